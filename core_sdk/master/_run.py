@@ -308,17 +308,20 @@ class Run:
 
     def _recover_attempt(self, trial: Trial, folder: TrialFolder) -> None:
         """The attempt that an earlier master has started, or was about to start, or had not recorded yet."""
-        if not folder.exists() and trial.last_attempt:
-            if trial.attempt is not None:
-                self._record_end(trial, "hopeless", _removed(folder))
-            return
-        if trial.attempt is None and (found := self.pool.find_unrecorded(folder, trial.last_attempt)) is not None:
+        was_removed = trial.last_attempt > 0 and not folder.exists()
+        if (
+            trial.attempt is None
+            and not was_removed
+            and (found := self.pool.find_unrecorded(folder, trial.last_attempt)) is not None
+        ):
             self._record_begin(trial, found)
         if trial.attempt is None:
             return
         begun = Begun(trial.attempt, trial.slots, trial.boot)
         execution = self.pool.recover(self._order(trial, folder, trial.num_attempts), folder, begun)
-        if execution is None:
+        if execution is None and was_removed:
+            self._record_end(trial, "hopeless", _removed(folder))
+        elif execution is None:
             self._record_end(trial, "lost", "the master was killed before it could start it")
         else:
             position = StreamPosition(*trial.position)
@@ -354,7 +357,7 @@ class Run:
         return read
 
     def _give_up(self, trial: Trial, attempt: RunningAttempt) -> None:
-        """Ends a trial whose folder was removed. Its processes are killed, if this master has started them."""
+        """Ends a trial whose folder was removed, and kills its processes."""
         attempt.execution.kill()
         self._record_end(trial, "hopeless", _removed(attempt.folder))
         del self.attempts[trial.request_id]

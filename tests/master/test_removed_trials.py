@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from master.damage import opened_master
 from master.searches import await_end, events_of, submit_text
@@ -15,7 +16,6 @@ from processes import wait_for
 from core_sdk.experiments.calling import call
 from core_sdk.records import AttemptBegun, AttemptOver
 from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.running import kill
 
 SEARCH = """
 name: search
@@ -25,12 +25,13 @@ searcher: {name: random, metric: loss, max_trials: 2, max_concurrent_trials: 1}
 """
 
 TRAIN = """
+import os
 import time
 from core_sdk import core
 
 with core.init() as context:
     context.train.report_validation_metrics(steps_completed=1, metrics={"loss": 1.0})
-    print("trains", flush=True)
+    print("trains", os.getpid(), flush=True)
     while context.info.trial.trial_id == 1 and not context.preempt.should_preempt():
         time.sleep(0.1)
 """
@@ -42,11 +43,12 @@ def this_python() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
-def begin(home: Home, tmp_path: Path) -> int:
+def begin(home: Home, tmp_path: Path) -> tuple[int, int]:
+    """The experiment, and the process of its trial that runs."""
     experiment_id = submit_text(home, tmp_path, SEARCH, TRAIN)
     log = home.root / "runs" / "1" / "1.log"
     wait_for(lambda: log.exists() and "trains" in log.read_text())
-    return experiment_id
+    return experiment_id, int(log.read_text().split()[-1])
 
 
 def remove(home: Home, trial_id: int) -> None:
@@ -64,24 +66,25 @@ def outcomes(home: Home, experiment_id: int) -> list[tuple[str, bool]]:
 def test_a_search_goes_on_without_a_trial_that_runs_and_is_removed(home: Home, tmp_path: Path) -> None:
     """It counts as failed, with the reason."""
     with opened_master(Home.create(home.root)):
-        experiment_id = begin(home, tmp_path)
+        experiment_id, pid = begin(home, tmp_path)
 
         remove(home, 1)
         search = await_end(home, experiment_id)
+        wait_for(lambda: not psutil.pid_exists(pid))
 
     assert search.state == "COMPLETED"
     assert outcomes(home, experiment_id) == [("hopeless", True), ("completed", False)]
 
 
 def test_a_trial_that_is_removed_while_no_master_runs_has_ended_for_the_next_one(home: Home, tmp_path: Path) -> None:
-    """Nothing can tell any more how it went on."""
+    """Its processes are killed, since nothing would tell how they went on."""
     with opened_master(Home.create(home.root)):
-        experiment_id = begin(home, tmp_path)
-    kill(home.folder(1), 1)
+        experiment_id, pid = begin(home, tmp_path)
     remove(home, 1)
 
     with opened_master(home):
         search = await_end(home, experiment_id)
+        wait_for(lambda: not psutil.pid_exists(pid))
 
     assert search.state == "COMPLETED"
     assert outcomes(home, experiment_id) == [("hopeless", True), ("completed", False)]
@@ -91,7 +94,7 @@ def test_a_trial_that_is_removed_while_no_master_runs_has_ended_for_the_next_one
 def test_an_experiment_with_a_removed_trial_can_be_ended(home: Home, tmp_path: Path, state: str) -> None:
     """Also where the trial waits to be resumed."""
     with opened_master(Home.create(home.root)):
-        experiment_id = begin(home, tmp_path)
+        experiment_id, _ = begin(home, tmp_path)
         call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
         wait_for(lambda: len(outcomes(home, experiment_id)) == 1)
         remove(home, 1)

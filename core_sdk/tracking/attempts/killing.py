@@ -64,7 +64,8 @@ def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> N
         raise TrialNotKilledError(folder.trial_id, attempt, left)
     if is_alive(lock):
         raise AgentNotFoundError(folder.trial_id, attempt)
-    if folder.read_exit(max(folder.attempts())) is None:
+    # Somebody may have removed the trial.
+    if folder.exists() and folder.read_exit(max(folder.attempts())) is None:
         record_end(folder, -signal.SIGKILL)
 
 
