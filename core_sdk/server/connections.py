@@ -8,7 +8,7 @@ the token always finds a place.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -31,7 +31,7 @@ def vouch(scope: Any) -> None:
 class BoundedProtocol(H11Protocol):
     """A connection of a server; `protocol_of_a_server` makes a class for each."""
 
-    unknown: dict[BoundedProtocol, None]
+    unknown: ClassVar[dict[BoundedProtocol, None]]
     """Those of the server that have not brought the token, the oldest first."""
     _deadline: asyncio.TimerHandle | None = None
     _is_begun = False
@@ -81,4 +81,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def protocol_of_a_server() -> type[BoundedProtocol]:
-    return type("ServerProtocol", (BoundedProtocol,), {"unknown": {}})
+    class ServerProtocol(BoundedProtocol):
+        unknown: ClassVar[dict[BoundedProtocol, None]] = {}
+
+    return ServerProtocol
