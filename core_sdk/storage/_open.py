@@ -24,7 +24,7 @@ _WHAT_TO_WRITE = (
 
 
 def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: Path) -> Storage:
-    """Opens the storage that a person asked for, checks that it can be written to, and sweeps it.
+    """Opens the storage that a person asked for, checks that it can be written to, and begins to sweep it.
 
     `spec` is a directory, a URL (`file://`, `gs://bucket/prefix`, `s3://…`, `azure://container/prefix`), or the
     `checkpoint_storage` of an experiment configuration: `{"type": "directory", "container_path": …}`,
@@ -33,7 +33,7 @@ def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, defaul
     """
     storage = _storage(spec, default)
     storage.check_writable()
-    storage.sweep()
+    storage.begin_sweep()
     return storage
 
 

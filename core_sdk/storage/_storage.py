@@ -142,5 +142,12 @@ class Storage(ABC):
         """Removes what dead processes have left, and returns what was removed, for people."""
 
     @abstractmethod
+    def begin_sweep(self) -> None:
+        """Sweeps without waiting for a network: that goes on in a thread, which `close` ends.
+
+        Never fails: a warning in the log says what stays, and why.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Closes connections; does nothing the second time."""

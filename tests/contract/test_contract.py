@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 from uuid import UUID
 
 import msgspec
@@ -858,14 +859,56 @@ def test_30_what_a_dead_process_left_in_a_bucket_is_swept(
     assert killed.wait(30)
     parts = [entry.path for entry in bucket.proxy.log if entry.method == "PUT"]
 
+    left = bucket_at(bucket.url)
+
+    def remains() -> list[str]:
+        return [item.name for item in left.list() if item.size_bytes and not item.name.startswith(".claims/")]
+
     with core.init(checkpoint_storage=bucket.url):
-        pass
+        wait_for(
+            lambda: not remains() and any(each.method == "DELETE" and each.path in parts for each in bucket.proxy.log)
+        )
 
     assert len(parts) == 1
     assert bucket.checkpoints() == []
-    left = bucket_at(bucket.url)
-    assert [item.name for item in left.list() if item.size_bytes and not item.name.startswith(".claims/")] == []
     assert left.abort_uploads("") == 0
+
+
+def test_62_a_sweep_delays_nobody(home: Home, bucket: OpenedBucket, caplog: pytest.LogCaptureFixture) -> None:
+    """The store never answers the first request of the sweep; then it answers none of them as it should."""
+    begun, released = threading.Event(), threading.Event()
+
+    def is_of_sweep(request: WireRequest) -> bool:
+        return request.method == "GET" and ".claims/" in unquote(request.query)
+
+    bucket.proxy.fault(is_of_sweep, faults.stall(begun, released))
+    with core.init(checkpoint_storage=bucket.url) as context:
+        assert begun.wait(30)
+        store(context, 1)
+    assert "stays" not in caplog.text
+
+    released.set()
+    bucket.proxy.fault(is_of_sweep, faults.answer("501 Not Implemented", {}, b""))
+    with core.init(checkpoint_storage=bucket.url):
+        wait_for(lambda: "what dead processes may have left" in caplog.text)
+
+    assert len(bucket.checkpoints()) == 1
+
+
+def test_63_a_silent_store_is_named(home: Home, bucket: OpenedBucket, caplog: pytest.LogCaptureFixture) -> None:
+    """It hangs when a checkpoint is sent."""
+    reached, released = threading.Event(), threading.Event()
+    with core.init(checkpoint_storage=bucket.url) as context:
+        bucket.proxy.fault(lambda request: request.method in ("PUT", "POST"), faults.stall(reached, released))
+        saving = threading.Thread(target=store, args=(context, 1))
+        saving.start()
+        wait_for(lambda: "waiting for" in caplog.text)
+        released.set()
+        saving.join()
+
+    assert re.search(r"waiting for gs://\S+ since [\d:]+ \(5 s\); it is tried until about [\d:]+\.", caplog.text)
+    assert "CORE_SDK_STORAGE_DEADLINE_S" in caplog.text
+    assert "Ctrl-C" in caplog.text
 
 
 def test_31_no_credential_is_told(

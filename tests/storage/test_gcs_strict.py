@@ -12,6 +12,8 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
+from buckets import faults
+from buckets.proxy import start_proxy
 from buckets.strict_gcs import StrictGcs, start_strict_gcs
 from buckets.strict_gcs._answers import (
     NO_CREDENTIALS,
@@ -398,3 +400,20 @@ def test_a_refusal_of_another_kind_says_what_the_store_said(server: StrictGcs, b
         bucket.put("a/b", b"content")
 
     assert "planted-secret" not in told_of(raised.value)
+
+
+def test_a_store_that_answers_the_xml_api_in_json_is_refused(
+    server: StrictGcs, open_bucket: Callable[[str], Bucket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As emulators do that know only the JSON API. No second request would change it."""
+    with start_proxy(server.address) as proxy:
+        for name, value in server.variables(proxy.address).items():
+            monkeypatch.setenv(name, value)
+        bucket = open_bucket(server.make_bucket())
+        in_json = faults.answer("200 OK", {"Content-Type": "application/json"}, b'{"kind": "storage#objects"}')
+        proxy.fault(lambda request: "uploads" in request.query, in_json)
+
+        with pytest.raises(StorageRefusedError, match="XML API in JSON"):
+            bucket.abort_uploads("")
+        with pytest.raises(StorageRefusedError, match="XML API in JSON"):
+            bucket.begin("large", FileEntry(size_bytes=20 << 20, crc32c="00000000"))

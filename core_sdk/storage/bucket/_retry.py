@@ -10,11 +10,14 @@ from typing import TypeVar
 
 from core_sdk.errors import StorageUnreachableError
 from core_sdk.storage.bucket._bucket import TransientError
+from core_sdk.storage.bucket._silence import SilenceWatch, Wait
 
 T = TypeVar("T")
 
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
+
+_HOW_TO_END = "CORE_SDK_STORAGE_DEADLINE_S sets for how long; Ctrl-C ends it now"
 
 
 class TransferCancelledError(Exception):
@@ -26,32 +29,39 @@ class Retry:
 
     The pause grows exponentially up to 30 s, each drawn between nothing and its bound, so that many clients do not
     come back together (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/, "full jitter"). A
-    store that says when to come back is obeyed.
+    store that says when to come back is obeyed. A wait of more than 5 s is said in the log, with how to end it.
     """
 
-    def __init__(self, deadline_s: float, cancelled: threading.Event | None = None) -> None:
+    def __init__(
+        self, deadline_s: float, cancelled: threading.Event | None = None, how_to_end: str = _HOW_TO_END
+    ) -> None:
         self.deadline_s = deadline_s
         self._cancelled = cancelled or threading.Event()
+        self._silence = SilenceWatch(how_to_end)
 
     def call(self, what: str, work: Callable[[], T], progress: Callable[[], object] = lambda: None) -> T:
         """What `work` returns; a new value of `progress` begins the deadline anew.
 
         Raises `StorageUnreachableError` at the deadline, naming `what`; `TransferCancelledError`.
         """
+        with self._silence.waiting(what, self.deadline_s, progress) as wait:
+            return self._call(wait, work)
+
+    def _call(self, wait: Wait, work: Callable[[], T]) -> T:
         num_failures = 0
-        reached = progress()
-        give_up_at = time.monotonic() + self.deadline_s
+        reached = wait.progress()
         while True:
             if self._cancelled.is_set():
-                raise TransferCancelledError(what)
+                raise TransferCancelledError(wait.what)
             try:
                 return work()
             except TransientError as error:
-                if (now_reached := progress()) != reached:
-                    reached, num_failures, give_up_at = now_reached, 0, time.monotonic() + self.deadline_s
+                wait.reason = error.reason
+                if (now_reached := wait.progress()) != reached:
+                    reached, num_failures, wait.give_up_at = now_reached, 0, time.monotonic() + self.deadline_s
                 pause_s = _pause_s(num_failures, error.retry_after_s)
-                if time.monotonic() + pause_s > give_up_at:
-                    raise StorageUnreachableError(what, error.reason, self.deadline_s) from error
+                if time.monotonic() + pause_s > wait.give_up_at:
+                    raise StorageUnreachableError(wait.what, error.reason, self.deadline_s) from error
                 num_failures += 1
             self._cancelled.wait(pause_s)
 

@@ -31,10 +31,10 @@ class OversizedError(Exception):
 class RetryingBucket:
     """Each call raises `StorageError` for what does not pass by itself."""
 
-    def __init__(self, bucket: Bucket, limits: Limits) -> None:
+    def __init__(self, bucket: Bucket, limits: Limits, retry: Retry | None = None) -> None:
         self._bucket = bucket
         self._num_threads = limits.num_threads
-        self._retry = Retry(limits.deadline_s)
+        self._retry = retry or Retry(limits.deadline_s)
 
     def where(self, name: str) -> str:
         return self._bucket.where(name)

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import os
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMis
 from core_sdk.storage.bucket._deduplication import KnownContents
 from core_sdk.storage.bucket._leases import Lease
 from core_sdk.storage.bucket._limits import Limits
+from core_sdk.storage.bucket._retry import Retry
 from core_sdk.storage.bucket._retrying_bucket import TOMBSTONE, OversizedError, RetryingBucket
 from core_sdk.storage.bucket._staging import BucketStaging
 from core_sdk.storage.bucket._sweep import sweep
@@ -49,6 +51,7 @@ class BucketStorage(Storage):
         self._bucket = bucket
         self._limits = limits or Limits()
         self._objects = RetryingBucket(bucket, self._limits)
+        self._closing = threading.Event()
         self._contents = KnownContents(self.manifest)
         self._area = StagingArea(_private_directory(temp_dir or Path(tempfile.gettempdir()), bucket.url))
 
@@ -123,17 +126,39 @@ class BucketStorage(Storage):
         return {} if remaining is None else remaining.resources
 
     def sweep(self) -> list[str]:
+        return self._sweep(self._objects)
+
+    def begin_sweep(self) -> None:
+        threading.Thread(target=self._sweep_beside, name="core-sdk-sweep", daemon=True).start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._bucket.close()
+
+    def _sweep_beside(self) -> None:
+        """Sweeps until it is done or the storage is closed. What remains is left to the next sweep."""
+        retry = Retry(
+            self._limits.deadline_s, self._closing, "Only the removal of what dead processes left waits for it"
+        )
+        try:
+            self._sweep(RetryingBucket(self._bucket, self._limits, retry))
+        except Exception as error:  # noqa: BLE001  the training must not hear of it
+            # Whoever closes a storage also breaks the connections that the sweep uses.
+            if not self._closing.is_set():
+                self._warn_of_remains(error)
+
+    def _sweep(self, objects: RetryingBucket) -> list[str]:
         # In this order: the files in the area tell whose leases are abandoned.
         try:
-            swept = sweep(self._objects, self._limits.lease_s)
+            swept = sweep(objects, self._limits.lease_s)
         except StorageError as error:
             # It is left to somebody who has the permissions.
-            logger.warning("what dead processes may have left in %s stays: %s", self._bucket.where(""), error)
+            self._warn_of_remains(error)
             return []
         return [*swept, *map(str, self._area.sweep())]
 
-    def close(self) -> None:
-        self._bucket.close()
+    def _warn_of_remains(self, error: Exception) -> None:
+        logger.warning("what dead processes may have left in %s stays: %s", self._bucket.where(""), error)
 
     def _fetch(self, manifest: Manifest, paths: Mapping[str, Path | None], doing: str) -> None:
         storage_id = manifest.storage_id

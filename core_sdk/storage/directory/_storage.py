@@ -131,6 +131,9 @@ class DirectoryStorage(Storage):
     def sweep(self) -> list[str]:
         return [str(path) for path in self._area.sweep()]
 
+    def begin_sweep(self) -> None:
+        self.sweep()
+
     def close(self) -> None:
         pass
 

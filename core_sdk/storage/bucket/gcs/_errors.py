@@ -109,7 +109,8 @@ def failure(refusal: GcsErrorResponse, purpose: Purpose) -> Exception:
     status = refusal.status
     if refusal.is_page or status < 400:
         return TransientError(NOT_THE_STORE)
-    if status in (408, 429) or status >= 500 or refusal.code in _RATE_CODES:
+    # 501 and 505 do not pass: the server lacks what was asked for.
+    if status in (408, 429) or (status >= 500 and status not in (501, 505)) or refusal.code in _RATE_CODES:
         return TransientError(f"the store answered {refusal}", refusal.retry_after_s)
     if status == 401:
         return CredentialsRejectedError(purpose.where, f"the store answered {refusal}", _LOGIN)

@@ -5,6 +5,7 @@ https://cloud.google.com/storage/docs/multipart-uploads
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
@@ -16,7 +17,7 @@ from core_sdk.errors import StorageRefusedError
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, StoredObject, TransientError, part_bytes
 from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
-from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, failure, refusal
+from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, failure, refusal
 
 _MOST_PARTS = 10_000
 _GONE = 404
@@ -35,7 +36,7 @@ class GcsPartedUpload(PartedUpload):
         self._is_complete = False
         headers = {"Content-Type": "application/octet-stream"}
         answer = client.ask("POST", self._url(uploads=""), self._purpose, headers=headers)
-        self._upload_id = _xml(answer).findtext("{*}UploadId", "")
+        self._upload_id = _xml(answer, self._purpose).findtext("{*}UploadId", "")
         if not self._upload_id:
             raise TransientError(NOT_THE_STORE)
 
@@ -60,7 +61,7 @@ class GcsPartedUpload(PartedUpload):
             if not self._is_there():
                 raise self._gone(answer)
         else:
-            if not _xml(answer).tag.endswith("CompleteMultipartUploadResult"):
+            if not _xml(answer, self._purpose).tag.endswith("CompleteMultipartUploadResult"):
                 raise TransientError(NOT_THE_STORE)
             self._verify()
         self._is_complete = True
@@ -109,7 +110,8 @@ def _uploads(client: GcsClient, under: str) -> Iterator[tuple[str, str]]:
     purpose = client.purpose(under, "storage.multipartUploads.list")
     markers: dict[str, str] = {}
     while True:
-        listed = _xml(client.ask("GET", client.xml_url("", uploads="", prefix=client.key(under), **markers), purpose))
+        url = client.xml_url("", uploads="", prefix=client.key(under), **markers)
+        listed = _xml(client.ask("GET", url, purpose), purpose)
         for upload in listed.findall("{*}Upload"):
             yield upload.findtext("{*}Key", ""), upload.findtext("{*}UploadId", "")
         key_marker = listed.findtext("{*}NextKeyMarker")
@@ -125,11 +127,22 @@ def _abort(client: GcsClient, key: str, upload_id: str) -> None:
         raise failure(found, purpose)
 
 
-def _xml(answer: requests.Response) -> ElementTree.Element:
+def _xml(answer: requests.Response, purpose: Purpose) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(answer.content)
     except ElementTree.ParseError:
+        if _is_json(answer.content):
+            reason = "it answers a request of the XML API in JSON, so that it knows no uploads in parts"
+            raise StorageRefusedError(purpose.where, reason) from None
         raise TransientError(NOT_THE_STORE) from None
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except ValueError:
+        return False
+    return True
 
 
 def _completion(etags: dict[int, str]) -> bytes:

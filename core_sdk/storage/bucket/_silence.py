@@ -1,0 +1,100 @@
+"""Says which store is waited for, where the wait takes longer than a person expects."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+logger = logging.getLogger("core_sdk.storage")
+
+_LONG_S = 5.0
+_LOOK_INTERVAL_S = 0.25
+_IDLE_LOOKS = 40
+"""The thread ends when it has found nothing to watch so often."""
+
+
+@dataclass(eq=False)
+class Wait:
+    """A request, and its repetitions."""
+
+    what: str
+    progress: Callable[[], object]
+    reached: object
+    since: float
+    """By the monotonic clock, as is the next field."""
+    give_up_at: float
+    reason: str = ""
+    """Why the last try failed."""
+
+
+class SilenceWatch:
+    """Warns of a wait of 5 s in which nothing has moved, and of the next one only when it is twice as long.
+
+    A request that is answered in time begins anew at 5 s. A thread looks at the waits, since a request that hangs
+    returns to nobody. Safe in threads.
+    """
+
+    def __init__(self, how_to_end: str) -> None:
+        self._how_to_end = how_to_end
+        self._lock = threading.Lock()
+        self._waits: set[Wait] = set()
+        self._say_after_s = _LONG_S
+        self._is_watching = False
+
+    @contextlib.contextmanager
+    def waiting(self, what: str, deadline_s: float, progress: Callable[[], object]) -> Iterator[Wait]:
+        now = time.monotonic()
+        wait = Wait(what, progress, progress(), now, now + deadline_s)
+        with self._lock:
+            self._waits.add(wait)
+            must_start, self._is_watching = not self._is_watching, True
+        if must_start:
+            threading.Thread(target=self._watch, name="core-sdk-silence", daemon=True).start()
+        try:
+            yield wait
+            if time.monotonic() - now < _LONG_S:
+                self._say_after_s = _LONG_S
+        finally:
+            with self._lock:
+                self._waits.discard(wait)
+
+    def _watch(self) -> None:
+        num_idle_looks = 0
+        while True:
+            time.sleep(_LOOK_INTERVAL_S)
+            with self._lock:
+                waits = list(self._waits)
+                num_idle_looks = 0 if waits else num_idle_looks + 1
+                if num_idle_looks >= _IDLE_LOOKS:
+                    self._is_watching = False
+                    return
+            self._look_at(waits)
+
+    def _look_at(self, waits: list[Wait]) -> None:
+        now = time.monotonic()
+        for wait in waits:
+            if (reached := wait.progress()) != wait.reached:
+                wait.reached, wait.since = reached, now
+        longest = min(waits, key=lambda wait: wait.since, default=None)
+        if longest is not None and now - longest.since >= self._say_after_s:
+            self._say_after_s = 2 * (now - longest.since)
+            self._say(longest, now)
+
+    def _say(self, wait: Wait, now: float) -> None:
+        logger.warning(
+            "waiting for %s since %s (%.0f s)%s; it is tried until about %s. %s.",
+            wait.what,
+            _clock_time(wait.since - now),
+            now - wait.since,
+            f": {wait.reason}" if wait.reason else "",
+            _clock_time(wait.give_up_at - now),
+            self._how_to_end,
+        )
+
+
+def _clock_time(seconds_from_now: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(time.time() + seconds_from_now))
