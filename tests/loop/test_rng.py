@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from core_sdk.loop import rng
@@ -90,3 +93,59 @@ def test_a_seeded_block_leaves_the_generators_as_they_were() -> None:
 
     assert first == second
     assert draw() == expected[1]
+
+
+DRAWS: list[Callable[[], object]] = [
+    random.random,
+    lambda: random.gauss(0.0, 1.0),
+    lambda: torch.rand(()),
+    np.random.random,
+    np.random.normal,
+    lambda: np.random.seed(0),
+    lambda: np.random.random(624),
+]
+
+
+@pytest.mark.parametrize("num_normal", range(3))
+@pytest.mark.parametrize("draw", DRAWS)
+def test_a_kept_state_shows_each_draw_and_is_put_back(draw: Callable[[], object], num_normal: int) -> None:
+    """Also where the second normal number of a pair waits to be drawn."""
+    rng.seed_all(5)
+    np.random.normal(size=num_normal)
+    before = rng.capture()
+    state = rng.CPUState()
+
+    assert state.is_current()
+    assert same(rng.capture(), before)
+    draw()
+    assert not state.is_current()
+
+    state.restore()
+
+    assert state.is_current()
+    assert same(rng.capture(), before)
+
+
+def test_a_twister_of_numpy_that_was_replaced_is_put_back() -> None:
+    """With its place in its numbers."""
+    twister = np.random.get_bit_generator()
+    before = rng.capture()
+    state = rng.CPUState()
+    np.random.set_bit_generator(np.random.MT19937(4))
+
+    assert not state.is_current()
+    state.restore()
+
+    assert np.random.get_bit_generator() is twister
+    assert same(rng.capture(), before)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two states of `rng.capture()` are equal."""
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
