@@ -424,3 +424,13 @@ def test_modes_may_be_given_by_their_values() -> None:
         context.train.report_early_exit("EXITED_REASON_INVALID_HP")  # type: ignore[arg-type]
         for operation in context.searcher.operations("CHIEF_ONLY"):  # type: ignore[arg-type]
             operation.report_completed(1.0)
+
+
+def test_a_launcher_is_started_by_its_renamed_module(tmp_path: Path) -> None:
+    """As scripts start it that only renamed `determined`."""
+    (tmp_path / "train.py").write_text("import os; print('rank', os.environ['RANK'])")
+    command = [sys.executable, "-m", "core_sdk.launch.torch_distributed", "--nproc-per-node=1", "--", "train.py"]
+
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    assert (ended.returncode, ended.stdout.splitlines()[-1:]) == (0, ["[rank=0] rank 0"]), ended.stderr

@@ -116,6 +116,16 @@ class Tracker:
         with self.index() as index:
             return Trial(self.records, index.trial(trial_id))
 
+    def list_trials(self) -> list[Trial]:
+        """All trials of the home, by id; `Experiment.list_trials` gives those of one experiment in any order."""
+        with self.index() as index:
+            return [Trial(self.records, row) for row in index.trials()]
+
+    def list_checkpoints(self) -> list[Checkpoint]:
+        """All checkpoints of the home that were not deleted, those of the newest trial first."""
+        with self.index() as index:
+            return [Checkpoint(self.records, row) for row in index.checkpoints() if row.state != "DELETED"]
+
     def get_checkpoint(self, uuid: str) -> Checkpoint:
         """Finds a checkpoint by its storage id, even one that was deleted. Raises `CheckpointNotFoundError`."""
         with self.index() as index:

@@ -146,6 +146,15 @@ def _compose(text: str) -> yaml.Node | None:
         loader.dispose()
 
 
+def _in_words(error: yaml.MarkedYAMLError, text: str) -> str:
+    problem, mark = str(error.problem), error.problem_mark
+    if mark is not None and text[mark.index : mark.index + 1] == "\t":
+        return "here is a tab; indent with spaces"
+    if problem.startswith(("expected <block end>", "mapping values are not allowed")):
+        return f"{problem}; the indentation may be wrong, here or in the line before"
+    return problem
+
+
 class _Parser:
     """Makes values of YAML, and collects their places and what is wrong with them."""
 
@@ -162,7 +171,7 @@ class _Parser:
             node = _compose(text)
             return None if node is None else self._value(node, ())
         except yaml.MarkedYAMLError as error:
-            self._add_problem(error.problem_mark, (), f"this is not YAML: {error.problem}")
+            self._add_problem(error.problem_mark, (), f"this is not YAML: {_in_words(error, text)}")
         except (yaml.YAMLError, _TooLarge) as error:
             self._add_problem(None, (), f"this cannot be read: {error}")
         return None

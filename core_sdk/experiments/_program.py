@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -18,6 +19,8 @@ from core_sdk.tracking.attempts.slots import configured_variables
 
 # A word that means itself to a shell.
 _PLAIN_WORD = re.compile(r"\s*([\w@%+:,./-]+)(?=\s|$)")
+_PLAIN_WORDS = re.compile(r"\s*([\w@%+:,./-]+\s*)+")
+_PYTHON_OPTIONS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-q"})
 _PYTHON = re.compile(r"python[\d.]*")
 _HAS_CORE_SDK = "import importlib.util, sys; sys.exit(importlib.util.find_spec('core_sdk') is None)"
 _PYTHON_S = 20.0
@@ -44,13 +47,35 @@ def check_program(config: ExperimentConfig, code: PackedCode | None, source: str
     if found is None:
         problem = f"begins with the program {program!r}, which {where}"
         raise InvalidConfigError([ConfigProblem(source, None, "entrypoint", problem)])
+    warnings = []
+    if (script := _script(command)) is not None and not _has_script(script, code):
+        where = "the working directory" if code is None else "the code directory"
+        warnings.append(f"runs the script {script!r}, which is not in {where}")
     if _PYTHON.fullmatch(program) and not _has_core_sdk(found, config):
-        problem = (
+        warnings.append(
             f"begins with {program}, which is {found} and has no core_sdk; core-sdk itself runs with {sys.executable}. "
             "Activate the environment of your scripts before you submit, or begin with the path of their Python"
         )
-        return (str(ConfigProblem(source, None, "entrypoint", problem)),)
-    return ()
+    return tuple(str(ConfigProblem(source, None, "entrypoint", warning)) for warning in warnings)
+
+
+def _script(command: str | tuple[str, ...]) -> str | None:
+    """The file that a Python is given to run; None if a shell does more than to start a program."""
+    if isinstance(command, str) and not _PLAIN_WORDS.fullmatch(command):
+        return None
+    words = command.split() if isinstance(command, str) else command
+    for word, script in itertools.pairwise(word for word in words if word not in _PYTHON_OPTIONS):
+        if _PYTHON.fullmatch(Path(word).name) and script.endswith(".py"):
+            return script
+    return None
+
+
+def _has_script(script: str, code: PackedCode | None) -> bool:
+    if code is None or Path(script).is_absolute():
+        return Path(script).exists()
+    path = Path(os.path.normpath(script))
+    # It may lie behind a link to a directory.
+    return path.as_posix() in code.scripts or not code.programs.isdisjoint(map(str, path.parents))
 
 
 def _is_in_code(program: str, code: PackedCode | None) -> bool:

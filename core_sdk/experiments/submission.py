@@ -31,6 +31,7 @@ from core_sdk.errors import (
     HomeNotWritableError,
     InvalidConfigError,
     RecordDamagedError,
+    StorageError,
 )
 from core_sdk.experiments._program import check_program
 from core_sdk.experiments.calling import call
@@ -38,6 +39,7 @@ from core_sdk.experiments.code import MAX_SIZE_BYTES, PackedCode, pack
 from core_sdk.experiments.submitted import goes_on_in_place
 from core_sdk.files import write_atomically
 from core_sdk.records import ExperimentRecord, SearcherMetric, SubmissionRecord, from_json, to_json
+from core_sdk.storage import check_directory
 from core_sdk.tracking.attempts.command import script_name
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.home import ExperimentFolder, Home
@@ -92,6 +94,7 @@ def submit(
         return pack(home, model_dir, includes, max_size_bytes=max_code_bytes) if has_code else None
 
     loaded = load(text, source=source, overrides=overrides)
+    _check_storage(home, loaded.config, source)
     with _writing(home):
         code = packed()
     warnings = check_program(loaded.config, code, source)
@@ -266,6 +269,16 @@ def _writing(home: Home) -> Iterator[None]:
         if error.filename is not None:
             raise  # it says itself what is wrong with which file
         raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
+
+
+def _check_storage(home: Home, config: ExperimentConfig, source: str) -> None:
+    """Raises `InvalidConfigError` for a directory that this machine's trials cannot write to."""
+    if config.resources.engine == "ray":
+        return  # another machine may have it
+    try:
+        check_directory(to_mapping(config).get("checkpoint_storage") or {}, home.checkpoints)
+    except (ValueError, StorageError) as error:
+        raise InvalidConfigError([ConfigProblem(source, None, "checkpoint_storage", str(error))]) from None
 
 
 def _withdraw(folder: ExperimentFolder) -> None:

@@ -19,7 +19,7 @@ Reading a checkpoint back is as fast as memory allows, so every restore verifies
 
 from core_sdk.storage._manifest import without
 from core_sdk.storage._names import METADATA_NAME, check_storage_id
-from core_sdk.storage._open import open_storage, storage_from_url
+from core_sdk.storage._open import check_directory, open_storage, storage_from_url
 from core_sdk.storage._shard import Shard, ShardUnion, file_conflicts, unite
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage.directory._storage import DirectoryStorage

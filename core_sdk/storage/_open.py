@@ -37,6 +37,12 @@ def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, defaul
     return storage
 
 
+def check_directory(config: Mapping[str, Any], default: Path) -> None:
+    """Raises what `open_storage` would raise for a configuration that names a directory. Asks no bucket."""
+    if config.get("type") not in (None, *_CLOUD_TYPES):
+        _storage(config, default).check_writable()
+
+
 def storage_from_url(url: str) -> Storage:
     """Opens the storage that has this `url`. Raises `UnknownStorageError`."""
     parts = urlsplit(url)

@@ -12,7 +12,7 @@ import pytest
 from client.trainings import Train
 
 import core_sdk.client
-from core_sdk import client
+from core_sdk import client, core
 from core_sdk.client import Experiment, ExperimentSortBy, ExperimentState, OrderBy, Tracker
 from core_sdk.errors import ExperimentNotFoundError, HomeTooNewError, TrialNotFoundError
 from core_sdk.tracking import Home
@@ -175,3 +175,14 @@ def test_importing_the_client_loads_no_database() -> None:
     process = subprocess.run([sys.executable, "-c", script, *heavy], capture_output=True, text=True, check=True)
 
     assert process.stdout.strip() == "[]"
+
+
+def test_all_trials_and_checkpoints_of_a_home_are_listed(home: Home) -> None:
+    """Without an experiment."""
+    assert (client.list_trials(), client.list_checkpoints()) == ([], [])
+    for name in ("first", "second"):
+        with core.init(name=name) as context, context.checkpoint.store_path({"steps_completed": 1}) as (path, _):
+            (path / "weights").touch()
+
+    assert [trial.id for trial in client.list_trials()] == [1, 2]
+    assert [checkpoint.trial_id for checkpoint in client.list_checkpoints()] == [2, 1]

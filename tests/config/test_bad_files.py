@@ -282,3 +282,12 @@ def test_the_error_has_its_problems_as_values() -> None:
         loaded(f"{SINGLE}debug: 3\n")
 
     assert caught.value.problems == (ConfigProblem("const.yaml", 4, "debug", "must be true or false, and is 3"),)
+
+
+def test_a_tab_is_called_a_tab() -> None:
+    """And its line is named."""
+    assert problems_of("name: a\nsearcher:\n\tname: single\n") == [
+        "const.yaml:3: this is not YAML: here is a tab; indent with spaces"
+    ]
+    (problem,) = problems_of("name: a\n  labels: [b]\n")
+    assert problem.endswith("the indentation may be wrong, here or in the line before")

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from core_sdk.errors import HomeNotWritableError
+from core_sdk.config import load
+from core_sdk.errors import HomeNotWritableError, InvalidConfigError
+from core_sdk.experiments._program import check_program
+from core_sdk.experiments.code import pack
 from core_sdk.experiments.submission import submit
 from core_sdk.tracking import Home
 
@@ -44,3 +47,41 @@ def test_a_full_disk_is_told_with_the_home(home: Home, tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, before)
 
     assert [path.name for path in home.experiments.iterdir()] == ["names"]
+
+
+def test_a_storage_that_cannot_be_written_to_is_refused(home: Home, tmp_path: Path) -> None:
+    """With the key of the configuration; nothing is left of the experiment."""
+    (tmp_path / "file").touch()
+    config = f"{CONFIG}checkpoint_storage: {{type: directory, container_path: {tmp_path / 'file' / 'below'}}}\n"
+
+    with pytest.raises(InvalidConfigError, match=r"checkpoint_storage.*file/below"):
+        submit(home, config, source="config.yaml")
+
+    assert not home.experiments.exists() or home.experiment_ids() == []
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "is_missing"),
+    [
+        ("python3 train.py", True),
+        ("python3 -u train.py --lr 1", True),
+        ("python3 -m core_sdk.launch.torch_distributed python3 train.py", True),
+        ("python3 there.py", False),
+        ("python3 ./there.py", False),
+        ("cd below && python3 train.py", False),
+        ("python3 -m train", False),
+    ],
+)
+def test_a_script_that_is_not_in_the_code_is_warned_of(
+    home: Home, tmp_path: Path, entrypoint: str, is_missing: bool
+) -> None:
+    """Unless a shell does more than to start it."""
+    (tmp_path / "there.py").touch()
+    code = pack(Home.create(home.root), tmp_path)
+    config = load(f"entrypoint: {entrypoint}\nsearcher: {{name: single, metric: loss}}\n", source="config.yaml").config
+
+    warnings = check_program(config, code, "config.yaml")
+
+    assert any("runs the script 'train.py', which is not in the code directory" in each for each in warnings) == (
+        is_missing
+    )

@@ -36,6 +36,8 @@ class PackedCode:
     num_files: int
     programs: frozenset[str]
     """The files that may be executed."""
+    scripts: frozenset[str]
+    """The files of Python."""
 
 
 def pack(
@@ -51,6 +53,7 @@ def pack(
         size_bytes=sum(entry.size_bytes for entry in entries),
         num_files=len(entries),
         programs=frozenset(entry.name for entry in entries if entry.is_program),
+        scripts=frozenset(entry.name for entry in entries if entry.name.endswith(".py")),
     )
     if code.size_bytes > _WARNING_SIZE_BYTES:
         files = ", ".join(f"{name!r} ({size_bytes >> 20:,} MiB)" for name, size_bytes in largest(entries))
