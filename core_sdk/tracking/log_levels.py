@@ -8,7 +8,7 @@ from typing import Literal
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 LEVELS: tuple[LogLevel, ...] = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-_OTHER_NAMES: dict[str, LogLevel] = {"WARN": "WARNING", "FATAL": "CRITICAL"}
+_LEVEL_OF: dict[str, LogLevel] = {**{level: level for level in LEVELS}, "WARN": "WARNING", "FATAL": "CRITICAL"}
 _SEEN = 200
 """The part of a line, in characters, in which a level is looked for."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
@@ -50,5 +50,5 @@ class LevelReader:
         found = _LEVEL.match(text)
         if found is None:
             return "INFO"
-        name = next(filter(None, found.groups()))
-        return _OTHER_NAMES.get(name, name)  # type: ignore[arg-type]
+        name: str = next(filter(None, found.groups()))
+        return _LEVEL_OF[name]

@@ -155,7 +155,8 @@ def second_attempt(trial_id: int, resumed_steps: int) -> bytes:
     reports = [
         Report(time.time(), "training", resumed_steps + step, {"height": step}) for step in range(1, resumed_steps + 1)
     ]
-    return b"".join(map(encode_line, [started, *reports, Ended(time=time.time(), outcome="completed")]))
+    ended = Ended(time=time.time(), outcome="completed")
+    return b"".join([encode_line(started), *map(encode_line, reports), encode_line(ended)])
 
 
 @pytest.mark.parametrize("name", ["constructor", "__proto__"])

@@ -35,7 +35,10 @@ def go(view: str) -> Callable[[Page], None]:
 
 
 def choose(label: str, value: str) -> Callable[[Page], None]:
-    return lambda page: page.get_by_label(label, exact=True).select_option(value) and None
+    def choose_in(page: Page) -> None:
+        page.get_by_label(label, exact=True).select_option(value)
+
+    return choose_in
 
 
 def click(name: str) -> Callable[[Page], None]:

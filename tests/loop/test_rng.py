@@ -128,15 +128,15 @@ def test_a_kept_state_shows_each_draw_and_is_put_back(draw: Callable[[], object]
 
 def test_a_twister_of_numpy_that_was_replaced_is_put_back() -> None:
     """With its place in its numbers."""
-    twister = np.random.get_bit_generator()
+    twister = np.random.mtrand.get_bit_generator()
     before = rng.capture()
     state = rng.CPUState()
-    np.random.set_bit_generator(np.random.MT19937(4))
+    np.random.mtrand.set_bit_generator(np.random.MT19937(4))
 
     assert not state.is_current()
     state.restore()
 
-    assert np.random.get_bit_generator() is twister
+    assert np.random.mtrand.get_bit_generator() is twister
     assert same(rng.capture(), before)
 
 

@@ -44,7 +44,7 @@ from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import TrialLabelsChanged, check_name
 from core_sdk.tracking import HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.running import await_end
-from core_sdk.tracking.log_lines import LEVELS
+from core_sdk.tracking.log_levels import LEVELS
 
 app = command_group()
 

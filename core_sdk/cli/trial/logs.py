@@ -10,7 +10,8 @@ from typing import cast
 
 from core_sdk.errors import CoreSDKError, NotFoundError
 from core_sdk.tracking import Tracker
-from core_sdk.tracking.log_lines import LogFilter, LogLevel, LogLines
+from core_sdk.tracking.log_levels import LogLevel
+from core_sdk.tracking.log_lines import LogFilter, LogLines
 from core_sdk.tracking.logs import LogReader
 
 _STDOUT = 1
@@ -81,7 +82,8 @@ def print_logs(
 
 def _of_level(tracker: Tracker, trial_id: int, attempts: Iterable[int], wanted: LogFilter) -> Iterator[bytes]:
     for attempt in attempts:
-        lines, next_line = LogLines(tracker, trial_id, attempt), 0
+        lines = LogLines(tracker, trial_id, attempt)
+        next_line: int | None = 0
         while next_line is not None:
             page = lines.read(next_line, _PAGE_LINES, wanted)
             yield from (f"{line.text}\n".encode("utf-8", "surrogateescape") for line in page.lines)
