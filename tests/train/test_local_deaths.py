@@ -1,0 +1,58 @@
+"""The processes of a training on this machine, killed in turn."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+from parts import needs
+from processes import wait_for
+from workers.programs import Programs
+
+from core_sdk.tracking import Home
+
+pytestmark = [needs("many processes"), pytest.mark.parametrize("programs", ["local"], indirect=True)]
+
+
+@pytest.mark.parametrize("role", ["program", "spawner", "keeper", "worker", "guardian"])
+def test_no_process_is_left_of_a_training_of_which_one_is_killed(trainings: Programs, home: Home, role: str) -> None:
+    """If the program lives, it goes on, or hears of its worker's death."""
+    program = trainings.start("""
+        import subprocess
+
+        def function():
+            subprocess.Popen(["sleep", "600"])
+            print("worker", os.getpid(), flush=True)
+            wait_for(lambda: is_marked("go on"))
+
+        try:
+            fit(function)
+        except TrainingFailedError as error:
+            print(error, flush=True)
+    """)
+    log = home.folder(1).log_path(1)
+    wait_for(lambda: log.exists() and log.read_text().count("worker ") == 2)
+    own = psutil.Process(program.process.pid)
+    found = own.children(recursive=True)
+    worker = psutil.Process(int(next(line for line in log.read_text().splitlines() if "worker" in line).split()[-1]))
+    keeper = worker.parent()
+    assert keeper is not None
+    guardian = next(each for each in found if "_guardian" in " ".join(each.cmdline()))
+    roles = {"program": own, "spawner": keeper.parent(), "keeper": keeper, "worker": worker, "guardian": guardian}
+    killed = roles[role]
+    assert killed is not None
+
+    killed.kill()
+
+    (trainings.directory / "go on").touch()
+    code, output, errors = program.wait()
+    if role != "program":
+        assert code == 0, errors
+        assert ("has failed" in output) == (role == "worker"), output
+    wait_for(lambda: not any(map(_is_living, found)))
+
+
+def _is_living(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
