@@ -55,23 +55,29 @@ def trial_metrics(row: ReportRow) -> TrialMetrics:
     )
 
 
-def frame(reports: Iterable[TrialMetrics]) -> dict[str, list[Any]]:
+def frame(reports: Iterable[ReportRow]) -> dict[str, list[Any]]:
     """Columns of equal length, with one row per report: `FRAME_COLUMNS`, then one column per metric.
 
     A metric that the report does not have is None. A metric with the name of one of `FRAME_COLUMNS` is called
     "metrics.<name>".
     """
-    reports = list(reports)
-    columns: dict[str, list[Any]] = {
-        "trial_id": [report.trial_id for report in reports],
-        "attempt": [report.trial_run_id for report in reports],
-        "rank": [report.rank for report in reports],
-        "group": [report.group for report in reports],
-        "steps_completed": [report.steps_completed for report in reports],
-        "time": [report.end_time for report in reports],
-    }
-    names = dict.fromkeys(name for report in reports for name in report.metrics)
-    return columns | {_column(name): [report.metrics.get(name) for report in reports] for name in names}
+    rows: list[tuple[Any, ...]] = []
+    metrics: dict[str, list[Any]] = {}
+    for number, report in enumerate(reports):
+        time = to_datetime(report.time)
+        rows.append((report.trial_id, report.attempt, report.rank, report.group, report.steps_completed, time))
+        for name, value in report.metrics.items():
+            column = metrics.get(name)
+            if column is None:
+                column = metrics[name] = []
+            if len(column) < number:
+                column.extend([None] * (number - len(column)))
+            column.append(value)
+    for column in metrics.values():
+        column.extend([None] * (len(rows) - len(column)))
+    firsts = zip(*rows, strict=True) if rows else ((),) * len(FRAME_COLUMNS)
+    columns = {name: list(values) for name, values in zip(FRAME_COLUMNS, firsts, strict=True)}
+    return columns | {_column(name): values for name, values in metrics.items()}
 
 
 def to_datetime(seconds: float) -> datetime:

@@ -348,7 +348,8 @@ class Trial(Training):
         There is one row per report; a metric that the report does not have is None. A metric with the name of one of
         the first six columns is called "metrics.<name>".
         """
-        return frame(self.iter_metrics(group))
+        with self._tracker.view() as view:
+            return frame(view.reports(self.trial_id, group))
 
     def iter_logs(
         self,

@@ -10,13 +10,18 @@ import msgspec
 
 from core_sdk.records._values import nonfinite_to_text
 
+_encode = json.JSONEncoder(allow_nan=False).encode
+
 
 def strict_json(value: Any) -> str:
     """JSON on one line, in which NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity".
 
     The text is ASCII, so that no terminal and no encoding can spoil it.
     """
-    return json.dumps(plain(value), allow_nan=False)
+    try:
+        return _encode(value)
+    except (TypeError, ValueError):  # rows, keys that are no texts, and numbers that are not finite, which few have
+        return _encode(plain(value))
 
 
 def plain(value: Any) -> Any:

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from client.trainings import Train
 
-from core_sdk.client import Tracker, TrialMetrics
+from core_sdk.client import Tracker
 from core_sdk.client._metrics import frame
 from core_sdk.errors import TrialNotFoundError
 from core_sdk.records import Profile, Report
+from core_sdk.tracking.rows import ReportRow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -206,9 +207,9 @@ def test_a_frame_keeps_what_is_absent_apart_from_what_is_not_a_number(tracker: T
 def test_no_metric_hides_a_column_of_the_frame() -> None:
     """A metric named like a column stands under another name, and one of that name under yet another."""
     metrics = {"time": 0.1, "metrics.time": 0.2, "metrics.loss": 0.3}
-    read = TrialMetrics(trial_id=1, trial_run_id=1, steps_completed=5, end_time=NOON, metrics=metrics, group="training")
+    row = ReportRow(1, 1, "training", 5, NOON.timestamp(), metrics)
 
-    columns = frame([read])
+    columns = frame([row])
 
     assert columns["time"] == [NOON]
     assert columns["metrics.time"] == [0.1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +19,6 @@ def print_list(values: Iterable[Any]) -> None:
     print("[", end="")
     separator = "\n"
     for value in values:
-        print(separator + strict_json(value), end="")
+        sys.stdout.write(separator + strict_json(value))
         separator = ",\n"
     print("\n]" if separator != "\n" else "]")

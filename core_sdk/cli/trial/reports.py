@@ -121,8 +121,16 @@ def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
 
 
 def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
-    names = (*_CSV_COLUMNS[:-2], "metrics", *(["is_superseded"] if with_superseded else []))
-    return {name: getattr(report, name) for name in names}
+    fields = {
+        "trial_id": report.trial_id,
+        "attempt": report.attempt,
+        "rank": report.rank,
+        "group": report.group,
+        "steps_completed": report.steps_completed,
+        "time": report.time,
+        "metrics": report.metrics,
+    }
+    return fields | {"is_superseded": report.is_superseded} if with_superseded else fields
 
 
 def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:

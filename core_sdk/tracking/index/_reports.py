@@ -19,6 +19,9 @@ _ReportKey = tuple[int, int, int, int, float, str, bool, bool]
 """Steps, attempt, rank, ticks, the journal's start, group, is it a profile, is it superseded: in the order of reports.
 """
 
+_Origin = tuple[int, int, float, str, bool]
+"""Attempt, rank, the journal's start, group, is it a profile."""
+
 _PAGE_POINTS = 50_000
 
 
@@ -81,26 +84,39 @@ def _end_of_page(connection: sqlite3.Connection, of: ReportsOf, after: int, num_
 
 def _report_rows(trial_id: int, rows: Iterable[Any], all_series: Mapping[int, _Series]) -> list[ReportRow]:
     """`rows` are of `point`, ordered by series."""
-    reports: defaultdict[_ReportKey, dict[str, Any]] = defaultdict(dict)
+    by_origin: defaultdict[_Origin, dict[tuple[int, int, bool], dict[str, Any]]] = defaultdict(dict)
     for series_id, of_series in groupby(rows, key=itemgetter(0)):
         attempt_number, rank, started, group, name, is_profile, visible_until = all_series[series_id]
+        reports = by_origin[attempt_number, rank, started, group, is_profile]
         for _, steps, ticks, value in of_series:
-            key = (steps, attempt_number, rank, ticks, started, group, is_profile, steps > visible_until)
-            reports[key][name] = value if type(value) is float or not name else from_column(value)
-    return [_report_row(trial_id, key, reports[key]) for key in sorted(reports)]
+            key = (steps, ticks, steps > visible_until)
+            if type(value) is not float and name:
+                value = from_column(value)
+            if (metrics := reports.get(key)) is None:
+                reports[key] = {name: value}
+            else:
+                metrics[name] = value
+    keys: list[tuple[_ReportKey, dict[str, Any]]] = [
+        ((steps, attempt_number, rank, ticks, started, group, is_profile, is_superseded), metrics)
+        for (attempt_number, rank, started, group, is_profile), reports in by_origin.items()
+        for (steps, ticks, is_superseded), metrics in reports.items()
+    ]
+    return [_report_row(trial_id, key, metrics) for key, metrics in sorted(keys, key=itemgetter(0))]
 
 
 def _report_row(trial_id: int, key: _ReportKey, metrics: dict[str, Any]) -> ReportRow:
     steps, attempt_number, rank, ticks, started, group, is_profile, is_superseded = key
-    beside = metrics.pop("", None)
-    batches, others = (None, {}) if beside is None else from_beside(beside)
+    batches = None
+    if (beside := metrics.pop("", None)) is not None:
+        batches, others = from_beside(beside)
+        metrics |= others
     return ReportRow(
         trial_id,
         attempt_number,
         group,
         None if is_profile else steps,
         from_ticks(ticks, started),
-        metrics | others,
+        metrics,
         batches,
         is_superseded,
         rank,
