@@ -36,8 +36,8 @@ from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import unavailable
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, PausedError, TrialNotRunningError
 from core_sdk.experiments.calling import call
-from core_sdk.experiments.following import keep_going
 from core_sdk.experiments.killing import kill_trial
+from core_sdk.experiments.reviving import keep_going
 from core_sdk.records import (
     CheckpointMetadataSet,
     CheckpointPinned,

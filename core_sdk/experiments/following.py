@@ -6,10 +6,10 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from core_sdk.errors import ExperimentStateError, RecordDamagedError
-from core_sdk.experiments.calling import ensure_master
+from core_sdk.errors import RecordDamagedError
 from core_sdk.experiments.events import read_new_events
 from core_sdk.experiments.experiment import Experiment
+from core_sdk.experiments.reviving import keep_going
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.records import Event
 from core_sdk.tracking.home import Home
@@ -70,16 +70,3 @@ class FollowedExperiment:
         except Exception as error:  # an event that does not follow from the others may fail in any way
             problem = f"event {self.experiment.num_events} does not follow from those before it ({error!r})"
             raise RecordDamagedError(self._path, problem) from error
-
-
-def keep_going(home: Home, experiment_id: int) -> None:
-    """Starts a master, for one who waits for the experiment's end, if it needs one and none runs.
-
-    Raises `ExperimentStateError` if the experiment stands still, so that its end would never come.
-    """
-    search = home.experiment(experiment_id).read().search
-    if search is None or search.has_ended:
-        return
-    ensure_master(home.root)
-    if search.is_damaged:
-        raise ExperimentStateError(experiment_id, f"stands still: {search.reason.rstrip('.')}")

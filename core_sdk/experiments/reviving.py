@@ -13,8 +13,8 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from core_sdk.errors import CoreSDKError
-from core_sdk.experiments.calling import begin_master, is_master_running, start_master
+from core_sdk.errors import CoreSDKError, ExperimentStateError
+from core_sdk.experiments.calling import begin_master, ensure_master, is_master_running, start_master
 from core_sdk.files import read_regular, write_atomically
 from core_sdk.records import MasterRecord, SearchRecord, decode_file, encode_file
 from core_sdk.tracking.home import Home
@@ -42,6 +42,19 @@ def revive_master(home_root: Path, *, waits: bool = False) -> None:
         record = decode_file(read_regular(_path(home_root)), MasterRecord)
         if record.host == platform.node() and _is_needed(Home(home_root)):
             (start_master if waits else begin_master)(home_root, record.options)
+
+
+def keep_going(home: Home, experiment_id: int) -> None:
+    """Starts a master, for one who waits for the experiment's end, if it needs one and none runs.
+
+    Raises `ExperimentStateError` if the experiment stands still, so that its end would never come.
+    """
+    search = home.experiment(experiment_id).read().search
+    if search is None or search.has_ended:
+        return
+    ensure_master(home.root)
+    if search.is_damaged:
+        raise ExperimentStateError(experiment_id, f"stands still: {search.reason.rstrip('.')}")
 
 
 def _path(home_root: Path) -> Path:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from cli.recorded import store
 from client.trainings import Train
+from filelock import FileLock, Timeout
+from processes import wait_for
 
 from core_sdk import client
 from core_sdk.client import CheckpointState, ModelSortBy, OrderBy, Tracker
@@ -22,7 +24,6 @@ from core_sdk.errors import (
     NameTakenError,
     RecordDamagedError,
 )
-from core_sdk.records import MANIFEST_NAME
 from core_sdk.tracking import Home
 from core_sdk.tracking.deletion.collection import Request, collect
 
@@ -134,22 +135,27 @@ def test_a_registered_checkpoint_is_not_deleted(tracker: Tracker, checkpoints: l
         tracker.get_model("digits").register_version("a")
 
 
+def is_held(lock: Path) -> bool:
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
 def test_no_version_is_made_of_a_checkpoint_that_is_being_deleted(
     home: Home, tracker: Tracker, checkpoints: list[str]
 ) -> None:
     """The registration waits for the end of the deletion, and is refused then."""
     model, checkpoint = tracker.create_model("digits"), tracker.get_checkpoint("a")
-    manifest = home.checkpoints / "a" / MANIFEST_NAME
-    content = manifest.read_bytes()
-    manifest.unlink()
-    os.mkfifo(manifest)  # the deletion reads it first, and waits
+    registry_lock = home.root / "models" / "models.lock"
 
     with ThreadPoolExecutor() as threads:
-        deletion = threads.submit(checkpoint.delete)
-        with manifest.open("wb") as pipe:
+        with FileLock(home.folder(1).path / "changes.lock"):
+            deletion = threads.submit(checkpoint.delete)  # which waits, to record that it begins
+            wait_for(lambda: is_held(registry_lock))
             registration = threads.submit(model.register_version, "a")
             waits = not futures.wait([registration], timeout=0.5).done
-            pipe.write(content)
         deletion.result()
         with pytest.raises(CheckpointNotFoundError, match="it was deleted"):
             registration.result()

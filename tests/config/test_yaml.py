@@ -85,7 +85,7 @@ def test_anchors_and_merge_keys_are_known() -> None:
         ("# nothing\n", ": the file is empty"),
         ("- a\n", ": the file must be a map"),
         ("a: [1, 2\nb: 3\n", ":2: this is not YAML: did not find expected ',' or ']'"),
-        ("a: 1\n\tb: 2\n", ":2: this is not YAML: found a tab character that violates indentation"),
+        ("a: 1\n\tb: 2\n", ":2: this is not YAML: here is a tab; indent with spaces"),
         ("a: *b\n", ":1: this is not YAML: found undefined alias"),
         ("a: 1\n---\nb: 2\n", ":2: this is not YAML: but found another document"),
         ("a: \x07\n", ": this cannot be read: unacceptable character #x0007: control"),

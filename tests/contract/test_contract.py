@@ -895,7 +895,7 @@ def test_62_a_sweep_delays_nobody(home: Home, bucket: OpenedBucket, caplog: pyte
     assert len(bucket.checkpoints()) == 1
 
 
-def test_63_a_silent_store_is_named(home: Home, bucket: OpenedBucket, caplog: pytest.LogCaptureFixture) -> None:
+def test_54_a_silent_store_is_named(home: Home, bucket: OpenedBucket, caplog: pytest.LogCaptureFixture) -> None:
     """It hangs when a checkpoint is sent."""
     reached, released = threading.Event(), threading.Event()
     with core.init(checkpoint_storage=bucket.url) as context:

@@ -312,7 +312,7 @@ threading.Timer(0.3, gate.open).start()
 
     assert (status, errors) == (0, "")
     assert stored_ids(home) == [output.strip()]
-    assert outcome(home) == ("completed", None)
+    assert outcome(home) == ("exited", None)
 
 
 def test_an_interrupted_wait_can_be_repeated(home: Home, start_script: Callable[..., Script], gate: Gate) -> None:

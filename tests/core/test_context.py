@@ -90,7 +90,7 @@ FORGOTTEN = "context = core.init()\ncontext.start()\n"
         (CLOSED, "raise RuntimeError('boom')", 1, "error", "RuntimeError: boom"),
         (CLOSED, "raise KeyboardInterrupt", -signal.SIGINT, "canceled", None),
         (CLOSED, "raise core_sdk.InvalidHP('too large')", 0, "invalid_hp", "too large"),
-        (FORGOTTEN, "pass", 0, "completed", None),
+        (FORGOTTEN, "pass", 0, "exited", None),
         (FORGOTTEN, "raise RuntimeError('boom')", 1, "error", "RuntimeError: boom"),
         (FORGOTTEN, "raise KeyboardInterrupt", -signal.SIGINT, "canceled", None),
     ],
@@ -166,7 +166,7 @@ def test_a_forgotten_context_ends_when_it_is_collected(home: Home) -> None:
     """As happens when a notebook's cell is run again."""
     core.init().start()
 
-    assert ending(home).outcome == "completed"
+    assert ending(home).outcome == "exited"
 
 
 def test_a_session_of_typed_lines_is_judged_by_what_follows_the_start(home: Home) -> None:
@@ -178,7 +178,7 @@ def test_a_session_of_typed_lines_is_judged_by_what_follows_the_start(home: Home
     outcomes = [
         record.outcome for trial_id in (1, 2) for record in records(home, trial_id) if isinstance(record, Ended)
     ]
-    assert outcomes == ["completed", "error"]
+    assert outcomes == ["exited", "error"]
     assert home.trial(1).read_command() is None
 
 

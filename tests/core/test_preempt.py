@@ -416,10 +416,13 @@ def test_a_damaged_stop_request_stops(home: Home) -> None:
 def test_a_deadline_is_kept_while_the_folder_cannot_be_read(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """What fails is said once, and only pausing depends on it."""
     with core.init(deadline=1.0) as context:
-        stop_path = home.trial(1).stop_path(1)
-        stop_path.mkdir()  # reading it is an error that is not "there is none"
+        folder = home.trial(1).path
+        folder.rename(home.root / "aside")
+        folder.touch()  # reading in it is an error that is not "there is none"
 
         wait_for(context.preempt.should_preempt)
+        folder.unlink()
+        (home.root / "aside").rename(folder)
 
     assert caplog.text.count("trial pause` is not heard") == 1
 

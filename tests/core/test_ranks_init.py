@@ -80,7 +80,7 @@ def test_several_slots_without_a_context_are_refused(
 
 
 BAD_ARGUMENTS = {
-    "{'hparams': {'a': object()}}": "TypeError",
+    "{'hparams': {b'a': 1}}": "TypeError",
     "{'name': ''}": "InvalidNameError",
     "{'max_length': 0}": "ValueError",
     "{'deadline': float('nan')}": "ValueError",

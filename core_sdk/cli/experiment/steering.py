@@ -17,7 +17,7 @@ from core_sdk.cli.render.json import print_list, print_object
 from core_sdk.cli.render.output import AsJson
 from core_sdk.cli.render.text import printable
 from core_sdk.experiments.calling import call
-from core_sdk.experiments.following import keep_going
+from core_sdk.experiments.reviving import keep_going
 from core_sdk.tracking.rows import ExperimentChange
 
 _PAUSE_S = 0.2

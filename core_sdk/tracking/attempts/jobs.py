@@ -93,8 +93,9 @@ def _update(home: Home, name: str, note_after: Callable[[JobRecord | None], JobR
             if (note := note_after(_undamaged(home, name))) is not None:
                 home.write_job(note)
     except OSError as error:
-        with contextlib.suppress(OSError):  # what cannot be read either was reported by `trial_of_job`
-            _undamaged(home, name)
+        # What cannot be read either was reported by `trial_of_job`.
+        with contextlib.suppress(OSError, RecordDamagedError):
+            home.read_job(name)
             logger.warning("if the scheduler starts the job anew, that begins a new trial: %s", error)
 
 
