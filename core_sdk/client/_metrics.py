@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, islice, repeat
 from typing import Any
 
 from core_sdk.records import Metric
 from core_sdk.tracking.rows import ReportRow
 
 FRAME_COLUMNS = ("trial_id", "attempt", "rank", "group", "steps_completed", "time")
+_CHUNK_ROWS = 1000
 _CLASHING_NAME = re.compile(rf"(metrics\.)*({'|'.join(FRAME_COLUMNS)})")
 
 
@@ -61,22 +63,25 @@ def frame(reports: Iterable[ReportRow]) -> dict[str, list[Any]]:
     A metric that the report does not have is None. A metric with the name of one of `FRAME_COLUMNS` is called
     "metrics.<name>".
     """
-    rows: list[tuple[Any, ...]] = []
+    columns: dict[str, list[Any]] = {name: [] for name in FRAME_COLUMNS}
     metrics: dict[str, list[Any]] = {}
-    for number, report in enumerate(reports):
-        time = to_datetime(report.time)
-        rows.append((report.trial_id, report.attempt, report.rank, report.group, report.steps_completed, time))
-        for name, value in report.metrics.items():
-            column = metrics.get(name)
-            if column is None:
-                column = metrics[name] = []
-            if len(column) < number:
-                column.extend([None] * (number - len(column)))
-            column.append(value)
+    num_rows = 0
+    remaining = iter(reports)
+    while chunk := list(islice(remaining, _CHUNK_ROWS)):
+        columns["trial_id"] += [report.trial_id for report in chunk]
+        columns["attempt"] += [report.attempt for report in chunk]
+        columns["rank"] += [report.rank for report in chunk]
+        columns["group"] += [report.group for report in chunk]
+        columns["steps_completed"] += [report.steps_completed for report in chunk]
+        columns["time"] += [to_datetime(report.time) for report in chunk]
+        reported = [report.metrics for report in chunk]
+        for name in dict.fromkeys(chain.from_iterable(reported)):
+            column = metrics.setdefault(name, [])
+            column.extend(repeat(None, num_rows - len(column)))
+            column += [values.get(name) for values in reported]
+        num_rows += len(chunk)
     for column in metrics.values():
-        column.extend([None] * (len(rows) - len(column)))
-    firsts = zip(*rows, strict=True) if rows else ((),) * len(FRAME_COLUMNS)
-    columns = {name: list(values) for name, values in zip(FRAME_COLUMNS, firsts, strict=True)}
+        column.extend(repeat(None, num_rows - len(column)))
     return columns | {_column(name): values for name, values in metrics.items()}
 
 

@@ -75,7 +75,7 @@ from core_sdk.records._journal import (
 )
 from core_sdk.records._models import ModelRecord, ModelVersionRecord
 from core_sdk.records._retention import RETENTION_KEYS, RetentionPolicy, SearcherMetric
-from core_sdk.records._strict_json import fields_of, plain, strict_json
+from core_sdk.records._strict_json import fields_of, plain, strict_json, strict_json_numbers
 from core_sdk.records._values import (
     MAX_INT,
     Metric,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
+import msgspec
+
 from core_sdk.records import (
     EarlyExit,
     EnvironmentRecord,
@@ -93,8 +95,7 @@ class Reading:
     num_points: int = 0
 
 
-@dataclass(frozen=True)
-class ReportRow:
+class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to make as a dataclass
     trial_id: int
     attempt: int
     group: str

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from typing import Any
 
 import pytest
 from cli.commands import Cli, StartCli
@@ -20,6 +21,7 @@ from processes import wait_for
 
 from core_sdk import core
 from core_sdk._version import __version__
+from core_sdk.records import Report
 from core_sdk.tracking import Home
 
 HOSTILE = "=1+1 \x1b[31m[bold]/\u202e\nnext"
@@ -84,6 +86,31 @@ def test_metrics_come_in_order_without_what_is_superseded(cli: Cli) -> None:
         if report["group"] == "training"
     ]
     assert losses == [(1, 1, 1.0), (1, 2, 0.5), (2, 3, 0.25)]
+
+
+def test_each_report_is_a_line_of_json_as_python_writes_it(cli: Cli, home: Home) -> None:
+    """Whatever the names and values of the reports around it."""
+    odd: dict[str, Any] = {'%d "{}"': 1e16, "ü": "NaN", " ": -0.0}
+    training = new_attempt(new_trial(home))
+    for step in range(0, 3000, 3):
+        training.report(step, loss=step / 7, rate=1e-5, large=2**63)
+        training.report(step + 1, "100 %s {ü}", **odd)
+        training.report(step + 2)
+    training.append(Report(0.0, "generic", 3000, {"yes": 1}, json_metrics={"no": None, "text": "%s, 1", "list": [1.5]}))
+    training.end()
+
+    first, *lines, last = cli("trial", "metrics", "1", "--json", "--superseded").output.splitlines()
+
+    assert (first, last) == ("[", "]")
+    assert lines == [f"{json.dumps(json.loads(line.removesuffix(',')))}," for line in lines[:-1]] + [lines[-1]]
+    reports = json.loads("".join(lines).join("[]"))
+    assert [report["steps_completed"] for report in reports] == [*range(3000), 3000]
+    assert [report["metrics"] for report in reports[:3]] == [
+        {"loss": 0.0, "rate": 1e-5, "large": 2**63},
+        odd,
+        {},
+    ]
+    assert reports[-1]["metrics"] == {"yes": 1, "no": None, "text": "%s, 1", "list": [1.5]}
 
 
 @pytest.mark.usefixtures("two_trials")

@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 
 import pytest
-from client.trainings import Train
+from client.trainings import START, Train
 
 from core_sdk.client import Tracker
 from core_sdk.client._metrics import frame
@@ -202,6 +202,37 @@ def test_a_frame_keeps_what_is_absent_apart_from_what_is_not_a_number(tracker: T
     assert math.isnan(columns["a"][0])
     assert columns["a"][1] is None
     assert columns["b"] == [None, 1]
+
+
+def test_a_frame_has_the_reports_of_all_groups_and_attempts(tracker: Tracker, train: Train) -> None:
+    """In their order and with all their values, also where reports have different metrics, thousands apart."""
+    first = train()
+    for step in range(2500):
+        metrics: dict[str, int | float | str] = {"loss": step / 7}
+        if step % 10 == 0:
+            metrics["rate"] = 1
+        first.append(Report(START + step, "training", step, metrics))
+    first.report(2000, "validation", accuracy=0.5)
+    first.die()
+    second = train(folder=first.folder, resumed_steps=1500)
+    for step in range(1501, 2600):
+        second.report(step, late=step, loss="NaN" if step % 100 == 0 else step / 9)
+    trial = tracker.get_trial(1)
+
+    columns = trial.metrics_frame()
+
+    reports = list(trial.iter_metrics())
+    assert list(columns)[6:] == ["loss", "rate", "late"]
+    for name, values in {
+        "attempt": [read.trial_run_id for read in reports],
+        "group": [read.group for read in reports],
+        "steps_completed": [read.steps_completed for read in reports],
+        "time": [read.end_time for read in reports],
+        **{name: [read.metrics.get(name) for read in reports] for name in ("loss", "rate", "late")},
+    }.items():
+        assert repr(columns[name]) == repr(values)
+    assert columns["steps_completed"] == [*range(2600)]
+    assert columns["attempt"] == [1] * 1501 + [2] * 1099
 
 
 def test_no_metric_hides_a_column_of_the_frame() -> None:

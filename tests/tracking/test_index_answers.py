@@ -116,6 +116,48 @@ def test_a_report_without_metrics_and_one_with_batches_come_back(home: Home) -> 
         assert [row.name for row in index.series(1)] == ["loss"]
 
 
+def test_reports_of_one_group_may_differ_in_their_metrics(home: Home) -> None:
+    """Each comes with its own, in the order in which the group has first had them."""
+    record(
+        new_trial(home),
+        report(1, loss=0.1, rate="NaN"),
+        report(2, loss=2**63, extra="-Infinity", rate=1),
+        report(3, rate=2),
+        Report(START + 1001.5, "training", 3, {"loss": 0.3}, json_metrics={"text": "x"}),
+    )
+    with Index(home) as index:
+        index.refresh()
+
+        rows = [(row.steps_completed, repr(row.metrics)) for row in index.reports(1)]
+
+        assert rows == [
+            (1, "{'loss': 0.1, 'rate': nan}"),
+            (2, f"{{'loss': {2**63}, 'rate': 1, 'extra': -inf}}"),
+            (3, "{'rate': 2}"),
+            (3, "{'loss': 0.3, 'text': 'x'}"),
+        ]
+
+
+def test_a_report_of_which_a_metric_is_superseded_comes_in_two(home: Home) -> None:
+    """What still counts, and what a later attempt has repeated."""
+    folder = new_trial(home)
+    record(folder, *[report(steps, loss=float(steps), rate=1) for steps in (1, 2)])
+    record(folder, report(2, attempt=2, loss=0.5), attempt=2, resumed_steps=2)
+    with Index(home) as index:
+        index.refresh()
+
+        shown = told(list(index.reports(1)))
+        everything = [(row.attempt, row.metrics, row.is_superseded) for row in index.reports(1, superseded=True)]
+
+        assert shown == [(1, 1, {"loss": 1.0, "rate": 1}), (1, 2, {"rate": 1}), (2, 2, {"loss": 0.5})]
+        assert everything == [
+            (1, {"loss": 1.0, "rate": 1}, False),
+            (1, {"rate": 1}, False),
+            (1, {"loss": 2.0}, True),
+            (2, {"loss": 0.5}, False),
+        ]
+
+
 def test_many_reports_are_read_in_pages_without_loss(home: Home) -> None:
     """More than a page of points, in series of very different length."""
     many = [report(steps, loss=0.5, accuracy=0.5) for steps in range(60_000)]

@@ -16,9 +16,16 @@ def print_object(value: Any) -> None:
 
 def print_list(values: Iterable[Any]) -> None:
     """Prints one element per line, each as soon as the iterable yields it."""
-    print("[", end="")
-    separator = "\n"
-    for value in values:
-        sys.stdout.write(separator + strict_json(value))
-        separator = ",\n"
-    print("\n]" if separator != "\n" else "]")
+    print_elements(map(strict_json, values))
+
+
+def print_elements(texts: Iterable[str]) -> None:
+    """As `print_list`, of elements that are JSON already."""
+    remaining = iter(texts)
+    first = next(remaining, None)
+    if first is None:
+        print("[]")
+        return
+    sys.stdout.write(f"[\n{first}")
+    sys.stdout.writelines(f",\n{text}" for text in remaining)
+    print("\n]")

@@ -4,35 +4,48 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from core_sdk.tracking.index._schema import IS_VISIBLE, POINTS, Where
+import msgspec
+
+from core_sdk.records import Metric
+from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.index._values import from_beside, from_column, from_ticks
 from core_sdk.tracking.rows import ReportPage, ReportRow
 from core_sdk.tracking.superseding import EVERYTHING
-
-_ReportKey = tuple[int, int, int, int, float, str, bool, bool]
-"""Steps, attempt, rank, ticks, the journal's start, group, is it a profile, is it superseded: in the order of reports.
-"""
 
 _Origin = tuple[int, int, float, str, bool]
 """Attempt, rank, the journal's start, group, is it a profile."""
 
 _PAGE_POINTS = 50_000
+_SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
+_NUMBERS = {float, int}
+_decode_ints = msgspec.json.Decoder(list[int]).decode
 
 
 class _Series(NamedTuple):
-    attempt: int
-    rank: int
-    started: float
-    group: str
+    """The points of a metric in a page, in the order of steps and ticks."""
+
     name: str
-    is_profile: bool
     visible_until: int
+    steps: str
+    """As JSON, since most metrics of a journal are reported together: equal text is compared at once."""
+    ticks: str
+    values: list[Any]
+
+
+class _Reports(NamedTuple):
+    """Those of one origin, in the order of steps and ticks: one list for each of their parts."""
+
+    steps: Sequence[int]
+    ticks: Sequence[int]
+    is_superseded: Sequence[bool]
+    metrics: Sequence[dict[str, Any]]
+    batches: Iterable[list[dict[str, Metric]] | None]
 
 
 @dataclass(frozen=True)
@@ -53,71 +66,101 @@ class ReportsOf:
 def read_page(connection: sqlite3.Connection, of: ReportsOf, after: int | None) -> ReportPage:
     """A page is read at once: a reader who paused within a query would keep every indexer waiting."""
     begin = -EVERYTHING if after is None else after
-    all_series = _series_by_id(connection, of)
-    last = _end_of_page(connection, of, begin, num_series=len(all_series))
-    where = of.where()
-    is_visible = "" if of.with_superseded else f"AND {IS_VISIBLE}"
-    query = f"""SELECT point.* FROM {POINTS} WHERE {where.sql} AND point.steps > ? AND point.steps <= ? {is_visible}
-        ORDER BY point.series_id"""
-    rows = connection.execute(query, (*where.values, begin, last)).fetchall()
-    return ReportPage(_report_rows(of.trial_id, rows, all_series), None if last == EVERYTHING else last)
+    last = _end_of_page(connection, of, begin)
+    by_origin = _read_series(connection, of, begin, last)
+    return ReportPage(_report_rows(of.trial_id, by_origin), None if last == EVERYTHING else last)
 
 
-def _series_by_id(connection: sqlite3.Connection, of: ReportsOf) -> dict[int, _Series]:
-    where = of.where()
-    query = f"""SELECT series.id, attempt.attempt, attempt.rank, attempt.started, series.group_name, series.name,
-        series.is_profile, series.visible_until
-        FROM attempt JOIN series ON series.attempt_id = attempt.id WHERE {where.sql}"""
-    return {series_id: _Series(*rest) for series_id, *rest in connection.execute(query, where.values)}
-
-
-def _end_of_page(connection: sqlite3.Connection, of: ReportsOf, after: int, num_series: int) -> int:
+def _end_of_page(connection: sqlite3.Connection, of: ReportsOf, after: int) -> int:
     """A step by which no series has more than its share of a page."""
     where = of.where()
+    query = f"SELECT count(*) FROM {_SERIES} WHERE {where.sql}"
+    (num_series,) = connection.execute(query, where.values).fetchone()
     query = f"""SELECT min((
             SELECT point.steps FROM point WHERE point.series_id = series.id AND point.steps > ?
             ORDER BY point.steps LIMIT 1 OFFSET ?
-        )) FROM attempt JOIN series ON series.attempt_id = attempt.id WHERE {where.sql}"""
+        )) FROM {_SERIES} WHERE {where.sql}"""
     (last,) = connection.execute(query, (after, _PAGE_POINTS // max(num_series, 1), *where.values)).fetchone()
     return EVERYTHING if last is None else int(last)
 
 
-def _report_rows(trial_id: int, rows: Iterable[Any], all_series: Mapping[int, _Series]) -> list[ReportRow]:
-    """`rows` are of `point`, ordered by series."""
-    by_origin: defaultdict[_Origin, dict[tuple[int, int, bool], dict[str, Any]]] = defaultdict(dict)
-    for series_id, of_series in groupby(rows, key=itemgetter(0)):
-        attempt_number, rank, started, group, name, is_profile, visible_until = all_series[series_id]
-        reports = by_origin[attempt_number, rank, started, group, is_profile]
-        for _, steps, ticks, value in of_series:
-            key = (steps, ticks, steps > visible_until)
-            if type(value) is not float and name:
-                value = from_column(value)
-            if (metrics := reports.get(key)) is None:
-                reports[key] = {name: value}
-            else:
-                metrics[name] = value
-    keys: list[tuple[_ReportKey, dict[str, Any]]] = [
-        ((steps, attempt_number, rank, ticks, started, group, is_profile, is_superseded), metrics)
-        for (attempt_number, rank, started, group, is_profile), reports in by_origin.items()
-        for (steps, ticks, is_superseded), metrics in reports.items()
+def _read_series(
+    connection: sqlite3.Connection, of: ReportsOf, begin: int, last: int
+) -> defaultdict[_Origin, list[_Series]]:
+    where = of.where()
+    end = "?" if of.with_superseded else "min(?, series.visible_until)"
+    query = f"""SELECT attempt.attempt, attempt.rank, attempt.started, series.group_name, series.is_profile,
+        series.name, series.visible_until, series.id, {end}
+        FROM {_SERIES} WHERE {where.sql} AND EXISTS (
+            SELECT 1 FROM point WHERE point.series_id = series.id AND point.steps > ? AND point.steps <= {end}
+        ) ORDER BY series.id"""
+    by_origin: defaultdict[_Origin, list[_Series]] = defaultdict(list)
+    for *origin, name, visible_until, series_id, end_of_series in connection.execute(
+        query, (last, *where.values, begin, last)
+    ).fetchall():
+        points = "FROM point WHERE series_id = ? AND steps > ? AND steps <= ? ORDER BY steps, ticks"
+        of_points = series_id, begin, end_of_series
+        query = f"SELECT json_group_array(steps), json_group_array(ticks) FROM (SELECT steps, ticks {points})"
+        steps, ticks = connection.execute(query, of_points).fetchone()
+        values = list(chain.from_iterable(connection.execute(f"SELECT value {points}", of_points)))
+        if name and not _NUMBERS.issuperset(map(type, values)):
+            values = list(map(from_column, values))
+        attempt_number, rank, started, group, is_profile = origin
+        series = _Series(name, visible_until, steps, ticks, values)
+        by_origin[attempt_number, rank, started, group, bool(is_profile)].append(series)
+    return by_origin
+
+
+def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) -> list[ReportRow]:
+    parts: list[Iterable[tuple[Any, ReportRow]]] = []
+    for (attempt_number, rank, started, group, is_profile), all_series in by_origin.items():
+        found = _reports_together(all_series) or _reports_apart(all_series)
+        steps, ticks, is_superseded, metrics, batches = found
+        rows = map(
+            ReportRow,
+            repeat(trial_id),
+            repeat(attempt_number),
+            repeat(group),
+            repeat(None) if is_profile else steps,
+            [from_ticks(tick, started) for tick in ticks],
+            metrics,
+            batches,
+            is_superseded,
+            repeat(rank),
+        )
+        if len(by_origin) == 1:
+            return list(rows)
+        key = zip(
+            steps, repeat(attempt_number), repeat(rank), ticks, repeat((started, group, is_profile)), is_superseded
+        )
+        parts.append(zip(key, rows, strict=False))
+    return [row for _, row in sorted(chain.from_iterable(parts), key=itemgetter(0))]
+
+
+def _reports_together(all_series: Sequence[_Series]) -> _Reports | None:
+    """None unless every report has all metrics, and nothing beside them."""
+    first = all_series[0]
+    if any(one.name == "" or one[1:4] != first[1:4] for one in all_series):
+        return None
+    steps, ticks = _decode_ints(first.steps), _decode_ints(first.ticks)
+    names = [one.name for one in all_series]
+    metrics = [
+        dict(zip(names, values, strict=True)) for values in zip(*(one.values for one in all_series), strict=True)
     ]
-    return [_report_row(trial_id, key, metrics) for key, metrics in sorted(keys, key=itemgetter(0))]
+    return _Reports(steps, ticks, [one > first.visible_until for one in steps], metrics, repeat(None))
 
 
-def _report_row(trial_id: int, key: _ReportKey, metrics: dict[str, Any]) -> ReportRow:
-    steps, attempt_number, rank, ticks, started, group, is_profile, is_superseded = key
-    batches = None
-    if (beside := metrics.pop("", None)) is not None:
-        batches, others = from_beside(beside)
-        metrics |= others
-    return ReportRow(
-        trial_id,
-        attempt_number,
-        group,
-        None if is_profile else steps,
-        from_ticks(ticks, started),
-        metrics,
-        batches,
-        is_superseded,
-        rank,
-    )
+def _reports_apart(all_series: Sequence[_Series]) -> _Reports:
+    reports: defaultdict[tuple[int, int, bool], dict[str, Any]] = defaultdict(dict)
+    for one in all_series:
+        for steps, ticks, value in zip(_decode_ints(one.steps), _decode_ints(one.ticks), one.values, strict=True):
+            reports[steps, ticks, steps > one.visible_until][one.name] = value
+    keys = sorted(reports)
+    metrics = [reports[key] for key in keys]
+    batches: list[list[dict[str, Metric]] | None] = [None] * len(keys)
+    for number, of_report in enumerate(metrics):
+        if (beside := of_report.pop("", None)) is not None:
+            batches[number], others = from_beside(beside)
+            of_report |= others
+    all_steps, all_ticks, is_superseded = zip(*keys, strict=True)
+    return _Reports(all_steps, all_ticks, is_superseded, metrics, batches)
