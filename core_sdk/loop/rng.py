@@ -6,12 +6,14 @@ of a key, such as (seed, epoch, position). The function is our own, so that no v
 
 from __future__ import annotations
 
+import array
 import contextlib
 import ctypes
 import functools
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -19,10 +21,14 @@ import torch
 _MASK = (1 << 64) - 1
 # The constants of SplitMix64, Steele, Lea and Flood 2014, https://doi.org/10.1145/2714064.2660195.
 _GAMMA = 0x9E3779B97F4A7C15
-_FACTORS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_SHIFTS = 30, 27, 31
+_FACTOR_1, _FACTOR_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_SHIFT_1, _SHIFT_2, _SHIFT_3 = 30, 27, 31
 
-# 624 words of 32 bits, and the position in them: the state of a Mersenne Twister in NumPy's memory.
+# The generator behind the functions of `random`.
+_PYTHON: Any = random.random.__self__  # type: ignore[attr-defined]
+_seed_twister = super(random.Random, _PYTHON).seed
+
+# 624 words of 32 bits, and the position in them: the state of a Mersenne Twister in the memory of Python or NumPy.
 _TWISTER_BYTES = 625 * 4
 
 
@@ -45,9 +51,9 @@ def key_of(start: int, part: int) -> int:
 def keys(start: int, parts: torch.Tensor) -> torch.Tensor:
     """`key_of(start, part)` for each of `parts`; both parts and keys as int64."""
     mixed = (parts ^ _signed(start)) + _signed(_GAMMA)
-    for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
-        mixed = (mixed ^ _shifted(mixed, shift)) * _signed(factor)
-    return mixed ^ _shifted(mixed, _SHIFTS[-1])
+    mixed = (mixed ^ _shifted(mixed, _SHIFT_1)) * _signed(_FACTOR_1)
+    mixed = (mixed ^ _shifted(mixed, _SHIFT_2)) * _signed(_FACTOR_2)
+    return mixed ^ _shifted(mixed, _SHIFT_3)
 
 
 def uniform(start: int, parts: torch.Tensor) -> torch.Tensor:
@@ -63,10 +69,8 @@ def seed_all(seed: int) -> None:
 
 def seed_cpu(seed: int) -> None:
     """Seed the generators of Python, NumPy and torch on the CPU; quicker than `seed_all`."""
-    random.seed(seed)
-    if numpy_random := _numpy_random():
-        numpy_random.seed(seed & 0xFFFFFFFF)  # an array of all 64 bits would take five times as long
-    torch.default_generator.manual_seed(seed & _MASK)
+    for generator in cpu_generators():
+        generator.seed(seed)
 
 
 def capture() -> dict[str, Any]:
@@ -127,35 +131,120 @@ def cpu_kept() -> Iterator[None]:
         state.restore()
 
 
+class GeneratorState(Protocol):
+    """The state of one global generator, for this process only."""
+
+    def is_current(self) -> bool:
+        """Whether nothing has been drawn or seeded since."""
+
+    def restore(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class CPUGenerator:
+    """A global generator on the CPU. Reading its state leaves it as it is."""
+
+    seed: Callable[[int], object]
+    state: Callable[[], GeneratorState]
+
+
+@functools.cache
+def cpu_generators() -> tuple[CPUGenerator, ...]:
+    """Those of Python and torch, and that of NumPy where it is installed."""
+    generators = CPUGenerator(_seed_python, _python_state), CPUGenerator(_seed_torch, _TorchState)
+    return (*generators, CPUGenerator(_seed_numpy, _numpy_state)) if _numpy_random() else generators
+
+
 class CPUState:
     """The state of the generators of Python, NumPy and torch on the CPU, for this process only."""
 
     def __init__(self) -> None:
-        self._python = random.getstate()
-        self._torch = torch.default_generator.get_state()
-        self._numpy = _numpy_state()
+        self._states = [(generator, generator.state()) for generator in cpu_generators()]
+
+    def changed(self, ignored: Container[CPUGenerator] = ()) -> set[CPUGenerator]:
+        """The generators that have drawn or were seeded since, without those that are ignored."""
+        return {generator for generator, state in self._states if generator not in ignored and not state.is_current()}
 
     def is_current(self) -> bool:
         """Whether nothing has been drawn or seeded since."""
-        return (
-            (self._numpy is None or self._numpy.is_current())
-            and torch.equal(self._torch, torch.default_generator.get_state())
-            and self._python == random.getstate()
-        )
+        return not self.changed()
 
     def restore(self) -> None:
-        random.setstate(self._python)
-        torch.default_generator.set_state(self._torch)
-        if self._numpy is not None:
-            self._numpy.restore()
+        for _, state in self._states:
+            state.restore()
 
 
-class _NumpyState(Protocol):
-    """The state of NumPy's global generator."""
+def _seed_python(seed: int) -> None:
+    """As `random.seed` does it for whole numbers, without its check of the type, which takes a microsecond."""
+    _seed_twister(seed)
+    _PYTHON.gauss_next = None
 
-    def is_current(self) -> bool: ...
 
-    def restore(self) -> None: ...
+def _seed_torch(seed: int) -> None:
+    torch.default_generator.manual_seed(seed & _MASK)
+
+
+def _seed_numpy(seed: int) -> None:
+    _numpy_random().seed(seed & 0xFFFFFFFF)  # an array of all 64 bits would take five times as long
+
+
+class _TorchState:
+    def __init__(self) -> None:
+        self._state = torch.default_generator.get_state()
+
+    def is_current(self) -> bool:
+        return _bytes_of(self._state) == _bytes_of(torch.default_generator.get_state())
+
+    def restore(self) -> None:
+        torch.default_generator.set_state(self._state)
+
+
+def _bytes_of(state: torch.Tensor) -> bytes:
+    return ctypes.string_at(state.data_ptr(), state.numel())
+
+
+class _AnyPythonState:
+    """As Python gives it, which takes as long as seeding several generators."""
+
+    def __init__(self) -> None:
+        self._state = random.getstate()
+
+    def is_current(self) -> bool:
+        return self._state == random.getstate()
+
+    def restore(self) -> None:
+        random.setstate(self._state)
+
+
+class _PythonState:
+    """A copy of the memory of Python's Mersenne Twister, and the second normal number of a pair."""
+
+    def __init__(self, memory: Any) -> None:
+        self._memory = memory
+        self._words = memory.raw
+        self._waiting = _PYTHON.gauss_next
+
+    def is_current(self) -> bool:
+        return bool(self._memory.raw == self._words and _PYTHON.gauss_next == self._waiting)
+
+    def restore(self) -> None:
+        self._memory.raw = self._words
+        _PYTHON.gauss_next = self._waiting
+
+
+def _python_state() -> GeneratorState:
+    return _AnyPythonState() if (memory := _python_memory()) is None else _PythonState(memory)
+
+
+@functools.cache
+def _python_memory() -> Any:
+    """The memory that holds the state of Python's generator; None where it is not known, as on another Python."""
+    begin = object.__basicsize__
+    if sys.implementation.name != "cpython" or random.Random.__basicsize__ < begin + _TWISTER_BYTES:
+        return None
+    memory = (ctypes.c_char * _TWISTER_BYTES).from_address(id(_PYTHON) + begin)
+    *words, position = random.getstate()[1]
+    return memory if memory.raw == array.array("I", [position, *words]).tobytes() else None
 
 
 class _AnyNumpyState:
@@ -177,11 +266,11 @@ class _AnyNumpyState:
 class _TwisterState:
     """A copy of the memory of NumPy's Mersenne Twister, where no second normal number of a pair waits to be drawn."""
 
-    def __init__(self, numpy_random: Any, twister: Any, memory: Any) -> None:
+    def __init__(self, numpy_random: Any, twister: Any, memory: Any, words: bytes) -> None:
         self._numpy_random = numpy_random
         self._twister = twister
         self._memory = memory
-        self._words = memory.raw
+        self._words = words
 
     def is_current(self) -> bool:
         return self._numpy_random.get_bit_generator() is self._twister and self._memory.raw == self._words
@@ -192,21 +281,20 @@ class _TwisterState:
             self._memory.raw = self._words
 
 
-def _numpy_state() -> _NumpyState | None:
-    """Leaves the generator as it is. None without NumPy."""
-    if (numpy_random := _numpy_random()) is None:
-        return None
+def _numpy_state() -> GeneratorState:
+    numpy_random = _numpy_random()
     if not hasattr(numpy_random, "get_bit_generator"):  # before NumPy 1.24
         return _AnyNumpyState(numpy_random)
     twister = numpy_random.get_bit_generator()
     if (memory := _memory_of(twister)) is None:
         return _AnyNumpyState(numpy_random)
-    state = _TwisterState(numpy_random, twister, memory)
+    words = memory.raw
     # Normal numbers come in pairs. If the second one waits, it is given without a step of the twister.
     waiting = numpy_random.standard_normal()
-    if not state.is_current():
-        state.restore()
-        return state
+    if memory.raw != words:
+        numpy_random.standard_normal()  # so that the second one of this pair does not wait
+        memory.raw = words
+        return _TwisterState(numpy_random, twister, memory, words)
     numpy_random.set_state((*numpy_random.get_state()[:3], 1, waiting))
     return _AnyNumpyState(numpy_random)
 
@@ -234,9 +322,9 @@ def _numpy_random() -> Any:
 
 def _mix(number: int) -> int:
     number = (number + _GAMMA) & _MASK
-    for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
-        number = (number ^ number >> shift) * factor & _MASK
-    return number ^ number >> _SHIFTS[-1]
+    number = (number ^ number >> _SHIFT_1) * _FACTOR_1 & _MASK
+    number = (number ^ number >> _SHIFT_2) * _FACTOR_2 & _MASK
+    return number ^ number >> _SHIFT_3
 
 
 def _shifted(numbers: torch.Tensor, bits: int) -> torch.Tensor:

@@ -41,6 +41,36 @@ class RarelyAugmented(Augmented):
         )
 
 
+class LateAugmented(Augmented):
+    """Every sample draws from torch's generator, and only the last ones from those of NumPy and of Python."""
+
+    def __getitem__(self, index: int) -> Drawn:
+        late = self._size - index
+        drawn = (
+            float(torch.rand(())),
+            float(np.random.normal()) if late < 8 else 0.0,
+            random.random() if late < 3 else 0.0,
+        )
+        return index, *drawn
+
+
+class FailingAtRandom(Dataset[int]):
+    """Torch's generator is drawn from by each sample, and Python's by one, which it fails with the number it drew."""
+
+    def __init__(self, size: int, failing: int) -> None:
+        self._size = size
+        self._failing = failing
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> int:
+        torch.rand(())
+        if index == self._failing:
+            raise ValueError(random.random())
+        return index
+
+
 class AugmentedAtOnce(Augmented):
     """The same, with one call for all samples of a batch."""
 

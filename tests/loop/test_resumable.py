@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loop.datasets import Augmented, AugmentedAtOnce, Described, Failing, Lethal, RarelyAugmented
+from loop.datasets import (
+    Augmented,
+    AugmentedAtOnce,
+    Described,
+    Failing,
+    FailingAtRandom,
+    LateAugmented,
+    Lethal,
+    RarelyAugmented,
+)
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -307,6 +316,50 @@ def test_a_dataset_that_draws_late_draws_by_the_position(drawing: int) -> None:
         DataLoader(RarelyAugmented(22), 1, sampler=[drawing if number == 5 else 0 for number in range(8)])
     )
     assert [column[0] for column in take(others, 6)[5]] == [column[1] for column in second[2]]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_generator_that_is_drawn_from_late_draws_by_the_position(num_workers: int) -> None:
+    """Although the samples before it have drawn from others: as where it is drawn from for the first batch."""
+    loader = loop.resumable(DataLoader(LateAugmented(20), 2, num_workers=num_workers))
+    random.seed(3)
+    before = random.getstate()
+
+    batches = take(loader, 10)
+
+    assert random.getstate() == before
+    for number, batch in enumerate(batches):
+        fresh = loop.resumable(DataLoader(LateAugmented(20), 2))
+        fresh.load_state_dict({**fresh.state_dict(), "offset": 2 * number})
+        assert take(fresh, 1) == [batch]
+
+
+def test_a_failure_that_depends_on_a_late_draw_comes_again() -> None:
+    """It too is a function of the position."""
+    numbers = []
+    for size, offset in ((6, 0), (6, 4)):
+        loader = loop.resumable(DataLoader(FailingAtRandom(size, 5), 2))
+        loader.load_state_dict({**loader.state_dict(), "offset": offset})
+        with pytest.raises(ValueError) as raised:
+            take(loader, 3)
+        numbers.append(raised.value.args)
+
+    assert numbers[0] == numbers[1]
+
+
+def test_what_a_sample_draws_is_the_same_in_every_version() -> None:
+    """So a checkpoint of an older version goes on with the same draws."""
+    expected = []
+    for position in range(6):
+        seed = rng.key(7, "sample", position)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        torch.manual_seed(seed)
+        expected.append([random.random(), float(np.random.normal()), float(torch.rand(()))])
+
+    batches = take(loop.resumable(DataLoader(Augmented(6), 2), seed=7), 3)
+
+    assert [list(sample[1:]) for batch in batches for sample in zip(*batch, strict=True)] == expected
 
 
 def test_collating_may_draw_too() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
 
 import torch
 from torch.utils.data import (
@@ -29,11 +28,12 @@ class Fetching(Dataset[Any]):
 
     The generators of Python, NumPy and torch are seeded before each sample, by its position in the training, and before
     the batch is collated. So neither the number of workers nor a stop changes what a sample draws, and the generators
-    of the training process stay as they are.
+    stay as they are.
 
-    Seeding takes longer than many a dataset. So one that draws nothing for its first batch is only watched: if it draws
-    later, that batch is fetched again and seeded. Torch's own datasets of tensors are not even watched, and rows of a
-    `TensorDataset` are taken all at once.
+    Seeding takes longer than many a dataset. So a generator from which nothing was drawn for the first batch is only
+    watched: if it is drawn from later, that batch is fetched again with this generator seeded too. Torch's own datasets
+    of tensors are not even watched, rows of a `TensorDataset` are taken all at once, and torch's own functions that
+    collate draw nothing.
     """
 
     def __init__(self, loader: DataLoader[Any], form: Form, seed: int) -> None:
@@ -43,47 +43,52 @@ class Fetching(Dataset[Any]):
         self._fetches_at_once = _fetches_at_once(self._dataset)
         self._sample_key = rng.key(seed, "sample")
         self._collate_key = rng.key(seed, "collate")
-        draws_nothing = _draws_nothing(self._dataset) and self._collate in (default_collate, default_convert)
-        self._mode: Literal["plain", "first", "watched", "seeded"] = "plain" if draws_nothing else "first"
+        self._collates_as_torch = self._collate in (default_collate, default_convert)
+        self._draws_nothing = self._collates_as_torch and _draws_nothing(self._dataset)
         self._has_rows = form == "samples" and self._collate is default_collate and _has_rows(self._dataset)
+        self._drawn: set[rng.CPUGenerator] | None = None
 
     def __getitems__(self, draw: Draw) -> Any:
         """The whole batch of a draw, where torch's loader expects a list of samples that it collates."""
         if self._has_rows and (rows := _rows(self._dataset, draw.indices)) is not None:
             return rows
-        if self._mode == "plain":
-            return self._batch(draw, None)
-        if self._mode == "first":
-            return self._first_batch(draw)
-        if self._mode == "watched":
-            state = rng.CPUState()
-            try:
-                batch = self._batch(draw, None)
-            except BaseException:
-                state.restore()
-                raise
-            if state.is_current():
+        if self._draws_nothing:
+            return self._batch(draw, ())
+        state = rng.CPUState()
+        try:
+            if self._drawn is None:
+                watch = _Watch()
+                batch = self._batch(draw, [watch])
+                self._drawn = watch.drawn()
                 return batch
+            while True:
+                try:
+                    batch = self._batch(draw, self._drawn)
+                except Exception:
+                    if not self._has_drawn_late(state, self._drawn):
+                        raise
+                else:
+                    if not self._has_drawn_late(state, self._drawn):
+                        return batch
+        finally:
             state.restore()
-            self._mode = "seeded"
-        with _generators_kept():
-            return self._batch(draw, rng.seed_cpu)
 
-    def _first_batch(self, draw: Draw) -> Any:
-        watch = _Watch()
-        with _generators_kept():
-            batch = self._batch(draw, watch.seed)
-            watch.look()
-        self._mode = "seeded" if watch.has_drawn else "watched"
-        return batch
+    def _has_drawn_late(self, before: rng.CPUState, drawn: set[rng.CPUGenerator]) -> bool:
+        """Whether there were draws from generators that were not seeded. They will be, and are as before the batch."""
+        if late := before.changed(drawn):
+            before.restore()
+            drawn |= late
+        return bool(late)
 
-    def _batch(self, draw: Draw, seed: Callable[[int], None] | None) -> Any:
-        data = self._data(draw, seed)
-        if seed is not None:
-            seed(rng.key_of(self._collate_key, draw.start))
+    def _batch(self, draw: Draw, seeded: Collection[_Seeded]) -> Any:
+        data = self._data(draw, seeded)
+        if seeded and not self._collates_as_torch:
+            seed = rng.key_of(self._collate_key, draw.start)
+            for each in seeded:
+                each.seed(seed)
         return self._collate(data)
 
-    def _data(self, draw: Draw, seed: Callable[[int], None] | None) -> Any:
+    def _data(self, draw: Draw, seeded: Collection[_Seeded]) -> Any:
         indices, number = draw.indices, draw.start
         fetch, gives_several = self._dataset.__getitem__, False
         if self._form == "batch":
@@ -97,8 +102,10 @@ class Fetching(Dataset[Any]):
         fetched = []
         try:
             for offset, index in enumerate(indices):
-                if seed is not None:
-                    seed(rng.key_of(self._sample_key, number + offset))
+                if seeded:
+                    seed = rng.key_of(self._sample_key, number + offset)
+                    for each in seeded:
+                        each.seed(seed)
                 fetched.append(fetch(index))
         except Exception as error:
             error.add_note(f"This came from the dataset when it was asked for {index!r}, in epoch {draw.epoch}.")
@@ -106,26 +113,29 @@ class Fetching(Dataset[Any]):
         return fetched[0] if gives_several or self._form == "one sample" else fetched
 
 
+class _Seeded(Protocol):
+    """What is seeded before each sample."""
+
+    @property
+    def seed(self) -> Callable[[int], object]: ...
+
+
 class _Watch:
-    """Seeds, and notices whether anything was drawn after that."""
+    """Seeds all generators, and notes which of them were drawn from after that."""
 
     def __init__(self) -> None:
-        self.has_drawn = False
+        self._drawn: set[rng.CPUGenerator] = set()
         self._state: rng.CPUState | None = None
 
     def seed(self, seed: int) -> None:
-        self.look()
+        self.drawn()
         rng.seed_cpu(seed)
         self._state = rng.CPUState()
 
-    def look(self) -> None:
-        if self._state is not None and not self._state.is_current():
-            self.has_drawn = True
-
-
-def _generators_kept() -> contextlib.AbstractContextManager[None]:
-    """The generators of a worker need not be put back."""
-    return rng.cpu_kept() if get_worker_info() is None else contextlib.nullcontext()
+    def drawn(self) -> set[rng.CPUGenerator]:
+        if self._state is not None:
+            self._drawn |= self._state.changed()
+        return self._drawn
 
 
 class WorkerStart:
