@@ -99,9 +99,10 @@ def _started(name: str, arguments: Callable[[list[int]], list[str]], num_ports: 
         server = S3Server(name, address, make_client(address))
         process = subprocess.Popen(
             arguments(ports),
+            # It serves all tests, and has the home of none.
+            env={name: value for name, value in os.environ.items() if name != "CORE_SDK_HOME"} | server.variables(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=os.environ | server.variables(),
             start_new_session=True,
         )
         try:

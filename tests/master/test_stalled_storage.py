@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from master.searches import ASHA, await_end, events_of, submit_search, submit_text
+from buckets import faults
+from buckets.proxy import Proxy, start_proxy
+from buckets.servers import BucketServer
+from master.searches import ASHA, TRAIN, await_end, events_of, submit_text
 from parts import needs
 from processes import wait_for
 
 from core_sdk.errors import TrialRunningError
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.killing import kill_trial
-from core_sdk.records import MANIFEST_NAME, AttemptBegun, ValidationRead
+from core_sdk.records import AttemptBegun, ValidationRead
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.deletion import delete_experiment
 
@@ -27,34 +35,48 @@ def this_python() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
+@dataclass(frozen=True)
+class Stalling:
+    """A bucket behind a proxy, and what keeps requests waiting from `stall` to `mend`."""
+
+    config: str
+    proxy: Proxy
+    released: threading.Event
+
+    def stall(self) -> None:
+        """From now on nothing is answered, as by a store whose network is away."""
+        self.proxy.fault(lambda request: True, faults.stall(threading.Event(), self.released))
+
+    def mend(self) -> None:
+        self.released.set()
+
+
 @pytest.fixture
-def stalled(home: Home, tmp_path: Path) -> int:
+def storage(start_server: Callable[[str], BucketServer]) -> Iterator[Stalling]:
+    server = start_server("moto")
+    with start_proxy(server.address) as proxy:
+        bucket = urlsplit(server.make_bucket()).netloc
+        config = {"type": "s3", "bucket": bucket, "endpoint_url": f"http://127.0.0.1:{proxy.address[1]}"}
+        os.environ.update(server.variables(proxy.address))  # with credentials, for the master too
+        stalling = Stalling(f"checkpoint_storage: {json.dumps(config)}\n", proxy, threading.Event())
+        yield stalling
+        stalling.mend()
+
+
+@pytest.fixture
+def stalled(home: Home, tmp_path: Path, storage: Stalling) -> int:
     """An experiment whose paused trial was activated, and waits for the storage of its checkpoint."""
     Home.create(home.root)
     call(home.root, "status", options=["--slots=2", "--stay"])
-    experiment_id = submit_search(home, tmp_path, max_trials=1)
+    text = ASHA.format(max_trials=1, max_concurrent=1, max_time=20) + storage.config
+    experiment_id = submit_text(home, tmp_path, text, TRAIN)
     wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)))
     want(home, experiment_id, "PAUSED")
     wait_for(lambda: running(home) == [])
-    stall_storage(home)
+    storage.stall()
     want(home, experiment_id, "ACTIVE")
     wait_for(lambda: running(home) == [1])
     return experiment_id
-
-
-def stall_storage(home: Home) -> None:
-    """Whoever opens the manifest waits until `mend_storage`, as on a network file system whose server is away."""
-    (manifest,) = home.root.glob(f"checkpoints/*/{MANIFEST_NAME}")
-    manifest.rename(home.root / "away")
-    os.mkfifo(manifest)
-
-
-def mend_storage(home: Home) -> None:
-    (manifest,) = home.root.glob(f"checkpoints/*/{MANIFEST_NAME}")
-    away = home.root / "away"
-    with manifest.open("wb") as waiting:
-        waiting.write(away.read_bytes())
-        away.rename(manifest)
 
 
 def want(home: Home, experiment_id: int, state: str) -> None:
@@ -69,13 +91,15 @@ def num_begun(home: Home, experiment_id: int) -> int:
     return sum(isinstance(event, AttemptBegun) for event in events_of(home, experiment_id))
 
 
-def test_other_experiments_run_while_a_storage_does_not_answer(home: Home, tmp_path: Path, stalled: int) -> None:
+def test_other_experiments_run_while_a_storage_does_not_answer(
+    home: Home, tmp_path: Path, storage: Stalling, stalled: int
+) -> None:
     """From their submission to their end; the trial that waits keeps its slot, and goes on when there is an answer."""
     other = submit_text(home, tmp_path, ASHA.format(max_trials=1, max_concurrent=1, max_time=4), "print('quick')\n")
 
     search = await_end(home, other)
     before = num_begun(home, stalled)
-    mend_storage(home)
+    storage.mend()
 
     assert search.state == "COMPLETED"
     assert (before, await_end(home, stalled).state) == (1, "COMPLETED")
@@ -83,14 +107,14 @@ def test_other_experiments_run_while_a_storage_does_not_answer(home: Home, tmp_p
     assert len(home.trial(1).attempts()) == 2
 
 
-def test_an_experiment_is_killed_while_its_storage_does_not_answer(home: Home, stalled: int) -> None:
+def test_an_experiment_is_killed_while_its_storage_does_not_answer(home: Home, storage: Stalling, stalled: int) -> None:
     """At once; nothing of the attempt is left when the storage answers after all."""
     want(home, stalled, "KILLED")
 
     search = await_end(home, stalled, timeout_s=5)
     with pytest.raises(TrialRunningError):
         delete_experiment(home, stalled)
-    mend_storage(home)
+    storage.mend()
 
     assert search.state == "CANCELED"
     wait_for(lambda: call(home.root, "status")["experiments"] == [])
@@ -109,12 +133,12 @@ def test_a_trial_is_killed_while_its_storage_does_not_answer(home: Home, stalled
         assert [(trial.state, trial.reason) for trial in view.trials(stalled)] == [("CANCELED", "killed by a test")]
 
 
-def test_a_pause_frees_the_slots_while_a_storage_does_not_answer(home: Home, stalled: int) -> None:
+def test_a_pause_frees_the_slots_while_a_storage_does_not_answer(home: Home, storage: Stalling, stalled: int) -> None:
     """An activation waits until the storage has answered the first time; the attempt then begins once."""
     want(home, stalled, "PAUSED")
     wait_for(lambda: running(home) == [])
     want(home, stalled, "ACTIVE")
-    mend_storage(home)
+    storage.mend()
 
     search = await_end(home, stalled)
 
@@ -122,10 +146,10 @@ def test_a_pause_frees_the_slots_while_a_storage_does_not_answer(home: Home, sta
     assert num_begun(home, stalled) == len(home.trial(1).attempts()) == 2
 
 
-def test_a_master_ends_while_a_storage_does_not_answer(home: Home, stalled: int) -> None:
+def test_a_master_ends_while_a_storage_does_not_answer(home: Home, storage: Stalling, stalled: int) -> None:
     """And the next one starts the trial."""
     call(home.root, "down")
-    mend_storage(home)
+    storage.mend()
 
     call(home.root, "status")
     search = await_end(home, stalled)
