@@ -19,7 +19,7 @@ from core_sdk.tracking.attempts.slots import configured_variables
 
 # A word that means itself to a shell.
 _PLAIN_WORD = re.compile(r"\s*([\w@%+:,./-]+)(?=\s|$)")
-_PLAIN_WORDS = re.compile(r"\s*([\w@%+:,./-]+\s*)+")
+_PLAIN_WORDS = re.compile(r"[\w\s@%+:,./=-]+")
 _PYTHON_OPTIONS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-q"})
 _PYTHON = re.compile(r"python[\d.]*")
 _HAS_CORE_SDK = "import importlib.util, sys; sys.exit(importlib.util.find_spec('core_sdk') is None)"

@@ -66,6 +66,8 @@ def test_a_storage_that_cannot_be_written_to_is_refused(home: Home, tmp_path: Pa
         ("python3 train.py", True),
         ("python3 -u train.py --lr 1", True),
         ("python3 -m core_sdk.launch.torch_distributed python3 train.py", True),
+        ("python3 train.py --lr=1", True),
+        (f"python3 -m launch.torch_distributed {'word ' * 1000}-- 'there.py' --quoted", False),
         ("python3 there.py", False),
         ("python3 ./there.py", False),
         ("cd below && python3 train.py", False),
