@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import struct
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tracking.journals import START, append, everything, lines, new_trial, record, report, stored
 
 from core_sdk.records import (
@@ -55,7 +55,7 @@ def recorded(home: Home) -> Home:
 def told_of(index: Index, trial_id: int) -> list[str]:
     """What its reports say; whether they are superseded is what the beginning of an attempt says."""
     groups = [*index.reports(trial_id, superseded=True), *index.reports(trial_id, "cpu")]
-    return sorted(repr(replace(row, is_superseded=False)) for row in groups)
+    return sorted(repr(structs.replace(row, is_superseded=False)) for row in groups)
 
 
 @pytest.mark.parametrize("num_flips", [30, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
