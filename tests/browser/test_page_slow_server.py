@@ -15,15 +15,26 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def held(page: Page, part: str) -> Iterator[list[Route]]:
+def held(page: Page, part: str) -> Iterator[None]:
     """Keeps the questions whose address has this part from being answered, until the block ends."""
     kept: list[Route] = []
-    pattern = f"**/api/v1/{part}"
-    page.route(pattern, lambda route: kept.append(route))
-    yield kept
-    page.unroute(pattern)
+    is_over = False
+
+    def keep(route: Route) -> None:
+        if is_over:
+            route.continue_()
+        else:
+            kept.append(route)
+
+    page.route(api(part), keep)
+    yield
+    is_over = True
     for route in kept:
         route.continue_()
+
+
+def api(part: str) -> str:
+    return f"**/api/v1/{part}"
 
 
 def charts(page: Page) -> Locator:
@@ -67,10 +78,10 @@ def test_an_old_answer_is_gone_while_another_one_loads(
     page = open_view(site, view)
     expect(page.locator(shown).first).to_be_visible()
 
-    with held(page, question) as asked:
-        change(page)
+    with held(page, question):
+        with page.expect_request(api(question)):
+            change(page)
         expect(page.locator(".loading").first).to_be_visible()
-        assert asked
         assert page.locator(shown).count() == 0
         assert page.locator("main .empty").count() == 0
     expect(page.locator(shown).first).to_be_visible()
