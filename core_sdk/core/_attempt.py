@@ -59,7 +59,8 @@ def claim_together(
 
 def _of_other_rank(claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:
     folder = TrialFolder(claimed.home, claimed.record.trial_id)
-    start = start_record(folder, claimed.number, rank)
+    # This node may not see the home.
+    start = start_record(folder, claimed.number, claimed.start.home, rank)
     is_home_shared = _begins_with(folder.journal_path(claimed.number), claimed.start)
     journal = RankJournal(folder.journal_path(claimed.number, rank), start, is_home_shared=is_home_shared)
     info = _on_this_node(claimed.info, own_info)

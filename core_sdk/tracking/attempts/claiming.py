@@ -109,7 +109,7 @@ def _start_first_attempt(
             folder.trial_id,
         )
     with _claimed(folder, 1) as (journal, alive):
-        start = start_record(folder, 1)
+        start = start_record(folder, 1, home.owner())
         journal.append_or_raise(start)
         # Last, since it makes the trial visible.
         folder.write_record(record)
@@ -121,7 +121,7 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
     folder = home.trial(info.trial.trial_id)
     number, checkpoint, steps = info.trial._trial_run_id, info.latest_checkpoint, info.trial._steps_completed
     with _claimed(folder, number) as (journal, alive):
-        start = start_record(folder, number, latest_checkpoint=checkpoint, resumed_steps=steps)
+        start = start_record(folder, number, home.owner(), latest_checkpoint=checkpoint, resumed_steps=steps)
         journal.append_or_raise(start)
         record = folder.read_record()
         if record.is_defined:
@@ -144,9 +144,15 @@ def new_record(folder: TrialFolder, experiment_id: int) -> TrialRecord:
 
 
 def start_record(
-    folder: TrialFolder, attempt: int, rank: int = 0, *, latest_checkpoint: str | None = None, resumed_steps: int = 0
+    folder: TrialFolder,
+    attempt: int,
+    owner: str,
+    rank: int = 0,
+    *,
+    latest_checkpoint: str | None = None,
+    resumed_steps: int = 0,
 ) -> AttemptStarted:
-    """The first record of a journal that this process keeps."""
+    """The first record of a journal that this process keeps; `owner` is the home's."""
     return AttemptStarted(
         time=time.time(),
         format=FORMAT,
@@ -158,7 +164,7 @@ def start_record(
         latest_checkpoint=latest_checkpoint,
         resumed_steps=resumed_steps,
         rank=rank,
-        home=Home(folder.home_root).owner(),
+        home=owner,
     )
 
 
