@@ -34,7 +34,7 @@ export function TrialCharts({ found: { trial, series } }) {
     <//>
     <div class="pane">
       ${sections.length === 0 && html`<${Empty} title="No metric has such a name." />`}
-      ${sections.map(({ title, charts }) => html`<${Section} key=${title} title=${title} charts=${charts} trial=${trial} showsSuperseded=${faint === "1" && trial.num_attempts > 1} />`)}
+      ${sections.map(({ title, charts }) => html`<${Section} key=${title} title=${title} charts=${charts} trial=${trial} showsSuperseded=${faint === "1"} />`)}
     </div>
   `;
 }
