@@ -38,9 +38,8 @@ def hover(page: Page, plot: Locator, part: float) -> None:
 
 def mark_plots(page: Page) -> int:
     """Marks all plots, once each chart has its own; those that are made later have no mark."""
-    num_charts = "document.querySelectorAll('.chart').length"
-    num_plots = "document.querySelectorAll('.uplot').length"
-    page.wait_for_function(f"!document.querySelector('.loading') && {num_plots} > 0 && {num_plots} === {num_charts}")
+    expect(page.locator(".loading")).to_have_count(0)
+    expect(page.locator(".chart:not(:has(.uplot))")).to_have_count(0)
     script = """() => {
       const plots = document.querySelectorAll(".uplot");
       for (const plot of plots) plot.dataset.seen = "1";
