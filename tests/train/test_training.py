@@ -193,7 +193,8 @@ def test_a_fit_gives_its_places_back_when_it_ends(trainings: Programs) -> None:
 
 def test_ddp_trains_one_model_on_all_ranks(trainings: Programs) -> None:
     """As one worker would with the whole batch."""
-    trainings.run("""
+    trainings.run(
+        """
         import torch
         from torch.utils.data import DataLoader, TensorDataset
 
@@ -218,7 +219,9 @@ def test_ddp_trains_one_model_on_all_ranks(trainings: Programs) -> None:
         two = fit(function, {"batch_size": 4}).return_value
         assert two[1] == "cpu"
         assert all(abs(value) < 10 for value in two[0][1])
-    """)
+    """,
+        timeout_s=120,
+    )
 
 
 def test_ranks_that_report_unevenly_are_told(trainings: Programs) -> None:
