@@ -192,7 +192,7 @@ class _Attempt:
 
 
 def _was_killed(ended: os.waitid_result | None) -> bool:
-    """By SIGKILL, as far as it shows: a shell tells of the death of its command by its own status."""
+    """Returns whether SIGKILL has ended it, as far as it shows: a shell tells that of its command by its own status."""
     if ended is None:
         return False
     is_exit = ended.si_code == os.CLD_EXITED

@@ -20,7 +20,7 @@ def print_list(values: Iterable[Any]) -> None:
 
 
 def print_elements(texts: Iterable[str]) -> None:
-    """As `print_list`, of elements that are JSON already."""
+    """Prints a list, like `print_list`, of elements that are JSON already."""
     remaining = iter(texts)
     first = next(remaining, None)
     if first is None:
