@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def versions(python: str) -> str:
-    """Those that their figures depend on."""
+    """Returns the versions of the packages on which the figures depend."""
     command = "import sys, determined, zmq; print(determined.__version__, zmq.__version__, sys.version.split()[0])"
     result = subprocess.run([python, "-c", command], check=True, capture_output=True, text=True)
     return "determined {}, pyzmq {}, its Python {}".format(*result.stdout.split())
@@ -90,7 +90,7 @@ def versions(python: str) -> str:
 
 @contextmanager
 def load(num_processes: int) -> Iterator[None]:
-    """So many processes that compute, until this one ends."""
+    """Keeps the processor busy with this many processes until this one ends."""
     command = [sys.executable, "-c", f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(100_000))"]
     processes = [subprocess.Popen(command) for _ in range(num_processes)]
     try:
@@ -156,7 +156,7 @@ def median(figures: Sequence[Figures]) -> Figures:
 
 
 def columns(figures: Sequence[Sequence[Figures]]) -> str:
-    """Of one row: the figures of each contender's turns."""
+    """Returns one row: the figures of each contender's turns."""
     medians = [median(turns) for turns in figures]
     shortest = [min(turn.slowest_us for turn in turns) for turns in figures]
     compared_shortest = "".join(f"{shortest[0] / other:5.2f}" for other in shortest[1:])

@@ -1,4 +1,4 @@
-"""What reading all points of a trial costs, against json.loads of each line of the same journal.
+"""Measures what reading all points of a trial costs, beside json.loads of each line of the same journal.
 
 python benchmarks/metrics.py [--num-reports 100000]
 """

@@ -87,7 +87,7 @@ def go_back(num_reports: int) -> None:
 
 
 def go_down_in_layouts(num_reports: int, num_layouts: int = 1_200) -> None:
-    """What reports cost at falling steps, each with a metric that all have and one that every 1,200th has."""
+    """Measures reports at falling steps, each with a metric that all have and one that every 1,200th has."""
     layouts = [{"loss": 0.1, f"loss {index}": 0.1} for index in range(num_layouts)]
     with core_sdk() as core_context:
         report = core_context.train.report_training_metrics

@@ -55,7 +55,10 @@ def list_checkpoints(
 def top_checkpoints(
     tracker: Tracker, scope: Scope, sort_by: str | None, smaller_is_better: bool | None
 ) -> list[CheckpointRow]:
-    """Those with a validation metric, the best first. The contract is `Trial.top_checkpoint`'s."""
+    """Returns the checkpoints that have the validation metric, the best first.
+
+    The contract is that of `Trial.top_checkpoint`.
+    """
     metric = searcher_metric(tracker, scope.experiment_id)
     if sort_by is None:
         sort_by = known_metric(metric, scope.experiment_id).name

@@ -58,7 +58,7 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
 
 
 def _kill_left(folder: TrialFolder) -> None:
-    """Of an attempt whose agent was killed, with its guardian."""
+    """Ends what is left of an attempt whose agent was killed together with its guardian."""
     if (left := left_attempt(folder)) is not None:
         from core_sdk.tracking.attempts.killing import kill  # psutil takes a twentieth of a second
 

@@ -37,7 +37,7 @@ class Best:
 
     @property
     def checkpoint_text(self) -> str:
-        """Which checkpoint it is, for people; also if there is none."""
+        """Names the checkpoint for people, or says that there is none."""
         one = self.checkpoint
         if one is None:
             return "none with this metric"

@@ -65,6 +65,7 @@ class Fetching(Dataset[Any]):
                 try:
                     batch = self._batch(draw, self._drawn)
                 except Exception:
+                    # It may come of a late draw, and then of numbers that another fetch would not get.
                     if not self._has_drawn_late(state, self._drawn):
                         raise
                 else:
