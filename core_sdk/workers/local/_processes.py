@@ -14,6 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from core_sdk.environment import worker_variables
 from core_sdk.processes import await_end
 from core_sdk.workers.local._spawner import MOST_BYTES
@@ -66,11 +68,15 @@ class Forked(WorkerProcess):
         self.pid = int(life.recv(MOST_BYTES) or 0)
         if not self.pid:
             raise ChildProcessError("the process that forks workers has ended, or cannot fork one")
+        # Its keeper holds it, so that this is the worker also if it has ended already.
+        self._process = psutil.Process(self.pid)
 
     def await_end(self) -> int:
-        """-9 if nobody can say it."""
+        """-9 if its keeper was killed, so that nobody can say it."""
         with contextlib.suppress(OSError):
-            return int(self._life.recv(MOST_BYTES) or -9)
+            if told := self._life.recv(MOST_BYTES):
+                return int(told)
+        self._process.wait()
         return -9
 
     def reap(self) -> None:
