@@ -149,6 +149,10 @@ class Guardian:
             self._guarded.discard(pid)
             self._tell(f"-{pid}")
 
+    def end_marked(self) -> None:
+        """Kills all that carries the supervisor's mark, and waits for inner guardians. Blocks."""
+        end_marked(self._mark, least_s=0)
+
     def await_inner(self) -> None:
         """Waits for the guardians of supervisors below this one: if theirs was killed, they are ending processes.
 

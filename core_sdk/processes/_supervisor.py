@@ -138,9 +138,14 @@ class Supervisor:
             self._phase, self.decided = _Phase.DECIDED, outcome
 
     def end(self, grace_s: float = _END_S) -> None:
-        """Ends all ranks, and what they left behind in their sessions. Blocks; then the ranks may be reaped."""
+        """Ends all ranks, and what they left behind in their sessions. Blocks; then the ranks may be reaped.
+
+        Unless they have ended well, it also ends what they started in other sessions, as they have had no time for it.
+        """
         ranks = self._ranks
         ranks.end(grace_s)
+        if ranks.pids and not isinstance(self.decided, Succeeded):
+            self._guardian.end_marked()
         for rank in ranks.deaths():
             self._output.wait_for_end(rank, _LAST_OUTPUT_S)
             self._guardian.release(ranks.pids[rank])

@@ -17,6 +17,8 @@ from core_sdk.experiments.submission import submit
 from core_sdk.tracking import Home, HomeTracker
 
 _WITHIN_S = 30.0
+# A launcher gives up another node after 40 s of silence.
+_NODE_LOST_WITHIN_S = 75.0
 _STAGES = ("start", "middle", "end")
 _LAUNCH = ("--nproc-per-node=2", "--")
 # Of these the training goes on, as the contract says of commands and masters, and the supervisors of guardians.
@@ -121,7 +123,8 @@ def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
     if role.startswith(_OTHERS):
         _end_trial(home)
 
-    tree.wait_until_gone(_WITHIN_S, but=("master", "spawner"))
+    within_s = _NODE_LOST_WITHIN_S if name == "nodes" and role.startswith("launcher") else _WITHIN_S
+    tree.wait_until_gone(within_s, but=("master", "spawner"))
     _end_trial(home)
     assert _state(home) in ("COMPLETED", "ERROR", "CANCELED", "PAUSED")
 

@@ -172,6 +172,25 @@ def test_processes_that_chose_a_session_of_their_own_outlive_a_good_end(
     assert len(live_processes(launch_directory)) == 1
 
 
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(3)"])
+def test_processes_in_sessions_of_their_own_end_with_a_launch_that_fails(
+    run_launch: RunLaunch, launch_directory: Path, end: str
+) -> None:
+    """The ranks have had no time to end them; a restart would start them a second time."""
+    source = f"""
+        import os, signal, subprocess, sys, time
+        subprocess.Popen(["sleep", "120"], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if os.environ["RANK"] == "0":
+            {end}
+        time.sleep(120)
+    """
+
+    ended = run_launch(source)
+
+    assert ended.code != 0
+    wait_for(lambda: live_processes(launch_directory) == [], _WITHIN_S)
+
+
 def _guardians(private_tmp: Path) -> list[int]:
     """The guardians of launches whose directories are there, by their arguments."""
     import psutil
