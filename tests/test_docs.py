@@ -265,6 +265,15 @@ def test_commands_named_in_the_text_exist(name: str) -> None:
         assert not second or second in getattr(found, "commands", [second]), f"{first} {second}"
 
 
+def test_the_index_names_each_document() -> None:
+    """A page that it does not name would be found by nobody."""
+    links = set(re.findall(r"\]\(([^)#]+)", (ROOT / "docs" / "README.md").read_text()))
+
+    assert {name for name in NAMES if name.startswith("docs/")} - {f"docs/{link}" for link in links} == {
+        "docs/README.md"
+    }
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_additions_in_diffs_stand_in_an_example(name: str) -> None:
     """What a document says that a step adds is in the script, line for line."""

@@ -62,13 +62,21 @@ class Context:
     """
 
     checkpoint: CheckpointContext
+    """Stores and reads checkpoints."""
     distributed: DistributedContext
+    """The ranks, and their collectives."""
     experimental: ExperimentalCoreContext
+    """Records which checkpoints the trial uses."""
     preempt: PreemptContext
+    """Says when to stop."""
     profiler: ProfilerContext
+    """Samples the machine's figures."""
     searcher: SearcherContext
+    """Says how long to train."""
     train: TrainContext
+    """Reports metrics."""
     info: ClusterInfo
+    """The trial, its hyperparameters, and the checkpoint to go on from."""
 
     def __init__(
         self,

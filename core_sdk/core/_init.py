@@ -63,24 +63,37 @@ def init(
 ) -> Context:
     """Claims the attempt that this process executes, and returns its `Context`, to be entered with `with`.
 
-    A process that nothing else has started begins a new trial in the experiment `name` (default: the script's name);
-    `hparams`, `data` and `max_length` describe the trial, `labels` and `description` the experiment. In a trial of a
-    submitted experiment, `hparams` only adds to what the experiment has chosen. When the trial is resumed, its first
-    description stands. `job_id` names the training, as CORE_SDK_JOB_ID does: each start with the same name goes on
-    with its trial.
+    A process that nothing else has started begins a new trial. One that `core-sdk run`, `trial resume` or an experiment
+    has started goes on with the trial that it was started for. All arguments may be left out:
 
-    `checkpoint_storage` is a directory, a URL (`gs://bucket/prefix`, `s3://…`, `azure://container/prefix`, `file://…`),
-    or the mapping of an experiment configuration; the default is in the home. It is opened, written to and swept here.
-    The mapping also says which checkpoints to keep; without one all are kept.
+    - `distributed`: the ranks of the trial. Every rank of several passes its `DistributedContext`. Default: one rank.
+    - `checkpoint_storage`: where checkpoints are stored: a directory, a URL (`gs://bucket/prefix`, `s3://…`,
+      `azure://container/prefix`, `file://…`), or the mapping of an experiment's configuration, which also says which
+      checkpoints to keep. It is opened, written to and swept here. Default: what the experiment's configuration says,
+      else the home; and all are kept.
+    - `preempt_mode`: who calls `should_preempt()`. Default: all ranks, and they stop at the same call.
+    - `tensorboard_mode`: who writes TensorBoard's event files. Default: they follow the reports.
+    - `name`: the experiment to which the trial belongs. `core-sdk run --name` has precedence. Default: the script's
+      name.
+    - `hparams`: the trial's hyperparameters, for lists and charts. They replace those of `core-sdk run --hparam` that
+      have the same names, with a warning; in a trial of a search they only add to what the search has chosen. What JSON
+      cannot keep is recorded as text, with a warning.
+    - `labels`, `description`: of the experiment. Labels add to those of `core-sdk run --label`.
+    - `data`: anything that JSON can keep, for `core_context.info.user_data`.
+    - `max_length`: how long to train, for `searcher.operations()`: a number, or `{"epochs": 20}` with `batches`,
+      `records` or `epochs`. Default: no length; a search brings its own.
+    - `deadline`: when `should_preempt()` becomes true: seconds from now, a `timedelta` from now, or a `datetime`.
+      Default: never.
+    - `stop_notices`: the clouds ("gce", "ec2") whose metadata servers are asked whether the machine is about to end,
+      which is a stop. Default: the variable CORE_SDK_STOP_NOTICES, else none.
+    - `job_id`: names the training: each start with the same name goes on with its trial. Default: the variable
+      CORE_SDK_JOB_ID, else Slurm's job, else none.
 
-    `max_length` is a length or `{"epochs": 20}`. `deadline` makes `should_preempt()` true: seconds from now, a
-    `timedelta` from now, or a `datetime`. `stop_notices` names clouds ("gce", "ec2") whose metadata servers are asked
-    for word of a machine's end, which is a stop; the default is CORE_SDK_STOP_NOTICES, else none.
+    When a trial is resumed, `hparams`, `data` and `max_length` of its first attempt stand.
 
-    On several ranks `init()` is collective: each passes its `DistributedContext`. The chief claims the attempt, its
-    arguments describe the trial, and what it reports counts for all ranks. Its home is that of all; a rank whose node
-    does not see it records nothing. The modes, and the storage within a node, must be the same on all ranks
-    (`ArgumentConflictError`).
+    On several ranks `init()` is collective. The chief claims the attempt, and its arguments describe the trial. Its
+    home is that of all; a rank whose node does not see it records nothing. The modes, and the storage within a node,
+    must be the same on all ranks (`ArgumentConflictError`).
 
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
     `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; a `StorageError` saying what is

@@ -53,6 +53,7 @@ class SearcherOperation:
 
     @property
     def length(self) -> int:
+        """In the unit of `SearcherContext.get_configured_units()`."""
         return self._length
 
     def report_progress(self, length: float) -> None:

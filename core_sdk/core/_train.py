@@ -97,14 +97,18 @@ class TrainContext:
         metrics: dict[str, Any],
         batch_metrics: list[dict[str, Any]] | None = None,
     ) -> None:
-        """`batch_metrics` holds one dict per batch since the last report; the last one ends at `steps_completed`."""
+        """Reports the training up to `steps_completed`.
+
+        `batch_metrics` holds one dict per batch since the last report; the last one ends at `steps_completed`.
+        """
         self._report(TRAINING, steps_completed, metrics, batch_metrics)
 
     def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
+        """Reports what a validation after `steps_completed` steps has found. Searches compare trials by that."""
         self._report(VALIDATION, steps_completed, metrics)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
-        """`group` is any non-empty text of at most 1 KB; it may be "training" or "validation".
+        """Reports metrics of a group, any non-empty text of at most 1 KB; it may be "training" or "validation".
 
         In other groups than these two, metrics may also be JSON values: None, bools, strings, and lists and
         string-keyed mappings of values, at most 100 levels deep. They are kept exactly; only numbers have curves.
@@ -135,14 +139,14 @@ class TrainContext:
             self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))
 
     def report_progress(self, progress: float) -> None:
-        """`progress` is the finished fraction of the training, 0 to 1; `ValueError` outside."""
+        """Records the fraction of the training that is done, 0 to 1; `ValueError` outside."""
         progress = float(progress)
         if not 0.0 <= progress <= 1.0:
             raise ValueError(f"progress is {progress}; it must be between 0 and 1")
         self._journal.append(Progress(time=time.time(), progress=progress))
 
     def set_status(self, status: str) -> None:
-        """`status` is free text for people."""
+        """Records what the script is doing, as free text for people."""
         self._journal.append(StatusSet(time=time.time(), status=check_text("the status", status)))
 
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
@@ -162,6 +166,7 @@ class TrainContext:
             return view.trial(self._trial_id).metadata
 
     def report_early_exit(self, reason: EarlyExitReason) -> None:
+        """Records why the training ends early; the script then ends by itself."""
         self._journal.append(EarlyExit(time=time.time(), reason=EarlyExitReason(reason).value))
 
     def get_experiment_best_validation(self) -> float | None:

@@ -137,12 +137,18 @@ class DistributedContext:
         return made
 
     def _join(self, place: RankPlace, options: JoinOptions, rendezvous: Rendezvous | None) -> None:
-        self.rank = place.rank
-        self.size = place.size
-        self.local_rank = place.local_rank
-        self.local_size = place.local_size
-        self.cross_rank = place.cross_rank
-        self.cross_size = place.cross_size
+        self.rank: int = place.rank
+        """This rank's number in the trial."""
+        self.size: int = place.size
+        """The number of ranks of the trial."""
+        self.local_rank: int = place.local_rank
+        """This rank's number within its node."""
+        self.local_size: int = place.local_size
+        """The number of ranks of this node."""
+        self.cross_rank: int = place.cross_rank
+        """The number of this node."""
+        self.cross_size: int = place.cross_size
+        """The number of nodes."""
         self.channel: Channel
         """The group of all ranks."""
         self.node_channel: Channel
@@ -182,23 +188,28 @@ class DistributedContext:
 
     @property
     def is_chief(self) -> bool:
+        """Whether this is rank 0."""
         return self.rank == 0
 
     @property
     def is_local_chief(self) -> bool:
+        """Whether this is local rank 0."""
         return self.local_rank == 0
 
     def get_rank(self) -> int:
+        """As `rank`."""
         return self.rank
 
     def get_local_rank(self) -> int:
+        """As `local_rank`."""
         return self.local_rank
 
     def get_size(self) -> int:
+        """As `size`."""
         return self.size
 
     def get_num_agents(self) -> int:
-        """The number of nodes."""
+        """As `cross_size`."""
         return self.cross_size
 
     def gather(self, stuff: T) -> list[T] | None:

@@ -11,9 +11,13 @@ class TrialInfo(msgspec.Struct, kw_only=True):
     """The trial that a script executes."""
 
     trial_id: int
+    """The number by which commands name it."""
     experiment_id: int
+    """The number of its experiment."""
     trial_seed: int
+    """A number to seed random generators with, the same in all attempts."""
     hparams: dict[str, Any] = {}
+    """Its hyperparameters: chosen by a search, given on the command line, or told to `init()`."""
     _config: dict[str, Any] = msgspec.field(default_factory=dict, name="config")
     _steps_completed: int = msgspec.field(default=0, name="steps_completed")
     _trial_run_id: int = msgspec.field(default=1, name="trial_run_id")
@@ -27,20 +31,31 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     """Where a script runs, and what it runs for."""
 
     format: int = 1
+    """The version of the file by which a process learns this."""
     task_type: str = "TRIAL"
+    """TRIAL for all that has a trial."""
     master_url: str = ""
+    """Empty; it is there for scripts that read it."""
     cluster_id: str = ""
+    """Empty; it is there for scripts that read it."""
     agent_id: str = ""
+    """Empty; it is there for scripts that read it."""
     task_id: str = ""
+    """The trial, as text."""
     allocation_id: str = ""
+    """The trial and its attempt, as text."""
     session_token: str = ""
+    """Empty; it is there for scripts that read it."""
     _slot_ids: list[int] = msgspec.field(default_factory=list, name="slot_ids")
     """Empty if the slots have no names: see `slot_ids`."""
     container_addrs: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1"])
     """Addresses of all nodes, ordered by node rank."""
     container_rank: int = 0
+    """The number of this node."""
     container_slot_counts: list[int] = msgspec.field(default_factory=lambda: [1])
+    """The number of slots of each node, ordered by node rank."""
     gpu_uuids: list[str] = []
+    """This node's GPUs by NVIDIA's names, if they are known."""
     latest_checkpoint: str | None = None
     """The storage id to continue from; None on a fresh start."""
     _trial_info: TrialInfo | None = msgspec.field(default=None, name="trial")

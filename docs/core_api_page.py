@@ -1,0 +1,172 @@
+"""Writes docs/core-api.md, the reference of the Core API, from the docstrings of `core_sdk.core`.
+
+python docs/core_api_page.py
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import core_sdk
+from core_sdk import core, errors
+
+PAGE = Path(__file__).with_name("core-api.md")
+
+INTRODUCTION = """\
+# The Core API
+
+<!-- Made by `python docs/core_api_page.py` from the docstrings of core_sdk.core. -->
+
+This page has every public name of `core_sdk.core`, and what a script finds in `core_context.info`.
+[Getting started](getting-started.md) shows how they are used, and [the contract](contract.md) says what they promise.
+
+A call is *collective* if all ranks must make it, in the same order; the first ranks then wait for the last. A call that
+does not say so concerns the rank that makes it. Times are in seconds. `steps_completed` counts whatever the script
+counts, from the beginning of the trial, and not of the attempt.
+"""
+
+ERRORS = """\
+## Errors
+
+All errors of Core SDK itself are in `core_sdk.errors`. A name in brackets is an exception of Python's that the error
+is, too.
+"""
+
+# What a script meets first comes first.
+NAMES = [
+    "init",
+    "Context",
+    "TrainContext",
+    "CheckpointContext",
+    "PreemptContext",
+    "DistributedContext",
+    "SearcherContext",
+]
+DOCUMENTED = {name: getattr(core, name) for name in [*NAMES, *sorted(set(core.__all__) - set(NAMES))]} | {
+    name: getattr(core_sdk, name) for name in ("ClusterInfo", "TrialInfo", "get_cluster_info")
+}
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join(
+        [INTRODUCTION, *(line for name in DOCUMENTED for line in _section(name)), ERRORS, _error_tree(), ""]
+    )
+
+
+def members(kind: type) -> dict[str, Any]:
+    """The public methods and properties of a class, in the order of its source, inherited ones last."""
+    ours = [base for base in kind.__mro__ if base.__module__.startswith("core_sdk")]
+    found = {name: value for base in reversed(ours) for name, value in vars(base).items() if _is_member(name, value)}
+    return {name: found[name] for base in ours for name in vars(base) if name in found}
+
+
+def attributes(kind: type) -> dict[str, tuple[str, str]]:
+    """The public attributes of a class that have a type: each with its type, and the text that follows it."""
+    found = {}
+    for base in reversed([base for base in kind.__mro__ if base.__module__.startswith("core_sdk")]):
+        (body,) = (node.body for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body)  # type: ignore[attr-defined]
+        init = next((node.body for node in body if getattr(node, "name", "") == "__init__"), [])
+        for statements in (body, init):
+            for statement, following in zip_longest(statements, statements[1:]):
+                if isinstance(statement, ast.AnnAssign) and not (name := _attribute_name(statement.target)).startswith(
+                    "_"
+                ):
+                    found[name] = (ast.unparse(statement.annotation), _text(following))
+    return found
+
+
+def _section(name: str) -> Iterator[str]:
+    described = DOCUMENTED[name]
+    yield f"## `{name}`\n"
+    if not inspect.isclass(described):
+        yield from _call(name, described)
+        return
+    yield f"{inspect.getdoc(described)}\n"
+    if issubclass(described, enum.Enum):
+        yield f"Its values are {', '.join(f'`{name}.{member.name}`' for member in described)}.\n"
+        return
+    if found := attributes(described):
+        yield from ("| attribute | type | |", "|---|---|---|")
+        yield from (f"| `{each}` | {_cell(kind)} | {text} |" for each, (kind, text) in found.items())
+        yield ""
+    if described is core.DistributedContext:
+        yield from _call(name, described.__init__)
+    for each, member in members(described).items():
+        yield f"### `{name}.{each}`\n"
+        if isinstance(member, property):
+            kind = _type(inspect.signature(_function(member)).return_annotation)
+            yield f"A property, `{kind}`. {inspect.getdoc(member)}\n"
+        else:
+            yield from _call(each, _function(member))
+
+
+def _call(name: str, function: Callable[..., Any]) -> Iterator[str]:
+    """The signature, and the docstring."""
+    signature = inspect.signature(function)
+    parameters = [each for each in signature.parameters.values() if each.name not in ("self", "cls")]
+    arguments = [_argument(each) for each in parameters]
+    keyword_only = [n for n, each in enumerate(parameters) if each.kind is each.KEYWORD_ONLY]
+    if keyword_only:
+        arguments.insert(keyword_only[0], "*")
+    returned = "" if function.__name__ == "__init__" else f" -> {_type(signature.return_annotation)}"
+    line = f"{name}({', '.join(arguments)}){returned}"
+    if len(line) > 100:
+        line = "\n".join([f"{name}(", *(f"    {argument}," for argument in arguments), f"){returned}"])
+    yield f"```\n{line}\n```\n\n{inspect.getdoc(function)}\n"
+
+
+def _argument(parameter: inspect.Parameter) -> str:
+    text = f"{parameter.name}: {_type(parameter.annotation)}"
+    return text if parameter.default is parameter.empty else f"{text} = {_default(parameter.default)}"
+
+
+def _default(value: object) -> str:
+    if isinstance(value, enum.Enum):
+        return str(value) if str(value).startswith(type(value).__name__) else f"{type(value).__name__}.{value.name}"
+    return "…" if callable(value) else repr(value)
+
+
+def _error_tree() -> str:
+    tree = (inspect.getdoc(errors) or "").partition("\n\n")[2].partition("\n\n")[0]
+    return f"```\n{textwrap.dedent(tree)}\n```"
+
+
+def _is_member(name: str, value: object) -> bool:
+    return not name.startswith("_") and isinstance(value, property | classmethod | staticmethod | type(_is_member))
+
+
+def _function(member: Any) -> Callable[..., Any]:
+    """What is behind a property or a class method."""
+    function: Callable[..., Any] = getattr(member, "fget", None) or getattr(member, "__func__", member)
+    return function
+
+
+def _attribute_name(target: ast.expr) -> str:
+    return target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else "_"
+
+
+def _text(statement: ast.stmt | None) -> str:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return " ".join(str(statement.value.value).split())
+    return ""
+
+
+def _type(annotation: object) -> str:
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+
+
+def _cell(kind: str) -> str:
+    return "`" + kind.replace("|", "\\|") + "`"
+
+
+if __name__ == "__main__":
+    (Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE).write_text(page())
