@@ -18,8 +18,8 @@ from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, print_one
 from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials
-from core_sdk.records import format_number
-from core_sdk.tracking import Tracker
+from core_sdk.records import SearcherMetric, format_number
+from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.finding.facts import flattened, read_facts
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.logs import LogReader
@@ -72,7 +72,7 @@ def best(
         recorded = tracker.experiment_record(experiment_id).searcher_metric
         found = best_trial(view, experiment_id, recorded, metric, smaller_is_better)
         if found is None:
-            raise typer.BadParameter("no trial has reported a number for the metric; --metric names another one")
+            raise typer.BadParameter(_why_no_best(view, experiment_id, metric, recorded))
         (facts,) = read_facts(view, [view.trial(found.trial_id)])
     properties: dict[str, str | list[str]] = {
         "Trial": str(found.trial_id),
@@ -191,3 +191,10 @@ def download_code(
     directory = output or Path(f"experiment-{experiment_id}-code")
     unpack(home, code, directory)
     print_object({"directory": str(directory), "sha256": code}) if as_json else typer.echo(os.fspath(directory))
+
+
+def _why_no_best(view: View, experiment_id: int, metric: str | None, recorded: SearcherMetric | None) -> str:
+    name = metric or (recorded and recorded.name)
+    why = f"no trial has reported a number for {name}" if name else "the experiment has no searcher's metric"
+    names = ", ".join(sorted(view.validation_metric_names(experiment_id)))
+    return f"{why}; --metric names one of: {names}" if names else f"{why}, and no validation another one"

@@ -1,0 +1,157 @@
+"""What newcomers get wrong: what they type, what is said, and the exit status. Nobody is left without a next step."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cli.commands import WarmCli
+
+SCRIPT = """\
+import core_sdk as det
+
+with det.core.init(name="digits", hparams={"lr": 0.1}) as core_context:
+    core_context.train.report_training_metrics(1, {"loss": 1.0})
+    core_context.train.report_validation_metrics(1, {"accuracy": 0.5})
+"""
+UNKNOWN = "11111111-1111-1111-1111-111111111111"
+
+
+class Command(NamedTuple):
+    arguments: str
+    says: str
+    status: int
+
+
+COMMANDS = [
+    Command("run train.py", "put `--` before the command: core-sdk run -- train.py", 2),
+    Command("run --nmae x -- python train.py", "Possible options: --label, --name", 2),
+    Command("run --hparam lr -- python train.py", "'lr' is not NAME=VALUE", 2),
+    Command("run -- pythn train.py", "there is no program 'pythn'", 127),
+    Command("run -- python trian.py", "can't open file", 2),
+    Command("trials list", "Did you mean `core-sdk trial`?", 2),
+    Command("trial show 1", "Did you mean `core-sdk trial describe`?", 2),
+    Command("trial describe 99", "`core-sdk trial list` shows those that exist", 3),
+    Command("experiment describe 99", "`core-sdk experiment list` shows those that exist", 3),
+    Command(f"checkpoint describe {UNKNOWN}", "`core-sdk checkpoint list` shows those that exist", 3),
+    Command("trial list --where lrr>0.1", "did you mean lr?", 2),
+    Command("trial list --sort accuracyy", "did you mean accuracy?", 2),
+    Command("trial metrics 1 --metric los", "The metrics: loss, accuracy.", 3),
+    Command("trial plot 1 --metric los", "The metrics: loss, accuracy.", 3),
+    Command("trial pause 1", "`core-sdk trial describe 1` shows how it ended", 1),
+    Command("trial kill 1", "`core-sdk trial describe 1` shows how it ended", 1),
+    Command("trial resume 1", "`core-sdk trial resume 1 --again`", 1),
+    Command("trial continue 1", "it has no checkpoint", 1),
+    Command("experiment best digits", "no searcher's metric; --metric names one of: accuracy", 2),
+    Command("experiment best digits --metric acuracy", "Those reported are: accuracy", 2),
+    Command("experiment create nofile.yaml .", "file 'nofile.yaml' does not exist", 2),
+    Command("experiment create . train.py", "file '.' is a directory", 2),
+    Command("ui --host 0.0.0.0", "Give a token of your own with --token", 2),
+]
+
+
+class Config(NamedTuple):
+    yaml: str
+    says: str
+    status: int = 2
+
+
+SINGLE = "entrypoint: python train.py\nsearcher: {name: single, metric: loss}\n"
+CONFIGS = [
+    Config(f"{SINGLE}resorces: {{}}", "resorces is unknown here; did you mean resources?"),
+    Config("entrypoint: python train.py\nsearcher: {name: singel, metric: loss}", "did you mean single?"),
+    Config(f"{SINGLE}hyperparameters: {{lr: {{type: double, minval: 3, maxval: 1}}}}", "must be less than maxval, 1"),
+    Config("searcher: {name: single, metric: loss}", "entrypoint is missing: the command of each trial"),
+    Config(f"{SINGLE}resources: {{slots_per_trial: two}}", "slots_per_trial must be an int of at least 0"),
+    Config("entrypoint: python train.py\nsearcher:\n\tname: single", "here is a tab; indent with spaces"),
+    Config("entrypoint: python train.py\n searcher: {name: single}", "the indentation may be wrong"),
+]
+
+
+class Program(NamedTuple):
+    source: str
+    says: str
+    status: int = 1
+
+
+def within(line: str) -> str:
+    return f"import core_sdk as det\nwith det.core.init() as core_context:\n    {line}\n"
+
+
+def reporting(arguments: str) -> str:
+    return within(f"core_context.train.report_training_metrics({arguments})")
+
+
+PROGRAMS = [
+    Program(reporting("1, {'loss': '0.5'}"), "metric 'loss' of group 'training' is a str; a metric is a number"),
+    Program(reporting("1, {'loss': None}"), "is a NoneType; a metric is a number"),
+    Program(reporting("1, {'loss': [1.0, 2.0]}"), "is a list; a metric is a number"),
+    Program(reporting("1, {'loss': {'a': 1}}"), "is a dict; a metric is a number"),
+    Program(reporting("1, {'loss': float('nan')}"), "", 0),
+    Program(reporting("-1, {'loss': 1.0}"), "steps_completed is -1; it must be between 0 and"),
+    Program(reporting("'1', {'loss': 1.0}"), "steps_completed is '1', a str; it must be an int"),
+    Program(within("core_context.train.report_progress(50)"), "progress is 50.0; it must be between 0 and 1"),
+    Program(within("core_context.checkpoint.store_path().__enter__()"), 'pass {"steps_completed": …}'),
+    Program("import core_sdk as det\ndet.core.init().preempt.should_preempt()", "Use `with core_sdk.core.init()"),
+    Program("import core_sdk as det\ndet.core.init(name='')", "the experiment's name '' is empty"),
+    Program("import core_sdk as det\ndet.core.init(checkpoint_storage='ftp://x/y')", "write file:///directory, gs://"),
+    Program(
+        "import pathlib, core_sdk as det\nwith det.core.init(hparams={'data': pathlib.Path('x')}): pass",
+        "the text is recorded of what JSON cannot keep: hparams['data']",
+        0,
+    ),
+    Program("from core_sdk import client\nclient.get_trial(99)", "`core-sdk trial list` shows those that exist"),
+    Program("from core_sdk import client\nclient.get_experiment(99)", "`core-sdk experiment list` shows those that"),
+    Program("from core_sdk import client\nclient.get_checkpoint('x')", "`core-sdk checkpoint list` shows those that"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a script, and a home in which it has been run once."""
+    directory = tmp_path_factory.mktemp("mistakes")
+    (directory / "train.py").write_text(SCRIPT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CORE_SDK_HOME", str(directory / "home"))
+        subprocess.run([sys.executable, "train.py"], cwd=directory, check=True)
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def in_that_home(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    monkeypatch.setenv("CORE_SDK_HOME", str(place / "home"))
+
+
+@pytest.mark.parametrize("mistake", COMMANDS, ids=lambda mistake: mistake.arguments)
+def test_a_command_says_what_to_type_instead(mistake: Command, place: Path, warm_cli: WarmCli) -> None:
+    """It names what is wrong, and what there is."""
+    ended = warm_cli.run(place, *mistake.arguments.split())
+
+    assert mistake.says in ended.output + ended.errors
+    assert ended.status == mistake.status
+
+
+@pytest.mark.parametrize("mistake", CONFIGS, ids=lambda mistake: mistake.says)
+def test_a_configuration_is_refused_by_line_and_key(mistake: Config, place: Path, warm_cli: WarmCli) -> None:
+    """Before anything is submitted."""
+    (place / "search.yaml").write_text(mistake.yaml)
+
+    ended = warm_cli.run(place, "experiment", "create", "search.yaml", ".")
+
+    assert mistake.says in ended.errors
+    assert ended.status == mistake.status
+
+
+@pytest.mark.parametrize("mistake", PROGRAMS, ids=lambda mistake: mistake.says or "NaN")
+def test_a_script_ends_with_what_to_write_instead(mistake: Program, place: Path) -> None:
+    """The last line of the traceback says it, or a warning."""
+    source = textwrap.dedent(mistake.source)
+
+    ended = subprocess.run([sys.executable, "-c", source], cwd=place, capture_output=True, text=True)
+
+    assert mistake.says in ended.stderr
+    assert ended.returncode == mistake.status
