@@ -41,7 +41,7 @@ from core_sdk.records._folders import (
     SubmissionRecord,
     TrialRecord,
 )
-from core_sdk.records._hparams import recorded_config, with_given
+from core_sdk.records._hparams import differing_values, merged_groups, recorded_config, with_given
 from core_sdk.records._journal import (
     FORMAT,
     Alert,

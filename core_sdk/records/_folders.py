@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from core_sdk.records._hparams import merged_groups
 from core_sdk.records._retention import RetentionPolicy, SearcherMetric
 from core_sdk.records._values import Int64, Time
 
@@ -136,7 +137,7 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     @property
     def told_hparams(self) -> dict[str, Any]:
         """The value of `info.trial.hparams`, in each attempt."""
-        return self.hparams | self.given_hparams
+        return merged_groups(self.hparams, self.given_hparams)
 
 
 class CommandRecord(msgspec.Struct, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core_sdk.records._values import to_json
@@ -13,6 +13,27 @@ def with_given(config: dict[str, Any], hparams: Mapping[str, Any]) -> dict[str, 
     recorded = recorded_config(config)
     changed = {name: value for name, value in hparams.items() if name not in recorded or recorded[name] != value}
     return {**config, **changed}
+
+
+def merged_groups(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the hyperparameters of both, and of their groups; where both have a value, it is the second one. Pure."""
+    merged = dict(first)
+    for name, value in second.items():
+        are_groups = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
+        merged[name] = merged_groups(merged[name], value) if are_groups else value
+    return merged
+
+
+def differing_values(
+    first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the dotted name and both values of each hyperparameter that both have, with different values. Pure."""
+    for name, value in first.items():
+        other = second.get(name, value)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            yield from differing_values(value, other, f"{prefix}{name}.")
+        elif value != other:
+            yield f"{prefix}{name}", value, other
 
 
 def recorded_config(config: Mapping[str, Any]) -> dict[str, Any]:

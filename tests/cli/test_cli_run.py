@@ -418,6 +418,23 @@ def test_a_script_that_contradicts_the_command_line_is_believed(
         assert str([("layers", 2), ("lr", 0.5), ("seed", 3)]) in ended.output
 
 
+def test_a_script_adds_to_a_group_of_which_a_part_was_given(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """Only values that differ are a contradiction, and are named with their group."""
+    script = write_script(
+        """
+        from core_sdk import core
+        with core.init(hparams={"optimizer": {"lr": 0.1, "name": "sgd", "decay": 0}}) as context:
+            print(context.info.trial.hparams)
+        """
+    )
+
+    run = cli("run", "--hparam", "optimizer={lr: 0.5, decay: 0}", "--", sys.executable, str(script))
+
+    assert home.trial(1).read_record().hparams == {"optimizer": {"lr": 0.1, "name": "sgd", "decay": 0}}
+    assert "(optimizer.lr: 0.1 in the script, 0.5 given)" in run.output
+    assert str({"optimizer": {"lr": 0.5, "decay": 0, "name": "sgd"}}) in run.output
+
+
 def test_a_resumed_script_that_changed_its_mind_is_told(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """What was recorded first stays, and a warning names the difference."""
     script = write_script("from core_sdk import core\nwith core.init(hparams={'lr': 0.1}) as context: raise OSError\n")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core_sdk.placement import named_job
-from core_sdk.records import TrialRecord, check_name, to_json, to_json_or_text
+from core_sdk.records import TrialRecord, check_name, differing_values, merged_groups, to_json, to_json_or_text
 from core_sdk.tracking.home import Home
 
 logger = logging.getLogger("core_sdk.core")
@@ -68,10 +68,10 @@ def define(record: TrialRecord, definition: Definition) -> None:
     if definition.hparams is not None:
         if record.request_id:
             _warn_of_search(record, definition)
-            record.hparams = {**definition.hparams, **record.given_hparams}
+            record.hparams = merged_groups(definition.hparams, record.given_hparams)
         else:
             _warn_of_command_line(record, definition)
-            record.hparams = {**record.hparams, **definition.hparams}
+            record.hparams = merged_groups(record.hparams, definition.hparams)
     if definition.data is not None:
         record.data = dict(definition.data)
     if definition.max_length is not None:
@@ -123,7 +123,6 @@ def describe_experiment(home: Home, experiment_id: int, definition: Definition) 
 def _differences(said: Mapping[str, Any] | None, other: Mapping[str, Any], other_name: str) -> str:
     """The hyperparameters of which both speak and that differ; empty if there are none."""
     return ", ".join(
-        f"{name}: {value!r} in the script, {other[name]!r} {other_name}"
-        for name, value in (said or {}).items()
-        if name in other and value != other[name]
+        f"{name}: {value!r} in the script, {other_value!r} {other_name}"
+        for name, value, other_value in differing_values(said or {}, other)
     )
