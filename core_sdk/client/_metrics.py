@@ -35,7 +35,7 @@ class TrialMetrics:
     is_superseded: bool = False
     """A later attempt started from a checkpoint before this report."""
     rank: int = 0
-    """The rank that reported: rank 0, except in the profiler's groups, where it identifies the node."""
+    """The rank that reported; in the profiler's groups it identifies the node."""
 
     @property
     def total_batches(self) -> int | None:

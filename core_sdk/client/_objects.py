@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from core_sdk.agent.resuming import resume_in_background
 from core_sdk.client._checkpoint_order import (
@@ -322,13 +322,17 @@ class Trial(Training):
         with self._tracker.view() as view:
             return Experiment(self._tracker, view.experiment(self.experiment_id))
 
-    def iter_metrics(self, group: str | None = None, *, superseded: bool = False) -> Iterator[TrialMetrics]:
-        """Yields the reports of `group`, or of all groups but the profiler's, by `steps_completed` and then by time.
+    def iter_metrics(
+        self, group: str | None = None, *, rank: int | Literal["all"] | None = None, superseded: bool = False
+    ) -> Iterator[TrialMetrics]:
+        """Yields the reports of `group`, or of all groups but the profiler's, by `steps_completed`, rank and time.
 
-        Reports that a later attempt has superseded are left out, unless `superseded` is True.
+        They are those of `rank`, or with "all" those of all ranks. By default each metric is that of rank 0, or of the
+        lowest rank that has reported it in the attempt. Reports that a later attempt has superseded are left out,
+        unless `superseded` is True.
         """
         with self._tracker.view() as view:
-            for row in view.reports(self.trial_id, group, superseded=superseded):
+            for row in view.reports(self.trial_id, group, rank=rank, superseded=superseded):
                 yield trial_metrics(row)
 
     stream_metrics = iter_metrics
@@ -341,15 +345,17 @@ class Trial(Training):
         """As `iter_metrics("validation")`."""
         return self.iter_metrics("validation")
 
-    def metrics_frame(self, group: str | None = None) -> dict[str, list[Any]]:
-        """Returns the reports of `iter_metrics(group)` as columns: `pandas.DataFrame(trial.metrics_frame())`.
+    def metrics_frame(
+        self, group: str | None = None, *, rank: int | Literal["all"] | None = None
+    ) -> dict[str, list[Any]]:
+        """Returns the reports of `iter_metrics` as columns: `pandas.DataFrame(trial.metrics_frame())`.
 
         The columns are trial_id, attempt, rank, group, steps_completed and time (aware, in UTC), then one per metric.
         There is one row per report; a metric that the report does not have is None. A metric with the name of one of
         the first six columns is called "metrics.<name>".
         """
         with self._tracker.view() as view:
-            return frame(view.reports(self.trial_id, group))
+            return frame(view.reports(self.trial_id, group, rank=rank))
 
     def iter_logs(
         self,

@@ -91,9 +91,9 @@ def init(
 
     When a trial is resumed, `hparams`, `data` and `max_length` of its first attempt stand.
 
-    On several ranks `init()` is collective. The chief claims the attempt, and its arguments describe the trial. Its
-    home is that of all; a rank whose node does not see it records nothing. The modes, and the storage within a node,
-    must be the same on all ranks (`ArgumentConflictError`).
+    On several ranks `init()` is collective. The chief claims the attempt; its arguments describe the trial, and its end
+    is the attempt's. Its home is that of all; a rank whose node does not see it records nothing. The modes, and the
+    storage within a node, must be the same on all ranks (`ArgumentConflictError`).
 
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
     `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; a `StorageError` saying what is

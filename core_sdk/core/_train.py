@@ -60,8 +60,10 @@ class TrainContext:
     database. Values may be Python or numpy numbers or 0-dimensional tensors: ints up to 2**63, infinities and every NaN
     with its bits. Anything else raises `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
 
-    What the chief reports counts for all ranks. On other ranks the same calls check their arguments and record
-    nothing, which a warning in the log says once; only their progress is kept, beside that of the chief.
+    Any rank may report, and each report is kept with its rank; two ranks may report the same metric of the same step.
+    Who asks for no rank sees each metric of the lowest rank that has reported it. Status, metadata and an early exit
+    are the chief's: on other ranks these calls check their arguments and record nothing, which a warning says once. A
+    rank whose node does not see the chief's home records nothing, and says so too.
     """
 
     def __init__(

@@ -1,10 +1,11 @@
-"""The journal of a rank other than the chief. It holds the progress of the rank and the figures of its machine."""
+"""The journal of a rank other than the chief. It holds its reports, its progress and the figures of its machine."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import time
 import warnings
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from core_sdk.journal._writer import JournalWriter
 from core_sdk.records import (
     Alert,
     AttemptStarted,
+    Dropped,
     EarlyExit,
     MetadataSet,
     Profile,
@@ -25,14 +27,15 @@ from core_sdk.records import (
 
 logger = logging.getLogger("core_sdk.journal")
 
-_KEPT = (Profile, Progress)
-_REPORTED = (Alert, EarlyExit, MetadataSet, Report, StatusSet)
+_KEPT = (Profile, Progress, Report)
+_OF_CHIEF = (Alert, EarlyExit, MetadataSet, StatusSet)
 
 
 class RankJournal(Journal):
-    """Keeps profiles and progress, in a file that is made with the first of them.
+    """Keeps reports, profiles and progress, in a file that is made with the first of them.
 
-    A warning says once that reports are not recorded; what the chief records for all ranks is passed over in silence.
+    A warning says once what a script told that only the chief tells of. What the chief records for all ranks is passed
+    over in silence.
     """
 
     def __init__(self, path: Path, start: AttemptStarted, *, is_home_shared: bool) -> None:
@@ -49,12 +52,12 @@ class RankJournal(Journal):
 
     def append_under_lock(self, record: Record) -> None:
         self.check_open()
-        if isinstance(record, _REPORTED):
-            self._warn_once("reports what is not recorded: what rank 0 reports counts for all ranks")
+        if isinstance(record, _OF_CHIEF):
+            self._warn_once("told what is not recorded: status, metadata, alerts and an early exit are those of rank 0")
         elif not isinstance(record, _KEPT):
             return
         elif not self._is_home_shared:
-            self._warn_once("keeps no progress and no figures: its node does not see the home of rank 0")
+            self._warn_once("keeps no reports, no progress and no figures: its node does not see the home of rank 0")
         else:
             self._keep(record)
 
@@ -78,35 +81,36 @@ class RankJournal(Journal):
             raise ReportsDroppedError(self.path, self._num_lost, str(self._problem))
 
     def _keep(self, record: Record) -> None:
-        if self._writer is None and self._problem is None:
-            self._open()
         if self._writer is None:
-            self._num_lost += 1
-        else:
-            self._writer.append(record)
+            try:
+                self._writer = self._open()
+            except OSError as error:
+                self._lose(error)
+                return
+        self._writer.append(record)
 
-    def _open(self) -> None:
-        try:
-            writer = JournalWriter(self.path)
-        except OSError as error:
-            self._give_up(error)
-            return
+    def _open(self) -> JournalWriter:
+        writer = JournalWriter(self.path)
         try:
             writer.append_or_raise(self._start)
-        except OSError as error:
+            if self._num_lost:
+                lost = Dropped(time=time.time(), count=self._num_lost, reason=str(self._problem))
+                writer.append_or_raise(lost)
+        except OSError:
             writer.close()
             with contextlib.suppress(OSError):
                 self.path.unlink()
-            self._give_up(error)
-        else:
-            self._writer = writer
+            raise
+        return writer
 
-    def _give_up(self, error: OSError) -> None:
-        """Logs the problem; the training goes on."""
+    def _lose(self, error: OSError) -> None:
+        """Counts a record that cannot be kept, and warns of the first one; the training goes on."""
+        self._num_lost += 1
+        if self._problem is None:
+            message = f"records of rank {self._start.rank} are not kept, training goes on: {error}"
+            logger.error(message)
+            warnings.warn(message, RuntimeWarning, stacklevel=6)
         self._problem = error
-        message = f"progress and figures of rank {self._start.rank} are not kept: {error}"
-        logger.error(message)
-        warnings.warn(message, RuntimeWarning, stacklevel=6)
 
     def _warn_once(self, what: str) -> None:
         if what not in self._said:

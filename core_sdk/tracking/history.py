@@ -66,6 +66,8 @@ def read_history(folder: TrialFolder, *, with_validation: bool = False) -> Trial
     reading = _Reading(Home(folder.home_root), with_validation)
     for attempt in folder.attempts():
         reading.read(folder.journal_path(attempt), attempt)
+    for attempt, rank in folder.rank_journals() if with_validation else ():
+        reading.read(folder.journal_path(attempt, rank), attempt, rank)
     reading.read(folder.changes_path, attempt=0)
     return reading.history()
 
@@ -86,35 +88,44 @@ class _Reading:
         self._fold = CheckpointFold()
         self._begun: dict[str, tuple[int, CheckpointBegun]] = {}
         self._validations: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
+        self._validated_by: dict[tuple[int, str], int] = {}
         self._resumed_steps: dict[int, int | None] = {}
         self._ran_in: dict[int, str] = {}
         self._is_inside: dict[str, bool] = {}
         self._problem: str | None = None
 
-    def read(self, path: Path, attempt: int) -> None:
+    def read(self, path: Path, attempt: int, rank: int = 0) -> None:
+        """The journals of an attempt come in the order of their ranks."""
         for found in find_records(path, self._wanted):
             try:
                 if isinstance(found, ValueError):
                     raise found
-                self._take(found, attempt)
+                self._take(found, attempt, rank)
             except ValueError as error:
                 self._problem = f"a line of {path.name} {error}"
 
-    def _take(self, record: Record, attempt: int) -> None:
+    def _take(self, record: Record, attempt: int, rank: int) -> None:
         match record:
             case Report():
                 if self._with_validation and record.group == _VALIDATION:
-                    metrics = metrics_from_json(record.metrics)
-                    self._validations[attempt, record.steps_completed].update(metrics)
+                    self._take_validation(record, attempt, rank)
+            case Dropped():
+                self._problem = f"{record.count} records of attempt {attempt} could not be written"
+            case _ if rank > 0:
+                pass  # only rank 0 tells of the attempt
             case AttemptStarted():
                 self._resumed_steps[attempt] = record.resumed_steps
                 self._ran_in[attempt] = record.home
             case CheckpointBegun():
                 self._begun[record.storage_id] = attempt, record
-            case Dropped():
-                self._problem = f"{record.count} records of attempt {attempt} could not be written"
             case _:
                 self._fold.take(record, attempt)
+
+    def _take_validation(self, report: Report, attempt: int, rank: int) -> None:
+        """Of each metric, what the lowest rank has reported that has reported it in this attempt."""
+        for name, value in metrics_from_json(report.metrics).items():
+            if self._validated_by.setdefault((attempt, name), rank) == rank:
+                self._validations[attempt, report.steps_completed][name] = value
 
     def history(self) -> TrialHistory:
         return TrialHistory(

@@ -88,12 +88,14 @@ class HomeTracker(Tracker):
         except FileNotFoundError as error:
             raise TrialNotFoundError(trial_id, self.home.root) from error
         running = folder.running_attempts()
+        others = folder.rank_journals()
         return [
             AttemptRow(
                 trial_id=trial_id,
                 attempt=attempt,
                 is_running=attempt in running,
                 log_size_bytes=_size_bytes(folder.log_path(attempt)),
+                ranks=(0, *(rank for number, rank in others if number == attempt)),
             )
             for attempt in numbers
         ]
@@ -105,15 +107,15 @@ class HomeTracker(Tracker):
         except FileNotFoundError:
             return b""
 
-    def read_reports(self, trial_id: int, start: StreamPosition) -> ReportStretch:
+    def read_reports(self, trial_id: int, start: StreamPosition, rank: int = 0) -> ReportStretch:
         folder = self.home.trial(trial_id)
         for attempt in folder.attempts():
-            journal = folder.journal_path(attempt)
+            journal = folder.journal_path(attempt, rank)
             if attempt < start.attempt or not journal.exists():
                 continue
             offset = start.offset if attempt == start.attempt else 0
             for chunk in read_journal(journal, offset, chunk_bytes=_STRETCH_BYTES):
-                return ReportStretch(_rows(trial_id, attempt, chunk), StreamPosition(attempt, chunk.end_offset))
+                return ReportStretch(_rows(trial_id, attempt, rank, chunk), StreamPosition(attempt, chunk.end_offset))
         return ReportStretch((), start)
 
     def stop_request(self, trial_id: int, attempt: int) -> StopRequest | None:
@@ -250,12 +252,12 @@ class HomeTracker(Tracker):
         return self.home.trial(trial_id).tensorboard_path
 
 
-def _rows(trial_id: int, attempt: int, chunk: Chunk) -> tuple[ReportRow, ...]:
+def _rows(trial_id: int, attempt: int, rank: int, chunk: Chunk) -> tuple[ReportRow, ...]:
     rows = []
     for record in chunk.records:
         if isinstance(record, Report):
             with contextlib.suppress(ValueError):  # the index, which counts damage, leaves it out too
-                rows.append(ReportRow.recorded(trial_id, attempt, record))
+                rows.append(ReportRow.recorded(trial_id, attempt, rank, record))
     return tuple(rows)
 
 

@@ -110,8 +110,8 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to 
     """The rank that reported; the profiler's figures are those of its node."""
 
     @classmethod
-    def recorded(cls, trial_id: int, attempt: int, report: Report) -> Self:
-        """The row of a record of rank 0. Raises `ValueError` for values that no report can hold."""
+    def recorded(cls, trial_id: int, attempt: int, rank: int, report: Report) -> Self:
+        """The row of a record. Raises `ValueError` for values that no report can hold."""
         batches = report.batch_metrics
         return cls(
             trial_id=trial_id,
@@ -121,6 +121,7 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to 
             time=report.time,
             metrics=metrics_from_json(report.metrics) | from_json(report.json_metrics or {}),
             batch_metrics=None if batches is None else [metrics_from_json(batch) for batch in batches],
+            rank=rank,
         )
 
 
@@ -135,7 +136,7 @@ class ReportPage:
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """How far the reports of a trial were read, in the order in which they were made."""
+    """How far the reports of one rank of a trial were read, in the order in which they were made."""
 
     attempt: int = 1
     offset: int = 0
@@ -177,6 +178,8 @@ class AttemptRow:
     is_running: bool
     log_size_bytes: int | None
     """None if its output was not kept."""
+    ranks: tuple[int, ...] = (0,)
+    """Those that keep a journal."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +215,9 @@ class ProfileSeriesRow:
     group: str
     name: str
 
+
+Ranks = int | Literal["all"] | None
+"""Whose reports are asked for. None: of each metric and attempt, those of the lowest rank that has reported it."""
 
 Summary = dict[str, dict[str, dict[str, Metric | None]]]
 """Group -> metric -> count, last, min, max, mean."""

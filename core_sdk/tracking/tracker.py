@@ -19,6 +19,7 @@ from core_sdk.tracking.rows import (
     ExperimentRow,
     FiguresByTrial,
     ProfileSeriesRow,
+    Ranks,
     Reading,
     ReportPage,
     ReportRow,
@@ -62,25 +63,37 @@ class View(Protocol):
         """Raises `TrialNotFoundError`, or `RecordDamagedError` for one that cannot be read."""
 
     def report_page(
-        self, trial_id: int, group: str | None = None, *, superseded: bool = False, after: int | None = None
+        self,
+        trial_id: int,
+        group: str | None = None,
+        *,
+        rank: Ranks = None,
+        superseded: bool = False,
+        after: int | None = None,
     ) -> ReportPage:
         """The reports of some steps beyond `after`, as `reports` orders them."""
 
-    def reports(self, trial_id: int, group: str | None = None, *, superseded: bool = False) -> Iterator[ReportRow]:
-        """All reports by steps, then by time, page after page. `superseded=True` adds those, flagged.
+    def reports(
+        self, trial_id: int, group: str | None = None, *, rank: Ranks = None, superseded: bool = False
+    ) -> Iterator[ReportRow]:
+        """All reports by steps, then by rank and time, page after page. `superseded=True` adds those, flagged.
 
-        The profiler's groups must be asked for by name; they come by time.
+        The profiler's groups must be asked for by name; they come by time, without a `rank` those of all nodes.
         """
-        page = self.report_page(trial_id, group, superseded=superseded)
+        page = self.report_page(trial_id, group, rank=rank, superseded=superseded)
         yield from page.reports
         while page.next_after is not None:
-            page = self.report_page(trial_id, group, superseded=superseded, after=page.next_after)
+            page = self.report_page(trial_id, group, rank=rank, superseded=superseded, after=page.next_after)
             yield from page.reports
 
     def groups(self, trial_id: int) -> list[str]:
         """The groups of which anything was reported, the profiler's too."""
 
-    def series(self, trial_id: int) -> list[SeriesRow]: ...
+    def reporting_ranks(self, trial_id: int) -> list[int]:
+        """The ranks that have reported metrics in any attempt, in order."""
+
+    def series(self, trial_id: int, *, rank: int | None = None) -> list[SeriesRow]:
+        """The metrics that a rank has reported; of `None`, and everywhere here, as `Ranks` says."""
 
     def profile_series(self, trial_id: int) -> list[ProfileSeriesRow]:
         """The profiler's figures that were recorded of the trial's nodes."""
@@ -94,16 +107,24 @@ class View(Protocol):
         *,
         within: tuple[int, int] | None = None,
         superseded_of: int | None = None,
-        profiled_rank: int | None = None,
+        rank: int | None = None,
+        is_profile: bool = False,
     ) -> list[Bucket]:
         """At most `num_buckets`, equally wide in steps, in order; those without points are left out.
 
         Only steps `within` the first and the last; of an attempt only what later ones have superseded, with
-        `superseded_of`; the profiler's figures of a rank, by milliseconds since the Unix epoch, with `profiled_rank`.
+        `superseded_of`; the profiler's figures of a rank, by milliseconds since the Unix epoch, with `is_profile`.
         """
 
     def bucket_times(
-        self, trial_id: int, group: str, name: str, buckets: Sequence[Bucket], *, superseded_of: int | None = None
+        self,
+        trial_id: int,
+        group: str,
+        name: str,
+        buckets: Sequence[Bucket],
+        *,
+        superseded_of: int | None = None,
+        rank: int | None = None,
     ) -> list[float]:
         """When the newest point of each of these buckets was reported."""
 
@@ -112,7 +133,7 @@ class View(Protocol):
 
     def summary(self, trial_id: int) -> Summary: ...
 
-    def figures(self, trial_ids: Collection[int] | None = None) -> FiguresByTrial:
+    def figures(self, trial_ids: Collection[int] | None = None, *, rank: int | None = None) -> FiguresByTrial:
         """What the metrics of all trials, or of some, have come to; it is found without reading all points."""
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
@@ -156,8 +177,8 @@ class Tracker(Protocol):
     def read_log(self, trial_id: int, attempt: int, offset: int, max_bytes: int) -> bytes:
         """The output of an attempt from byte `offset` on; empty at its end, and where none was kept."""
 
-    def read_reports(self, trial_id: int, start: StreamPosition) -> ReportStretch:
-        """What was reported since `start`, in the order of the calls; an empty stretch where nothing is new."""
+    def read_reports(self, trial_id: int, start: StreamPosition, rank: int = 0) -> ReportStretch:
+        """What a rank has reported since `start`, in the order of the calls; an empty stretch where nothing is new."""
 
     def stop_request(self, trial_id: int, attempt: int) -> StopRequest | None:
         """Whether somebody has asked the attempt to stop. Raises `RecordDamagedError` for a request without words."""

@@ -657,21 +657,84 @@ def start_two_ranks(start_script: StartScript, body: str) -> list[Script]:
     return [start_script(source, str(rank)) for rank in (0, 1)]
 
 
-def test_24_ranks_report_once(home: Home, start_script: StartScript) -> None:
-    """Both make the same calls."""
+def test_24_each_rank_reports_once(home: Home, start_script: StartScript) -> None:
+    """Both make the same calls, and are killed; one metric is only of rank 1."""
     ranks = start_two_ranks(
         start_script,
         """
         with core.init(distributed=distributed) as context:
             for step in range(1, 11):
                 context.train.report_training_metrics(step, {"loss": step + 100.0 * rank})
+            if rank == 1:
+                context.train.report_validation_metrics(10, {"accuracy": 0.5})
+            os.kill(os.getpid(), signal.SIGKILL)
         """,
     )
 
-    assert [rank.wait()[0] for rank in ranks] == [0, 0]
+    assert [rank.wait()[0] for rank in ranks] == [-9, -9]
 
+    losses = [[(rank, {"loss": step + 100.0 * rank}) for step in range(1, 11)] for rank in (0, 1)]
+    of_rank_1 = (1, {"accuracy": 0.5})
     assert home.trial_ids() == [1]
-    assert [report.metrics for report in reports(home)] == [{"loss": float(step)} for step in range(1, 11)]
+    with Index(home) as index:
+        index.refresh()
+        shown = [(row.rank, row.metrics) for row in index.reports(1)]
+        recorded = [(row.rank, row.metrics) for row in index.reports(1, rank="all", superseded=True)]
+        num_superseded = sum(row.is_superseded for row in index.reports(1, rank="all", superseded=True))
+    assert shown == [*losses[0], of_rank_1]
+    assert recorded == [*itertools.chain.from_iterable(zip(*losses, strict=True)), of_rank_1]
+    assert num_superseded == 0
+
+
+def test_63_rank_0_speaks_for_the_attempt(home: Home, start_script: StartScript) -> None:
+    """Another rank is told that it does not, once."""
+    ranks = start_two_ranks(
+        start_script,
+        """
+        with core.init(distributed=distributed) as context:
+            distributed.allgather(context.train.set_status(f"of {rank}"))
+            distributed.allgather(context.train.set_metadata({"rank": rank}))
+            distributed.allgather(context.alert(f"of {rank}"))
+        """,
+    )
+
+    (code, _, _), (other_code, _, errors) = [rank.wait() for rank in ranks]
+
+    assert (code, other_code) == (0, 0)
+    assert errors.count("rank 1 told what is not recorded") == 1
+    with Index(home) as index:
+        index.refresh()
+        trial = index.trial(1)
+    assert (trial.status, trial.metadata) == ("of 0", {"rank": 0})
+
+
+@needs("hosts")
+def test_63_a_rank_that_does_not_see_the_home_records_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a node without a shared file system; the training goes on."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    monkeypatch.setenv("CORE_SDK_HOME", str(disk / "home"))
+    blind = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs tmpfs "{disk}" && exec "$@"', "sh"]
+    ranks = Ranks(tmp_path)
+    try:
+        chief, other = ranks.run(
+            """
+            with core.init(distributed=distributed) as context:
+                context.train.report_training_metrics(1, {"loss": 0.5})
+                context.train.report_training_metrics(2, {"loss": 0.5})
+                distributed.allgather(None)
+            """,
+            num_nodes=2,
+            wrappers={1: blind},
+        )
+    finally:
+        ranks.kill()
+
+    assert (chief.code, other.code) == (0, 0)
+    assert other.errors.count("does not see the home of rank 0") == 1
+    with Index(Home(disk / "home")) as index:
+        index.refresh()
+        assert [row.rank for row in index.reports(1, rank="all")] == [0, 0]
 
 
 @pytest.mark.parametrize("asked", [0, 1])

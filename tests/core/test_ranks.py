@@ -1,4 +1,4 @@
-"""The same script on one rank or on several: every rank makes the same calls, and the chief speaks for all."""
+"""The same script on one rank or on several: each rank's reports are kept, and the chief speaks for the attempt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from core.rank_processes import Ranks, codes, the_trial
 from parts import needs, require
 from processes import Script
 
-from core_sdk.client import Tracker
+from core_sdk.client import Tracker, TrialMetrics
 from core_sdk.tracking import Home
 
 
@@ -33,14 +33,10 @@ def run_command(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-def test_every_rank_calls_and_the_chief_records(ranks: Ranks, home: Home) -> None:
-    """On the other rank each call does nothing, and a warning says so, once."""
+def test_every_rank_calls_and_the_chief_tells_of_the_attempt(ranks: Ranks, home: Home) -> None:
+    """On the other rank these calls do nothing, and a warning says so, once."""
     ended = ranks.run("""
         with core.init(distributed=distributed, max_length=3) as context:
-            for step in range(3):
-                context.train.report_training_metrics(step, {"loss": float(rank)}, [{"loss": 0.5}])
-            context.train.report_validation_metrics(2, {"accuracy": float(rank)})
-            context.train.report_metrics("other", 2, {"x": rank})
             context.train.set_status(f"of {rank}")
             assert context.train.set_metadata({"rank": rank}) == {"rank": rank}
             context.train.report_early_exit(core.EarlyExitReason.USER_REQUESTED_STOP)
@@ -56,19 +52,118 @@ def test_every_rank_calls_and_the_chief_records(ranks: Ranks, home: Home) -> Non
     trial = the_trial()
     assert codes(ended) == [0, 0], ended
     assert (trial.state.name, trial.status, trial.metadata) == ("COMPLETED", "of 0", {"rank": 0})
-    assert [(m.group, m.steps_completed, list(m.metrics.values())) for m in trial.iter_metrics()] == [
-        ("training", 0, [0.0]),
-        ("training", 1, [0.0]),
-        ("training", 2, [0.0]),
-        ("validation", 2, [0.0]),
-        ("other", 2, [0]),
-    ]
     assert home.trial(1).rank_journals() == []
     assert ended[1].errors.count("said once") == 1
-    assert "WARNING rank 1 reports what is not recorded" in ended[1].errors
+    assert "WARNING rank 1 told what is not recorded" in ended[1].errors
     assert "said once" not in ended[0].errors
     assert "alert of 0" in ended[0].errors
     assert "alert of 1" not in ended[1].errors
+
+
+def told(reports: Iterable[TrialMetrics]) -> list[tuple[object, ...]]:
+    return [(one.rank, one.group, one.steps_completed, *one.metrics.values()) for one in reports]
+
+
+def test_each_report_is_kept_with_its_rank(ranks: Ranks, run_command: Callable[..., str]) -> None:
+    """Two ranks may report one step; who does not ask for a rank sees rank 0."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed) as context:
+            for step in (1, 2):
+                context.train.report_training_metrics(step, {"loss": float(rank)}, [{"loss": 0.5}])
+            context.train.report_metrics("other", 2, {"x": rank, "text": f"of {rank}"})
+    """)
+
+    trial = the_trial()
+    of_0, of_1 = (
+        [(rank, "training", 1, rank), (rank, "training", 2, rank), (rank, "other", 2, rank, f"of {rank}")]
+        for rank in (0, 1)
+    )
+    assert codes(ended) == [0, 0], ended
+    assert "said once" not in ended[1].errors
+    assert told(trial.iter_metrics()) == told(trial.iter_metrics(rank=0)) == of_0
+    assert told(trial.iter_metrics(rank=1)) == of_1
+    assert sorted(told(trial.iter_metrics(rank="all")), key=str) == sorted(of_0 + of_1, key=str)
+    assert trial.metrics_frame("training")["rank"] == [0, 0]
+    assert trial.metrics_frame("training", rank="all")["rank"] == [0, 1, 0, 1]
+    as_json = json.loads(run_command("trial", "metrics", "1", "--rank", "1", "--json"))
+    assert [(row["rank"], row["metrics"]) for row in as_json][-1] == (1, {"x": 1, "text": "of 1"})
+
+
+def test_ranks_that_take_turns_lose_no_report(ranks: Ranks) -> None:
+    """Each step is reported by one of them. What rank 0 never reports is seen of the other, and the search's metric."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed) as context:
+            for step in range(100):
+                if step % size == rank:
+                    context.train.report_training_metrics(step, {"loss": 1.0 / (step + 1)})
+                    if (step + 1) % 10 == 0:
+                        context.train.report_validation_metrics(step, {"loss": 1.0 / (step + 1)})
+            distributed.allgather(None)
+            assert context.train.get_experiment_best_validation() == 0.01
+    """)
+
+    trial = the_trial()
+    assert codes(ended) == [0, 0], ended
+    assert [one.steps_completed for one in trial.iter_metrics("training", rank="all")] == list(range(100))
+    assert [one.steps_completed for one in trial.iter_metrics("training")] == list(range(0, 100, 2))
+    assert [(one.rank, one.steps_completed) for one in trial.iter_metrics("validation")] == [
+        (1, step) for step in range(9, 100, 10)
+    ]
+    assert trial.summary_metrics["validation"]["loss"]["min"] == 0.01
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_what_a_killed_rank_has_reported_is_there(ranks: Ranks, home: Home, victim: int) -> None:
+    """Up to the last report that had returned, whichever rank it is."""
+    started = ranks.start(f"""
+        with core.init(distributed=distributed) as context:
+            step = 0
+            while rank == {victim}:
+                step += 1
+                context.train.report_training_metrics(step, {{"loss": step / 2}})
+                print(step, flush=True)
+            distributed.allgather(None)
+    """)
+    output = started[victim].stdout
+    assert output is not None
+    acknowledged = [output.readline() for _ in range(500)]
+    started[victim].kill()
+    last = int([*acknowledged, *output.read().splitlines()][-1])
+    for process in started:
+        process.wait()
+
+    reported = [(one.rank, one.steps_completed) for one in the_trial().iter_metrics(rank="all")]
+    assert reported[:last] == [(victim, step) for step in range(1, last + 1)]
+    assert len(reported) <= last + 1
+
+
+def test_a_resume_supersedes_what_every_rank_has_reported(ranks: Ranks, home: Home) -> None:
+    """Beyond the checkpoint from which it goes on."""
+    source = """
+        with core.init(distributed=distributed, job_id="resumed") as context:
+            is_resumed = context.info.latest_checkpoint is not None
+            for step in [2] if is_resumed else [1, 2, 3]:
+                context.train.report_training_metrics(step, {"loss": float(step + 10 * rank)})
+                if step == 1 and rank == 0:
+                    with context.checkpoint.store_path({"steps_completed": 1}) as (path, _):
+                        (path / "state").write_text("x")
+                distributed.allgather(None)
+            sys.exit(0 if is_resumed else 7)
+    """
+    first = ranks.run(source)
+
+    second = ranks.run(source)
+
+    trial = the_trial()
+    assert (codes(first), codes(second)) == ([7, 7], [0, 0]), (first, second)
+    assert told(trial.iter_metrics(rank="all")) == [
+        (0, "training", 1, 1.0),
+        (1, "training", 1, 11.0),
+        (0, "training", 2, 2.0),
+        (1, "training", 2, 12.0),
+    ]
+    superseded = [one for one in trial.iter_metrics(rank="all", superseded=True) if one.is_superseded]
+    assert [(one.rank, one.steps_completed) for one in superseded] == [(0, 2), (1, 2), (0, 3), (1, 3)]
 
 
 def test_what_cannot_be_reported_is_refused_on_every_rank(ranks: Ranks) -> None:
@@ -269,7 +364,8 @@ def test_a_node_that_does_not_see_the_home_records_nothing(
     assert "get_experiment_best_validation()" in lines[1]
     assert Path(lines[2], "events").read_text() == "x"
     assert other.errors.count("event files of rank 1 are not kept") == 1
-    assert other.errors.count("said once") == 2
+    assert other.errors.count("said once") == 1
+    assert "rank 1 keeps no reports, no progress and no figures" in other.errors
     trial = Tracker(disk / "home").get_trial(1)
     assert (trial.state.name, trial.ranks) == ("COMPLETED", ())
     assert {metrics.rank for metrics in trial.iter_metrics("cpu")} == {0}

@@ -1,4 +1,4 @@
-"""What ranks other than the chief keep: their progress, and their node's figures."""
+"""What ranks other than the chief keep: their reports, their progress, and their node's figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from core_sdk.errors import JournalClosedError, ReportsDroppedError
 from core_sdk.journal import RankJournal, read_records
-from core_sdk.records import FORMAT, AttemptStarted, Profile, Progress, Report
+from core_sdk.records import FORMAT, AttemptStarted, Dropped, Profile, Progress, Report, StatusSet
 
 
 @pytest.fixture
@@ -19,16 +19,17 @@ def start() -> AttemptStarted:
 def test_a_ranks_journal_is_made_with_its_first_record(tmp_path: Path, start: AttemptStarted) -> None:
     """A rank that keeps nothing leaves no file."""
     journal = RankJournal(tmp_path / "1.rank1.journal", start, is_home_shared=True)
-    journal.append(Report(1.0, "training", 1, {"loss": 0.5}))
+    journal.append(StatusSet(time=1.0, status="only the chief's counts"))
     existed = journal.path.exists()
+    report = Report(1.0, "training", 1, {"loss": 0.5})
     progress, profile = Progress(time=2.0, progress=0.5), Profile(time=3.0, group="cpu", metrics={"x": 1})
 
-    journal.append(progress)
-    journal.append(profile)
+    for record in (report, progress, profile):
+        journal.append(record)
     journal.close()
 
     assert not existed
-    assert list(read_records(journal.path)) == [start, progress, profile]
+    assert list(read_records(journal.path)) == [start, report, progress, profile]
     with pytest.raises(JournalClosedError):
         journal.append(progress)
 
@@ -37,13 +38,32 @@ def test_a_ranks_journal_that_cannot_be_made_does_not_stop_the_training(tmp_path
     """It is said at once, and what was lost at the end."""
     journal = RankJournal(tmp_path / "missing" / "1.rank1.journal", start, is_home_shared=True)
 
-    with pytest.warns(RuntimeWarning, match="progress and figures of rank 1 are not kept"):
+    with pytest.warns(RuntimeWarning, match="records of rank 1 are not kept"):
         journal.append(Progress(time=1.0, progress=0.5))
     journal.append(Progress(time=1.0, progress=0.6))
 
     with pytest.raises(ReportsDroppedError, match="2 records"):
         journal.close()
     journal.close()
+
+
+def test_a_ranks_journal_is_made_as_soon_as_it_can_be(tmp_path: Path, start: AttemptStarted) -> None:
+    """The count of what could not be kept is recorded with it, as in the chief's journal."""
+    directory = tmp_path / "missing"
+    journal = RankJournal(directory / "1.rank1.journal", start, is_home_shared=True)
+    with pytest.warns(RuntimeWarning):
+        journal.append(Report(1.0, "training", 1, {"loss": 0.5}))
+    directory.mkdir()
+    kept = Report(2.0, "training", 2, {"loss": 0.25})
+
+    journal.append(kept)
+
+    first, dropped, last = read_records(journal.path)
+    assert (first, last) == (start, kept)
+    assert isinstance(dropped, Dropped)
+    assert dropped.count == 1
+    with pytest.raises(ReportsDroppedError, match="1 record"):
+        journal.close()
 
 
 def test_a_full_disk_leaves_no_journal_without_its_beginning(small_disk: Path, start: AttemptStarted) -> None:

@@ -115,6 +115,27 @@ def test_what_was_superseded_has_curves_of_its_own(visitor: Visitor) -> None:
     assert answer["resume_points"] == [40]
 
 
+def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
+    """Those of the lowest rank, of one that is asked for, or of all."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5), report(3, loss=0.25))
+    record(folder, report(2, loss=5.0), report(2, "validation", accuracy=0.75), rank=1)
+    question = f"/trials/{folder.trial_id}/metrics"
+
+    shown, of_1, of_all = (
+        visitor.question(question, **query)["curves"] for query in ({}, {"rank": 1}, {"rank": "all"})
+    )
+    by_time = visitor.question(question, x="time", rank=1)["curves"]
+
+    assert visitor.question(f"/trials/{folder.trial_id}")["reporting_ranks"] == [0, 1]
+    assert [(one["name"], one["rank"], one["x"]) for one in shown] == [("loss", None, [1, 3]), ("accuracy", None, [2])]
+    assert [(one["name"], one["rank"], one["x"]) for one in of_1] == [("loss", 1, [2]), ("accuracy", 1, [2])]
+    assert [(one["name"], one["rank"]) for one in of_all] == [("loss", 0), ("loss", 1), ("accuracy", 1)]
+    assert [len(one["x"]) for one in by_time] == [1, 1]
+    assert visitor.get(target_of(question, rank="-1")).problem == "bad_parameter"
+    assert visitor.get(target_of(question, rank="some")).problem == "bad_parameter"
+
+
 def test_several_trials_are_asked_at_once(visitor: Visitor) -> None:
     """Each answer is that of the trial alone."""
     found = visitor.question("/comparison", trials=[3, 1])["trials"]

@@ -1,18 +1,19 @@
-"""Beside the chief's journal, the index reads what the other ranks keep: their progress, and their nodes' figures."""
+"""Beside the chief's journal, the index reads what other ranks keep: reports, progress, and their nodes' figures."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from tracking.journals import START, age, append, everything, lines, new_trial, rebuilt, record, report, stored
 
-from core_sdk.records import Dropped, Ended, Profile, Progress, Record, StatusSet
+from core_sdk.records import Dropped, Ended, Profile, Progress, Record, Report, StatusSet
 from core_sdk.tracking import Home
+from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
-from core_sdk.tracking.rows import RankRow
+from core_sdk.tracking.rows import RankRow, ReportRow
 
 
 def cpu(at: float, utilization: float, **others: float) -> Profile:
@@ -73,8 +74,8 @@ def test_the_ranks_are_those_of_the_newest_attempt(home: Home) -> None:
         assert index.trial(1).ranks == (RankRow(0, "node0", None), RankRow(1, "node1", 0.6))
 
 
-def test_only_the_chief_tells_how_the_training_goes(home: Home) -> None:
-    """Whatever else another rank's journal may hold changes nothing, nor does its own beginning supersede anything."""
+def test_only_the_chief_tells_how_the_attempt_goes(home: Home) -> None:
+    """What else another rank's journal may hold changes nothing, nor does its own beginning supersede anything."""
     folder = new_trial(home)
     record(folder, report(5, loss=0.5), stored("a", 5))
     record(folder, report(6, attempt=2, loss=0.4), attempt=2, resumed_steps=5)
@@ -82,7 +83,6 @@ def test_only_the_chief_tells_how_the_training_goes(home: Home) -> None:
         index.refresh()
         before = everything(index).replace("ranks=()", "")
         strange: list[Record] = [
-            report(5, loss=9.0),
             StatusSet(time=START, status="odd"),
             Ended(time=START, outcome="completed"),
         ]
@@ -194,3 +194,99 @@ def test_a_journal_whose_chiefs_is_missing_waits_for_it(home: Home) -> None:
 
         assert (before.num_attempts, before.ranks) == (0, ())
         assert index.trial(1).ranks == (RankRow(0, "node0", 0.5), RankRow(1, "node1", 0.4))
+
+
+def told(rows: Iterable[ReportRow]) -> list[tuple[object, ...]]:
+    return [(row.rank, row.steps_completed, row.metrics) for row in rows]
+
+
+def test_two_ranks_report_one_step_and_both_reports_are_kept(home: Home) -> None:
+    """Rank 0 is seen unless somebody asks: in reports, curves and figures."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5), report(2, loss=0.25))
+    record(folder, report(1, loss=5.0), report(2, loss=2.5), rank=1)
+    with Index(home) as index:
+        index.refresh()
+
+        shown, of_rank_1, of_all = (told(index.reports(1, rank=rank)) for rank in (None, 1, "all"))  # type: ignore[arg-type]
+
+        assert shown == [(0, 1, {"loss": 0.5}), (0, 2, {"loss": 0.25})] == told(index.reports(1, rank=0))
+        assert of_rank_1 == [(1, 1, {"loss": 5.0}), (1, 2, {"loss": 2.5})]
+        assert of_all == [shown[0], of_rank_1[0], shown[1], of_rank_1[1]]
+        assert index.reporting_ranks(1) == [0, 1]
+        assert index.figures()[1]["training"]["loss"] == (0.25, 0.25, 0.5)
+        assert index.figures(rank=1)[1]["training"]["loss"] == (2.5, 2.5, 5.0)
+        assert index.summary(1)["training"]["loss"]["count"] == 2
+        assert [bucket.maximum for bucket in index.buckets(1, "training", "loss")] == [0.5, 0.25]
+        assert [bucket.maximum for bucket in index.buckets(1, "training", "loss", rank=1)] == [5.0, 2.5]
+        assert [(one.name, one.count) for one in index.series(1, rank=1)] == [("loss", 2)]
+
+
+def test_a_metric_that_rank_0_never_reports_is_seen_of_the_lowest_rank_that_does(home: Home) -> None:
+    """Everywhere where nobody asks for a rank, also beside checkpoints, and where these are collected."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5), stored("a", 2))
+    record(folder, report(2, "validation", accuracy=0.7), report(2, loss=7.0), rank=3)
+    record(folder, report(2, "validation", accuracy=0.6), rank=1)
+    with Index(home) as index:
+        index.refresh()
+
+        assert told(index.reports(1)) == [(0, 1, {"loss": 0.5}), (1, 2, {"accuracy": 0.6})]
+        assert index.best_validations(1, "accuracy", smaller_is_better=False) == {1: 0.6}
+        assert index.validation_metric_names(1) == {"accuracy"}
+        assert index.checkpoint("a").metrics == {"accuracy": 0.6}
+        assert read_history(folder, with_validation=True).checkpoints[0].validation == {"accuracy": 0.6}
+        assert index.trial(1).steps_completed == 2
+        record(folder, report(2, "validation", attempt=2, accuracy=0.5), attempt=2, resumed_steps=1)
+        index.refresh()
+        assert told(index.reports(1, "validation")) == [(0, 2, {"accuracy": 0.5})]
+        assert everything(index) == rebuilt(home)
+
+
+def test_a_rank_is_seen_until_a_lower_one_reports_the_metric(home: Home) -> None:
+    """Whichever journal is read first, or grows later."""
+    folder = new_trial(home)
+    record(folder)
+    record(folder, report(1, loss=1.0), rank=1)
+    with Index(home) as index:
+        index.refresh()
+        alone = told(index.reports(1))
+        append(folder, 1, lines(report(1, loss=0.0)))
+
+        index.refresh()
+
+        assert alone == [(1, 1, {"loss": 1.0})]
+        assert told(index.reports(1)) == [(0, 1, {"loss": 0.0})]
+
+
+def test_a_resume_supersedes_the_reports_of_every_rank_alike(home: Home) -> None:
+    """Beyond the checkpoint; and what a rank repeats before it supersedes its own reports only."""
+    folder = new_trial(home)
+    for rank in (0, 1):
+        record(folder, *(report(step, loss=float(step)) for step in (1, 2, 3, 4)), rank=rank)
+    record(folder, report(3, attempt=2, loss=30.0), attempt=2, resumed_steps=2)
+    record(folder, report(2, attempt=2, loss=20.0), attempt=2, rank=1)
+    with Index(home) as index:
+        index.refresh()
+
+        shown = {rank: told(index.reports(1, rank=rank)) for rank in (0, 1)}
+        superseded = [row for row in index.reports(1, rank="all", superseded=True) if row.is_superseded]
+
+        assert shown[0] == [(0, 1, {"loss": 1.0}), (0, 2, {"loss": 2.0}), (0, 3, {"loss": 30.0})]
+        assert shown[1] == [(1, 1, {"loss": 1.0}), (1, 2, {"loss": 20.0})]
+        assert [(row.rank, row.steps_completed) for row in superseded] == [(1, 2), (0, 3), (1, 3), (0, 4), (1, 4)]
+
+
+def test_what_a_rank_reports_beside_metrics_is_kept_with_it(home: Home) -> None:
+    """Metrics of batches and JSON values, of ranks that share a group, belong to the lowest of them."""
+    folder = new_trial(home)
+    record(folder, Report(START, "g", 1, {}, [{"x": 1}], {"text": "of 0"}))
+    record(folder, Report(START, "g", 1, {"own": 2}, [{"x": 3}], {"text": "of 1"}), rank=1)
+    with Index(home) as index:
+        index.refresh()
+
+        (of_0, shown_of_1), (of_1,) = list(index.reports(1)), list(index.reports(1, rank=1))
+
+        assert (of_0.metrics, of_0.batch_metrics) == ({"text": "of 0"}, [{"x": 1}])
+        assert (shown_of_1.rank, shown_of_1.metrics, shown_of_1.batch_metrics) == (1, {"own": 2}, None)
+        assert (of_1.metrics, of_1.batch_metrics) == ({"own": 2, "text": "of 1"}, [{"x": 3}])

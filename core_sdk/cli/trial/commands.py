@@ -45,6 +45,7 @@ from core_sdk.records import TrialLabelsChanged, check_name
 from core_sdk.tracking import HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.log_levels import LEVELS
+from core_sdk.tracking.rows import Ranks
 
 app = command_group()
 
@@ -133,6 +134,14 @@ def metrics(
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Also reports that a later attempt has superseded.")
     ] = False,
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RANK|all",
+            help="Reports of this rank, or of all.",
+            show_default="of each metric, the lowest that reports it",
+        ),
+    ] = None,
     last: Annotated[
         int | None, typer.Option(min=1, help="How many reports of each group the tables show.", show_default="20")
     ] = None,
@@ -145,9 +154,11 @@ def metrics(
 ) -> None:
     """Show what a trial reported."""
     form = choose_format(as_json, as_csv)
-    if plot and (form is not Format.TABLE or superseded or last is not None or follow):
+    ranks = _parse_ranks(rank)
+    if plot and (form is not Format.TABLE or superseded or last is not None or follow or rank is not None):
         raise typer.BadParameter(
-            "--plot draws all reports that count: give it without --json, --csv, --superseded, --last and --follow"
+            "--plot draws all reports that count: give it without --json, --csv, --superseded, --rank, --last and "
+            "--follow"
         )
     if form is not Format.TABLE and last is not None:
         raise typer.BadParameter("--last is for tables: --json and --csv print all reports")
@@ -159,12 +170,24 @@ def metrics(
     with tracker.view() as view:
         view.trial(trial_id)  # an unknown one fails before anything is printed
         if not follow:
-            found = reports.reports_of(view, trial_id, group, metric or (), with_superseded=superseded)
+            found = reports.reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
             reports.print_reports(found, form, with_superseded=superseded, num_last=last or _NUM_LAST)
+            if ranks is None:
+                reports.tell_of_other_ranks(view.reporting_ranks(trial_id))
             return None
-    stretches = reports.follow_reports(tracker, trial_id, group, metric or ())
+    stretches = reports.follow_reports(tracker, trial_id, group, metric or (), ranks)
     reports.print_followed(stretches, form, num_last=last or _NUM_LAST)
     return None
+
+
+def _parse_ranks(text: str | None) -> Ranks:
+    if text is None:
+        return None
+    if text == "all":
+        return "all"
+    if not text.isdecimal():
+        raise typer.BadParameter(f"{text!r} is no rank: give a number, counted from 0, or all", param_hint="--rank")
+    return int(text)
 
 
 @app.command("plot")

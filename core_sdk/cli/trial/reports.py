@@ -12,15 +12,16 @@ from typing import Any
 import msgspec
 
 from core_sdk.charts.trials import check_group
+from core_sdk.cli._messages import say
 from core_sdk.cli.render.csv import print_csv
 from core_sdk.cli.render.json import print_elements
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_time, printable
-from core_sdk.errors import NoSuchMetricError
+from core_sdk.errors import CoreSDKError, NoSuchMetricError
 from core_sdk.records import format_number, strict_json, strict_json_numbers
 from core_sdk.tracking import Tracker, View
-from core_sdk.tracking.rows import ReportRow, StreamPosition
+from core_sdk.tracking.rows import Ranks, ReportRow, StreamPosition
 
 _CSV_COLUMNS = ["trial_id", "attempt", "rank", "group", "steps_completed", "time", "name", "value"]
 _POLL_INTERVAL_S = 0.2
@@ -28,23 +29,44 @@ _CHUNK_REPORTS = 1000
 _NOTHING = "No reports yet."
 
 
+class NoReportsOfRankError(CoreSDKError):
+    """A rank of a trial has reported nothing of what is asked for."""
+
+    def __init__(self, trial_id: int, rank: int, group: str | None, known: Collection[int]) -> None:
+        names = ", ".join(map(str, known)) or "none"
+        of_group = "" if group is None else f" in group {group!r}"
+        super().__init__(
+            f"rank {rank} of trial {trial_id} has reported nothing{of_group}. Ranks with reports: {names}."
+        )
+
+
 def reports_of(
-    view: View, trial_id: int, group: str | None = None, metrics: Collection[str] = (), *, with_superseded: bool = False
+    view: View,
+    trial_id: int,
+    group: str | None = None,
+    metrics: Collection[str] = (),
+    *,
+    rank: Ranks = None,
+    with_superseded: bool = False,
 ) -> Iterator[ReportRow]:
     """Of all groups if `group` is None, with all metrics if there are no `metrics`.
 
-    Raises `NoSuchGroupError` or `NoSuchMetricError` for what was never reported.
+    Raises `NoSuchGroupError`, `NoSuchMetricError` or `NoReportsOfRankError` for what was never reported.
     """
-    reports = view.reports(trial_id, group=group, superseded=with_superseded)
+    reports = view.reports(trial_id, group=group, rank=rank, superseded=with_superseded)
     first = next(reports, None)
     if first is None:
         if group is not None:
             check_group(view, trial_id, group)
+        if isinstance(rank, int):
+            raise NoReportsOfRankError(trial_id, rank, group, view.reporting_ranks(trial_id))
         return iter(())
     for name in metrics:
         # Series are found at once; values that are not numbers have none.
-        known = [one.name for one in view.series(trial_id) if group in (None, one.group)]
-        if name not in known and not any(name in report.metrics for report in view.reports(trial_id, group=group)):
+        series = view.series(trial_id, rank=None if rank == "all" else rank)
+        known = [one.name for one in series if group in (None, one.group)]
+        others = view.reports(trial_id, group=group, rank=rank)
+        if name not in known and not any(name in report.metrics for report in others):
             raise NoSuchMetricError([trial_id], name, known)
     return only_metrics(chain([first], reports), metrics)
 
@@ -59,22 +81,51 @@ def only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Iter
 
 
 def follow_reports(
-    tracker: Tracker, trial_id: int, group: str | None, metrics: Collection[str]
+    tracker: Tracker, trial_id: int, group: str | None, metrics: Collection[str], rank: Ranks
 ) -> Iterator[list[ReportRow]]:
-    """What was reported until now, then what comes until no attempt runs any more, in the order of the calls."""
-    position = StreamPosition()
+    """What was reported until now, then what comes until no attempt runs any more; of a rank in the order of its calls.
+
+    Without a `rank`, of each metric what the lowest rank reports that has reported it until then.
+    """
+    positions: defaultdict[int, StreamPosition] = defaultdict(StreamPosition)
+    lowest = _LowestRanks()
     is_last = False
     while not is_last:
         # Asked before reading, so that what was reported before the end is read.
-        is_last = not any(attempt.is_running for attempt in tracker.attempts(trial_id))
+        attempts = tracker.attempts(trial_id)
+        is_last = not any(attempt.is_running for attempt in attempts)
         found: list[ReportRow] = []
-        while (stretch := tracker.read_reports(trial_id, position)).end != position:
-            of_group = [report for report in stretch.reports if group in (None, report.group)]
-            found += only_metrics(of_group, metrics)
-            position = stretch.end
-        yield found
+        for each in sorted({each for attempt in attempts for each in attempt.ranks}):
+            while rank in (None, "all", each):
+                stretch = tracker.read_reports(trial_id, positions[each], each)
+                if stretch.end == positions[each]:
+                    break
+                found += [report for report in stretch.reports if group in (None, report.group)]
+                positions[each] = stretch.end
+        if rank is None:
+            found = [shown for report in found if (shown := lowest.only_shown(report)) is not None]
+        yield list(only_metrics(found, metrics))
         if not is_last:
             time.sleep(_POLL_INTERVAL_S)
+
+
+class _LowestRanks:
+    """For each attempt and metric, the lowest rank that has reported it until now."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[tuple[int, str, str], int] = {}
+
+    def only_shown(self, report: ReportRow) -> ReportRow | None:
+        """The report with those metrics that no lower rank has reported; None if it has no other."""
+        shown = {name: value for name, value in report.metrics.items() if self._is_lowest(report, name)}
+        if len(shown) == len(report.metrics):
+            return report
+        return msgspec.structs.replace(report, metrics=shown) if shown else None
+
+    def _is_lowest(self, report: ReportRow, name: str) -> bool:
+        key = report.attempt, report.group, name
+        self._ranks[key] = min(self._ranks.get(key, report.rank), report.rank)
+        return self._ranks[key] == report.rank
 
 
 def print_followed(stretches: Iterable[Sequence[ReportRow]], form: Format, *, num_last: int) -> None:
@@ -94,7 +145,15 @@ def print_followed(stretches: Iterable[Sequence[ReportRow]], form: Format, *, nu
 
 def _line(report: ReportRow) -> str:
     metrics = "  ".join(f"{name}={_text(value)}" for name, value in report.metrics.items())
-    return f"{report.steps_completed:>8}  {report.group}  {metrics}"
+    rank = f"rank {report.rank}  " if report.rank else ""
+    return f"{report.steps_completed:>8}  {report.group}  {rank}{metrics}"
+
+
+def tell_of_other_ranks(ranks: Collection[int]) -> None:
+    """Says that more is recorded than is shown where nobody asks for a rank."""
+    if len(ranks) > 1:
+        names = ", ".join(map(str, ranks))
+        say(f"ranks {names} have reported; of each metric the lowest is shown. --rank all shows every rank's reports")
 
 
 def print_reports(reports: Iterable[ReportRow], form: Format, *, with_superseded: bool, num_last: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import msgspec
@@ -34,6 +35,9 @@ class MetricsQuery(Query, frozen=True):
     buckets: NumBuckets = 1000
     superseded: bool = False
     """Also what later attempts have superseded, in curves of its own."""
+    rank: Annotated[int, msgspec.Meta(ge=0)] | Literal["all"] | None = None
+    """Only what this rank has reported; `all`: what each has, in curves of its own; by default, of each metric, what
+    the lowest rank has that reports it."""
 
 
 class SystemQuery(Query, frozen=True):
@@ -61,7 +65,7 @@ class Curve(msgspec.Struct, frozen=True):
     attempt: int | None = None
     """The attempt, of a curve that is superseded."""
     rank: int | None = None
-    """The rank whose node it is, of the profiler's figures."""
+    """The rank that has reported it, if ranks were asked for; of the profiler's figures, the rank whose node it is."""
 
 
 class MetricsAnswer(msgspec.Struct, frozen=True):
@@ -92,19 +96,19 @@ def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswe
             for group, name in known
             if query.group in ("", group) and (not wanted or name in wanted or f"{group}.{name}" in wanted)
         ]
-        shown = chosen[:_MAX_SERIES]
-        curves = [
-            _curve(view, trial_id, group, name, query, buckets)
-            for group, name in shown
-            if (buckets := view.buckets(trial_id, group, name, query.buckets, within=within))
-        ]
+        ranks: Sequence[int | None] = [query.rank] if query.rank != "all" else view.reporting_ranks(trial_id)
+        shown = chosen[: max(1, _MAX_SERIES // max(1, len(ranks)))]
+
+        def curves_of(attempt: int | None = None) -> list[Curve]:
+            return [
+                _curve(view, query, buckets, of)
+                for of in (_Of(trial_id, group, name, rank, attempt) for group, name in shown for rank in ranks)
+                if (buckets := of.buckets(view, query.buckets, within))
+            ]
+
+        curves = curves_of()
         attempts = range(1, view.trial(trial_id).num_attempts) if query.superseded else ()
-        superseded = [
-            _curve(view, trial_id, group, name, query, buckets, attempt)
-            for attempt in attempts
-            for group, name in shown
-            if (buckets := view.buckets(trial_id, group, name, query.buckets, within=within, superseded_of=attempt))
-        ]
+        superseded = [curve for attempt in attempts for curve in curves_of(attempt)]
         return MetricsAnswer(curves, superseded, view.resume_points(trial_id), len(chosen) - len(shown))
 
     return records.ask_of_trial(trial_id, query, read)
@@ -116,21 +120,41 @@ def _within(first: int | None, last: int | None) -> tuple[int, int] | None:
     return (-MAX_INT if first is None else first, MAX_INT - 1 if last is None else last)
 
 
-def _curve(
-    view: View,
-    trial_id: int,
-    group: str,
-    name: str,
-    query: MetricsQuery,
-    buckets: Sequence[Bucket],
-    attempt: int | None = None,
-) -> Curve:
+@dataclass(frozen=True)
+class _Of:
+    """The points of one curve."""
+
+    trial_id: int
+    group: str
+    name: str
+    rank: int | None
+    attempt: int | None
+    """The attempt, of those that are superseded."""
+
+    def buckets(self, view: View, num_buckets: int, within: tuple[int, int] | None) -> list[Bucket]:
+        return view.buckets(
+            self.trial_id,
+            self.group,
+            self.name,
+            num_buckets,
+            within=within,
+            superseded_of=self.attempt,
+            rank=self.rank,
+        )
+
+    def times(self, view: View, buckets: Sequence[Bucket]) -> list[float]:
+        return view.bucket_times(
+            self.trial_id, self.group, self.name, buckets, superseded_of=self.attempt, rank=self.rank
+        )
+
+
+def _curve(view: View, query: MetricsQuery, buckets: Sequence[Bucket], of: _Of) -> Curve:
     x: Sequence[float | None] = [bucket.last_steps for bucket in buckets]
     if query.x == "time":
-        x = view.bucket_times(trial_id, group, name, buckets, superseded_of=attempt)
-    elif query.x == "epochs" and buckets:
-        x = _epochs(view, trial_id, group, buckets)
-    return _columns(group, name, buckets, x, attempt=attempt)
+        x = of.times(view, buckets)
+    elif query.x == "epochs":
+        x = _epochs(view, of, buckets)
+    return _columns(of.group, of.name, buckets, x, attempt=of.attempt, rank=of.rank)
 
 
 def _columns(
@@ -157,11 +181,11 @@ def _columns(
     )
 
 
-def _epochs(view: View, trial_id: int, group: str, buckets: Sequence[Bucket]) -> list[float | None]:
+def _epochs(view: View, of: _Of, buckets: Sequence[Bucket]) -> list[float | None]:
     """The epoch at the end of each bucket, between those that were reported; None where none was reported."""
     within = int(buckets[0].first_steps), int(buckets[-1].last_steps)
     for name in _EPOCHS:
-        told = view.buckets(trial_id, group, name, 4000, within=within)
+        told = replace(of, name=name, attempt=None).buckets(view, 4000, within)
         points = [(one.last_steps, float(one.maximum)) for one in told if one.maximum is not None]
         if points:
             return [_between(points, bucket.last_steps) for bucket in buckets]
@@ -195,7 +219,9 @@ def system(records: Records, trial_id: Id, query: SystemQuery) -> SystemAnswer:
         ]
         curves = []
         for one in known[:_MAX_SERIES]:
-            buckets = view.buckets(trial_id, one.group, one.name, query.buckets, within=within, profiled_rank=one.rank)
+            buckets = view.buckets(
+                trial_id, one.group, one.name, query.buckets, within=within, rank=one.rank, is_profile=True
+            )
             x = [bucket.last_steps / 1000 for bucket in buckets]
             curves.append(_columns(one.group, one.name, buckets, x, rank=one.rank))
         return SystemAnswer(curves, max(0, len(known) - _MAX_SERIES))

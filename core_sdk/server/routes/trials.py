@@ -27,6 +27,8 @@ class TrialAnswer(msgspec.Struct, frozen=True):
     """The profiler's groups."""
     resume_points: list[int]
     """The steps from which later attempts went on."""
+    reporting_ranks: list[int]
+    """The ranks that have reported metrics."""
     command: list[str] | None
     working_directory: str | None
     problem: str
@@ -46,9 +48,10 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
             view.figures([trial_id]).get(trial_id, {}),
             view.groups(trial_id),
             view.resume_points(trial_id),
+            view.reporting_ranks(trial_id),
         )
 
-    row, figures, groups, resume_points = records.ask(read)
+    row, figures, groups, resume_points, reporting_ranks = records.ask(read)
     problem = ""
     try:
         command = records.tracker.command(trial_id)
@@ -63,6 +66,7 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
         ],
         system_groups=[group for group in groups if group not in figures],
         resume_points=resume_points,
+        reporting_ranks=reporting_ranks,
         command=command.argv if command else None,
         working_directory=command.cwd if command else None,
         problem=problem,

@@ -312,7 +312,9 @@ def _check_not_completed(folder: TrialFolder, continuation: Continuation) -> Non
         index.refresh()
         if index.trial(folder.trial_id).state == "COMPLETED":
             steps = -1 if continuation.checkpoint is None else continuation.steps_completed
-            num_hidden = sum((report.steps_completed or 0) > steps for report in index.reports(folder.trial_id))
+            num_hidden = sum(
+                (report.steps_completed or 0) > steps for report in index.reports(folder.trial_id, rank="all")
+            )
             raise TrialCompletedError(folder.trial_id, num_hidden)
 
 

@@ -39,7 +39,7 @@ def _validated(
     """The validation metrics of a trial at some steps, by attempt and step; one seek for each metric and step."""
     at = among("point.steps", steps)
     query = f"""SELECT attempt.attempt, point.steps, series.name, point.value FROM {POINTS}
-        WHERE attempt.trial_id = ? AND attempt.rank = 0 AND {IS_METRIC} AND series.group_name = 'validation'
+        WHERE attempt.trial_id = ? AND series.is_shown AND {IS_METRIC} AND series.group_name = 'validation'
         AND {at.sql} ORDER BY series.id, point.ticks"""
     validated: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
     for attempt, step, name, value in connection.execute(query, (trial_id, *at.values)):

@@ -22,19 +22,28 @@ from core_sdk.tracking.index._schema import (
     VISIBLE_MINIMUM,
     Where,
     among,
+    of_rank,
 )
 from core_sdk.tracking.index._values import COMPARABLE, TICKS_PER_S, from_column
 from core_sdk.tracking.rows import Bucket, Figures, FiguresByTrial, ProfileSeriesRow, SeriesRow, Summary
 
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
-_SERIES_OF_TRIALS = f"trial JOIN attempt USING (trial_id) JOIN series ON series.attempt_id = attempt.id AND {IS_METRIC}"
+_SHOWN_METRICS_OF_TRIALS = f"""trial JOIN attempt USING (trial_id)
+    JOIN series ON series.attempt_id = attempt.id AND series.is_shown AND {IS_METRIC}"""
 _OF_TRIAL = f"attempt.trial_id = ? AND {IS_METRIC}"
 
 
-def read_series(connection: sqlite3.Connection, trial_id: int) -> list[SeriesRow]:
+def read_series(connection: sqlite3.Connection, trial_id: int, rank: int | None) -> list[SeriesRow]:
+    ranked = of_rank(rank)
     query = f"""SELECT series.group_name, series.name, count(*), min(point.steps), max(point.steps) FROM {POINTS}
-        WHERE {_OF_TRIAL} AND {IS_VISIBLE} GROUP BY series.group_name, series.name ORDER BY min(series.id)"""
-    return [SeriesRow(*row) for row in connection.execute(query, (trial_id,))]
+        WHERE {_OF_TRIAL} AND {ranked.sql} AND {IS_VISIBLE}
+        GROUP BY series.group_name, series.name ORDER BY min(series.id)"""
+    return [SeriesRow(*row) for row in connection.execute(query, (trial_id, *ranked.values))]
+
+
+def read_reporting_ranks(connection: sqlite3.Connection, trial_id: int) -> list[int]:
+    query = f"SELECT DISTINCT rank FROM {_SERIES} WHERE attempt.trial_id = ? AND NOT is_profile ORDER BY rank"
+    return [rank for (rank,) in connection.execute(query, (trial_id,))]
 
 
 def read_groups(connection: sqlite3.Connection, trial_id: int) -> list[str]:
@@ -60,21 +69,18 @@ class BucketsOf:
     """The first step and the last one; of the profiler's, milliseconds since the Unix epoch."""
     superseded_of: int | None = None
     """The attempt whose superseded points these are; None: those that count."""
-    profiled_rank: int | None = None
-    """The rank that the profiler's figures are of; None: they are not the profiler's."""
-
-    @property
-    def is_profile(self) -> bool:
-        return self.profiled_rank is not None
+    rank: int | None = None
+    """None: those that are shown."""
+    is_profile: bool = False
 
     def series(self) -> Where:
         """Over `attempt` and `series`."""
-        sql = "attempt.trial_id = ? AND series.is_profile = ? AND series.group_name = ? AND series.name = ?"
-        values: tuple[object, ...] = (self.trial_id, self.is_profile, self.group, self.name)
+        ranked = of_rank(self.rank)
+        sql = f"""attempt.trial_id = ? AND series.is_profile = ? AND series.group_name = ? AND series.name = ?
+            AND {ranked.sql}"""
+        values: tuple[object, ...] = (self.trial_id, self.is_profile, self.group, self.name, *ranked.values)
         if self.superseded_of is not None:
             sql, values = f"{sql} AND attempt.attempt = ?", (*values, self.superseded_of)
-        if self.profiled_rank is not None:
-            sql, values = f"{sql} AND attempt.rank = ?", (*values, self.profiled_rank)
         return Where(sql, values)
 
     def points(self, first: str, last: str) -> str:
@@ -140,7 +146,7 @@ def read_resume_points(connection: sqlite3.Connection, trial_id: int) -> list[in
 
 def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:
     query = f"""SELECT series.group_name, series.name, count(*), min({COMPARABLE}), max({COMPARABLE}), avg({COMPARABLE})
-        FROM {POINTS} WHERE {_OF_TRIAL} AND {IS_VISIBLE}
+        FROM {POINTS} WHERE {_OF_TRIAL} AND series.is_shown AND {IS_VISIBLE}
         GROUP BY series.group_name, series.name ORDER BY min(series.id)"""
     summary: Summary = defaultdict(dict)
     figures = read_figures(connection, [trial_id])[trial_id]
@@ -159,29 +165,32 @@ def read_best_validations(
     connection: sqlite3.Connection, experiment_id: int, metric: str, *, smaller_is_better: bool
 ) -> dict[int, Metric]:
     best = f"min({VISIBLE_MINIMUM})" if smaller_is_better else f"max({VISIBLE_MAXIMUM})"
-    query = f"""SELECT trial_id, {best} AS best FROM {_SERIES_OF_TRIALS}
+    query = f"""SELECT trial_id, {best} AS best FROM {_SHOWN_METRICS_OF_TRIALS}
         WHERE trial.experiment_id = ? AND series.group_name = 'validation' AND series.name = ?
         GROUP BY trial_id HAVING best IS NOT NULL ORDER BY trial_id"""
     return dict(connection.execute(query, (experiment_id, metric)).fetchall())
 
 
 def read_validation_metric_names(connection: sqlite3.Connection, experiment_id: int) -> set[str]:
-    query = f"""SELECT series.name FROM {_SERIES_OF_TRIALS}
+    query = f"""SELECT series.name FROM {_SHOWN_METRICS_OF_TRIALS}
         WHERE trial.experiment_id = ? AND series.group_name = 'validation' AND {LAST_VISIBLE_STEPS} IS NOT NULL"""
     return {name for (name,) in connection.execute(query, (experiment_id,))}
 
 
-def read_figures(connection: sqlite3.Connection, trial_ids: Collection[int] | None = None) -> FiguresByTrial:
+def read_figures(
+    connection: sqlite3.Connection, trial_ids: Collection[int] | None = None, rank: int | None = None
+) -> FiguresByTrial:
     """Of some trials or of all, of each series that has a visible point."""
-    where = among("attempt.trial_id", trial_ids)
+    where, ranked = among("attempt.trial_id", trial_ids), of_rank(rank)
     query = f"""SELECT attempt.trial_id, series.group_name, series.name, (
             SELECT point.value FROM point WHERE point.series_id = series.id AND {IS_VISIBLE}
             ORDER BY point.steps DESC, point.ticks DESC LIMIT 1
         ), {VISIBLE_MINIMUM}, {VISIBLE_MAXIMUM}
-        FROM {_SERIES} WHERE {where.sql} AND {IS_METRIC} AND {LAST_VISIBLE_STEPS} IS NOT NULL
+        FROM {_SERIES} WHERE {where.sql} AND {ranked.sql} AND {IS_METRIC} AND {LAST_VISIBLE_STEPS} IS NOT NULL
         ORDER BY attempt.attempt, series.id"""
     figures: FiguresByTrial = defaultdict(lambda: defaultdict(dict))
-    for trial_id, group, name, value, minimum, maximum in connection.execute(query, where.values):
+    values = (*where.values, *ranked.values)
+    for trial_id, group, name, value, minimum, maximum in connection.execute(query, values):
         of_group = figures[trial_id][sys.intern(group)]
         found = Figures(from_column(value), minimum, maximum)
         of_group[sys.intern(name)] = _joined(of_group[name], found) if name in of_group else found

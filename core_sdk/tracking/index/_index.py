@@ -38,6 +38,7 @@ from core_sdk.tracking.rows import (
     ExperimentRow,
     FiguresByTrial,
     ProfileSeriesRow,
+    Ranks,
     Reading,
     ReportPage,
     SeriesRow,
@@ -138,16 +139,25 @@ class Index(View):
         return found[0]
 
     def report_page(
-        self, trial_id: int, group: str | None = None, *, superseded: bool = False, after: int | None = None
+        self,
+        trial_id: int,
+        group: str | None = None,
+        *,
+        rank: Ranks = None,
+        superseded: bool = False,
+        after: int | None = None,
     ) -> ReportPage:
-        of = _reports.ReportsOf(trial_id, group, superseded)
+        of = _reports.ReportsOf(trial_id, group, rank, superseded)
         return self._ask(_reports.read_page, of, after)
 
     def groups(self, trial_id: int) -> list[str]:
         return self._ask(_curves.read_groups, trial_id)
 
-    def series(self, trial_id: int) -> list[SeriesRow]:
-        return self._ask(_curves.read_series, trial_id)
+    def reporting_ranks(self, trial_id: int) -> list[int]:
+        return self._ask(_curves.read_reporting_ranks, trial_id)
+
+    def series(self, trial_id: int, *, rank: int | None = None) -> list[SeriesRow]:
+        return self._ask(_curves.read_series, trial_id, rank)
 
     def profile_series(self, trial_id: int) -> list[ProfileSeriesRow]:
         return self._ask(_curves.read_profile_series, trial_id)
@@ -161,15 +171,23 @@ class Index(View):
         *,
         within: tuple[int, int] | None = None,
         superseded_of: int | None = None,
-        profiled_rank: int | None = None,
+        rank: int | None = None,
+        is_profile: bool = False,
     ) -> list[Bucket]:
-        of = _curves.BucketsOf(trial_id, group, name, within, superseded_of, profiled_rank)
+        of = _curves.BucketsOf(trial_id, group, name, within, superseded_of, rank, is_profile)
         return self._ask(_curves.read_buckets, of, num_buckets)
 
     def bucket_times(
-        self, trial_id: int, group: str, name: str, buckets: Sequence[Bucket], *, superseded_of: int | None = None
+        self,
+        trial_id: int,
+        group: str,
+        name: str,
+        buckets: Sequence[Bucket],
+        *,
+        superseded_of: int | None = None,
+        rank: int | None = None,
     ) -> list[float]:
-        of = _curves.BucketsOf(trial_id, group, name, superseded_of=superseded_of)
+        of = _curves.BucketsOf(trial_id, group, name, superseded_of=superseded_of, rank=rank)
         return self._ask(_curves.read_bucket_times, of, buckets)
 
     def resume_points(self, trial_id: int) -> list[int]:
@@ -178,8 +196,8 @@ class Index(View):
     def summary(self, trial_id: int) -> Summary:
         return self._ask(_curves.read_summary, trial_id)
 
-    def figures(self, trial_ids: Collection[int] | None = None) -> FiguresByTrial:
-        return self._ask(_curves.read_figures, trial_ids)
+    def figures(self, trial_ids: Collection[int] | None = None, *, rank: int | None = None) -> FiguresByTrial:
+        return self._ask(_curves.read_figures, trial_ids, rank)
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
         where = Where(

@@ -56,9 +56,9 @@ _COUNTS = ("end_offset", "num_bad_lines", "num_dropped")
 _NOTHING_READ: AttemptRow = dict.fromkeys((*_COURSE, "environment", *_END)) | dict.fromkeys(_COUNTS, 0)
 _UPDATE_ATTEMPT = f"UPDATE attempt SET {', '.join(f'{name} = :{name}' for name in _NOTHING_READ)} WHERE id = :id"
 
-# Only the chief's journal tells how the training goes; other records of other ranks are ignored.
+# Only the chief's journal tells how the attempt goes; other records of other ranks are ignored.
 _OF_CHECKPOINTS = get_args(CheckpointRecord)
-_OF_EVERY_RANK = (AttemptStarted, Profile, Progress, Dropped)
+_OF_EVERY_RANK = (AttemptStarted, Report, Profile, Progress, Dropped)
 
 
 def insert_attempt(connection: sqlite3.Connection, trial_id: int, number: int, rank: int) -> AttemptRow:
@@ -79,7 +79,7 @@ class JournalIndexer:
         self._batch = batch
         self._connection = batch.connection
         self._row = row
-        self._series = SeriesTable(batch.connection, row["id"])
+        self._series = SeriesTable(batch.connection, row["id"], row["rank"])
 
     def read(self, journal: Path, size_bytes: int) -> None:
         """Reads the first `size_bytes`: what the journal gains meanwhile may come as fast as it is read."""
@@ -103,7 +103,7 @@ class JournalIndexer:
     def _start_anew(self) -> None:
         _forget_content(self._connection, [self._row["id"]])
         self._row |= _NOTHING_READ
-        self._series = SeriesTable(self._connection, self._row["id"])
+        self._series = SeriesTable(self._connection, self._row["id"], self._row["rank"])
 
     def _add(self, chunk: Chunk) -> list[ValueError]:
         """Returns why some of the records are left out."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from core_sdk.records import Metric
-from core_sdk.tracking.index._schema import Where
+from core_sdk.tracking.index._schema import Where, of_rank
 from core_sdk.tracking.index._values import from_beside, from_column, from_ticks
-from core_sdk.tracking.rows import ReportPage, ReportRow
+from core_sdk.tracking.rows import Ranks, ReportPage, ReportRow
 from core_sdk.tracking.superseding import EVERYTHING
 
 _Origin = tuple[int, int, float, str, bool]
@@ -55,12 +55,16 @@ class ReportsOf:
     trial_id: int
     group: str | None
     """None: all but the profiler's."""
+    rank: Ranks
     with_superseded: bool
 
     def where(self) -> Where:
+        ranked = Where() if self.rank == "all" else of_rank(self.rank)
         if self.group is None:
-            return Where("attempt.trial_id = ? AND NOT series.is_profile", (self.trial_id,))
-        return Where("attempt.trial_id = ? AND series.group_name = ?", (self.trial_id, self.group))
+            sql, values = "NOT series.is_profile", ranked.values
+        else:
+            sql, values = "series.group_name = ?", (self.group, *ranked.values)
+        return Where(f"attempt.trial_id = ? AND {sql} AND {ranked.sql}", (self.trial_id, *values))
 
 
 def read_page(connection: sqlite3.Connection, of: ReportsOf, after: int | None) -> ReportPage:

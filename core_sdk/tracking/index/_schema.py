@@ -10,7 +10,7 @@ import msgspec
 from core_sdk.tracking.index._values import COMPARABLE
 from core_sdk.tracking.superseding import EVERYTHING
 
-REVISION = 11
+REVISION = 12
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -49,7 +49,8 @@ CREATE TABLE attempt (
     trial_id INTEGER NOT NULL,
     -- 0 is the trial's changes.journal.
     attempt INTEGER NOT NULL,
-    -- Only rank 0 tells how the attempt went; other ranks tell their progress and the figures of their nodes.
+    -- Only rank 0 tells how the attempt went; other ranks tell their progress, their reports and the figures of their
+    -- nodes.
     rank INTEGER NOT NULL,
     host TEXT,
     -- Bytes of the journal that are indexed.
@@ -88,6 +89,8 @@ CREATE TABLE series (
     group_name TEXT NOT NULL,
     -- Empty for the series of what reports hold beside metrics: its values are JSON, or NULL.
     name TEXT NOT NULL,
+    -- Whether it is seen by those who ask for no rank: among a metric's series of an attempt, that of the lowest rank.
+    is_shown INTEGER NOT NULL,
     visible_until INTEGER NOT NULL,
     -- Of all its points, visible or not, as numbers that compare; NULL while each is NaN.
     minimum BLOB,
@@ -146,6 +149,11 @@ class Where(NamedTuple):
 
     sql: str = "TRUE"
     values: tuple[object, ...] = ()
+
+
+def of_rank(rank: int | None) -> Where:
+    """The series of a rank; None: those that are shown."""
+    return Where("series.is_shown") if rank is None else Where("attempt.rank = ?", (rank,))
 
 
 def among(column: str, ids: Collection[int] | None) -> Where:

@@ -20,16 +20,21 @@ _WIDEN_EXTREMES = """UPDATE series SET minimum = min(ifnull(minimum, :minimum), 
 class SeriesTable(dict[SeriesKey, tuple[int, list[Point]]]):
     """Each series' id and its waiting points; a new series is made when it is first asked for."""
 
-    def __init__(self, connection: sqlite3.Connection, attempt_id: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, attempt_id: int, rank: int) -> None:
         self._connection = connection
         self._attempt_id = attempt_id
+        self._rank = rank
         query = "SELECT is_profile, group_name, name, id FROM series WHERE attempt_id = ?"
         for is_profile, group, name, series_id in connection.execute(query, (attempt_id,)):
             self[bool(is_profile), group, name] = series_id, []
 
     def __missing__(self, key: SeriesKey) -> tuple[int, list[Point]]:
-        insert = "INSERT INTO series (attempt_id, is_profile, group_name, name, visible_until) VALUES (?, ?, ?, ?, ?)"
-        series_id = self._connection.execute(insert, (self._attempt_id, *key, EVERYTHING)).lastrowid or 0
+        insert = """INSERT INTO series (attempt_id, is_profile, group_name, name, is_shown, visible_until)
+            VALUES (?, ?, ?, ?, ?, ?)"""
+        is_profile, *_ = key
+        # Whether a report of another rank is shown depends on the ranks below it, and is found when all are read.
+        row = (self._attempt_id, *key, is_profile or self._rank == 0, EVERYTHING)
+        series_id = self._connection.execute(insert, row).lastrowid or 0
         self[key] = series_id, []
         return self[key]
 

@@ -75,6 +75,7 @@ def index_trial(folder: TrialFolder, batch: Batch) -> None:
     numbers = folder.attempts()
     _write(batch.connection, folder.trial_id, record, len(numbers))
     _index_journals(folder, _journals(folder, numbers), batch)
+    _show_lowest_ranks(batch.connection, folder.trial_id)
     if len(numbers) > 1:
         _supersede(batch.connection, folder.trial_id)
     batch.connection.execute(
@@ -154,17 +155,35 @@ def _read_environment(folder: TrialFolder, number: int) -> dict[str, Any]:
     return {} if found is None else {"environment": msgspec.json.encode(found).decode()}
 
 
+def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
+    """Sets which series of ranks other than 0 are shown: those that no lower rank of the attempt has.
+
+    What reports hold beside metrics belongs to the whole group.
+    """
+    connection.execute(
+        """UPDATE series SET is_shown = NOT EXISTS (
+            SELECT 1 FROM attempt JOIN attempt AS own ON own.id = series.attempt_id
+                AND own.trial_id = attempt.trial_id AND own.attempt = attempt.attempt AND own.rank > attempt.rank
+            JOIN series AS lower ON lower.attempt_id = attempt.id AND NOT lower.is_profile
+                AND lower.group_name = series.group_name AND (series.name = '' OR lower.name = series.name)
+            WHERE attempt.trial_id = :trial_id
+        ) WHERE NOT is_profile AND attempt_id IN (SELECT id FROM attempt WHERE trial_id = :trial_id AND rank > 0)""",
+        {"trial_id": trial_id},
+    )
+
+
 def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:
-    """Sets up to which step each series is visible."""
+    """Sets up to which step each series is visible. The ranks of an attempt go on from the same checkpoint."""
     series_ids: list[dict[Hashable, int]] = []
     spans = []
-    query = f"SELECT id, group_name, name, {FIRST_STEPS} FROM series WHERE attempt_id = ? AND NOT is_profile"
+    query = f"""SELECT series.id, rank, group_name, name, {FIRST_STEPS} FROM series
+        JOIN attempt ON attempt.id = attempt_id WHERE trial_id = ? AND attempt.attempt = ? AND NOT is_profile"""
     for row in connection.execute(_SELECT_ATTEMPTS, (trial_id,)).fetchall():
         if row["attempt"] == 0 or row["rank"] != 0:
             continue
-        found = connection.execute(query, (row["id"],)).fetchall()
-        series_ids.append({(group, name): series_id for series_id, group, name, _ in found})
-        spans.append(AttemptSpan(row["resumed_steps"], {(group, name): first for _, group, name, first in found}))
+        found = connection.execute(query, (trial_id, row["attempt"])).fetchall()
+        series_ids.append({tuple(key): series_id for series_id, *key, _ in found})
+        spans.append(AttemptSpan(row["resumed_steps"], {tuple(key): first for _, *key, first in found}))
     updates = [
         (last, ids[key])
         for ids, visible in zip(series_ids, visible_until(spans), strict=True)
