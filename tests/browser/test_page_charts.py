@@ -11,6 +11,7 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import write_straight_trial
 from browser.seeing import expect, wait_for_query
+from tracking.journals import new_trial, record, report
 
 from core_sdk.tracking import Home
 
@@ -174,3 +175,28 @@ def test_names_that_every_object_has_are_names(tmp_path: Path, open_view: OpenVi
         expect(page.get_by_role("row", name=f"training.{name}")).to_contain_text("1")
         page.goto(site.address(f"runs?columns=id,{name},training.{name}"))
         expect(page.get_by_role("columnheader", name=f"training.{name}")).to_be_visible()
+
+
+def test_each_rank_is_shown_when_it_is_asked_for(tmp_path: Path, open_view: OpenView) -> None:
+    """Else the lowest that reports the metric; a rank has charts of its own metrics only."""
+    home = Home.create(tmp_path / "home")
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5), report(2, loss=0.25))
+    record(folder, report(1, loss=5.0), report(2, "validation", accuracy=0.75), rank=1)
+    with serving(home) as site:
+        page = open_view(site, "trials/1")
+        values = page.locator(".chart-value")
+        titles = page.locator(".chart-title")
+        expect(titles).to_have_count(2)
+        shown = values.all_inner_texts()
+
+        page.get_by_label("Rank", exact=True).select_option("0")
+        expect(titles).to_have_text(["training loss, rank 0"])
+        of_0 = values.all_inner_texts()
+        page.get_by_label("Rank", exact=True).select_option("all")
+        expect(values).to_have_count(3)
+        of_all = values.all_inner_texts()
+        expect(titles).to_have_text(["training loss", "validation accuracy, rank 1"])
+
+    assert ["0.25" in shown[0], "0.75" in shown[1], "0.25" in of_0[0]] == [True] * 3
+    assert ["rank 0" in of_all[0], "rank 1" in of_all[1], "5" in of_all[1], "0.75" in of_all[2]] == [True] * 4

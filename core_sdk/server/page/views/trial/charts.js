@@ -5,7 +5,7 @@ import { Chart } from "../../charts/chart.js";
 import { seriesColour } from "../../charts/palette.js";
 import { ChartSettingsBar, useChartSettings } from "../../charts/settings.js";
 import { numPointsBefore } from "../../charts/smoothing.js";
-import { Choice, Switch } from "../../parts/choice.js";
+import { Choice, Select, Switch } from "../../parts/choice.js";
 import { Answered, Empty } from "../../parts/states.js";
 import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
@@ -18,10 +18,11 @@ const NUM_BUCKETS = 800;
 /** @typedef {{group: string, name: string}} SeriesName */
 
 /** @param {{found: any}} props */
-export function TrialCharts({ found: { trial, series } }) {
+export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }) {
   const [search, setSearch] = useSetting("search");
   const [order, setOrder] = useSetting("by", "group");
   const [faint, setFaint] = useSetting("superseded", "1");
+  const [rank, setRank] = useSetting("reports");
   const sections = useMemo(() => sectionsOf(series, order, search), [series.map(nameOf).join("\n"), order, search]);
   if (series.length === 0) {
     return html`<${Empty} title="Nothing was reported yet.">What the trial reports appears here while it runs.<//>`;
@@ -30,17 +31,18 @@ export function TrialCharts({ found: { trial, series } }) {
     <${ChartSettingsBar}>
       <${Choice} label="Charts" values=${[["group", "By group"], ["name", "By name"]]} value=${order} onChange=${setOrder} />
       ${trial.num_attempts > 1 && html`<${Switch} label="Superseded" title="Show what later attempts have replaced." isOn=${faint === "1"} onChange=${(/** @type {boolean} */ isOn) => setFaint(isOn ? "1" : "0")} />`}
+      ${ranks.length > 1 && html`<${Select} label="Rank" values=${[["", `lowest (${ranks[0]})`], ...ranks.map((/** @type {number} */ one) => [String(one), String(one)]), ["all", "all"]]} value=${rank} onChange=${setRank} />`}
       <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
     <//>
     <div class="pane">
       ${sections.length === 0 && html`<${Empty} title="No metric has such a name." />`}
-      ${sections.map(({ title, charts }) => html`<${Section} key=${title} title=${title} charts=${charts} trial=${trial} showsSuperseded=${faint === "1"} />`)}
+      ${sections.map(({ title, charts }) => html`<${Section} key=${title} title=${title} charts=${charts} trial=${trial} rank=${rank} showsSuperseded=${faint === "1"} />`)}
     </div>
   `;
 }
 
 /** The charts of one group, or those of metrics that several groups have. */
-function Section({ title, charts, trial, showsSuperseded }) {
+function Section({ title, charts, trial, rank, showsSuperseded }) {
   const settings = useChartSettings();
   const [numShown, setNumShown] = useState(NUM_CHARTS);
   const shown = charts.slice(0, numShown);
@@ -54,11 +56,12 @@ function Section({ title, charts, trial, showsSuperseded }) {
       x: settings.axis,
       buckets: zoom === null ? NUM_BUCKETS : Math.round(NUM_BUCKETS * (1 + before / (zoom[1] - zoom[0]))),
       superseded: showsSuperseded || null,
+      rank: rank || null,
       first: zoom === null ? null : Math.floor(zoom[0] - before),
       last: zoom === null ? null : Math.ceil(zoom[1]),
     }),
     // A zoom asks for a part of the same curves, in finer buckets.
-    { follows: ({ trials }) => trials.includes(trial.trial_id), about: JSON.stringify([trial.trial_id, names, settings.axis, showsSuperseded]) },
+    { follows: ({ trials }) => trials.includes(trial.trial_id), about: JSON.stringify([trial.trial_id, names, settings.axis, showsSuperseded, rank]) },
   );
   distance.current = distanceOf(answer.value?.curves ?? []) ?? distance.current;
   return html`
@@ -67,7 +70,7 @@ function Section({ title, charts, trial, showsSuperseded }) {
       <${Answered} answer=${answer} what=${`charts of ${title}`}>
         ${(/** @type {any} */ value) => html`
           <div class="charts">
-            ${shown.map(
+            ${shown.filter((/** @type {any} */ chart) => rank === "" || hasCurve(value, chart)).map(
               (/** @type {any} */ chart) => html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} settings=${settings} />`,
             )}
           </div>
@@ -101,9 +104,10 @@ function MetricChart({ chart: { title, series }, answer, trial, settings }) {
     () =>
       series.flatMap(({ group, name }, /** @type {number} */ index) => {
         const isOfSeries = (/** @type {any} */ curve) => curve.group === group && curve.name === name;
+        const ranks = [...new Set([...answer.curves, ...answer.superseded].filter(isOfSeries).map(({ rank }) => rank))];
         const curveOf = (/** @type {any} */ found, /** @type {boolean} */ isFaint) => ({
-          label: isFaint ? `${group}, attempt ${found.attempt}` : group,
-          colour: seriesColour(index),
+          label: [group, found.rank !== null && `rank ${found.rank}`, isFaint && `attempt ${found.attempt}`].filter(Boolean).join(", "),
+          colour: seriesColour(index + series.length * ranks.indexOf(found.rank)),
           series: found,
           origin,
           isFaint,
@@ -118,8 +122,15 @@ function MetricChart({ chart: { title, series }, answer, trial, settings }) {
   const marks = useMemo(() => marksOf(answer, curves, origin), [answer, curves, origin]);
   // What is beyond the zoom was not asked for.
   const whole = settings.zoom !== null && settings.axis === "steps" ? [0, trial.steps_completed] : null;
-  return html`<${Chart} title=${title} curves=${curves} marks=${marks} whole=${whole} ...${settings} />`;
+  // A chart of one curve does not show its label.
+  const ranks = new Set(curves.map((/** @type {any} */ curve) => curve.series.rank));
+  const [rank] = ranks;
+  return html`<${Chart} title=${ranks.size === 1 && rank !== null ? `${title}, rank ${rank}` : title} curves=${curves} marks=${marks} whole=${whole} ...${settings} />`;
 }
+
+/** Whether an answer has a curve for a chart: a rank need not have reported each metric. */
+const hasCurve = (/** @type {any} */ { curves, superseded }, /** @type {any} */ { series }) =>
+  [...curves, ...superseded].some((curve) => series.some((/** @type {SeriesName} */ one) => nameOf(one) === nameOf(curve)));
 
 /** Where later attempts went on, on the axis of the chart. */
 export function marksOf(/** @type {any} */ { resume_points: points }, /** @type {any[]} */ curves, /** @type {number} */ origin) {
