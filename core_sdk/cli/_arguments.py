@@ -27,6 +27,12 @@ BestMetric = Annotated[
 SmallerIsBetter = Annotated[
     bool | None, typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller")
 ]
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach", help="Print the trial's number and return at once; `trial logs --follow` shows the output."
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Experiment = Annotated[
     str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)

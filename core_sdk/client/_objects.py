@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from core_sdk.agent.resuming import resume_in_background
+from core_sdk.agent.background import resume_in_background
 from core_sdk.client._checkpoint_order import (
     Scope,
     list_checkpoints,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
-STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""The signals that ask for an end."""
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+"""The signals that ask for an end. SIGHUP does not: a terminal that is closed leaves the training running."""
 USER_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals whose meaning is up to their sender and the script."""
 
@@ -35,7 +35,7 @@ class CaughtSignals:
         # If our parent ignored SIGCHLD, we would inherit that, and never see our children's exit statuses.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in (*STOPS, *USER_SIGNALS):
+        for number in (*STOPS, signal.SIGHUP, *USER_SIGNALS):
             # A signal that is ignored already (`nohup`, a job in the background) stays ignored, for the ranks as well.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _leave_to_the_pipe)

@@ -154,11 +154,11 @@ class Supervisor:
             self._ranks = Ranks({})
 
     def hand_on(self, number: int) -> bool:
-        """Gives the ranks a signal. Returns whether there is nobody left to wait for."""
+        """Gives the ranks a signal, but no SIGHUP. Returns whether there is nobody left to wait for."""
         with self._lock:
             if number in STOPS:
                 return self._stop(number)
-            if self._phase is _Phase.RUNNING:
+            if self._phase is _Phase.RUNNING and number != signal.SIGHUP:
                 self._ranks.signal(number)
             return False
 

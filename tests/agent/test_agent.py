@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import psutil
-import pytest
 from cli.commands import Cli, StartCli, WriteScript
 from processes import TIMEOUT_S, wait_for
 
@@ -192,17 +191,16 @@ def test_all_processes_of_a_script_get_ctrl_c_once(start_cli: StartCli, write_sc
     assert status == 130
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
-def test_other_signals_reach_the_script(start_cli: StartCli, write_script: WriteScript, number: int) -> None:
-    """Its death by them is told."""
+def test_other_signals_reach_the_script(start_cli: StartCli, write_script: WriteScript) -> None:
+    """Its death by one is told."""
     run = start_cli("run", "--", sys.executable, str(write_script("import time; print('started'); time.sleep(600)")))
     run.read_until("started")
 
-    run.process.send_signal(number)
+    run.process.send_signal(signal.SIGQUIT)
     status, _, errors = run.wait()
 
-    assert status == 128 + number
-    assert f"killed by {signal.Signals(number).name}" in errors
+    assert status == 128 + signal.SIGQUIT
+    assert "killed by SIGQUIT" in errors
 
 
 def test_what_is_ignored_stays_ignored(start_cli: StartCli, write_script: WriteScript) -> None:

@@ -2,71 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import select
 import signal
-import subprocess
 import sys
 import termios
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.commands import COMMAND, WriteScript
-from processes import TIMEOUT_S, kill_tree, wait_for
+from processes import TIMEOUT_S, wait_for
+from terminals import Person
 
 from core_sdk.tracking import Home
-
-
-class Person:
-    """Somebody who runs a command on a terminal of 30 rows and 100 columns."""
-
-    def __init__(self, directory: Path, arguments: list[str], stdout: int | None = None) -> None:
-        self.terminal, device = os.openpty()
-        termios.tcsetwinsize(self.terminal, (30, 100))
-        self.mode = termios.tcgetattr(self.terminal)
-        self.seen = b""
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdin=device,
-            stdout=device if stdout is None else stdout,
-            stderr=device,
-            cwd=directory,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-        os.close(device)
-
-    def reads(self, text: str) -> None:
-        """Blocks until this was shown."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while text.encode() not in self.seen:
-            assert time.monotonic() < deadline, self.seen
-            self._read()
-
-    def types(self, text: str) -> None:
-        os.write(self.terminal, text.encode())
-
-    def waits(self) -> int:
-        """Until the command has ended, and all of its output was shown."""
-        while self._read():
-            pass
-        return self.process.wait(TIMEOUT_S)
-
-    def _read(self) -> bytes:
-        if not select.select([self.terminal], [], [], TIMEOUT_S)[0]:
-            raise AssertionError(self.seen)
-        try:
-            chunk = os.read(self.terminal, 65536)
-        except OSError:  # nobody has it open any more
-            return b""
-        self.seen += chunk
-        return chunk
-
 
 Run = Callable[..., Person]
 
@@ -78,14 +28,12 @@ def run(home: Home, tmp_path: Path, write_script: WriteScript) -> Iterator[Run]:
 
     def start(source: str, **options: Any) -> Person:
         script = write_script(textwrap.dedent(source))
-        people.append(Person(tmp_path, ["run", "--", sys.executable, str(script)], **options))
+        people.append(Person(tmp_path, [*COMMAND, "run", "--", sys.executable, str(script)], **options))
         return people[-1]
 
     yield start
     for person in people:
-        kill_tree(person.process.pid)
-        person.process.wait()
-        os.close(person.terminal)
+        person.leaves()
 
 
 def log(home: Home) -> str:

@@ -31,7 +31,7 @@ def on(*numbers, do):
 """
 _ALL_READY = ("[rank=0] ready", "[rank=1] ready")
 
-_STOPS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+_STOPS = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]
 
 
 @pytest.mark.parametrize("number", _STOPS)
@@ -221,6 +221,18 @@ def test_other_signals_are_between_their_sender_and_the_script(start_launch: Sta
     ended = launch.wait()
     assert ended.code == 0
     assert ended.stdout.count("heard") == 2
+
+
+def test_a_hang_up_is_no_stop(start_launch: StartLaunch) -> None:
+    """The end of the launcher's terminal, of which the ranks hear nothing."""
+    launch = start_launch(_PROLOGUE + "on(1, 15, do=lambda: (say('heard'), sys.exit(0)))\nwait()")
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGHUP)
+    launch.send(signal.SIGUSR1)  # comes after it, and ends them
+
+    ended = launch.wait()
+    assert "heard" not in ended.stdout
 
 
 def test_sigusr1_is_a_stop_under_slurm(start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""Attempts in the foreground: `core-sdk run`, `trial resume` and `trial continue`."""
+"""The commands that run attempts: `core-sdk run`, `trial resume` and `trial continue`."""

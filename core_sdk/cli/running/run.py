@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from core_sdk.cli._arguments import Detach
+
 
 def register(app: typer.Typer) -> None:
     app.command("run", cls=_CommandAfterDashes)(run)
@@ -44,19 +46,21 @@ def run(
             show_default="1; a launcher asks the machine",
         ),
     ] = None,
+    detach: Detach = False,
 ) -> None:
     """Start a training script as a new trial, and keep its output.
 
     core-sdk run --name digits -- python train.py --lr 0.1
 
     The output is kept for `core-sdk trial logs` and shown on stdout: the script's stdout and stderr together, in their
-    order. If stdout is a terminal, the script sees a terminal too. Ctrl-C, SIGTERM and SIGHUP are handed on to the
-    script. If core-sdk itself is killed, the script goes on, and its output and its end are still recorded.
+    order. If stdout is a terminal, the script sees a terminal too. Ctrl-C and SIGTERM are handed on to the script: one
+    that asks should_preempt() saves and stops, and a second Ctrl-C ends it. If the terminal is closed, or core-sdk
+    itself is killed, the script goes on, and its output and its end are still recorded.
     """
     from core_sdk.agent.starting import Agent
 
     agent = Agent()  # it imports what it needs while we do
-    from core_sdk.cli.running.foreground import run_in_foreground
+    from core_sdk.cli.running.attempt import run_attempt
     from core_sdk.cli.running.hparams import parse_hparams
     from core_sdk.environment import Environment
     from core_sdk.tracking.attempts.starting import begin
@@ -64,7 +68,9 @@ def run(
     hparams = parse_hparams(hparam or [])
     home = Environment.read().home
     raise typer.Exit(
-        run_in_foreground(
-            agent, lambda: begin(home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots)
+        run_attempt(
+            agent,
+            lambda: begin(home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots),
+            is_detached=detach,
         )
     )

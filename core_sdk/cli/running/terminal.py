@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 from core_sdk.agent.starting import Agent, Screen
 from core_sdk.environment import is_usr1_stop
@@ -57,12 +58,13 @@ def catch_signals() -> CaughtSignals:
     return caught
 
 
-def hand_on_signals(caught: CaughtSignals, agent: Agent) -> None:
-    """Starts a thread that hands on what `caught` receives, and what it has received before."""
-    threading.Thread(target=_hand_on_signals, args=[caught, agent], name="core-sdk-signals", daemon=True).start()
+def hand_on_signals(caught: CaughtSignals, agent: Agent, hang_up: Callable[[], None]) -> None:
+    """Starts a thread that hands on what `caught` receives, and has received before; at a SIGHUP it calls `hang_up`."""
+    arguments = [caught, agent, hang_up]
+    threading.Thread(target=_hand_on_signals, args=arguments, name="core-sdk-signals", daemon=True).start()
 
 
-def _hand_on_signals(caught: CaughtSignals, agent: Agent) -> None:
+def _hand_on_signals(caught: CaughtSignals, agent: Agent, hang_up: Callable[[], None]) -> None:
     # Slurm sends Ctrl-C to all processes of a step, and a second one would break off what the script does after it.
     is_sent_to_all = is_usr1_stop() and not _has_terminal()
     while True:
@@ -77,6 +79,8 @@ def _hand_on_signals(caught: CaughtSignals, agent: Agent) -> None:
             case signal.SIGWINCH:
                 size = os.get_terminal_size()
                 agent.resize(size.lines, size.columns)
+            case signal.SIGHUP:  # the terminal is closed
+                hang_up()
             case int(number):
                 agent.signal(number)
 

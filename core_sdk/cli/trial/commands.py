@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from core_sdk.charts.trials import trial_charts
 from core_sdk.cli._arguments import (
+    Detach,
     Force,
     Labels,
     Metrics,
@@ -332,6 +333,7 @@ def resume(
         typer.Argument(metavar="-- COMMAND", help="What to run from now on.", show_default="the recorded command"),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also one that is completed.")] = False,
+    detach: Detach = False,
 ) -> None:
     """Resume a trial from its newest good checkpoint.
 
@@ -343,14 +345,16 @@ def resume(
     from core_sdk.agent.starting import Agent
 
     agent = Agent()  # it imports what it needs while we do
-    from core_sdk.cli.running.foreground import run_in_foreground
+    from core_sdk.cli.running.attempt import run_attempt
     from core_sdk.tracking.attempts import starting
 
     tracker = open_tracker()
     folder = tracker.home.trial(trial_id)
     tracker.check_steered_alone(trial_id)
     _await_stop(folder)
-    raise typer.Exit(run_in_foreground(agent, lambda: starting.resume(folder, command or (), is_again=again)))
+    raise typer.Exit(
+        run_attempt(agent, lambda: starting.resume(folder, command or (), is_again=again), is_detached=detach)
+    )
 
 
 def _await_stop(folder: TrialFolder) -> None:
@@ -376,6 +380,7 @@ def continue_(
         str | None,
         typer.Option(metavar="ID", help="The checkpoint to begin with.", show_default="the newest good one"),
     ] = None,
+    detach: Detach = False,
 ) -> None:
     """Start a new trial that begins with the newest good checkpoint of another trial.
 
@@ -386,7 +391,7 @@ def continue_(
     from core_sdk.agent.starting import Agent
 
     agent = Agent()
-    from core_sdk.cli.running.foreground import run_in_foreground
+    from core_sdk.cli.running.attempt import run_attempt
     from core_sdk.cli.running.hparams import parse_hparams
     from core_sdk.tracking.attempts.starting import continue_from
 
@@ -396,7 +401,7 @@ def continue_(
     def start() -> Any:
         return continue_from(folder, command or (), hparams=hparams, storage_id=checkpoint)
 
-    raise typer.Exit(run_in_foreground(agent, start))
+    raise typer.Exit(run_attempt(agent, start, is_detached=detach))
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from core_sdk.agent.resuming import resume_in_background
+from core_sdk.agent.background import resume_in_background
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, TrialNotRunningError
 from core_sdk.experiments.calling import call_running
 from core_sdk.experiments.killing import kill_trial

@@ -202,7 +202,8 @@ class _Head:
             if number == signal.SIGINT and number in self._stops:
                 self._kill_at = min(self._kill_at, time.monotonic() + _AFTER_KILL_S)
             self._stops.append(number)
-        self._send(b"signal %d\n" % number)
+        if number != signal.SIGHUP:
+            self._send(b"signal %d\n" % number)
 
     def _collect(self) -> None:
         for launcher in list(self._running):

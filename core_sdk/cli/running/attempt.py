@@ -1,18 +1,23 @@
-"""Runs one attempt in the foreground, and tells the user of its start and its end."""
+"""Runs one attempt, in the foreground or detached, and tells the user of its start and its end."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 
+import typer
+
 from core_sdk.agent.starting import Agent
 from core_sdk.cli._failures import ExitCode
-from core_sdk.cli._messages import say
+from core_sdk.cli._messages import message, say
 from core_sdk.cli.running.display import Display
 from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_signals, open_screen
 from core_sdk.errors import CommandError
 from core_sdk.processes import exit_code
+from core_sdk.processes.output import Outlet
+from core_sdk.tracking.attempts.continuation import Continuation
 from core_sdk.tracking.attempts.ending import read_end, read_settled
 from core_sdk.tracking.attempts.leftovers import left_attempt
 from core_sdk.tracking.attempts.running import await_end
@@ -23,29 +28,39 @@ from core_sdk.tracking.states import trial_state
 
 _STDIN = 0
 _STDOUT = 1
+_STDERR = 2
+_PATIENCE_S = 2.0
 # For the end of a script whose agent was killed.
 _ORPHAN_S = 5.0
 
 
-def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
-    """Lets the agent start the attempt that `decide` returns, shows it to its end, and returns our exit status.
+def run_attempt(agent: Agent, decide: Callable[[], Start], *, is_detached: bool) -> int:
+    """Lets the agent start the attempt that `decide` returns, and returns our exit status.
 
-    Raises what `decide` raises, or `CommandNotExecutableError`.
+    In the foreground it shows the attempt to its end. Detached it prints the trial's number. Raises what `decide`
+    raises, or `CommandNotExecutableError`.
     """
+    if not is_detached:
+        return _run_in_foreground(agent, decide)
+    from core_sdk.agent.background import start_in_background  # the whole tracker, which the foreground does not need
+
+    start = start_in_background(agent, decide)
+    _tell_start(start, "`core-sdk trial logs {} --follow` shows its output")
+    typer.echo(start.folder.trial_id)
+    return ExitCode.OK
+
+
+def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     start = decide()
-    _tell_continuation(start)
+    _tell_start(start, "`core-sdk trial describe {}` shows it")
     trial_id = start.folder.trial_id
-    say(
-        f"trial {trial_id}, attempt {start.number}: "
-        f"`core-sdk trial describe {trial_id}` shows it, `trial pause` stops it"
-    )
     caught = catch_signals()
     try:
         display = _start(start, agent, caught.is_stop_asked)
     except CommandError:
         start.withdraw()
         raise
-    hand_on_signals(caught, agent)
+    hand_on_signals(caught, agent, lambda: _hang_up(trial_id))
     ended = agent.wait()
     for problem in ended.problems:
         say(problem)
@@ -55,6 +70,15 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     state, reason = trial_state(read_end(start.folder, ended.code), False, read_settled(start.folder))
     display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}")
     return exit_status(state, ended.code)
+
+
+def _hang_up(trial_id: int) -> None:
+    """Leaves the training to its agent, which needs no terminal."""
+    is_hurried = threading.Event()
+    is_hurried.set()
+    words = f"hung up: trial {trial_id} trains on; `core-sdk trial logs {trial_id} --follow` shows its output"
+    Outlet(_STDERR, is_hurried, _PATIENCE_S).write(f"{message(words)}\n".encode())
+    os._exit(exit_code(-signal.SIGHUP))
 
 
 def _kill_left(folder: TrialFolder) -> None:
@@ -82,14 +106,18 @@ def _start(start: Start, agent: Agent, is_hurried: threading.Event) -> Display:
     return display
 
 
-def _tell_continuation(start: Start) -> None:
-    if start.continuation is None:
-        return
-    for skipped in start.continuation.skipped:
+def _tell_start(start: Start, where: str) -> None:
+    if start.continuation is not None:
+        _tell_continuation(start.continuation, start.folder.trial_id)
+    trial_id = start.folder.trial_id
+    say(f"trial {trial_id}, attempt {start.number}: {where.format(trial_id)}, `trial pause` stops it")
+
+
+def _tell_continuation(continuation: Continuation, trial_id: int) -> None:
+    for skipped in continuation.skipped:
         say(f"skipped checkpoint {skipped.storage_id}: {skipped.reason}")
-    checkpoint = start.continuation.checkpoint
+    checkpoint = continuation.checkpoint
     if checkpoint is None:
-        trial_id = start.folder.trial_id
         say(f"trial {trial_id} has no checkpoint: it begins anew, and what it has reported is superseded")
     else:
         say(f"continuing from checkpoint {checkpoint.storage_id} (steps_completed={checkpoint.steps_completed})")

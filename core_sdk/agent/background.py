@@ -1,0 +1,45 @@
+"""Starts attempts that nobody watches: for `--detach`, for the web page, and for programs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from core_sdk.agent.starting import Agent
+from core_sdk.errors import CommandError
+from core_sdk.tracking import HomeTracker
+from core_sdk.tracking.attempts.starting import Start, resume
+
+
+def start_in_background(agent: Agent, decide: Callable[[], Start]) -> Start:
+    """Lets the agent start the attempt that `decide` returns, and returns when its command has been started.
+
+    The attempt outlives this process, and its output is kept. Raises what `decide` raises, or
+    `CommandNotExecutableError`.
+    """
+    try:
+        start = decide()
+        try:
+            with Path(os.devnull).open() as nothing:
+                agent.start(start, stdin=nothing.fileno())
+        except CommandError:
+            start.withdraw()
+            raise
+    finally:
+        agent.close()
+        # Our system keeps the traces of a child that has ended until somebody waits for it.
+        threading.Thread(target=agent.process.wait, name="core-sdk-reap", daemon=True).start()
+    return start
+
+
+def resume_in_background(tracker: HomeTracker, trial_id: int) -> Start:
+    """Starts the trial's next attempt as `core-sdk trial resume --detach` does.
+
+    Raises what `resume` raises, `ExperimentStateError` for a trial of a submitted experiment that has not ended, or
+    `CommandNotExecutableError`.
+    """
+    folder = tracker.home.trial(trial_id)
+    tracker.check_steered_alone(trial_id)
+    return start_in_background(Agent(), lambda: resume(folder))
