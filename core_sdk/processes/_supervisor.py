@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from core_sdk.processes._causes import ENDED_BY_STOP, STOPPED, TRACEBACK, WELL, RankSeen
+from core_sdk.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRACEBACK, WELL, RankSeen
 from core_sdk.processes._guardian import Guardian
 from core_sdk.processes._outcomes import Failed, Killed, Outcome, Succeeded, judge
 from core_sdk.processes._ranks import Death, Ranks
@@ -217,8 +217,10 @@ class Supervisor:
     def _outcome(self, deaths: Mapping[int, Death], is_alone: bool) -> Outcome | None:
         is_running = len(deaths) < len(self._ranks.pids)
         left = self._statements.left()
+        # The shell around a rank that has saved dies of the Ctrl-C that has asked the rank to stop.
+        harmless = (*ENDED_BY_STOP, *(INTERRUPTED if self._statements.is_stopped() else ()))
         deaths = {
-            rank: replace(death, code=0) if rank in left and death.code in ENDED_BY_STOP else death
+            rank: replace(death, code=0) if rank in left and death.code in harmless else death
             for rank, death in deaths.items()
         }
         failed = [death for death in deaths.values() if death.code not in WELL]

@@ -48,7 +48,7 @@ def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = Non
         return "COMPLETED", f"invalid hyperparameters: {_last_line(end.error)}".removesuffix(": ")
     if end.outcome == "error":
         return "ERROR", _last_line(end.error)
-    if end.outcome == "canceled" or end.exit_code in _INTERRUPTED:
+    if end.outcome == "canceled" or (end.exit_code in _INTERRUPTED and end.outcome != "paused"):
         return "CANCELED", "interrupted by Ctrl-C, or SIGINT"
     if end.outcome is None and is_running:
         return "ACTIVE", ""
@@ -79,7 +79,7 @@ def _good_statuses(end: AttemptEnd, *, has_left: bool, is_stop: bool) -> tuple[i
     """A status of 75 means a stop, and is a failure where nobody has asked for one."""
     stopped = (TRY_AGAIN,) if is_stop else ()
     if has_left:
-        return (None, 0, *stopped, *STOP_CODES)
+        return (None, 0, *stopped, *STOP_CODES, *_INTERRUPTED)  # a shell around the script may die of the Ctrl-C
     return (None, 0, *stopped, *(_STOP_SIGNALS if end.outcome == "exited" else ()))
 
 

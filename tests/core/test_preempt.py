@@ -55,6 +55,47 @@ def test_sigterm_kills_a_script_that_never_asks(start_script: Callable[..., Scri
     assert script.wait()[0] == -signal.SIGTERM
 
 
+def test_the_first_ctrl_c_stops_a_script_that_listens(home: Home, start_script: Callable[..., Script]) -> None:
+    """Its loop goes on to its next call, without a `KeyboardInterrupt`."""
+    script = start_script(LISTENS)
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGINT)
+    status, output, errors = script.wait()
+
+    assert (status, output) == (0, "stopping\n")
+    assert "stopping at the next step; Ctrl-C again ends the training at once" in errors
+    assert outcome(home) == "paused"
+
+
+def test_ctrl_c_in_a_script_whose_context_is_left_ends_it(start_script: Callable[..., Script]) -> None:
+    """The handler is the interpreter's again."""
+    script = start_script(
+        """
+        import signal
+        from core_sdk import core
+        with core.init() as context:
+            context.preempt.should_preempt()
+        print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        while True: pass
+        """
+    )
+    script.read_until("True")
+    script.process.send_signal(signal.SIGINT)
+
+    assert script.wait()[0] == -signal.SIGINT
+
+
+def test_a_script_that_ignores_ctrl_c_goes_on_ignoring_it(home: Home, start_script: Callable[..., Script]) -> None:
+    """As a shell asks of a command that it starts in the background."""
+    script = start_script("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + LISTENS)
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGINT)
+    script.process.send_signal(signal.SIGTERM)
+
+    assert "stopping at the next step" not in script.wait()[2]
+    assert outcome(home) == "paused"
+
+
 def test_a_stop_request_in_the_folder_is_seen(home: Home) -> None:
     """This is what `core-sdk trial pause` writes."""
     with core.init() as context:
@@ -81,8 +122,13 @@ def test_a_stop_request_in_the_folder_is_seen(home: Home) -> None:
 def test_a_deadline_stops(home: Home, deadline: Callable[[], Any]) -> None:
     """Given as seconds, a span or a moment."""
     with core.init(deadline=deadline()) as context:
-        assert not context.preempt.should_preempt()
         wait_for(context.preempt.should_preempt)
+
+
+def test_a_deadline_does_not_stop_before_its_time(home: Home) -> None:
+    """Nobody else has asked for a stop."""
+    with core.init(deadline=3600) as context:
+        assert not context.preempt.should_preempt()
 
 
 def test_a_stop_that_is_not_acknowledged_is_no_pause(home: Home) -> None:

@@ -74,6 +74,7 @@ class ScriptedRank:
             counts_calls=True,
             num_calls=lambda: self.num_calls,
             on_news=lambda: setattr(self, "is_quiet", False),
+            on_caught=lambda: None,
         )
         self._next: Callable[[], None] = self._begin_call
 

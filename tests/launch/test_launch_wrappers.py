@@ -178,13 +178,28 @@ def test_a_script_of_its_own_manners_is_stopped_inside_a_wrapper(start_launch: S
 def test_ctrl_c_ends_wrapper_and_training_as_in_a_terminal(
     shell: str, script: str, start_launch: StartLaunch, launch_directory: Path
 ) -> None:
-    """It is a cancel, not a failure, and nothing is to be continued."""
-    launch = _start(start_launch, shell, "-c", script.format(f"{_PYTHON} train.py 0"))
+    """It is a cancel, not a failure, and nothing is to be continued: the script has never asked for a stop."""
+    source = TRAINING.replace("context.preempt.should_preempt()", "False")
+    launch = _start(start_launch, shell, "-c", script.format(f"{_PYTHON} train.py 0"), source=source)
 
     ended = _stop(launch, signal.SIGINT)
 
     assert ended.code == 130, ended.stderr
     assert "cancelled by SIGINT (Ctrl-C)" in ended.stderr
+    assert live_processes(launch_directory) == []
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize("script", ["{}", "{}; echo done", "set -e; {}; echo done"])
+def test_ctrl_c_lets_a_wrapped_training_save(
+    shell: str, script: str, start_launch: StartLaunch, launch_directory: Path
+) -> None:
+    """Whether its shell goes on then or dies."""
+    launch = _start(start_launch, shell, "-c", script.format(f"{_PYTHON} train.py 0.5"))
+
+    ended = _stop(launch, signal.SIGINT)
+
+    assert (ended.code, ended.stdout.count("saved")) == (75, 2), ended.stderr
     assert live_processes(launch_directory) == []
 
 

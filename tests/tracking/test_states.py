@@ -38,6 +38,7 @@ from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
             for code in (1, 3, 75, 143)
         ),
         *((AttemptEnd("paused", None, "SIGTERM", code), ("PAUSED", "SIGTERM")) for code in (0, 75, -15, 143, -10)),
+        *((AttemptEnd("paused", None, "Ctrl-C", code), ("PAUSED", "Ctrl-C")) for code in (0, 75, -2, 130)),
         (
             AttemptEnd("paused", None, "SIGTERM", 1),
             ("ERROR", "its process exited with status 1, after it had left its Context"),

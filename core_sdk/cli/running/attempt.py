@@ -12,6 +12,7 @@ import typer
 from core_sdk.agent.starting import Agent
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import message, say
+from core_sdk.cli._resuming import what_is_hidden, what_resume_does
 from core_sdk.cli.running.display import Display
 from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_signals, open_screen
 from core_sdk.errors import CommandError
@@ -68,7 +69,7 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
         await_end(start.folder, _ORPHAN_S)
         _kill_left(start.folder)
     state, reason = trial_state(read_end(start.folder, ended.code), False, read_settled(start.folder))
-    display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}")
+    display.close(f"trial {trial_id} {describe_end(start.folder, state, reason)}")
     return exit_status(state, ended.code)
 
 
@@ -108,17 +109,17 @@ def _start(start: Start, agent: Agent, is_hurried: threading.Event) -> Display:
 
 def _tell_start(start: Start, where: str) -> None:
     if start.continuation is not None:
-        _tell_continuation(start.continuation, start.folder.trial_id)
+        _tell_continuation(start.continuation, start.folder, start.number)
     trial_id = start.folder.trial_id
     say(f"trial {trial_id}, attempt {start.number}: {where.format(trial_id)}, `trial pause` stops it")
 
 
-def _tell_continuation(continuation: Continuation, trial_id: int) -> None:
+def _tell_continuation(continuation: Continuation, folder: TrialFolder, attempt: int) -> None:
     for skipped in continuation.skipped:
         say(f"skipped checkpoint {skipped.storage_id}: {skipped.reason}")
     checkpoint = continuation.checkpoint
     if checkpoint is None:
-        say(f"trial {trial_id} has no checkpoint: it begins anew, and what it has reported is superseded")
+        say(f"trial {folder.trial_id} has no checkpoint: it begins anew{what_is_hidden(folder, attempt - 1)}")
     else:
         say(f"continuing from checkpoint {checkpoint.storage_id} (steps_completed={checkpoint.steps_completed})")
 
@@ -136,14 +137,10 @@ def exit_status(state: TrialState, code: int | None) -> int:
     return ExitCode.FAILURE if code in other_states else exit_code(code)
 
 
-def describe_end(trial_id: int, state: TrialState, reason: str) -> str:
+def describe_end(folder: TrialFolder, state: TrialState, reason: str) -> str:
     """What became of the trial; the sentence continues its name."""
     because = f" ({reason})" if reason else ""
-    match state:
-        case "COMPLETED":
-            return f"completed{because}"
-        case "PAUSED":
-            return f"is paused{because}: `core-sdk trial resume {trial_id}` goes on with it"
-        case "CANCELED":
-            return f"was canceled{because}: `core-sdk trial resume {trial_id}` goes on with it"
-    return f"failed{because}: `core-sdk trial resume {trial_id}` starts it again"
+    if state == "COMPLETED":
+        return f"completed{because}"
+    words = {"PAUSED": "is paused", "CANCELED": "was canceled"}.get(state, "failed")
+    return f"{words}{because}: {what_resume_does(folder)}"

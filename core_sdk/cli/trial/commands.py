@@ -32,6 +32,7 @@ from core_sdk.cli._each import for_each
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
+from core_sdk.cli._resuming import what_resume_does
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
@@ -294,7 +295,7 @@ def pause(
     if wait:
         while any(row.is_running for row in tracker.attempts(trial_id) if row.attempt == attempt):
             time.sleep(_POLL_INTERVAL_S)
-        say(f"trial {trial_id} has stopped: `core-sdk trial resume {trial_id}` goes on with it")
+        say(f"trial {trial_id} has stopped: {what_resume_does(tracker.home.trial(trial_id))}")
 
 
 @app.command()

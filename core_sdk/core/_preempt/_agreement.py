@@ -56,23 +56,31 @@ _Message = Wanted | Asked | Counted | Committed | Caught
 class StopAgreement:
     """One rank's part in the agreement.
 
-    Its owner counts the calls. Any thread may call `on_news` when the state has changed. With `counts_calls` the ranks
+    Its owner counts the calls. Any thread may call `on_news` when the state has changed, and `on_caught` when the chief
+    has told that it asks whether to stop. With `counts_calls` the ranks
     agree on a call; without, each stops at its next one.
     """
 
     def __init__(
-        self, channel: Channel, *, counts_calls: bool, num_calls: Callable[[], int], on_news: Callable[[], None]
+        self,
+        channel: Channel,
+        *,
+        counts_calls: bool,
+        num_calls: Callable[[], int],
+        on_news: Callable[[], None],
+        on_caught: Callable[[], None],
     ) -> None:
         self._channel = channel
         self._counts_calls = counts_calls
         self._num_calls = num_calls
         self._on_news = on_news
+        self._on_caught = on_caught
         self._is_held = False
         self._committed: Committed | None = None
         self._has_committed = threading.Event()
-        self._wanted_by: str | None = None
+        self.wanted_by: str | None = None
+        """On the chief: who was the first to ask for a stop."""
         self._counts: dict[int, int] = {}
-        self.is_caught_by_chief = False
         channel.listen(_TOPIC, self._hear)
 
     @property
@@ -177,12 +185,12 @@ class StopAgreement:
             case Committed() as committed:
                 self._commit(committed)
             case Caught():
-                self.is_caught_by_chief = True
+                self._on_caught()
 
     def _begin(self, source: str) -> None:
         """On the chief."""
-        if self._wanted_by is None:
-            self._wanted_by = source
+        if self.wanted_by is None:
+            self.wanted_by = source
             if self._counts_calls:
                 self._tell_all(Asked())
             else:
@@ -197,8 +205,8 @@ class StopAgreement:
     def _count(self, rank: int, num_calls: int) -> None:
         """On the chief."""
         self._counts[rank] = max(num_calls, self._counts.get(rank, 0))
-        if self._wanted_by is not None and len(self._counts) == self._channel.size and self._committed is None:
-            self._tell_all(Committed(max(self._counts.values()) + 1, self._wanted_by))
+        if self.wanted_by is not None and len(self._counts) == self._channel.size and self._committed is None:
+            self._tell_all(Committed(max(self._counts.values()) + 1, self.wanted_by))
 
     def _commit(self, committed: Committed) -> None:
         if self._committed is None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from core_sdk.core._preempt._agreement import StopAgreement
 from core_sdk.core._preempt._blocked_signal import BlockedSignal, is_blocked
+from core_sdk.core._preempt._interrupts import INTERRUPT, InterruptHook
 from core_sdk.core._preempt._main_thread import MainThread, is_main_thread
 from core_sdk.core._preempt._notices import Cloud
 from core_sdk.core._preempt._signal_hook import SignalHook
@@ -48,8 +49,8 @@ class PreemptContext:
     """The stop flag. `core-sdk trial pause` sets it; on any rank, so does a signal, a deadline or a notice of the
     machine's end. It is never reset.
 
-    SIGTERM is caught from the first `should_preempt()` on, whichever thread calls it. A script that never asks dies of
-    SIGTERM, as it should.
+    SIGTERM and the first Ctrl-C are caught from the first `should_preempt()` on, whichever thread calls it. A script
+    that never asks dies of them, as it should. The second Ctrl-C raises `KeyboardInterrupt`.
     """
 
     def __init__(
@@ -94,11 +95,14 @@ class PreemptContext:
         self._is_tracker_away = False
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._is_caught_by_chief = False
+        self._interrupts = InterruptHook(lambda source: self._agreement.want(source))
         self._agreement = StopAgreement(
             distributed.channel,
             counts_calls=self._mode is PreemptMode.WorkersAskChief,
             num_calls=lambda: self._num_calls,
             on_news=self._look_up,
+            on_caught=self._heed_chief,
         )
 
     def start(self) -> PreemptContext:
@@ -107,12 +111,13 @@ class PreemptContext:
             raise RuntimeError("PreemptContext was started before")
         self._is_started = True
         self._main_thread = MainThread()
+        self._interrupts.install()
         if self._distributed.is_chief or self._deadline is not None:
             self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
             self._watcher.start()
         if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
             # This rank never asks: a signal here is a stop if the chief asks.
-            self._catch_signals(lambda: self._agreement.is_caught_by_chief)
+            self._catch_signals(lambda: self._is_caught_by_chief)
         if self._clouds and self._distributed.is_local_chief:
             self._listen()
         return self
@@ -130,6 +135,7 @@ class PreemptContext:
         self._agreement.finish()
         if self._main_thread is not None:
             self._main_thread.close()
+        self._interrupts.remove()
         while self._hooks:
             self._hooks.pop().remove()
 
@@ -204,9 +210,15 @@ class PreemptContext:
         return True
 
     def _catch_stops(self) -> None:
+        self._interrupts.heed()
         self._catch_signals(lambda: True)
         if self._mode is PreemptMode.ChiefOnly:
             self._agreement.announce_catching()
+
+    def _heed_chief(self) -> None:
+        """In mode ChiefOnly: the chief asks for this rank."""
+        self._is_caught_by_chief = True
+        self._interrupts.heed()
 
     def _catch_signals(self, is_wanted: Callable[[], bool]) -> None:
         for number in list(self._uncaught_signals):
@@ -251,13 +263,15 @@ class PreemptContext:
 
     def _watch(self) -> None:
         self._watch_for_stop()
+        if self._agreement.wanted_by == INTERRUPT:
+            logger.warning("stopping at the next step; Ctrl-C again ends the training at once")
         while self._distributed.size > 1 and not self._closing.wait(_LATE_S):
             if (unevenness := self._agreement.unevenness()) is not None:
                 logger.warning("%s", unevenness)
                 return
 
     def _watch_for_stop(self) -> None:
-        while self._agreement.source is None:
+        while self._agreement.wanted_by is None and self._agreement.source is None:
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 self._agreement.want("deadline")
                 return

@@ -13,7 +13,8 @@ from core_sdk.errors import (
     StorageError,
     UnknownStorageError,
 )
-from core_sdk.records import CheckpointStored
+from core_sdk.journal import find_records
+from core_sdk.records import CheckpointStored, Report
 from core_sdk.storage import storage_from_url
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.tracking.history import read_history
@@ -58,6 +59,17 @@ def newest_good_checkpoint(folder: TrialFolder) -> Continuation:
             return Continuation(checkpoint, checkpoint.steps_completed, tuple(skipped))
         skipped.append(SkippedCheckpoint(checkpoint.storage_id, reason))
     return _first_checkpoint(folder, skipped)
+
+
+def has_checkpoint(folder: TrialFolder) -> bool:
+    """Whether the records name a checkpoint from which the trial goes on. Asks no storage."""
+    checkpoints = read_history(folder).checkpoints
+    return folder.read_record().continued_from is not None or any(not each.is_superseded for each in checkpoints)
+
+
+def has_reports(folder: TrialFolder, attempt: int) -> bool:
+    """Whether an attempt has reported metrics."""
+    return any(isinstance(found, Report) for found in find_records(folder.journal_path(attempt), ['"report"']))
 
 
 def chosen_checkpoint(folder: TrialFolder, storage_id: str) -> Continuation:

@@ -1,0 +1,24 @@
+"""What `core-sdk trial resume` makes of a trial that has ended, in words."""
+
+from __future__ import annotations
+
+from core_sdk.tracking.attempts.continuation import has_checkpoint, has_reports
+from core_sdk.tracking.home import TrialFolder
+
+
+def what_resume_does(folder: TrialFolder) -> str:
+    """The sentence continues one about the trial."""
+    resume = f"`core-sdk trial resume {folder.trial_id}`"
+    if has_checkpoint(folder):
+        return f"{resume} goes on with it"
+    if has_reports(folder, max(folder.attempts())):
+        return f"it has no checkpoint, so that {resume} begins anew and hides what it has reported"
+    return f"{resume} starts it again"
+
+
+def what_is_hidden(folder: TrialFolder, attempt: int) -> str:
+    """What becomes of the reports of `attempt`, after which the trial begins anew; empty if there are none."""
+    if not has_reports(folder, attempt):
+        return ""
+    shown = f"`core-sdk trial metrics {folder.trial_id} --superseded` still shows it"
+    return f", and what it has reported is superseded; {shown}"
