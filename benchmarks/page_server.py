@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from statistics import median, quantiles
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -161,15 +162,13 @@ def watch(server: Server, stop: threading.Event, heard: list[int]) -> None:
 class Server:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         line = process.stdout.readline() if process.stdout else ""
-        self._address, _, self._token = line.strip().partition("/?token=")
+        self.entrance = line.strip()
+        self._token = self.entrance.rpartition("token=")[2]
+        self._port = urlsplit(self.entrance).port
         self._process = psutil.Process(process.pid)
 
-    @property
-    def entrance(self) -> str:
-        return f"{self._address}/?token={self._token}"
-
     def open(self, path: str) -> tuple[HTTPConnection, HTTPResponse]:
-        connection = HTTPConnection(self._address.removeprefix("http://"), timeout=600)
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=600)
         connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
         return connection, connection.getresponse()
 

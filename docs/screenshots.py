@@ -61,7 +61,7 @@ def main(names: Sequence[str]) -> int:
                     reduced_motion="reduce",
                 )
                 page.goto(site.entrance)
-                page.wait_for_url(f"http://127.0.0.1:{site.port}/")
+                page.wait_for_url(f"{site.origin}/")
                 page.goto(site.address(view))
                 page.wait_for_selector(".view")
                 page.wait_for_function(

@@ -46,7 +46,7 @@ class Ui:
 
     def _repr_html_(self) -> str:
         url = html.escape(self.url)
-        return f'<a href="{url}" target="_blank" rel="noopener">{url.partition("/?")[0]}</a>'
+        return f'<a href="{url}" target="_blank" rel="noopener">{url.partition("/#")[0]}</a>'
 
     def __enter__(self) -> Self:
         return self

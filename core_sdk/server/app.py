@@ -27,7 +27,6 @@ from core_sdk.server.security import HEADERS, MAX_BODY_BYTES, Gate, Headers, Ref
 PREFIX = "/api/v1"
 _PATIENCE_S = 0.1
 _PAUSE_S = 0.01
-_ENTRANCE = b"<!doctype html><meta charset=utf-8><meta http-equiv=refresh content='0;url=/'><title>Core SDK</title>"
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -63,35 +62,41 @@ class App:
         headers = Headers(request.scope)
         path: str = request.scope["path"]
         try:
-            query: bytes = request.scope["query_string"]
-            if path == "/" and request.method == "GET" and self._gate.check_entrance(query, headers):
-                return Response(_ENTRANCE, media_type="text/html", headers={"set-cookie": self._gate.cookie()})
-            self._gate.check(request.method, path, headers)
+            self._gate.check_address(headers)
+            if (file := self._page.get(path)) is not None and request.method in ("GET", "HEAD"):
+                if self._gate.has_own_name(headers):
+                    vouch(request.scope)
+                return self._page_file(file, headers)
+            self._gate.check(request.method, headers, request.query_params.get("ticket"))
             vouch(request.scope)
-            if path.startswith(f"{PREFIX}/"):
-                return await self._answer_question(request, path.removeprefix(PREFIX))
-            return self._page_file(request, path)
+            if not path.startswith(f"{PREFIX}/"):
+                raise RequestError(404, "not_found", "there is nothing at this address", "The page is at /.")
+            return await self._answer_question(request, path.removeprefix(PREFIX))
         except Refusal as refusal:
             problem = Problem(refusal.kind, refusal.message, refusal.hint)
-            return _json(Failure(problem), refusal.status)
+            response = _json(Failure(problem), refusal.status)
+            response.headers.update(refusal.headers)
+            return response
         except Exception as error:  # noqa: BLE001  (every failure is answered)
             status, failure = failure_of(error)
             return _json(failure, status)
 
-    def _page_file(self, request: Request, path: str) -> Response:
-        if request.method not in ("GET", "HEAD"):
-            raise RequestError(405, "method_not_allowed", f"{request.method} is not possible here")
-        file = self._page.get(path)
-        if file is None:
-            raise RequestError(404, "not_found", "there is nothing at this address", "The page is at /.")
+    def _page_file(self, file: PageFile, headers: Headers) -> Response:
+        if file.media_type.startswith("text/html"):
+            # Browsers neither list nor suggest an address that was refused, and this one may have the token behind `#`.
+            return Response(file.content, 200 if self._gate.is_known(headers) else 401, media_type=file.media_type)
         # A browser asks for the icon again whenever the address changes.
         is_icon = file.media_type == "image/svg+xml"
-        headers = {"etag": file.etag, "cache-control": "private, max-age=86400" if is_icon else "no-cache"}
-        if file.etag in Headers(request.scope).all("if-none-match"):
-            return Response(status_code=304, headers=headers)
-        return Response(file.content, media_type=file.media_type, headers=headers)
+        kept = {"etag": file.etag, "cache-control": "private, max-age=86400" if is_icon else "no-cache"}
+        if file.etag in headers.all("if-none-match"):
+            return Response(status_code=304, headers=kept)
+        return Response(file.content, media_type=file.media_type, headers=kept)
 
     async def _answer_question(self, request: Request, path: str) -> Response:
+        if path == "/session" and request.method == "GET":
+            return _json({"key": self._gate.session_key})
+        if path == "/ticket" and request.method == "GET":
+            return _json({"ticket": self._gate.ticket()})
         await self._await_first_look(_PATIENCE_S if path == "/home" else math.inf)
         if path == "/events" and request.method == "GET":
             return self._events.answer(request.headers.get("last-event-id"))
@@ -149,7 +154,7 @@ def _converted(value: str, kind: Any, name: str) -> Any:
 
 
 def _query(request: Request, route: Route) -> dict[str, Any]:
-    given = {name: request.query_params.getlist(name) for name in request.query_params}
+    given = {name: request.query_params.getlist(name) for name in request.query_params if name != "ticket"}
     lists = route.lists
     if any(len(values) > 1 and name not in lists for name, values in given.items()):
         raise RequestError(400, "bad_parameter", "a parameter is given twice")

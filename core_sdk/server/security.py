@@ -1,28 +1,36 @@
-"""Who is answered: the browser that was given the token, at the address where we serve, and from our own page.
+"""Who is answered: who has the token, at the address where we serve, and from our own page.
 
 Any user of this machine can connect to a port of it, and any web page can make a browser send requests to it. So every
-answer, the page's files included, takes the token: as a bearer, or as the cookie that a browser gets when it opens the
-address with the token. A foreign name in `Host` is a web page that has rebound its name to us; a foreign `Origin` is a
-web page too.
+question takes the token, as a bearer. The page has it from the fragment of the address that opens it, which no browser
+sends, and there is no cookie: cookies do not tell ports apart, so that a browser gives them to the servers of others.
+Only the files of the page itself, which are the same for everybody, take no token.
+
+An origin outlives its server: who takes the port afterwards can leave a service worker there, which answers in the
+place of the next server. So each server has a name of its own below `localhost`, which nobody knows before.
+
+A foreign name in `Host` is a web page that has rebound its name to us; a foreign `Origin` is a web page too.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import secrets
+import time
 from collections.abc import Iterable, Mapping
-from http.cookies import CookieError, SimpleCookie
+from types import MappingProxyType
 from typing import Any
-from urllib.parse import parse_qs
 
 ACTION_HEADER = "x-core-sdk-action"
 """A web page of others cannot send it."""
 
 MAX_BODY_BYTES = 64 << 10
 LEAST_TOKEN_LENGTH = 16
+TICKET_S = 60
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "connect-src 'self'; worker-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS: Mapping[str, str] = {
     "content-security-policy": POLICY,
@@ -38,73 +46,81 @@ HEADERS: Mapping[str, str] = {
 class Refusal(Exception):
     """A request that is not answered."""
 
-    def __init__(self, status: int, kind: str, message: str, hint: str) -> None:
+    def __init__(
+        self, status: int, kind: str, message: str, hint: str = "", headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         super().__init__(message)
-        self.status, self.kind, self.message, self.hint = status, kind, message, hint
+        self.status, self.kind, self.message, self.hint, self.headers = status, kind, message, hint, headers
 
 
 class Gate:
-    """Decides who comes in. `hosts` are the names and addresses, without port, under which we are reached."""
+    """Decides who comes in.
 
-    def __init__(self, token: str, port: int, hosts: Iterable[str]) -> None:
+    `hosts` are the names and addresses, without port, under which we are reached; `own_name` is one more, which only
+    those know who were given the address.
+    """
+
+    def __init__(self, token: str, port: int, hosts: Iterable[str], own_name: str = "") -> None:
+        self.session_key = secrets.token_hex(24)
+        """What the page keeps in the place of the token: nobody can use it once this server has ended."""
         self._token = token.encode()
-        self._allowed = {f"{host.lower()}:{port}" for host in hosts}
+        self._own_host = f"{own_name}:{port}" if own_name else None
+        self._allowed = {f"{host.lower()}:{port}" for host in (*hosts, *([own_name] if own_name else []))}
         self._allowed |= {host.lower() for host in hosts} if port == 80 else set()
-        self.cookie_name = f"core-sdk-{port}"  # cookies do not tell ports apart
 
-    def check(self, method: str, path: str, headers: Headers) -> None:
+    def check_address(self, headers: Headers) -> None:
         """Raises `Refusal`."""
-        self._check_address(headers)
-        if not self._is_known(headers):
-            raise Refusal(
-                401,
-                "no_token",
-                "this needs the token of the server",
-                "Open the address that `core-sdk ui` has printed; it begins with http:// and ends with the token.",
-            )
-        if method not in ("GET", "HEAD") and headers.only(ACTION_HEADER) != "1":
-            raise Refusal(403, "no_action_header", f"{method} needs the header X-Core-SDK-Action: 1", "")
-
-    def check_entrance(self, query: bytes, headers: Headers) -> bool:
-        """Whether the request brings the token in its address, to change it for a cookie. Raises `Refusal`."""
-        found = parse_qs(query.decode("ascii", "replace"), max_num_fields=20).get("token")
-        if not found:
-            return False
-        self._check_address(headers)
-        if len(found) != 1 or not self._is_token(found[0]):
-            raise Refusal(
-                401, "wrong_token", "the token is not that of this server", "Each start of `core-sdk ui` has its own."
-            )
-        return True
-
-    def cookie(self) -> str:
-        return f"{self.cookie_name}={self._token.decode()}; Path=/; HttpOnly; SameSite=Strict"
-
-    def _check_address(self, headers: Headers) -> None:
+        if headers.all("service-worker"):
+            # The browser asks for the script of a worker that somebody else has left at this address, which ends it.
+            clear = {"clear-site-data": '"storage"'}
+            raise Refusal(403, "no_service_worker", "the page has no service worker", headers=clear)
         host = headers.only("host")
         if host is None or host.lower() not in self._allowed:
             raise Refusal(
                 403,
                 "foreign_host",
                 "the request is for another host",
-                f"This server answers at {', '.join(sorted(self._allowed))}.",
+                "Open the address that `core-sdk ui` has printed; each start has another name.",
             )
         origins = headers.all("origin")
         if any(origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}") for origin in origins):
-            raise Refusal(403, "foreign_origin", "the request comes from another web page", "")
+            raise Refusal(403, "foreign_origin", "the request comes from another web page")
 
-    def _is_known(self, headers: Headers) -> bool:
-        bearer = (headers.only("authorization") or "").partition(" ")
-        if bearer[0].lower() == "bearer" and self._is_token(bearer[2].strip()):
-            return True
-        try:
-            cookies = SimpleCookie("; ".join(headers.all("cookie")))
-        except CookieError:
+    def check(self, method: str, headers: Headers, ticket: str | None) -> None:
+        """Raises `Refusal`."""
+        if not self.is_known(headers) and not (method in ("GET", "HEAD") and self._is_valid(ticket)):
+            raise Refusal(
+                401,
+                "no_token",
+                "this needs the token of the server",
+                "Open the address that `core-sdk ui` has printed; it ends with the token. Each start has another one.",
+            )
+        if method not in ("GET", "HEAD") and headers.only(ACTION_HEADER) != "1":
+            raise Refusal(403, "no_action_header", f"{method} needs the header X-Core-SDK-Action: 1")
+
+    def is_known(self, headers: Headers) -> bool:
+        """Whether the request brings the token, or the key that the page has got for it."""
+        kind, _, given = (headers.only("authorization") or "").partition(" ")
+        found = given.strip().encode(errors="surrogateescape")
+        is_token = hmac.compare_digest(found, self._token) | hmac.compare_digest(found, self.session_key.encode())
+        return kind.lower() == "bearer" and is_token
+
+    def has_own_name(self, headers: Headers) -> bool:
+        """Whether the request comes from somebody who was given the address."""
+        return self._own_host is not None and headers.only("host") == self._own_host
+
+    def ticket(self) -> str:
+        """Stands for the token in the address of a file that a browser saves by itself, for a short time."""
+        return self._ticket_until(int(time.monotonic()) + TICKET_S)
+
+    def _ticket_until(self, end: int) -> str:
+        return f"{end}-{hmac.new(self.session_key.encode(), str(end).encode(), hashlib.sha256).hexdigest()}"
+
+    def _is_valid(self, ticket: str | None) -> bool:
+        end = (ticket or "").partition("-")[0]
+        if ticket is None or not end.isascii() or not end.isdigit() or len(end) > 15 or int(end) < time.monotonic():
             return False
-        return self.cookie_name in cookies and self._is_token(cookies[self.cookie_name].value)
-
-    def _is_token(self, text: str) -> bool:
-        return hmac.compare_digest(text.encode(errors="surrogateescape"), self._token)
+        return hmac.compare_digest(ticket.encode(errors="surrogatepass"), self._ticket_until(int(end)).encode())
 
 
 class Headers:

@@ -26,6 +26,7 @@ DEFAULT_PORT = 8650
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _NUM_TRIED = 100
 _TOKEN_BYTES = 24
+_NAME_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,13 @@ class Address:
     host: str
     port: int
     token: str
+    own_name: str = ""
+    """A name of this machine that only this server has."""
 
     @property
     def url(self) -> str:
         """With the token: whoever has it can read and act."""
-        return f"http://{_shown(self.host)}:{self.port}/?token={self.token}"
+        return f"http://{self.own_name or _shown(self.host)}:{self.port}/#token={self.token}"
 
 
 def is_loopback(host: str) -> bool:
@@ -80,15 +83,18 @@ def serve(
     Raises `ValueError` or `PortTakenError`.
     """
     check_exposure(host, token)
-    listening = listen(host, port)
-    with listening, Records(tracker, can_act=can_act) as records:
-        address = Address(host, listening.getsockname()[1], token or secrets.token_hex(_TOKEN_BYTES))
+    with contextlib.ExitStack() as stack:
+        listening = [stack.enter_context(each) for each in listen(host, port)]
+        records = stack.enter_context(Records(tracker, can_act=can_act))
+        own_name = f"{secrets.token_hex(_NAME_BYTES)}.localhost" if _is_localhost(host) else ""
+        token = token or secrets.token_hex(_TOKEN_BYTES)
+        address = Address(host, listening[0].getsockname()[1], token, own_name)
         server = make_server(records, address)
         on_listening(address)
         if until is not None:
             threading.Thread(target=_end_with, args=[until, server], daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):  # the server ends well, and raises it again
-            server.run(sockets=[listening])
+            server.run(sockets=listening)
 
 
 def _end_with(source: IO[str], server: uvicorn.Server) -> None:
@@ -100,11 +106,11 @@ def _end_with(source: IO[str], server: uvicorn.Server) -> None:
 
 def make_server(records: Records, address: Address) -> uvicorn.Server:
     hosts = LOOPBACK_NAMES if is_loopback(address.host) else (*LOOPBACK_NAMES, *_names_of(address.host))
-    app = App(records, Gate(address.token, address.port, hosts), read_page())
+    app = App(records, Gate(address.token, address.port, hosts, address.own_name), read_page())
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,  # it would write the token
+        access_log=False,  # it would write tickets
         server_header=False,
         proxy_headers=False,
         limit_concurrency=MOST_CONNECTIONS,
@@ -126,17 +132,37 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def listen(host: str, port: int | None) -> socket.socket:
-    """Raises `PortTakenError`, which names a port that is free, or `OSError`."""
+def listen(host: str, port: int | None) -> list[socket.socket]:
+    """At both addresses of localhost, or at the one that is named.
+
+    Raises `PortTakenError`, which names a port that is free, or `OSError`.
+    """
     wanted = [port] if port is not None else [*range(DEFAULT_PORT, DEFAULT_PORT + _NUM_TRIED), 0]
     for number in wanted:
         try:
-            return _bound(host, number)
+            return _bound_to_localhost(number) if _is_localhost(host) else [_bound(host, number)]
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
     with _bound(host, 0) as free:
         raise PortTakenError(host, wanted[0], free.getsockname()[1])
+
+
+def _is_localhost(host: str) -> bool:
+    """Whether names below `localhost` lead to this address."""
+    return host in ("127.0.0.1", "::1", "localhost")
+
+
+def _bound_to_localhost(port: int) -> list[socket.socket]:
+    """At both addresses: a browser tries either, and another user must not have the port of the other one."""
+    first = _bound("127.0.0.1", port)
+    try:
+        return [first, _bound("::1", first.getsockname()[1])]
+    except OSError as error:
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            return [first]  # a machine without IPv6: nobody else can have it either
+        first.close()
+        raise
 
 
 def _bound(host: str, port: int) -> socket.socket:

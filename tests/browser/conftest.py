@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ OPTIONS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 _TOKEN = "tokenofthetests0123456789abcdefghij"
+_NAME = "0123456789abcdef.localhost"
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,15 @@ class Site:
     port: int
 
     @property
+    def origin(self) -> str:
+        return f"http://{_NAME}:{self.port}"
+
+    @property
     def entrance(self) -> str:
-        return f"http://127.0.0.1:{self.port}/?token={_TOKEN}"
+        return f"{self.origin}/#token={_TOKEN}"
 
     def address(self, view: str) -> str:
-        return f"http://127.0.0.1:{self.port}/#/{view}"
+        return f"{self.origin}/#/{view}"
 
 
 OpenView = Callable[..., "Page"]
@@ -50,10 +55,12 @@ OpenView = Callable[..., "Page"]
 
 @contextmanager
 def serving(home: Home, *, can_act: bool = True) -> Iterator[Site]:
-    with listen("127.0.0.1", 0) as listening, Records(HomeTracker(home), can_act=can_act) as records:
-        port = listening.getsockname()[1]
-        server = make_server(records, Address("127.0.0.1", port, _TOKEN))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    with ExitStack() as stack:
+        listening = [stack.enter_context(each) for each in listen("127.0.0.1", 0)]
+        records = stack.enter_context(Records(HomeTracker(home), can_act=can_act))
+        port = listening[0].getsockname()[1]
+        server = make_server(records, Address("127.0.0.1", port, _TOKEN, _NAME))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": listening})
         thread.start()
         try:
             yield Site(home, port)
@@ -118,7 +125,7 @@ def open_view(browser: Browser) -> Iterator[OpenView]:
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: _check_origin(request.url, site, complaints))
         page.goto(site.entrance)
-        page.wait_for_url(f"http://127.0.0.1:{site.port}/", wait_until="load")
+        page.wait_for_url(f"{site.origin}/", wait_until="load")
         page.goto(site.address(view))
         pages.append(page)
         return page
@@ -132,5 +139,5 @@ def open_view(browser: Browser) -> Iterator[OpenView]:
 
 
 def _check_origin(url: str, site: Site, complaints: list[str]) -> None:
-    if not url.startswith((f"http://127.0.0.1:{site.port}/", "blob:", "data:")):
+    if not url.startswith((f"{site.origin}/", "blob:", "data:")):
         complaints.append(f"the page asked {url}")

@@ -242,5 +242,5 @@ def test_going_to_a_trial_asks_for_nothing_twice(site: Site, open_view: OpenView
         expect(page.locator(".chart").first).to_be_visible()
 
     asked = [answer["url"].partition("?")[0] for answer in answers if not answer.get("fromDiskCache")]
-    trials = [f"http://127.0.0.1:{site.port}/api/v1/trials/{trial_id}" for trial_id in (25, 24)]
+    trials = [f"{site.origin}/api/v1/trials/{trial_id}" for trial_id in (25, 24)]
     assert [url for url in asked if not url.endswith("/metrics")] == trials

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
@@ -61,8 +62,9 @@ def test_the_page_is_served_beside_the_program(home: Home) -> None:
     record(new_trial(home), report(1, loss=0.5))
 
     with client.ui() as ui:
-        address, _, token = ui.url.partition("/?token=")
-        connection = HTTPConnection(address.removeprefix("http://"), timeout=20)
+        address, _, token = ui.url.partition("/#token=")
+        port = urlsplit(address).port
+        connection = HTTPConnection("127.0.0.1", port, timeout=20)
         connection.request("GET", "/api/v1/home", headers={"Authorization": f"Bearer {token}"})
         response = connection.getresponse()
         status = response.status
@@ -72,7 +74,7 @@ def test_the_page_is_served_beside_the_program(home: Home) -> None:
         assert status == 200
         assert address in ui._repr_html_()
     with pytest.raises(ConnectionRefusedError):
-        HTTPConnection(address.removeprefix("http://"), timeout=20).connect()
+        HTTPConnection("127.0.0.1", port, timeout=20).connect()
 
 
 def test_a_port_in_use_is_named(home: Home) -> None:

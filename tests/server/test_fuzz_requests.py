@@ -15,7 +15,7 @@ from core_sdk.tracking import Home
 
 METHODS = ["GET"] * 12 + ["HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "", "get", "\x00"]
 OWN_NAMES = {name for route in ROUTES for name in route.query.__struct_fields__}
-NAMES = sorted(OWN_NAMES | {"token", "", "a[]", "__proto__"})
+NAMES = sorted(OWN_NAMES | {"token", "ticket", "", "a[]", "__proto__"})
 VALUES = [
     "", "0", "1", "-1", "2", "3", "10", "1000", "1e9", "nan", "inf", "2.5", "true", "null", "9" * 30, "9" * 400,
     "0x10", "\u0661", "id", "lr", "loss", "training", "training.loss", "-loss", "min.loss", "max.accuracy",
@@ -32,6 +32,7 @@ HEADERS: list[tuple[bytes, list[bytes]]] = [
     (b"origin", [b""] * 20 + [b"null", b"\xff", f"http://{HOST}".encode()]),
     (b"content-type", [b"application/json", b"", b"text/plain", b"application/json; charset=\xff"]),
     (b"x-core-sdk-action", [b"1", b"", b"2"]),
+    (b"service-worker", [b""] * 20 + [b"script"]),
     (b"if-none-match", [b"", b'"1"', b"*", b"\xff"]),
     (b"content-length", [b"", b"-1", b"x", b"99999999999"]),
     (b"transfer-encoding", [b"", b"chunked"]),

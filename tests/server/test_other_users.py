@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from masters import running_master
@@ -97,7 +98,7 @@ def serve(place: Path) -> Iterator[Serve]:
 
 
 def _attempts(home: Home, url: str, pid: int, *files: Path) -> dict[str, str]:
-    port = url.split(":")[2].partition("/")[0]
+    port = str(urlsplit(url).port)
     command = [sys.executable, "-c", _STRANGER, str(home.root), port, str(pid), *map(str, files)]
     told: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return told

@@ -9,22 +9,34 @@ import os
 import socket
 import stat
 import tarfile
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from server.conftest import HOSTILE
-from server.visitor import HOST, PORT, TOKEN, Visitor, target_of
+from server.visitor import HOST, OWN_NAME, PAGE, PORT, TOKEN, Visitor, target_of
 from tracking.journals import new_trial, record
 
 import core_sdk.server
 from core_sdk.server.route import Route
 from core_sdk.server.routes.table import ROUTES
-from core_sdk.server.security import LEAST_TOKEN_LENGTH
+from core_sdk.server.security import LEAST_TOKEN_LENGTH, TICKET_S
 from core_sdk.server.serving import check_exposure, listen
 from core_sdk.tracking import Home, TrialFolder
 
 SERVER = Path(core_sdk.server.__file__).parent
-ADDRESSES = ["/", "/main.js", "/nothing", "/api/v1/events", "/api/v1/openapi.json", "/api/v1/nothing"]
+OWN_HOST = f"{OWN_NAME}:{PORT}"
+ADDRESSES = [
+    "/",
+    "/main.js",
+    "/nothing",
+    "/api/v1/events",
+    "/api/v1/session",
+    "/api/v1/ticket",
+    "/api/v1/openapi.json",
+    "/api/v1/nothing",
+]
 EVERY_ADDRESS = ADDRESSES + [f"/api/v1{route.path}" for route in ROUTES]
 
 
@@ -37,35 +49,86 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]
 
 
 def test_nobody_is_answered_without_the_token(visitor: Visitor) -> None:
-    """Neither by a route nor by a file of the page, with any method; a wrong token is none."""
-    wrong = [{}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}, {"cookie": f"core-sdk-{PORT}=wrong"}]
+    """By no route, with any method; a wrong token is none, nor is one in a cookie or in the address."""
+    wrong = [{}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}, {"authorization": f"Basic {TOKEN}"}]
+    wrong += [{"cookie": f"core-sdk-{PORT}={TOKEN}"}, {"host": OWN_HOST}]
     for method, address, headers in itertools.product(METHODS, EVERY_ADDRESS, wrong):
-        answer = visitor.send(method, address, headers=headers, with_token=False)
+        if address in PAGE and method in ("GET", "HEAD"):
+            continue
+        answer = visitor.send(method, f"{address}?token={TOKEN}", headers=headers, with_token=False)
 
         assert answer.status == 401, (method, address, headers)
         assert TOKEN.encode() not in answer.content
+        assert "set-cookie" not in answer.headers
 
 
-def test_the_token_of_the_address_becomes_a_cookie_that_scripts_cannot_read(visitor: Visitor) -> None:
-    """With the cookie, and without the token, the page is served."""
-    entered = visitor.send("GET", f"/?token={TOKEN}", with_token=False)
-    cookie, *attributes = entered.headers["set-cookie"].split("; ")
+def test_only_files_of_the_page_take_no_token(visitor: Visitor) -> None:
+    """They are the same for everybody. Its first file says 401 to who does not bring the token, as a browser does."""
+    found = {address: visitor.send("GET", address, with_token=False) for address in PAGE}
 
-    page = visitor.send("GET", "/", headers={"cookie": cookie}, with_token=False)
-
-    assert entered.status == 200
-    assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict"}
-    assert TOKEN.encode() not in entered.content
-    assert (page.status, page.content) == (200, b"<!doctype html>")
+    assert {address: answer.content for address, answer in found.items()} == {
+        address: file.content for address, file in PAGE.items()
+    }
+    assert [found[address].status for address in ("/", "/main.js")] == [401, 200]
+    assert visitor.get("/").status == 200
 
 
-@pytest.mark.parametrize("query", ["token=", "token=wrong", f"token={TOKEN}&token=x", f"token=x&token={TOKEN}"])
-def test_a_wrong_token_in_the_address_is_refused(visitor: Visitor, query: str) -> None:
-    """Also one of two."""
-    answer = visitor.send("GET", f"/?{query}", with_token=False)
+def test_the_page_gets_a_key_that_ends_with_the_server(visitor: Visitor, home: Home) -> None:
+    """It is as good as the token, and another one at each start, also where the token is the same."""
+    key = visitor.question("/session")["key"]
+    later = Visitor(home)
 
-    assert answer.status == 401
-    assert "set-cookie" not in answer.headers
+    answers = [
+        each.send("GET", "/api/v1/home", headers={"authorization": f"Bearer {key}"}, with_token=False)
+        for each in (visitor, later)
+    ]
+    later.close()
+
+    assert key != TOKEN
+    assert [answer.status for answer in answers] == [200, 401]
+
+
+def test_a_ticket_stands_for_the_token_in_the_address_of_a_file(
+    visitor: Visitor, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a short time, for nothing but reading, and at this server only."""
+    ticket = visitor.question("/ticket")["ticket"]
+    later = Visitor(home)
+    end, _, signature = ticket.partition("-")
+
+    def status(given: str, method: str = "GET", path: str = "/trials/1", of: Visitor = visitor) -> int:
+        headers = {"x_core_sdk_action": "1"}
+        return of.send(method, target_of(path, ticket=given), headers=headers, with_token=False).status
+
+    assert [status(ticket), status(ticket, "POST", "/trials/1/actions/archive"), status(ticket, of=later)] == [
+        *(200, 401, 401)
+    ]
+    for wrong in ("", "-", end, f"{int(end) + 1}-{signature}", f"{end}-", f"{end}-{signature[1:]}", "9" * 400, "é-é"):
+        assert status(wrong) == 401, wrong
+    passed_s = time.monotonic() + TICKET_S + 1
+    monkeypatch.setattr(time, "monotonic", lambda: passed_s)
+    assert status(ticket) == 401
+    later.close()
+
+
+def test_the_name_of_the_server_is_told_to_nobody(visitor: Visitor) -> None:
+    """Neither by a refusal nor by an answer; under it the server is reached."""
+    answers = [visitor.get(address, host=host) for address in EVERY_ADDRESS[:3] for host in ("evil.example", HOST, "")]
+
+    assert not [answer for answer in answers if OWN_NAME in f"{answer.headers} {answer.content!r}"]
+    assert visitor.get("/api/v1/home", host=OWN_HOST, origin=f"http://{OWN_HOST}").status == 200
+
+
+def test_no_service_worker_is_served(visitor: Visitor) -> None:
+    """One that somebody else has left at the address ends when the browser asks for its script again."""
+    for host, with_token in itertools.product((HOST, OWN_HOST, "evil.example"), (True, False)):
+        headers = {"service_worker": "script", "host": host}
+        answer = visitor.send("GET", "/main.js", headers=headers, with_token=with_token)
+
+        assert (answer.status, answer.problem) == (403, "no_service_worker")
+        assert answer.headers["clear-site-data"] == '"storage"'
+    assert "worker-src 'none'" in visitor.get("/").headers["content-security-policy"]
+    assert "clear-site-data" not in visitor.get("/").headers
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
@@ -87,10 +150,14 @@ def test_loopback_needs_none(host: str) -> None:
 
 def test_the_server_listens_on_loopback_only() -> None:
     """No other interface of the machine has the port open."""
-    with listen("127.0.0.1", 0) as listening, socket.socket() as stranger:
-        port = listening.getsockname()[1]
-        (address,) = {found[4][0] for found in socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)}
-        assert listening.getsockname()[0] == address
+    with ExitStack() as stack:
+        listening = [stack.enter_context(each) for each in listen("127.0.0.1", 0)]
+        stranger = stack.enter_context(socket.socket())
+        port = listening[0].getsockname()[1]
+        assert [each.getsockname()[:2] for each in listening] in (
+            [("127.0.0.1", port), ("::1", port)],
+            [("127.0.0.1", port)],
+        )
         # The whole of 127/8 is this machine: the next address is another one.
         with pytest.raises(ConnectionRefusedError):
             stranger.connect(("127.0.0.2", port))
@@ -101,17 +168,17 @@ def test_the_server_listens_on_loopback_only() -> None:
     [
         "evil.example", f"evil.example:{PORT}", "127.0.0.1", f"127.0.0.1.:{PORT}", f"localhost.:{PORT}", "127.0.0.1:80",
         f"127.0.0.1:{PORT}@evil.example", f"evil.example#127.0.0.1:{PORT}", f"0.0.0.0:{PORT}", f"2130706433:{PORT}",
-        f"127.1:{PORT}", f"[::ffff:127.0.0.1]:{PORT}", f"127.0.0.1:{PORT}, evil.example", f"127.0.0.1:0{PORT}", "",
+        f"127.1:{PORT}", f"[::ffff:127.0.0.1]:{PORT}", f"other.localhost:{PORT}", f":{PORT}",
+        f"127.0.0.1:{PORT}, evil.example", f"127.0.0.1:0{PORT}", "",
     ],
 )  # fmt: skip
 def test_a_name_that_was_rebound_to_us_is_refused(visitor: Visitor, host: str) -> None:
-    """A web page that lets its own name point here is stopped by its `Host`, although its browser has our cookie."""
-    headers = {"host": host, "x_forwarded_host": HOST, "cookie": f"core-sdk-{PORT}={TOKEN}"}
+    """A web page that lets its own name point here is stopped by its `Host`, whatever it knows."""
+    headers = {"host": host, "x_forwarded_host": HOST}
 
-    for address in ("/", "/api/v1/home", f"/?token={TOKEN}"):
+    for address in ("/", "/main.js", "/api/v1/home"):
         answer = visitor.send("GET", address, headers=headers)
         assert (answer.status, answer.problem) == (403, "foreign_host"), address
-        assert "set-cookie" not in answer.headers
 
 
 def test_two_hosts_are_none(visitor: Visitor) -> None:
@@ -141,12 +208,12 @@ def test_another_web_page_is_refused(visitor: Visitor, origin: str) -> None:
 
 
 def test_no_action_without_its_header(visitor: Visitor, home: Home) -> None:
-    """A form of another page could send the cookie, were it not for SameSite, but never this header."""
-    cookie = {"cookie": f"core-sdk-{PORT}={TOKEN}", "content_type": "text/plain"}
+    """A form of another page can never send this header."""
+    plain = {"content_type": "text/plain"}
     for route in ROUTES:
         if route.method == "POST":
-            form = visitor.send("POST", url_of(route), headers=cookie, body=b"{}", with_token=False)
-            link = visitor.send("GET", url_of(route), headers=cookie, with_token=False)
+            form = visitor.send("POST", url_of(route), headers=plain, body=b"{}")
+            link = visitor.send("GET", url_of(route), headers=plain)
 
             assert (form.status, form.problem) == (403, "no_action_header")
             assert (link.status, link.problem) == (405, "method_not_allowed")

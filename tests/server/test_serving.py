@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import signal
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -26,13 +28,21 @@ from core_sdk.tracking.index._database import file_lock
 __all__ = ["start_cli"]
 
 
+def token_of(url: str) -> str:
+    """Of the address that `core-sdk ui` prints."""
+    return urlsplit(url).fragment.removeprefix("token=")
+
+
+def port_of(url: str) -> int:
+    return urlsplit(url).port or 80
+
+
 class Page:
     """An open page: it listens to events."""
 
     def __init__(self, url: str, last_id: str | None = None) -> None:
-        address, _, self._token = url.partition("/?token=")
-        self._connection = HTTPConnection(address.removeprefix("http://"), timeout=20)
-        self._headers = {"Authorization": f"Bearer {self._token}"}
+        self._connection = HTTPConnection("127.0.0.1", port_of(url), timeout=20)
+        self._headers = {"Authorization": f"Bearer {token_of(url)}"}
         if last_id is not None:
             self._headers["Last-Event-ID"] = last_id
         self._connection.request("GET", "/api/v1/events", headers=self._headers)
@@ -73,9 +83,8 @@ def start_ui(start_cli: StartCli) -> Callable[..., tuple[Script, str]]:
 
 
 def ask(url: str, path: str) -> dict[str, object]:
-    address, _, token = url.partition("/?token=")
-    connection = HTTPConnection(address.removeprefix("http://"), timeout=20)
-    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    connection = HTTPConnection("127.0.0.1", port_of(url), timeout=20)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token_of(url)}"})
     answer: dict[str, object] = msgspec.json.decode(connection.getresponse().read())
     connection.close()
     return answer
@@ -91,9 +100,9 @@ def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tup
     status, out, err = script.wait()
 
     assert answer["num_trials"] == 1
-    assert url.startswith("http://127.0.0.1:")
+    assert re.fullmatch(r"http://[0-9a-f]{32}\.localhost:\d+/#token=[0-9a-f]{48}", url)
     assert (status, out) == (0, "")
-    assert url.partition("token=")[2] not in err
+    assert token_of(url) not in err
 
 
 def test_the_first_look_at_the_records_is_told_of(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
@@ -140,9 +149,9 @@ def test_the_end_of_an_answer_is_not_held_back() -> None:
             found.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0)
             writer.close()
 
-        listening = listen("127.0.0.1", None)
-        async with await asyncio.start_server(accept, sock=listening):
-            _, writer = await asyncio.open_connection(*listening.getsockname())
+        listening = listen("127.0.0.8", None)
+        async with await asyncio.start_server(accept, sock=listening[0]):
+            _, writer = await asyncio.open_connection(*listening[0].getsockname())
             writer.close()
             return await found
 
@@ -218,7 +227,7 @@ def test_idle_connections_of_others_do_not_block_the_page(
     _, url = start_ui()
     page = Page(url)
     page.next_event()
-    port = int(url.partition("/?")[0].rpartition(":")[2])
+    port = port_of(url)
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(600)]
 
     answer = ask(url, "/api/v1/runs")
@@ -235,7 +244,7 @@ def test_idle_connections_of_others_do_not_block_the_page(
 def test_a_request_without_an_end_is_given_up(start_ui: Callable[..., tuple[Script, str]], sent: bytes) -> None:
     """Also where nothing was sent, and after a request that was answered."""
     _, url = start_ui()
-    port = int(url.partition("/?")[0].rpartition(":")[2])
+    port = port_of(url)
 
     with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(sent)

@@ -21,6 +21,7 @@ TOKEN = "0123456789abcdef0123"
 PORT = 8650
 HOST = f"127.0.0.1:{PORT}"
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
+OWN_NAME = "0123456789abcdef.localhost"
 PAGE = {
     "/": PageFile(b"<!doctype html>", "text/html; charset=utf-8", '"1"'),
     "/main.js": PageFile(b"1", "text/javascript", '"2"'),
@@ -50,7 +51,7 @@ class Visitor:
     def __init__(self, home: Home, *, can_act: bool = True) -> None:
         self.records = Records(HomeTracker(home), can_act=can_act)
         self.records.snapshot()  # what the test does next comes after the first look
-        self.app = App(self.records, Gate(TOKEN, PORT, HOSTS), PAGE)
+        self.app = App(self.records, Gate(TOKEN, PORT, HOSTS, OWN_NAME), PAGE)
 
     def close(self) -> None:
         self.records.close()

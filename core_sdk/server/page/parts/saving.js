@@ -3,11 +3,17 @@
 /** Offers content as a download. @param {string} name @param {BlobPart | Blob} content @param {string} [type] */
 export function saveFile(name, content, type = "application/octet-stream") {
   const blob = content instanceof Blob ? content : new Blob([content], { type });
+  const url = URL.createObjectURL(blob);
+  saveFrom(url, name.replace(/[^\w.() -]+/g, "_"));
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** Lets the browser save what is at an address. @param {string} url @param {string} [name] */
+export function saveFrom(url, name = "") {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name.replace(/[^\w.() -]+/g, "_");
+  link.href = url;
+  link.download = name;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 /** Rows as CSV. Text that a spreadsheet would run as a formula gets a quote before it. @param {any[][]} rows */

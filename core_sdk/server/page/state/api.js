@@ -1,5 +1,7 @@
 /** Questions to the server, and actions. Every failure is an `ApiError` in words for a person. */
 
+import { ask } from "./token.js";
+
 const ROOT = "api/v1";
 
 /** What went wrong: the server's words, or that it cannot be reached. */
@@ -33,7 +35,7 @@ export function address(path, query = {}) {
  * @param {AbortSignal} [signal]
  */
 export async function get(url, signal) {
-  return answer(() => fetch(url, { signal, headers: { Accept: "application/json" } }));
+  return answer(() => ask(url, { signal, headers: { Accept: "application/json" } }));
 }
 
 /**
@@ -43,13 +45,13 @@ export async function get(url, signal) {
  */
 export async function act(path, body = {}) {
   const headers = { "Content-Type": "application/json", "X-Core-SDK-Action": "1" };
-  return answer(() => fetch(address(path), { method: "POST", headers, body: JSON.stringify(body) }));
+  return answer(() => ask(address(path), { method: "POST", headers, body: JSON.stringify(body) }));
 }
 
-async function answer(/** @type {() => Promise<Response>} */ ask) {
+async function answer(/** @type {() => Promise<Response>} */ fetched) {
   let response;
   try {
-    response = await ask();
+    response = await fetched();
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(UNREACHABLE, 0);

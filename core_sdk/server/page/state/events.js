@@ -1,6 +1,7 @@
 /** What the server says has changed, as one stream for the whole page. */
 
 import { useEffect, useRef, useState } from "../preact.js";
+import { ask } from "./token.js";
 
 /**
  * What to ask for again.
@@ -18,10 +19,11 @@ let connection = "connecting";
 /** @type {Change} */
 const NOTHING = { trials: [], experiments: [], isMaster: false };
 
-/** @type {EventSource | null} */
-let source = null;
+/** @type {AbortController | null} */
+let stream = null;
 let wasLive = false;
-const PAUSE_MS = 5000;
+const PAUSE_MS = 1000;
+const PAUSE_AFTER_REFUSAL_MS = 5000;
 
 /**
  * Keeps the stream open while the page is seen. A browser has six connections to a server for all of its tabs, and each
@@ -33,27 +35,46 @@ export function openEvents() {
   update();
 }
 
-function connect() {
-  if (source !== null) return;
-  source = new EventSource("api/v1/events");
-  source.addEventListener("open", () => {
-    // Nobody has told what changed meanwhile, and answers may have failed.
-    if (wasLive) tellEverybody();
-    wasLive = true;
-    become("live");
-  });
-  source.addEventListener("error", () => {
-    become("interrupted");
-    if (source?.readyState !== EventSource.CLOSED) return; // The browser tries again by itself.
-    source = null;
-    tellEverybody(); // The answers say why: a server that was started again has another token.
-    setTimeout(() => document.hidden || connect(), PAUSE_MS);
-  });
-  source.addEventListener("change", (event) => {
-    const { trials = [], gone = [], experiments = [], has_master: master, everything } = JSON.parse(/** @type {MessageEvent} */ (event).data);
-    const change = { trials: [...trials, ...gone], experiments, isMaster: master != null };
-    for (const listener of listeners) listener(change, everything === true);
-  });
+/** Reads the stream until it ends, and then tries again. An `EventSource` could not bring the token. */
+async function connect() {
+  if (stream !== null) return;
+  const own = (stream = new AbortController());
+  let isRefused = false;
+  try {
+    const response = await ask("api/v1/events", { signal: own.signal });
+    isRefused = !response.ok;
+    if (!isRefused) await follow(response);
+  } catch {
+    // The server does not answer, or has ended; or the page is not seen any more.
+  }
+  if (stream !== own) return;
+  stream = null;
+  become("interrupted");
+  if (isRefused) tellEverybody(); // The answers say why: a server that was started again has another token.
+  setTimeout(() => document.hidden || connect(), isRefused ? PAUSE_AFTER_REFUSAL_MS : PAUSE_MS);
+}
+
+async function follow(/** @type {Response} */ response) {
+  // Nobody has told what changed meanwhile, and answers may have failed.
+  if (wasLive) tellEverybody();
+  wasLive = true;
+  become("live");
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ; ) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const events = (text + value).split("\n\n");
+    text = events.pop() ?? "";
+    for (const event of events) {
+      const change = /^event: change\ndata: (.*)$/m.exec(event);
+      if (change) tell(JSON.parse(change[1]));
+    }
+  }
+}
+
+function tell({ trials = [], gone = [], experiments = [], has_master: master = null, everything = false }) {
+  const change = { trials: [...trials, ...gone], experiments, isMaster: master != null };
+  for (const listener of listeners) listener(change, everything);
 }
 
 function tellEverybody() {
@@ -61,8 +82,8 @@ function tellEverybody() {
 }
 
 function disconnect() {
-  source?.close();
-  source = null;
+  stream?.abort();
+  stream = null;
   become("connecting");
 }
 

@@ -2,7 +2,7 @@
  * The view that the page shows is its URL's fragment, `#/trials/3/logs?rank=0`, so that a link shows a colleague the same.
  */
 
-import { useCallback, useEffect, useState } from "../preact.js";
+import { useCallback, useLayoutEffect, useState } from "../preact.js";
 
 /** @typedef {{path: string[], query: URLSearchParams}} Place */
 
@@ -33,7 +33,8 @@ export function go(link) {
 /** The place, and a new rendering whenever it changes. @returns {Place} */
 export function usePlace() {
   const [place, setPlace] = useState(currentPlace);
-  useEffect(() => {
+  // Before the browser draws, so that no change is missed between the first rendering and the listener.
+  useLayoutEffect(() => {
     const update = () => setPlace(currentPlace());
     addEventListener("hashchange", update);
     addEventListener(CHANGED, update);

@@ -12,6 +12,7 @@ import { useAnswer } from "../state/answers.js";
 import { linkTo, useSetting } from "../state/place.js";
 import { ActionButtons } from "./action-buttons.js";
 import { Card, flattened } from "./facts.js";
+import { FileLink } from "./file-link.js";
 import { SelectionBar } from "./runs/selection.js";
 
 const AT_FIRST = 200;
@@ -160,7 +161,7 @@ function Details({ row, onDone }) {
         <h2>${counted(files.length, "file")} <span class="soft">${formatSize(row.size_bytes)}</span></h2>
         <dl class="facts">
           ${files.slice(0, MAX_FILES).map(
-            ([name, size]) => html`<dt class="mono">${isThere(row) ? html`<a href=${address(["checkpoints", row.storage_id, "file"], { name })} download>${name}</a>` : name}</dt><dd class="tabular">${formatSize(/** @type {number} */ (size))}</dd>`,
+            ([name, size]) => html`<dt class="mono">${isThere(row) ? html`<${FileLink} path=${["checkpoints", row.storage_id, "file"]} query=${{ name }}>${name}<//>` : name}</dt><dd class="tabular">${formatSize(/** @type {number} */ (size))}</dd>`,
           )}
         </dl>
         ${files.length > MAX_FILES && html`<p class="soft">And ${counted(files.length - MAX_FILES, "more file")}.</p>`}

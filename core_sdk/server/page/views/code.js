@@ -12,6 +12,7 @@ import { address } from "../state/api.js";
 import { useAnswer, useAnswers } from "../state/answers.js";
 import { useSetting } from "../state/place.js";
 import { Card, flattened } from "./facts.js";
+import { FileLink } from "./file-link.js";
 
 const MAX_LISTED = 500;
 const never = { follows: () => false };
@@ -132,7 +133,7 @@ function Files({ experimentId }) {
                 files=${files.map((/** @type {any} */ file) => ({ name: file.name, remark: formatSize(file.size_bytes) }))}
                 chosen=${name || files[0]?.name}
                 onChoose=${setName}
-                action=${html`<a class="button small" href=${address(["experiments", experimentId, "code", "archive"])} download>Save all</a>`}
+                action=${html`<${FileLink} kind="button small" path=${["experiments", experimentId, "code", "archive"]}>Save all<//>`}
               >
                 <${File} experimentId=${experimentId} name=${name || files[0]?.name} />
               <//>
