@@ -262,7 +262,7 @@ def test_a_worker_that_was_left_at_a_fixed_address_ends(
 
     page.goto(address)
     page.wait_for_function("() => document.title === 'stolen'")
-    page.wait_for_function("async () => (await navigator.serviceWorker.getRegistrations()).length === 0")
+    wait_for(lambda: page.evaluate("() => navigator.serviceWorker.getRegistrations()") == [])
     page.goto(address)
 
     expect(page.get_by_text("Open the address that `core-sdk ui` has printed").first).to_be_visible()
