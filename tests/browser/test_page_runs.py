@@ -12,6 +12,7 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import HOSTILE, write_many_trials
 from browser.seeing import column, expect, rows, wait_for_query
+from processes import wait_for
 from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.tracking import Home
@@ -134,6 +135,25 @@ def test_a_view_is_saved_and_found_again(site: Site, open_view: OpenView) -> Non
 
     wait_for_query(page, "sort=steps")
     wait_for_query(page, "where=optimizer+=+adam")
+
+
+def test_views_and_the_theme_outlive_the_server(own_site: Site, open_view: OpenView) -> None:
+    """The home remembers them: the next server has another address."""
+    page = open_view(own_site, "runs?sort=steps")
+    page.get_by_role("button", name="Saved views").click()
+    page.get_by_role("menuitem", name="Save this view").click()
+    page.get_by_label("Name of the view").fill("by steps")
+    page.get_by_role("button", name="Save", exact=True).click()
+    wait_for(lambda: own_site.home.page.exists() and b"by steps" in own_site.home.page.read_bytes())
+    page.get_by_role("button", name="Theme: system").click()
+    wait_for(lambda: b'"light"' in own_site.home.page.read_bytes())
+
+    with serving(own_site.home) as later:
+        page = open_view(later, "runs")
+        expect(page.get_by_role("button", name="Theme: light")).to_be_visible()
+        page.get_by_role("button", name="Saved views").click()
+        page.get_by_role("menuitem", name="by steps", exact=True).click()
+        wait_for_query(page, "sort=steps")
 
 
 def test_chosen_trials_are_compared(site: Site, open_view: OpenView) -> None:

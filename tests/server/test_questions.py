@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from typing import Any
 
 import pytest
@@ -262,3 +263,32 @@ def test_an_experiment_has_columns_of_its_own(home: Home) -> None:
     assert len(everything) == 1502
     assert list(narrow) == ["width"]
     assert [name for name, is_constant in wide.items() if not is_constant] == ["lr"]
+
+
+def test_the_home_remembers_how_it_is_looked_at(visitor: Visitor, home: Home) -> None:
+    """What is not given stays, and a file that cannot be read is as none; nobody else reads it."""
+    views = [{"name": "by loss", "query": {"sort": "loss"}}]
+
+    first = visitor.question("/preferences")
+    visitor.act("/preferences/actions/keep", {"views": views})
+    kept = visitor.act("/preferences/actions/keep", {"theme": "dark"})
+    refused = visitor.act("/preferences/actions/keep", {"theme": "pink"})
+    later = visitor.question("/preferences")
+    mode = stat.S_IMODE(home.page.stat().st_mode)
+    home.page.write_text("{")
+
+    assert first == visitor.question("/preferences") == {"theme": "system", "views": []}
+    assert (kept.status, refused.status) == (200, 400)
+    assert later == {"theme": "dark", "views": views}
+    assert mode & 0o077 == 0
+
+
+def test_a_home_that_does_not_exist_remembers_nothing(home: Home) -> None:
+    """It is not made for that."""
+    visitor = Visitor(home)
+
+    answer = visitor.act("/preferences/actions/keep", {"theme": "dark"})
+    visitor.close()
+
+    assert (answer.status, answer.problem) == (409, "no_home")
+    assert not home.root.exists()

@@ -13,6 +13,7 @@ from core_sdk.server.routes import (
     home,
     logs,
     metrics,
+    preferences,
     runs,
     trials,
 )
@@ -66,4 +67,6 @@ ROUTES = (
     Action("/checkpoints/{storage_id}/actions/unpin", actions.unpin_checkpoint),
     Action("/checkpoints/{storage_id}/actions/delete", actions.delete_checkpoint),
     Route("/slots", cluster.slots),
+    Route("/preferences", preferences.preferences),
+    Action("/preferences/actions/keep", preferences.keep),
 )

@@ -49,6 +49,7 @@ class Home:
         self.code = root / "code"
         self.jobs = root / "jobs"
         self.database = root / "tracker.db"
+        self.page = root / "page.json"
         self._identity_path = root / "identity"
         self._owner_path = root / "spool"
 

@@ -1,37 +1,25 @@
-/** What this browser remembers beside the URL: the theme and saved views. */
+/**
+ * What the home remembers beside the URL: the theme and saved views. The browser cannot, since the page has another
+ * address after each start of the server.
+ */
 
 import { useState } from "../preact.js";
-
-const PREFIX = "core-sdk.";
+import { useAnswer } from "./answers.js";
+import { act, address } from "./api.js";
 
 /**
- * A remembered value and the function that changes it.
+ * A remembered value, and the function that changes it, which fails if that will be forgotten with this page.
  * @template T
- * @param {string} name
+ * @param {"theme" | "views"} name
  * @param {T} standard
- * @returns {[T, (value: T) => void]}
+ * @returns {[T, (value: T) => Promise<void>]}
  */
 export function usePreference(name, standard) {
-  const [value, setValue] = useState(() => read(name, standard));
-  const change = (/** @type {T} */ next) => {
-    setValue(next);
-    write(name, next);
+  const { value: kept } = useAnswer(address(["preferences"]), { follows: () => false });
+  const [chosen, setChosen] = useState(/** @type {T | undefined} */ (undefined));
+  const change = async (/** @type {T} */ next) => {
+    setChosen(next);
+    await act(["preferences", "actions", "keep"], { [name]: next });
   };
-  return [value, change];
-}
-
-function read(/** @type {string} */ name, /** @type {any} */ standard) {
-  try {
-    return JSON.parse(localStorage.getItem(PREFIX + name) ?? "null") ?? standard;
-  } catch {
-    return standard; // Storage that is switched off, or was written by something else.
-  }
-}
-
-function write(/** @type {string} */ name, /** @type {any} */ value) {
-  try {
-    localStorage.setItem(PREFIX + name, JSON.stringify(value));
-  } catch {
-    // Without storage the choice lasts as long as the page.
-  }
+  return [chosen ?? kept?.[name] ?? standard, change];
 }

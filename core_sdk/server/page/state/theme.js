@@ -8,7 +8,7 @@ import { usePreference } from "./preferences.js";
 const CHANGED = "themechanged";
 const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 
-/** The chosen theme and the function that changes it. @returns {[Theme, (theme: Theme) => void]} */
+/** The chosen theme and the function that changes it. @returns {[Theme, (theme: Theme) => Promise<void>]} */
 export function useTheme() {
   const [theme, change] = usePreference("theme", /** @type {Theme} */ ("system"));
   useEffect(() => {

@@ -101,9 +101,10 @@ function Connection() {
 
 function ThemeButton() {
   const [theme, setTheme] = useTheme();
+  // Where the home does not remember it, for example as the server only reads, it lasts as long as the page.
   const next = /** @type {const} */ ({ system: "light", light: "dark", dark: "system" })[theme];
   const sign = { system: "◐", light: "☀", dark: "☾" }[theme];
-  return html`<button class="quiet" aria-label=${`Theme: ${theme}`} title=${`Theme: ${theme}`} onClick=${() => setTheme(next)}>${sign}</button>`;
+  return html`<button class="quiet" aria-label=${`Theme: ${theme}`} title=${`Theme: ${theme}`} onClick=${() => setTheme(next).catch(() => {})}>${sign}</button>`;
 }
 
 const KEYS = [

@@ -1,13 +1,15 @@
-/** Views of the table that this browser remembers by a name. */
+/** Views of the table that the home remembers by a name. */
 
 import { html, useState } from "../../preact.js";
 import { Dialog } from "../../parts/dialog.js";
 import { Menu } from "../../parts/menu.js";
+import { sayFailure } from "../../parts/toast.js";
 import { currentPlace, go, linkTo } from "../../state/place.js";
 import { usePreference } from "../../state/preferences.js";
 
 export function SavedViews() {
-  const [views, setViews] = usePreference("views", /** @type {{name: string, query: Record<string, string>}[]} */ ([]));
+  const [views, keepViews] = usePreference("views", /** @type {{name: string, query: Record<string, string>}[]} */ ([]));
+  const setViews = (/** @type {typeof views} */ next) => keepViews(next).catch(sayFailure);
   const [isSaving, setIsSaving] = useState(false);
   const items = [
     ...views.map(({ name, query }) => ({ label: name, onSelect: () => go(linkTo(["runs"], query)) })),
@@ -34,7 +36,7 @@ function NameDialog({ onSave, onClose }) {
   return html`
     <${Dialog} title="Save this view" onClose=${onClose}>
       <div class="dialog-body">
-        <p class="soft">Its columns, filter, order and groups. This browser remembers it; the address of the page holds it too.</p>
+        <p class="soft">Its columns, filter, order and groups. The home remembers it; the address of the page holds it too.</p>
         <input
           type="text"
           aria-label="Name of the view"
