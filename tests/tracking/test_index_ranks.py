@@ -208,7 +208,7 @@ def test_two_ranks_report_one_step_and_both_reports_are_kept(home: Home) -> None
     with Index(home) as index:
         index.refresh()
 
-        shown, of_rank_1, of_all = (told(index.reports(1, rank=rank)) for rank in (None, 1, "all"))  # type: ignore[arg-type]
+        shown, of_rank_1, of_all = (told(index.reports(1, rank=rank)) for rank in (None, 1, "all"))
 
         assert shown == [(0, 1, {"loss": 0.5}), (0, 2, {"loss": 0.25})] == told(index.reports(1, rank=0))
         assert of_rank_1 == [(1, 1, {"loss": 5.0}), (1, 2, {"loss": 2.5})]
