@@ -321,6 +321,35 @@ def test_sigterm_stops_a_script_that_asks_in_another_thread(
     assert outcome(home) == "paused"
 
 
+def test_a_sigterm_that_does_not_wake_the_main_thread_is_heard(home: Home, start_script: Callable[..., Script]) -> None:
+    """Here the system gives it to the thread that trains; Python then leaves its handler to the main thread."""
+    script = start_script(
+        """
+        import signal, threading, time
+        from core_sdk import core
+
+        def train():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+            context.preempt.should_preempt()
+            print("listening", flush=True)
+            while not context.preempt.should_preempt():
+                time.sleep(0.01)
+
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        with core.init() as context:
+            thread = threading.Thread(target=train)
+            thread.start()
+            thread.join()
+        """
+    )
+    script.read_until("listening")
+
+    script.process.send_signal(signal.SIGTERM)
+
+    assert script.wait()[0] == 0
+    assert outcome(home) == "paused"
+
+
 def test_sigterm_kills_a_script_whose_threads_never_ask(start_script: Callable[..., Script]) -> None:
     """Also while its main thread waits inside C code."""
     script = start_script(

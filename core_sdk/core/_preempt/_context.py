@@ -280,6 +280,8 @@ class PreemptContext:
                 return
             if self._closing.wait(_POLL_INTERVAL_S):
                 return
+            if self._main_thread is not None:
+                self._main_thread.wake()
 
     def _requested_by(self) -> str | None:
         try:

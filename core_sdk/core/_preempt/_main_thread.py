@@ -25,6 +25,7 @@ class MainThread:
     def __init__(self) -> None:
         """Must be made in the main thread. Made in another one, or if SIGURG is in use, it is not reachable."""
         self._calls: list[Callable[[], None]] = []
+        self._has_run_calls = False
         self.is_reachable = is_main_thread() and signal.getsignal(_NUMBER) is signal.SIG_DFL
         if self.is_reachable:
             signal.signal(_NUMBER, self._run_calls)
@@ -42,12 +43,23 @@ class MainThread:
         if not has_run.wait(_PATIENCE_S):
             logger.warning("stop signals are not caught until the main thread returns from a long call of C code")
 
+    def wake(self) -> None:
+        """Has the main thread run handlers of signals that it may have missed, if it has run a call; does not block.
+
+        Python runs no handler for a signal that comes at the moment when the main thread begins to wait for a lock, or
+        that the system gives to another thread.
+        """
+        if self._has_run_calls:
+            signal.pthread_kill(threading.main_thread().ident or 0, _NUMBER)
+
     def close(self) -> None:
         """Drops the calls that have not run yet."""
         self._calls.clear()
+        self._has_run_calls = False
         if self.is_reachable and is_main_thread() and signal.getsignal(_NUMBER) == self._run_calls:
             signal.signal(_NUMBER, signal.SIG_DFL)
 
     def _run_calls(self, number: int, frame: FrameType | None) -> None:
         while self._calls:
             self._calls.pop(0)()
+            self._has_run_calls = True
