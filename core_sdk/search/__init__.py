@@ -9,30 +9,30 @@
     search.state()                                  # JSON values
     search = Search.restore(searcher, space, seed, state)
 
-The same events always give the same operations, so that a driver can also go on by calling `on` with all recorded
+The same events always give the same operations, so that a driver can also continue by calling `on` with all recorded
 events again and dropping the answers.
 
-What the driver owes each trial:
+A driver must do this for each trial:
 
-- `Create`: make the trial, start it, and say `TrialCreated`. Its seed is `create.trial_seed`.
+- `Create`: make the trial, start it, and report `TrialCreated`. Its seed is `create.trial_seed`.
 - A trial that never gets a `ValidateAfter` trains as its script wants. For each of its validation reports, the driver
-  says what `search.read_report(request_id, metrics)` returns.
+  reports the event that `search.read_report(request_id, metrics)` returns.
 - `ValidateAfter(length)` is the next operation that the script gets from `searcher.operations()`. When the script has
-  completed it, the driver says `ValidationCompleted(request_id, metric, length)`. After `Pause` the trial's process is
-  to end, with a checkpoint; a later `ValidateAfter` starts it again from there. After `Close`, the script gets no
-  operation beyond those that it has.
-- `Stop` asks the trial to save and to end, as a preemption does. What it still reports is ignored.
+  completed it, the driver reports `ValidationCompleted(request_id, metric, length)`. After `Pause`, the driver ends the
+  trial's process with a checkpoint; a later `ValidateAfter` starts it again from there. After `Close`, the script gets
+  no further operations.
+- `Stop` asks the trial to save and to end, as a preemption does. Its later reports are ignored.
 - A trial that will not run again has ended: `TrialClosed` is its last event, however it ended. `TrialExitedEarly` comes
   before it if the trial failed more often than it may be restarted, was canceled by the user, or raised `InvalidHP`. A
   paused trial is closed at once by `Close`.
 - `Shutdown` ends the experiment, after the last `TrialClosed`. `Warn` is for the user.
 
-At most `max_concurrent_trials` trials have a process, or are to have one; when a trial is closed or paused, the answer
-to that event says what takes its place. A trial whose hyperparameters cannot be trained (`InvalidHP`) is replaced, but
-no more than `max(10, max_trials)` are, and none in a grid.
+At most `max_concurrent_trials` trials have a process or wait for one. When a trial is closed or paused, the answer to
+that event starts the trials that take its place. A trial whose hyperparameters cannot be trained (`InvalidHP`) is
+replaced, but at most `max(10, max_trials)` trials are, and none in a grid.
 
 `CustomSearch` is driven in the same way; its decisions are those of a user's `SearchMethod`. `AskTell` is a driver for
-a loop of one's own. `simulation` drives a search whose trials do not train.
+your own training loop. `simulation` drives a search whose trials do not train.
 """
 
 from core_sdk.search._ask_tell import AskedTrial, AskTell

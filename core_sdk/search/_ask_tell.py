@@ -1,4 +1,4 @@
-"""A search for a loop of one's own, which asks what to train and tells what came out."""
+"""A search for your own training loop, which asks for trials and tells their metrics."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class AskedTrial(msgspec.Struct):
     hparams: dict[str, Any]
     seed: int
     until: int | None = None
-    """The length to train to, counted from the trial's beginning; None if the loop knows it."""
+    """The length to train to, counted from the trial's beginning; None if the loop decides."""
     trained: float = 0.0
     """The length at which the last metric was told."""
     metric: float | None = None
-    """The last metric that was told; None if it was no finite number."""
+    """The last metric that was told; None if it was not a finite number."""
     is_paused: bool = False
     should_stop: bool = False
-    """The search has given it up: the next `tell` ends it."""
+    """Whether the search has given up the trial; the next `tell` then ends it."""
 
 
 class _State(msgspec.Struct):
     search: Any = None
     trials: dict[UUID, AskedTrial] = {}
-    """Those that have not ended."""
+    """The trials that have not ended."""
     best: AskedTrial | None = None
 
 
@@ -62,21 +62,21 @@ class AskTell:
                 loss = train(trial.hparams, trial.trained, trial.until)
                 goes_on = study.tell(trial, loss)
 
-    With `max_length`, train from `trial.trained` to `trial.until` each time; a trial that does not go on may be asked
-    for again, with a greater length. With `time_metric` and `max_time`, train at will, and tell the length too, until
-    `tell` says that the trial does not go on. A method without rungs needs one `tell`, at the end. Several trials may
-    be asked for before one is told.
+    With `max_length`, train from `trial.trained` to `trial.until` each time. After `tell` has returned False, `ask` may
+    return the trial again later, with a greater length. With `time_metric` and `max_time`, train as far as you like
+    each time, and tell the length too, until `tell` returns False. A method without rungs needs one `tell`, at the end.
+    Several trials may be asked for before one is told.
     """
 
     def __init__(self, config: ExperimentConfig | Mapping[str, Any], state: Any = None) -> None:
-        """`state` is what `state()` has returned, to go on from there. Raises `InvalidConfigError`."""
+        """Begins a search, or continues that of a `state` which `state()` has returned. Raises `InvalidConfigError`."""
         if not isinstance(config, ExperimentConfig):
             config = from_mapping({"entrypoint": "true", "reproducibility": {"experiment_seed": 0}} | {**config}).config
         self._smaller_is_better = config.searcher.smaller_is_better
         self._is_timed = getattr(config.searcher, "time_metric", None) is not None
         arguments = (config.searcher, config.hyperparameters, config.reproducibility.experiment_seed)
         self._waiting: list[UUID] = []
-        """The trials that are to be asked for, in this order."""
+        """The trials that `ask` will return, in this order."""
         if state is None:
             self._state = _State()
             self._search = Search(*arguments)
@@ -93,17 +93,17 @@ class AskTell:
 
     @property
     def progress(self) -> float:
-        """From 0 to 1."""
+        """The progress of the search, from 0 to 1."""
         return self._search.progress
 
     def ask(self) -> AskedTrial | None:
-        """The next trial to train. None if the search is over, or if other trials have to be told first."""
+        """Returns the next trial to train, or None if the search is over or other trials have to be told first."""
         return self._state.trials[self._waiting.pop(0)] if self._waiting else None
 
     def tell(self, trial: AskedTrial, metric: float, length: float | None = None) -> bool:
-        """Tells the metric that the trial has reached, and returns whether it is to be trained on at once.
+        """Tells the trial's metric to the search, and returns whether to train the trial further at once.
 
-        `length` is how far it has trained; it may be left out if the trial was asked for with `until`.
+        `length` is how far the trial has trained; it may be omitted if the trial has an `until`.
         """
         if trial.request_id not in self._state.trials:
             raise ValueError(f"trial {trial.request_id} has ended, so that nothing can be told of it")
@@ -120,7 +120,7 @@ class AskTell:
         return trial.request_id in self._state.trials and not trial.is_paused
 
     def end(self, trial: AskedTrial, reason: ExitedReason | None = None) -> None:
-        """Ends a trial before the search does: its training is over, or else it has failed for a `reason`."""
+        """Ends a trial before the search does: as completed, or as failed if there is a `reason`."""
         if self._state.trials.pop(trial.request_id, None) is not None:
             if trial.request_id in self._waiting:
                 self._waiting.remove(trial.request_id)
@@ -129,7 +129,10 @@ class AskTell:
             self._say(TrialClosed(trial.request_id))
 
     def state(self) -> Any:
-        """All that is needed to go on in another process, as JSON values. Trials that were not told are asked again."""
+        """Returns the state that another process needs to continue, as JSON values.
+
+        There, `ask` returns the trials again whose metrics were not told yet.
+        """
         self._state.search = self._search.state()
         return msgspec.to_builtins(self._state)
 

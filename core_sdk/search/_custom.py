@@ -1,4 +1,4 @@
-"""Search methods of a user's own, in the manner of `determined` 0.37."""
+"""Search methods that users write, with the interface of `determined` 0.37."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRIALS_FILE = "trials.json"
 
 
 class SearcherState(msgspec.Struct, rename="camel"):
-    """What is known of a search's trials. A `SearchMethod` reads it; others keep it up to date."""
+    """The state of a search's trials. A `SearchMethod` only reads it."""
 
     failures: set[UUID] = set()
     """Trials that have failed."""
@@ -44,55 +44,55 @@ class SearcherState(msgspec.Struct, rename="camel"):
     experiment_failed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Returns the state as JSON values."""
         values: dict[str, Any] = msgspec.to_builtins(self)
         return values
 
     def from_dict(self, d: dict[str, Any]) -> None:
-        """Takes over the values of a `to_dict`."""
+        """Sets the state to values that `to_dict` has returned."""
         for name, value in msgspec.structs.asdict(msgspec.convert(d, SearcherState)).items():
             setattr(self, name, value)
 
 
 class SearchMethod(ABC):
-    """Decides which trials there are, and how far each is trained. Derive from it, and answer with operations.
+    """Decides which trials there are, and how far each is trained. Subclass it, and return operations.
 
-    A trial begins with `Create`. With `ValidateAfter`, its script gets a length from `searcher.operations()`; a trial
-    that has completed its length, and got no other, is paused until it gets one, or a `Close`. A trial without any
-    `ValidateAfter` trains as its script wants, and the method hears of each validation. `Shutdown` ends the search.
+    A trial begins with `Create`. With `ValidateAfter`, its script gets a length from `searcher.operations()`. A trial
+    that has completed its length is paused until it gets another one or a `Close`. A trial without any `ValidateAfter`
+    trains as its script wants, and the method is told of each validation. `Shutdown` ends the search.
     """
 
     @abstractmethod
     def initial_operations(self, searcher_state: SearcherState) -> list[Operation]:
-        """The first operations of the search."""
+        """Returns the first operations of the search."""
 
     @abstractmethod
     def on_trial_created(self, searcher_state: SearcherState, request_id: UUID) -> list[Operation]:
-        """A trial for which `Create` asked exists."""
+        """Is called when a trial exists that `Create` asked for."""
 
     @abstractmethod
     def on_validation_completed(
         self, searcher_state: SearcherState, request_id: UUID, metric: Any, train_length: int
     ) -> list[Operation]:
-        """A trial has reported `metric`, after training until `train_length`."""
+        """Is called when a trial has reported `metric` after training until `train_length`."""
 
     @abstractmethod
     def on_trial_closed(self, searcher_state: SearcherState, request_id: UUID) -> list[Operation]:
-        """A trial has ended; no event of it follows."""
+        """Is called when a trial has ended. No event of this trial follows."""
 
     @abstractmethod
     def progress(self, searcher_state: SearcherState) -> float:
-        """How far the search is: 0 to 1."""
+        """Returns the progress of the search, from 0 to 1."""
 
     @abstractmethod
     def on_trial_exited_early(
         self, searcher_state: SearcherState, request_id: UUID, exited_reason: ExitedReason
     ) -> list[Operation]:
-        """A trial has ended before its training was over. `on_trial_closed` follows."""
+        """Is called when a trial has ended before its training was complete. `on_trial_closed` follows."""
 
     @abstractmethod
     def save_method_state(self, path: Path) -> None:
-        """Writes all that the method needs to go on into files in this directory."""
+        """Writes all that the method needs to continue into files in this directory."""
 
     @abstractmethod
     def load_method_state(self, path: Path) -> None:
@@ -113,7 +113,7 @@ class SearchMethod(ABC):
 
 
 class CustomSearch:
-    """A search by a user's own method, which is driven as a `Search` is."""
+    """A search by a user's own method, which is driven in the same way as a `Search`."""
 
     def __init__(self, method: SearchMethod) -> None:
         self.method = method
@@ -121,7 +121,7 @@ class CustomSearch:
         self._trials = OpenTrials({})
 
     def on(self, event: Event) -> list[Operation]:
-        """What is to be done because of the event. Events of trials that have ended are ignored.
+        """Returns the operations that follow from the event. Events of trials that have ended are ignored.
 
         Raises `TypeError` or `ValueError` for an answer that cannot be carried out.
         """
@@ -135,7 +135,7 @@ class CustomSearch:
         self.method.save(self.state, path, experiment_id=self.state.experiment_id or 0)
 
     def load(self, path: Path) -> None:
-        """Goes on where `save` was called."""
+        """Restores the state that `save` has written."""
         by_id = msgspec.json.decode((path / _TRIALS_FILE).read_bytes(), type=dict[UUID, OpenTrial])
         self._trials = OpenTrials(by_id)
         self.state, _ = self.method.load(path)
@@ -169,7 +169,7 @@ class CustomSearch:
             yield Progress(method.progress(state))
 
     def _checked(self, operations: Iterator[Operation]) -> Iterator[Operation]:
-        """The operations, without those for trials that have ended meanwhile."""
+        """Yields the operations, without those for trials that have ended."""
         for operation in operations:
             match operation:
                 case Create(request_id) if request_id in self._trials.by_id or request_id in self.state.trials_created:

@@ -1,4 +1,4 @@
-"""What happens to the trials of a search, in the words in which a search hears of it. Events are plain JSON values."""
+"""The events of a search, which say what happens to its trials. Events consist of plain JSON values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core_sdk.records import from_json
 
 
 class ExitedReason(enum.Enum):
-    """Why a trial has ended before its training was over."""
+    """The reason for which a trial has ended before its training was complete."""
 
     ERRORED = "ERRORED"
     USER_CANCELED = "USER_CANCELED"
@@ -34,11 +34,14 @@ class ValidationCompleted(msgspec.Struct, frozen=True, gc=False, tag_field="even
 
     request_id: UUID
     metric: Any
-    """As `records.to_json` spells it; None if the report does not have it."""
+    """The metric as `records.to_json` returns it; None if the report does not contain it."""
     length: float | None
-    """How far the trial has trained: the value of the time metric, or the completed length. Finite; None if unknown."""
+    """The length to which the trial has trained: the value of the time metric, or the completed length.
+
+    Finite; None if unknown.
+    """
     reported: tuple[str, ...] = ()
-    """The names that the report has instead, if one of the two is None."""
+    """The names of the metrics in the report, if the searcher's metric or its time metric is missing."""
 
     @property
     def value(self) -> Any:
@@ -47,7 +50,7 @@ class ValidationCompleted(msgspec.Struct, frozen=True, gc=False, tag_field="even
 
 
 class TrialProgressed(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="trial_progressed"):
-    """A trial has said which part of its training is done: 0 to 1."""
+    """A trial has reported which fraction of its training is done, from 0 to 1."""
 
     request_id: UUID
     progress: float
@@ -61,7 +64,7 @@ class TrialExitedEarly(msgspec.Struct, frozen=True, gc=False, tag_field="event",
 
 
 class TrialClosed(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="trial_closed"):
-    """A trial has ended, for whatever reason: its last event."""
+    """A trial has ended, for any reason. This is the last event of the trial."""
 
     request_id: UUID
 

@@ -1,4 +1,4 @@
-"""The seam of all built-in methods, and the method whose trials do not depend on each other."""
+"""The interface of all built-in methods, and the method whose trials do not depend on each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIN_REPLACEMENTS = 10
 
 
 class Counts(msgspec.Struct):
-    """What every method knows of its trials."""
+    """The counts of trials that every method keeps."""
 
     num_created: int = 0
     num_invalid: int = 0
@@ -32,8 +32,8 @@ State = TypeVar("State", bound=Counts)
 class Method(ABC):
     """Decides which trials there are, and how far each one is trained.
 
-    `Search` tells it of events of its trials, each event once, and after each of them lets it `fill` the places that
-    are free. What it needs to go on after a restart is what it `encode`s.
+    `Search` tells the method each event of its trials once, and after each of them lets it `fill` the free places.
+    `encode` returns what the method needs to continue after a restart.
     """
 
     max_trials: int
@@ -47,7 +47,7 @@ class Method(ABC):
     @property
     @abstractmethod
     def lengths(self) -> list[int]:
-        """The lengths at which trials may end or pause, from the shortest; none if only their scripts know."""
+        """The lengths at which trials may end or pause, from the shortest; empty if only their scripts know them."""
 
     @property
     def brackets(self) -> list[list[int]]:
@@ -55,7 +55,7 @@ class Method(ABC):
         return [self.lengths]
 
     def bracket_of(self, request_id: UUID) -> int:
-        """The index of a trial's bracket."""
+        """Returns the index of a trial's bracket."""
         return 0
 
     @property
@@ -69,29 +69,29 @@ class Method(ABC):
 
     @abstractmethod
     def validated(self, request_id: UUID, score: Score, length: float) -> Iterator[Operation]:
-        """A trial has reported its metric at a length, which is more than that of its reports before."""
+        """Handles a trial's report of its metric. The length is greater than those of its earlier reports."""
 
     @abstractmethod
     def exited(self, request_id: UUID, is_invalid: bool) -> Iterator[Operation]:
-        """A trial has ended early; `closed` follows."""
+        """Handles a trial's early end. `closed` follows."""
 
     @abstractmethod
     def closed(self, request_id: UUID, was_asked: bool) -> Iterator[Operation]:
-        """A trial has ended. `was_asked` is False if it has ended well, but of its own accord."""
+        """Handles a trial's end. `was_asked` is False if the trial has ended well, but was not told to end."""
 
     @abstractmethod
     def encode(self) -> Any:
-        """What it needs to go on, as JSON values."""
+        """Returns what the method needs to continue after a restart, as JSON values."""
 
     @abstractmethod
     def decode(self, encoded: Any) -> None: ...
 
 
 class CountingMethod(Method, Generic[State]):
-    """A method with one limit for all of its trials. All that changes is in `state`."""
+    """A method with one limit for all of its trials. Everything that changes follows from `state`."""
 
     def __init__(self, state: State, points: Points, max_trials: int, max_concurrent: int, *, replaces: bool) -> None:
-        """`replaces`: a trial whose hyperparameters cannot be trained is replaced, up to a limit."""
+        """With `replaces`, trials whose hyperparameters cannot be trained are replaced, up to a limit."""
         self.state = state
         self.max_trials = max_trials
         self.max_concurrent = max_concurrent
@@ -142,7 +142,7 @@ class Independent(CountingMethod[Counts]):
     def __init__(
         self, points: Points, max_trials: int, max_concurrent: int, *, length: int | None, replaces: bool
     ) -> None:
-        """`length` is that of each training, or None if the scripts know it."""
+        """`length` is the length of each trial's training, or None if only the scripts know it."""
         super().__init__(Counts(), points, max_trials, max_concurrent, replaces=replaces)
         self._length = length
 

@@ -1,4 +1,4 @@
-"""The method that a configuration names."""
+"""Makes the method that a configuration names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from core_sdk.search.halving import (
 
 
 def open_method(searcher: SearcherConfig, space: HyperparameterSpace, seed: int) -> tuple[Points, Method]:
-    """The method of a configuration, and the points from which it makes its trials."""
+    """Returns the points from which a configured search makes its trials, and its method."""
     if isinstance(searcher, GridSearcher):
         grid = GridPoints(space, seed)
         concurrent = searcher.max_concurrent_trials or grid.num_points

@@ -1,4 +1,4 @@
-"""What a search asks for: plain JSON values, with the names and arguments of `determined` 0.37."""
+"""The operations of a search: plain JSON values, with the names and arguments of `determined` 0.37."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import msgspec
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False, tag_field="operation"):
-    """What a search asks for."""
+    """An operation that a search asks its driver to carry out."""
 
 
 class Create(Operation, frozen=True, gc=False, tag="create"):
-    """Make a trial with these hyperparameters, and start it. The search chooses the id by which it speaks of it."""
+    """Make a trial with these hyperparameters and start it. The search chooses the trial's request id."""
 
     request_id: UUID
     hparams: dict[str, Any]
     checkpoint: Any = None
-    """The id of a checkpoint with whose weights the trial begins; given as an object, its `uuid` is taken."""
+    """The id of the checkpoint whose weights the trial begins with. An object that has a `uuid` may be given, too."""
 
     def __post_init__(self) -> None:
         if self.checkpoint is not None:
@@ -69,7 +69,7 @@ class Shutdown(Operation, frozen=True, gc=False, tag="shutdown"):
 
 
 class Warn(Operation, frozen=True, gc=False, tag="warn"):
-    """Tell the user. A search says each kind of warning once, about the trial that it met first."""
+    """Show a warning to the user. A search gives each kind of warning once, about the first trial that it concerns."""
 
     kind: Literal["metric_missing", "time_missing", "time_not_growing", "ended_early", "invalid_hparams"]
     message: str
@@ -77,4 +77,4 @@ class Warn(Operation, frozen=True, gc=False, tag="warn"):
 
 
 AnyOperation = Create | ValidateAfter | Pause | Stop | Close | Progress | Shutdown | Warn
-"""For decoding."""
+"""The union of all operations, for decoding."""

@@ -1,7 +1,7 @@
-"""The points of a space of hyperparameters: sampled, or all those of a grid.
+"""Points of a hyperparameter space: random samples, or all points of a grid.
 
-A point depends on nothing but the search's seed and the point's index, so that a search that goes on after a restart
-needs to know only how many it has made. Hyperparameters are drawn in the order of their names.
+A point depends only on the search's seed and the point's index. A search that continues after a restart therefore needs
+to know only how many points it has made. Hyperparameters are drawn in the order of their names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Points(ABC):
         self.num_made = 0
 
     def next(self) -> Create:
-        """The next trial. Its request id follows from the seed, too."""
+        """Returns the next trial. Its request id follows from the seed, too."""
         rng = random.Random(self._seed << 64 | self.num_made)
         request_id = UUID(int=rng.getrandbits(128), version=4)
         hparams = self._hparams(self.num_made, rng)
@@ -47,7 +47,7 @@ class Points(ABC):
 
 
 class SampledPoints(Points):
-    """Points at random."""
+    """Points that are sampled at random."""
 
     @property
     def vary(self) -> bool:
@@ -78,7 +78,7 @@ class GridPoints(Points):
 
 
 def sample(leaf: Hyperparameter, rng: random.Random) -> Any:
-    """A value at random. Uses `rng.random()` alone, which gives the same numbers in every version of Python."""
+    """Returns a random value. Uses only `rng.random()`, which gives the same numbers in every version of Python."""
     match leaf:
         case Const():
             return leaf.val
@@ -93,7 +93,7 @@ def sample(leaf: Hyperparameter, rng: random.Random) -> Any:
 
 
 def grid_values(leaf: Hyperparameter) -> list[Any]:
-    """The values of a hyperparameter in a grid. Raises `ValueError` for a range without a `count`."""
+    """Returns the values of a hyperparameter in a grid. Raises `ValueError` for a range without a `count`."""
     match leaf:
         case Const():
             return [leaf.val]
@@ -108,7 +108,7 @@ def grid_values(leaf: Hyperparameter) -> list[Any]:
 
 
 def _parts(leaf: Int | Double | Log) -> list[float]:
-    """`count` numbers, evenly spaced from 0 to 1; of one number, the midpoint."""
+    """Returns `count` evenly spaced numbers from 0 to 1, or only 0.5 if `count` is 1."""
     if (count := num_points(leaf)) is None:
         raise ValueError(f"a grid needs a count for every range: {leaf}")
     return [0.5] if count == 1 else [index / (count - 1) for index in range(count)]

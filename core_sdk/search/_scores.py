@@ -1,11 +1,11 @@
-"""Metrics of trials in their order, from the best to the worst."""
+"""Scores, which order the metrics of trials from the best to the worst."""
 
 from __future__ import annotations
 
 import math
 
 Score = tuple[int, float]
-"""A smaller one is better, whichever way the metric is read."""
+"""A smaller score is better, also if a larger metric is better."""
 
 
 EXITED: Score = (2, 0.0)
@@ -13,12 +13,12 @@ EXITED: Score = (2, 0.0)
 
 
 def is_number(score: Score) -> bool:
-    """Whether the metric was a finite number. The training of other trials has diverged or failed."""
+    """Returns whether the metric was a finite number. Otherwise the training has diverged or failed."""
     return score[0] == 0
 
 
 def score_of(metric: float, smaller_is_better: bool) -> Score:
-    """NaN and the infinities are worse than all numbers."""
+    """Returns the score of a metric. NaN and the infinities are worse than all finite numbers."""
     if not math.isfinite(metric):
         return (1, 0.0)
     return (0, float(metric if smaller_is_better else -metric))

@@ -1,4 +1,4 @@
-"""One search by a built-in method: what all methods have in common, as its driver sees it."""
+"""A search by a built-in method, as its driver sees it, with all that the methods have in common."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 class SearchState(msgspec.Struct):
-    """All that changes in a search."""
+    """The state of a search."""
 
     format: int = FORMAT
     num_created: int = 0
@@ -49,7 +49,7 @@ class Search:
 
     @classmethod
     def restore(cls, searcher: SearcherConfig, space: HyperparameterSpace, seed: int, state: Any) -> Self:
-        """The search that had this `state()`, from the same three arguments."""
+        """Returns the search that had this `state()`. The other three arguments must be the same as then."""
         search = cls(searcher, space, seed)
         search._state = msgspec.convert(state, SearchState)
         search._trials = OpenTrials(search._state.open_trials)
@@ -58,7 +58,7 @@ class Search:
         return search
 
     def state(self) -> Any:
-        """All that `restore` needs, as JSON values."""
+        """Returns all that `restore` needs, as JSON values."""
         self._state.num_created = self._points.num_made
         self._state.method = self._method.encode()
         return msgspec.to_builtins(self._state)
@@ -70,11 +70,11 @@ class Search:
 
     @property
     def brackets(self) -> list[list[int]]:
-        """The lengths of the rungs of each bracket; a search that compares all its trials has one."""
+        """The lengths of the rungs of each bracket. A search that compares all its trials has one bracket."""
         return self._method.brackets
 
     def bracket_of(self, request_id: UUID) -> int:
-        """The index of a trial's bracket."""
+        """Returns the index of a trial's bracket."""
         return self._method.bracket_of(request_id)
 
     @property
@@ -84,7 +84,7 @@ class Search:
 
     @property
     def progress(self) -> float:
-        """From 0 to 1."""
+        """The progress of the search, from 0 to 1."""
         if self._state.is_over:
             return 1.0
         num_ended = self._state.num_closed - self._state.num_invalid
@@ -92,7 +92,7 @@ class Search:
         return min(max(num_ended + of_open, self._method.num_compared / 1.2) / self.max_trials, 1.0)
 
     def read_report(self, request_id: UUID, metrics: Mapping[str, Metric]) -> ValidationCompleted:
-        """The event for a validation report of a trial that was not told how far to train."""
+        """Returns the event for a validation report of a trial that was not told how far to train."""
         metric = metrics.get(self._searcher.metric)
         length = _number(metrics.get(self._time_metric)) if self._time_metric else None
         if length is not None and not math.isfinite(length):
@@ -103,7 +103,7 @@ class Search:
         )
 
     def on(self, event: Event) -> list[Operation]:
-        """What is to be done because of the event, in this order. Events of trials that have ended are ignored."""
+        """Returns the operations that follow from the event, in order. Events of trials that have ended are ignored."""
         if self._state.is_over or not self._trials.concerns(event):
             return []
         return list(self._trials.answered(event, self._answer(event)))
@@ -164,7 +164,7 @@ class Search:
         yield from self._method.validated(event.request_id, score_of(metric, self._searcher.smaller_is_better), length)
 
     def _shutdown(self) -> Shutdown:
-        """One good trial is enough for the search to be completed."""
+        """Returns the operation that ends the search. One good trial is enough for the search to be completed."""
         state = self._state
         has_good = state.num_closed > state.num_failed + state.num_canceled + state.num_invalid
         is_canceled = state.num_canceled == state.num_closed
@@ -172,7 +172,7 @@ class Search:
 
 
 def _number(value: Any) -> float | None:
-    """The value as a number; None if it is something else."""
+    """Returns the value as a number, or None if it is not one."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -19,15 +19,15 @@ from core_sdk.search._operations import Close, Create, Operation, Pause, Stop, V
 
 
 class OpenTrial(msgspec.Struct, gc=False):
-    """What a search has asked of a trial, and heard of it."""
+    """The state of a trial that has not ended: the operations that it got, and what it has reported."""
 
     progress: float = 0.0
     length: float = -1.0
-    """Of its newest report. The first one may come before the training, at 0."""
+    """The length of its newest report; less than 0 before the first report, which may be at 0, before the training."""
     ordered: int | None = None
     """The length to which it was last told to train; None if it trains as its script wants."""
     is_idle: bool = False
-    """It has completed what it was told to, and was told nothing since."""
+    """Whether it has completed its last `ValidateAfter` and got no other since."""
     is_stopped: bool = False
     is_closing: bool = False
     has_exited: bool = False
@@ -38,16 +38,16 @@ class OpenTrial(msgspec.Struct, gc=False):
 
 
 class OpenTrials:
-    """Says which events still matter, and asks to pause trials that have nothing left to do."""
+    """Decides which events still matter, and pauses trials that have nothing left to do."""
 
     def __init__(self, by_id: dict[UUID, OpenTrial]) -> None:
         self.by_id = by_id
 
     def concerns(self, event: Event) -> bool:
-        """Whether a method has to hear of this event.
+        """Returns whether a method must handle this event.
 
-        Nothing counts after a trial has ended; no report counts after the trial was stopped, nor before it has trained
-        as far as it was told to.
+        Events are ignored after the trial has ended. Reports are ignored after the trial was stopped, and before it has
+        trained as far as it was told to.
         """
         if isinstance(event, SearchStarted):
             return True
@@ -64,7 +64,7 @@ class OpenTrials:
                 return True
 
     def answered(self, event: Event, operations: Iterable[Operation]) -> Iterator[Operation]:
-        """Takes note of an event that concerns a method, and of its answer, to which it may add a `Pause`."""
+        """Records an event and the operations that answer it. Yields these operations, and perhaps a `Pause`."""
         self._take_note_of_event(event)
         for operation in operations:
             self._take_note_of_operation(operation)

@@ -45,7 +45,7 @@ class _Open:
 
     trial: optuna.Trial
     metric: float = math.nan
-    """The last one reported."""
+    """The last metric that was reported."""
 
 
 class OptunaSearch(SearchMethod):
@@ -54,8 +54,9 @@ class OptunaSearch(SearchMethod):
     With `max_length`, trials are trained by `searcher.operations()` from one `period` to the next, until `max_length`.
     Without it they train as their scripts want. Each report may prune a trial.
 
-    The study is kept in memory, and saved after every event with the states of its sampler and its pruner. So a search
-    that was killed goes on with the decisions that it would have made. The file is a pickle: load none of others.
+    The study is kept in memory, and saved after every event with the states of its sampler and its pruner. A search
+    that was killed therefore continues with the decisions that it would have made. The file is a pickle: load only
+    files that you trust.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class OptunaSearch(SearchMethod):
         pruner: optuna.pruners.BasePruner | None = None,
         seed: int = 0,
     ) -> None:
-        """`hyperparameters` are written as in a configuration. Without a sampler it is TPE, without a pruner none."""
+        """`hyperparameters` are written as in a configuration. `sampler` defaults to TPE, `pruner` to none."""
         if not isinstance(hyperparameters, HyperparameterSpace):
             hyperparameters = _space_of(hyperparameters)
         self._leaves = {".".join(path): (path, leaf) for path, leaf in hyperparameters.leaves()}
@@ -165,7 +166,7 @@ class OptunaSearch(SearchMethod):
 
 
 def distribution_of(leaf: Hyperparameter) -> BaseDistribution | None:
-    """The distribution of a hyperparameter; of one of several values, that of its index. None for a constant."""
+    """Returns the distribution of a hyperparameter; for a categorical one, that of its index; for a constant, None."""
     match leaf:
         case Const():
             return None
@@ -181,6 +182,6 @@ def distribution_of(leaf: Hyperparameter) -> BaseDistribution | None:
 
 
 def _space_of(hyperparameters: Mapping[str, Any]) -> HyperparameterSpace:
-    """The space that a configuration has; raises `InvalidConfigError`."""
+    """Returns the space that a configuration's `hyperparameters` describe. Raises `InvalidConfigError`."""
     others = {"entrypoint": "true", "searcher": {"name": "custom", "metric": "unused"}}
     return from_mapping({**others, "hyperparameters": hyperparameters}).config.hyperparameters

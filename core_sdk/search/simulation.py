@@ -24,7 +24,7 @@ from core_sdk.search._events import (
 from core_sdk.search._operations import Close, Create, Operation, Pause, Shutdown, Stop, ValidateAfter, Warn
 
 Curve = Callable[[Create, int], Any]
-"""What a trial reports after a length: its metric. It raises `TrialExit` where the trial ends early."""
+"""Returns the metric that a trial reports after a length. Raises `TrialExit` if the trial ends early there."""
 
 
 class TrialExit(Exception):
@@ -34,7 +34,7 @@ class TrialExit(Exception):
 
 
 class Answers(Protocol):
-    """What decides: a `Search`, say."""
+    """Answers the events of a simulation with operations, as a `Search` does."""
 
     def on(self, event: Event, /) -> list[Operation]: ...
 
@@ -43,17 +43,17 @@ class Answers(Protocol):
 class SimulatedTrial:
     create: Create
     length: int = 0
-    """How far it has trained."""
+    """The length to which it has trained."""
     metric: Any = None
-    """The last one reported."""
+    """The last metric that was reported."""
     num_starts: int = 0
-    """How often it got a process."""
+    """The number of times that it got a process."""
     reason: ExitedReason | None = None
 
 
 @dataclass
 class Simulation:
-    """What a search has done."""
+    """The result of a simulated search."""
 
     trials: list[SimulatedTrial] = field(default_factory=list)
     warnings: list[Warn] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Simulation:
     """The time from the first start to the last end, in units of one trial's training."""
     max_running: int = 0
     shutdown: Shutdown | None = None
-    """None if the search has asked for nothing more, but did not end."""
+    """The operation that ended the search; None if nothing was left to do, but the search did not end."""
 
     @property
     def num_units(self) -> int:
@@ -70,7 +70,7 @@ class Simulation:
 
 
 def synthetic_curve(create: Create, length: int) -> float:
-    """A loss that falls towards a limit, which is better or worse by the chance in the trial's id."""
+    """Returns a loss that falls towards a limit. The limit is random, and follows from the trial's request id."""
     limit = create.request_id.int / 2**128
     return float(limit + (1 - limit) * length**-0.5)
 
@@ -80,24 +80,24 @@ def simulate(
 ) -> Simulation:
     """Runs a search to its end. `num_slots` is the number of trials that can train at the same time.
 
-    A trial that is not told how far to train reports at the lengths of `validations`, and ends at the last of them. A
-    stop and a pause act at once.
+    A trial that gets no `ValidateAfter` reports at the lengths in `validations`, and ends at the last of them. `Stop`
+    and `Pause` take effect at once.
     """
     return _Simulator(search, curve, validations, num_slots).run()
 
 
 @dataclass(slots=True)
 class _Process:
-    """A trial that has not ended, and what it does."""
+    """The state of a trial that has not ended."""
 
     trial: SimulatedTrial
     ordered: int | None = None
     is_queued: bool = False
     is_running: bool = False
     since: int = 0
-    """When it began to train towards its next report."""
+    """The time at which it began to train towards its next report."""
     report: int = 0
-    """The number of its next report; those that were planned before are void."""
+    """The number of its next report. Reports that were planned earlier are ignored."""
 
 
 class _Simulator:
@@ -149,7 +149,7 @@ class _Simulator:
         self._train(request_id, process)
 
     def _train(self, request_id: UUID, process: _Process) -> None:
-        """Goes on to the trial's next report, or ends the trial if there is none."""
+        """Plans the trial's next report, or ends the trial if there is none."""
         length = process.trial.length
         targets = self._validations if process.ordered is None else [process.ordered]
         if (index := bisect.bisect_right(targets, length)) == len(targets):

@@ -17,7 +17,10 @@ class Bracket:
 
 
 def brackets(depths: Sequence[int], *, max_trials: int, max_concurrent: int, divisor: float) -> list[Bracket]:
-    """Brackets of these depths, deepest first, that cost about the same. A `max_concurrent` of 0 is no limit."""
+    """Returns brackets of these depths, deepest first, that cost about the same.
+
+    If `max_concurrent` is 0, every bracket gets the same default limit.
+    """
     depths = sorted(depths, reverse=True)[:max_trials]
     weights = [divisor ** (depth - 1) / depth for depth in depths]
     num_trials = [max(int(weight / sum(weights) * max_trials), 1) for weight in weights]
@@ -33,14 +36,14 @@ def brackets(depths: Sequence[int], *, max_trials: int, max_concurrent: int, div
 
 
 def bracket_depths(mode: str, *, max_rungs: int, max_length: int, max_trials: int, divisor: float) -> list[int]:
-    """The numbers of rungs that the brackets of an adaptive search have."""
+    """Returns the number of rungs of each bracket of an adaptive search, the deepest first."""
     deepest = min(max_rungs, num_powers(max_length, divisor) + 1, num_powers(max_trials, divisor) + 1)
     shallowest = {"aggressive": deepest, "standard": (deepest - 1) // 2 + 1, "conservative": 1}[mode]
     return list(range(deepest, shallowest - 1, -1))
 
 
 def num_powers(value: int, divisor: float) -> int:
-    """The largest n for which divisor**n <= value; exact, where a logarithm would not be."""
+    """Returns the largest n with divisor**n <= value. The result is exact, which a logarithm would not be."""
     power, count = Fraction(divisor), 0
     while power <= value:
         power, count = power * Fraction(divisor), count + 1

@@ -1,4 +1,4 @@
-"""What both forms of asynchronous successive halving (ASHA) have in common: trials on rungs."""
+"""The base of both forms of asynchronous successive halving (ASHA): trials on rungs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class RungTrial(msgspec.Struct, gc=False):
 
     state: Literal["running", "paused", "ended"] = "running"
     entries: list[tuple[int, float, int]] = []
-    """Of each rung from the lowest: the score, and the entry's number."""
+    """The trial's score and entry number on each rung that it has reached, from the lowest rung."""
     length: float = 0
     score: Score = EXITED
-    """The newest report's, which was at `length`."""
+    """The score of the newest report, which was at `length`."""
 
 
 class HalvingState(Counts):
@@ -45,7 +45,7 @@ class Halving(CountingMethod[HalvingState]):
         orders: bool,
         replaces: bool,
     ) -> None:
-        """`lengths` are those of the rungs. A search that `orders` tells each trial to train from rung to rung."""
+        """`lengths` are those of the rungs. With `orders`, the search tells each trial to train from rung to rung."""
         super().__init__(HalvingState(), points, max_trials, max_concurrent, replaces=replaces)
         self._rungs = [Rung(length) for length in lengths]
         self._divisor = divisor
@@ -63,7 +63,7 @@ class Halving(CountingMethod[HalvingState]):
         return request_id in self.state.trials
 
     def exited(self, request_id: UUID, is_invalid: bool) -> Iterator[Operation]:
-        """A trial that failed is the worst of the rung that it trained for; an invalid one was never there."""
+        """Ranks a failed trial last on the rung that it trained for, and removes an invalid one from all rungs."""
         yield from super().exited(request_id, is_invalid)
         trial = self.state.trials[request_id]
         if is_invalid:
@@ -101,7 +101,7 @@ class Halving(CountingMethod[HalvingState]):
         return ValidateAfter(request_id, self._rungs[len(self.state.trials[request_id].entries)].length)
 
     def _num_best(self, index: int) -> int:
-        """How many trials of a rung are its best 1/divisor."""
+        """Returns the number of trials that are the best 1/divisor of a rung."""
         return int(len(self._rungs[index].entries) // self._divisor)
 
     def _enter(self, request_id: UUID, trial: RungTrial, score: Score) -> int:

@@ -17,14 +17,14 @@ from core_sdk.search.halving._rungs import Entry
 class PromotingHalving(Halving):
     """Trains each trial to the lowest rung, pauses it there, and trains the best 1/divisor of a rung to the next.
 
-    A free place goes to the best trial of the highest rung from which one may go on, otherwise to a new trial. At the
-    end the paused trials are closed.
+    A free place goes to the best paused trial of the highest rung from which a trial may be promoted, otherwise to a
+    new trial. At the end the paused trials are closed.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._paused: list[SortedList[Entry]] = [SortedList() for _ in self._rungs]
-        """Of each rung, the entries of the trials that are paused there."""
+        """For each rung, the entries of the trials that are paused there."""
 
     def fill(self, num_free: int) -> Iterator[Operation]:
         while num_free > 0 and (index := self._index_to_promote()) is not None:
@@ -69,7 +69,7 @@ class PromotingHalving(Halving):
                 self._paused[len(trial.entries) - 1].add((*trial.entries[-1], request_id))
 
     def _index_to_promote(self) -> int | None:
-        """The highest rung with a paused trial that is among its best."""
+        """Returns the index of the highest rung of which a paused trial is among the best, or None."""
         for index in reversed(range(len(self._rungs) - 1)):
             num_best, paused = self._num_best(index), self._paused[index]
             if num_best and paused and paused[0] <= self._rungs[index].entries[num_best - 1]:

@@ -9,7 +9,7 @@ from uuid import UUID
 from sortedcontainers import SortedList
 
 Entry = tuple[int, float, int, UUID]
-"""A score, the entry's number, which lets the earlier of two equal scores be the better one, and the trial."""
+"""The score (two numbers), the entry's number and the trial. Of two equal scores, the earlier entry is better."""
 
 
 class Rung:
@@ -21,6 +21,6 @@ class Rung:
 
 
 def rung_lengths(max_length: int, num_rungs: int, divisor: float) -> list[int]:
-    """The lengths of the rungs, each about `divisor` times that below it. Rungs of equal length are one."""
+    """Returns the lengths of the rungs, each about `divisor` times the one below it. Equal lengths are merged."""
     lengths = {max(math.floor(max_length / Fraction(divisor) ** power), 1) for power in range(num_rungs)}
     return sorted(lengths)

@@ -11,11 +11,12 @@ from core_sdk.search.halving._halving import Halving, RungTrial
 
 
 class StoppingHalving(Halving):
-    """Lets trials run, and stops each one that is not among the best 1/divisor of a rung, or the best one of a few.
+    """Lets trials run, and stops each one that is not among the best 1/divisor of a rung.
 
-    A trial that has passed a rung is stopped later if others displace it from the best before it has reached the next
-    rung: the first trials of a rung have no advantage. If the trial did not report at the rung itself, its metric there
-    is interpolated between its reports on both sides, so that all are compared at the same length.
+    At least one trial of a rung counts as among the best. A trial that has passed a rung is still stopped if others
+    displace it from the best before it has reached the next rung, so that the first trials of a rung have no advantage.
+    If a trial did not report at the rung itself, its metric there is interpolated between its reports on both sides, so
+    that all are compared at the same length.
     """
 
     def validated(self, request_id: UUID, score: Score, length: float) -> Iterator[Operation]:
@@ -54,7 +55,10 @@ class StoppingHalving(Halving):
 
 
 def _interpolated(trial: RungTrial, score: Score, length: float, at: float) -> Score:
-    """The score at a length between the trial's newest report and this one; this one's score if one is no number."""
+    """Returns the score at a length between the trial's newest report and this one.
+
+    If one of the two metrics was not a finite number, returns the score of this report.
+    """
     if not (is_number(trial.score) and is_number(score)):
         return score
     (kind, before), (_, now) = trial.score, score

@@ -13,7 +13,7 @@ from core_sdk.search.halving._halving import Halving
 
 
 class Tournament(Method):
-    """Brackets, each with trials of its own. Places that one cannot fill go to the others, to the first one first."""
+    """Runs brackets, each with its own trials. Places that one bracket cannot fill go to the others, in order."""
 
     def __init__(self, brackets: Sequence[Halving]) -> None:
         self._brackets = brackets
