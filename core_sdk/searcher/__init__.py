@@ -1,4 +1,4 @@
-"""Searches by a method of one's own: a Python class that a runner drives, beside the master that runs the trials.
+"""Searches by your own method: a Python class that a runner drives, beside the master that runs the trials.
 
     from core_sdk.searcher import LocalSearchRunner
 
@@ -6,8 +6,8 @@
     experiment_id = runner.run("config.yaml", model_dir=".")
 
 The configuration says `searcher: {name: custom, metric: …}`. The runner submits the experiment, tells the method what
-happens to its trials, and posts its operations to the master. It may be killed at any moment: started again, it goes on
-with the same decisions. Names and semantics are those of Determined 0.37.
+happens to its trials, and posts the method's operations to the master. It may be killed at any moment. When it is
+started again, it continues with the same decisions. Names and semantics are those of Determined 0.37.
 """
 
 from core_sdk.search import (

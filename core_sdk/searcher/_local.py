@@ -32,9 +32,9 @@ class LocalSearchRunner(SearchRunner):
     ) -> int:
         """Submits the experiment and drives it to its end, or goes on with it; returns its id.
 
-        What is in `searcher_dir` decides: with a search there, the arguments are not read. Interrupted by Ctrl-C or by
-        an error of the method, the experiment waits for the next runner. Raises `SearcherRunningError` if a runner
-        already drives the search of this directory, and as `client.create_experiment` does.
+        If the search of `searcher_dir` was submitted before, the runner continues it and does not read the arguments.
+        After Ctrl-C or an error of the method, the experiment waits for the next runner. Raises `SearcherRunningError`
+        if another runner already drives the search of this directory, and the errors of `client.create_experiment`.
         """
         self._states.mkdir(parents=True, exist_ok=True)
         try:
@@ -62,11 +62,11 @@ class LocalSearchRunner(SearchRunner):
             shutil.rmtree(self._states / str(number))
 
     def _saved(self) -> list[int]:
-        """Those that were saved whole, by their number of events, the newest first."""
+        """Returns the numbers of events of the states that were saved completely, the newest first."""
         return sorted((int(path.name) for path in self._states.iterdir() if path.name.isdecimal()), reverse=True)
 
     def _key(self) -> str:
-        """Chosen before the experiment is submitted, so that it is submitted once."""
+        """Returns the key of the submission, which is stored first, so that the experiment is submitted only once."""
         path = self.searcher_dir / "key"
         if not path.exists():
             write_atomically(path, uuid.uuid4().hex.encode())

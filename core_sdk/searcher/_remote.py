@@ -11,13 +11,13 @@ from core_sdk.searcher._runner import Config, SearchRunner, paths
 
 
 class RemoteSearchRunner(SearchRunner):
-    """Drives the method in a trial of its own: it is stopped, restarted and resumed as any trial.
+    """Drives the method in a trial of its own, which is stopped, restarted and resumed like any other trial.
 
     The trial needs no GPU: `resources: {slots_per_trial: 0}`.
     """
 
     def __init__(self, search_method: SearchMethod, context: Context) -> None:
-        """`context` is that of a script with one rank. Raises `ValueError` for one with several."""
+        """`context` must be that of a script with one rank. Raises `ValueError` if there are several."""
         if context.distributed.size > 1:
             raise ValueError(f"one rank drives a search, and this script has {context.distributed.size}")
         super().__init__(search_method)
@@ -32,8 +32,8 @@ class RemoteSearchRunner(SearchRunner):
     ) -> int:
         """Submits the experiment and drives it to its end, or goes on with the one that this trial has submitted.
 
-        Returns its id; also when the trial is to stop, after which the next attempt goes on. Raises as
-        `client.create_experiment` does.
+        Returns its id. Also returns if the trial is asked to stop; the trial's next attempt then continues. Raises the
+        errors of `client.create_experiment`.
         """
         info = self.context.info
         if info.latest_checkpoint is not None:

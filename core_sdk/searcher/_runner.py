@@ -1,9 +1,9 @@
-"""What all runners do: they tell the method of events, and post its answers to the master.
+"""The base of all runners, which tell the method of events and post its answers to the master.
 
-Three facts make a runner safe to kill. Events have numbers, which the experiment's journal gives them. The state of
-the method is saved with its newest answer before that is posted. And the master ignores an answer to events that were
-answered before. So a runner that starts again posts the saved answer once more, and goes on behind it. If the saved
-state is older than what was posted, the method hears of the events in between, and its answers are dropped.
+Three facts make a runner safe to kill. Events are numbered by their position in the experiment's journal. The method's
+state is saved together with its newest answer before this answer is posted. The master ignores an answer to events that
+were answered before. A runner that starts again therefore posts the saved answer once more, and continues after it. If
+the saved state is older than what was posted, the method is told of the events in between, and its answers are dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PAUSE_S = 0.05
 
 
 class SearchRunner(ABC):
-    """Drives one search. Those who derive from it say where the state of the search is kept."""
+    """Drives one search. Subclasses decide where the state of the search is kept."""
 
     def __init__(self, search_method: SearchMethod) -> None:
         self.search_method = search_method
@@ -48,10 +48,10 @@ class SearchRunner(ABC):
 
     @abstractmethod
     def _save(self, num_events: int) -> None:
-        """Keeps durably what `_write_state` writes, in place of what was kept before."""
+        """Stores durably what `_write_state` writes, and replaces what was stored before."""
 
     def _should_stop(self) -> bool:
-        """Whether to return before the experiment has ended."""
+        """Returns whether `_run` should return before the experiment has ended."""
         return False
 
     def _run(self, config: Config, model_dir: Path | None, includes: Sequence[Path], key: str) -> int:
@@ -71,7 +71,7 @@ class SearchRunner(ABC):
         state.experiment_id = experiment_id
         for _ in followed.follow(_PAUSE_S):
             num_events = state.last_event_id or 0
-            if self._answer:  # of the process before, which may not have posted it
+            if self._answer:  # an earlier process saved it, and may not have posted it
                 self._post(home, experiment_id, num_events)
             answered, new = max(experiment.num_answered, num_events), len(experiment.told)
             self._decide(experiment.told[num_events:answered])
