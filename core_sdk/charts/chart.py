@@ -1,4 +1,4 @@
-"""What a chart shows, whoever draws it."""
+"""The contents of a chart, apart from how it is drawn."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from core_sdk.tracking.rows import Bucket
 
 @dataclass(frozen=True)
 class Curve:
-    """Curves with the same label look alike."""
+    """A curve of a chart. Curves with the same label look alike."""
 
     label: str
     buckets: Sequence[Bucket]
     is_cut: bool = False
-    """Drawn in grey, with a cross where it was cut off."""
+    """Whether the curve is drawn in grey, with a cross at its end."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves over the same axes. Where curves meet, the first one is seen."""
+    """Curves that share their axes. Where curves overlap, the first one is visible."""
 
     title: str
     curves: Sequence[Curve]
@@ -32,7 +32,7 @@ class Chart:
 
     @property
     def labels(self) -> list[str]:
-        """Each once, in the order of the curves."""
+        """The different labels, in the order of the curves."""
         return list(dict.fromkeys(curve.label for curve in self.curves))
 
     @functools.cached_property
@@ -42,7 +42,7 @@ class Chart:
 
     @property
     def step_range(self) -> tuple[float, float]:
-        """The first step and the last one, of values that cannot be drawn too."""
+        """The first step and the last one, also if their values cannot be drawn."""
         buckets = [bucket for curve in self.curves for bucket in curve.buckets]
         return min(bucket.first_steps for bucket in buckets), max(bucket.last_steps for bucket in buckets)
 
@@ -62,7 +62,7 @@ class Stroke:
 
 
 def stroke(bucket: Bucket) -> Stroke | None:
-    """None where the curve is interrupted, since a value is infinite or all are NaN."""
+    """Returns how a bucket is drawn, or None if a value is infinite or all are NaN, which interrupts the curve."""
     low, mean, high = bucket.minimum, bucket.mean, bucket.maximum
     if low is None or mean is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return None
@@ -70,7 +70,7 @@ def stroke(bucket: Bucket) -> Stroke | None:
 
 
 def fraction(value: float, low: float, high: float) -> float:
-    """Where `value` lies between `low` (0) and `high` (1)."""
-    # Halves, since the span of two finite numbers can be infinite.
+    """Returns the position of `value` between `low` (0) and `high` (1)."""
+    # The numbers are halved, since the difference of two finite numbers can be infinite.
     span = high / 2 - low / 2
     return 0.5 if span == 0 else min(1.0, max(0.0, (value / 2 - low / 2) / span))

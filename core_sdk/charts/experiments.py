@@ -13,7 +13,7 @@ MOST_TRIALS = 20
 
 
 def experiment_charts(tracker: HomeTracker, experiment_id: int, max_buckets: int = PICTURE_BUCKETS) -> list[Chart]:
-    """The searcher's metric of all trials, if it was submitted; else every metric of its newest trials."""
+    """Returns the chart of the search if the experiment was submitted, else charts of its newest trials' metrics."""
     is_submitted = tracker.experiment_record(experiment_id).is_submitted
     with tracker.view() as view:
         if is_submitted:

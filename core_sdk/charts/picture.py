@@ -1,4 +1,4 @@
-"""Charts as a picture that a notebook shows and a file keeps."""
+"""A picture of charts, which a notebook shows and which can be saved in a file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from core_sdk.errors import NothingToDrawError
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """Static charts, one below the other. A notebook shows them by itself, also where no server runs."""
+    """Static charts, one below the other. A notebook shows them without a server."""
 
     charts: Sequence[Chart]
 
     @property
     def svg(self) -> str:
-        """Raises `NothingToDrawError`."""
+        """The charts as SVG. Raises `NothingToDrawError`."""
         return svg(self._drawable())
 
     def save(self, path: str | os.PathLike[str]) -> None:

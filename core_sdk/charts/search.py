@@ -12,9 +12,13 @@ from core_sdk.tracking.rows import Bucket
 
 
 def search_chart(picture: SearchPicture, view: View, num_buckets: int) -> Chart:
-    """What the searcher has read of each trial; where it reads no lengths, what the trial has reported at each step."""
+    """Returns the chart of a search, with a curve for each trial.
+
+    A curve shows the values that the searcher has read, by length. If the searcher reads no lengths, it shows the
+    values that the trial has reported, by step.
+    """
     curves = []
-    # The best one first, and those that were stopped last, since others are drawn over them.
+    # The best trial comes first and stopped trials come last, since earlier curves are drawn over later ones.
     for trial in sorted(
         picture.trials, key=lambda trial: (trial.trial_id != picture.best_trial, trial.fate == "stopped")
     ):

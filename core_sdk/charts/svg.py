@@ -1,4 +1,4 @@
-"""Curves as a picture: SVG written by hand, and HTML or PNG around it."""
+"""Draws curves as SVG, and converts the SVG to HTML or PNG."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST_NUM_LABELS = 4
 
 
 def write_picture(path: Path, charts: Sequence[Chart]) -> None:
-    """Writes the charts in the format that the file's name ends in. Raises `MissingDependencyError` or `OSError`."""
+    """Writes the charts in the format that the file's suffix names. Raises `MissingDependencyError` or `OSError`."""
     picture = svg(charts)
     match path.suffix.lower():
         case ".html":
@@ -34,7 +34,7 @@ def write_picture(path: Path, charts: Sequence[Chart]) -> None:
 
 
 def svg(charts: Sequence[Chart]) -> str:
-    """The charts, one below the other."""
+    """Returns the charts as SVG, one below the other."""
     body = "\n".join(
         f'<g transform="translate(0 {index * _HEIGHT})">\n{chr(10).join(_chart(chart))}\n</g>'
         for index, chart in enumerate(charts)
@@ -92,13 +92,13 @@ def _chart(chart: Chart) -> Iterator[str]:
 
 
 def _colors(chart: Chart) -> dict[str, str]:
-    """The color of each label."""
+    """Returns the color of each label."""
     cut = {curve.label for curve in chart.curves if curve.is_cut}
     return {label: _GREY if label in cut else _COLORS[index % len(_COLORS)] for index, label in enumerate(chart.labels)}
 
 
 def _parts(buckets: Sequence[Bucket]) -> Iterator[list[Stroke]]:
-    """The stretches of a curve, which is interrupted where values are NaN or infinite."""
+    """Yields the stretches of a curve, which is interrupted where values are NaN or infinite."""
     part: list[Stroke] = []
     for one in map(stroke, buckets):
         if one is not None:
@@ -115,7 +115,7 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text for XML, which allows no control characters."""
+    """Returns the text for XML. XML allows no control characters: characters that cannot be printed are replaced."""
     return html.escape("".join(char if char.isprintable() else "�" for char in text))
 
 

@@ -10,7 +10,7 @@ from core_sdk.errors import NoSuchGroupError, NoSuchMetricError, NothingToPlotEr
 from core_sdk.tracking import View
 
 PICTURE_BUCKETS = 800
-"""How many points of a curve can be told apart in a picture."""
+"""The number of points of a curve that can be told apart in a picture."""
 
 
 def trial_charts(
@@ -21,9 +21,10 @@ def trial_charts(
     metrics: Collection[str] = (),
     max_buckets: int = PICTURE_BUCKETS,
 ) -> list[Chart]:
-    """Of all groups and metrics, unless some are named. Steps from which a single trial was resumed are marked.
+    """Returns a chart for each metric of the trials, or only of the `group` and the `metrics` that are named.
 
-    Raises `NoSuchGroupError`, `NoSuchMetricError` or `NothingToPlotError`.
+    The steps from which a trial was resumed are marked if it is the only one. Raises `NoSuchGroupError`,
+    `NoSuchMetricError` or `NothingToPlotError`.
     """
     series = {trial_id: [(one.group, one.name) for one in view.series(trial_id)] for trial_id in trial_ids}
     known = list(dict.fromkeys(chain.from_iterable(series.values())))
@@ -50,6 +51,6 @@ def trial_charts(
 
 
 def check_group(view: View, trial_id: int, group: str) -> None:
-    """Raises `NoSuchGroupError` unless something was reported of the group, the profiler's included."""
+    """Raises `NoSuchGroupError` unless the trial has reported something in the group. The profiler's groups count."""
     if group not in (known := view.groups(trial_id)):
         raise NoSuchGroupError(trial_id, group, known)
