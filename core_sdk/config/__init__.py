@@ -1,11 +1,11 @@
-"""The configuration of an experiment: a YAML file, and what it says as checked values with all defaults.
+"""The configuration of an experiment: a YAML file, and its checked values with all defaults.
 
 `load` reads a file; `to_yaml` writes the complete configuration, which loads as the same one. The types are public in
 `experiment`, `searchers`, `hyperparameters` and `lengths`, and docs/configuration.md is made from them.
 
-A file is composed as nodes of YAML first, which know their lines, and becomes plain values with the place of each.
-These are then read section by section, so that one attempt tells all that is wrong, each with its line. Rules that
-concern several fields are checked where each field is right by itself.
+A file is first composed as nodes of YAML, which know their lines, and becomes plain values with the place of each.
+These are then read section by section, so that one attempt reports all problems, each with its line. Rules that concern
+several fields are checked once each field is valid by itself.
 """
 
 from core_sdk.config._loading import Loaded, from_mapping, load

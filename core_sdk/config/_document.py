@@ -26,7 +26,7 @@ Place = tuple[str, int | None]
 
 MAX_CHARACTERS = 2**20
 MAX_VALUES = 100_000
-"""How many values a file may have once its aliases are expanded; a few lines of aliases can stand for billions."""
+"""The largest number of values in a file after its aliases are expanded. A few lines of aliases can mean billions."""
 MAX_DEPTH = 50
 
 _TAG = "tag:yaml.org,2002:"
@@ -79,13 +79,13 @@ class Document:
         group[path[-1]] = value
 
     def _place(self, path: Path) -> Place:
-        """Where the value stands or should stand."""
+        """Returns the place where the value stands or should stand."""
         known = (self.places.get(path[:length]) for length in range(len(path), 0, -1))
         return next(filter(None, known), (self.source, None))
 
 
 def parse(text: str, source: str) -> Document:
-    """The document in `text`, with its `problems`. Raises `InvalidConfigError` if it has no values at all."""
+    """Returns the document in `text`, with its `problems`. Raises `InvalidConfigError` if it has no values at all."""
     parser = _Parser(source, has_lines=True)
     values = parser.parse(text)
     if not isinstance(values, dict):
@@ -95,7 +95,7 @@ def parse(text: str, source: str) -> Document:
 
 
 def dotted(path: Path) -> str:
-    """The path as people write it: `searcher.bracket_rungs[0]`."""
+    """Returns the path as people write it: `searcher.bracket_rungs[0]`."""
     names = (f"[{name}]" if isinstance(name, int) else f".{name}" for name in path)
     return "".join(names).removeprefix(".")
 
@@ -128,7 +128,7 @@ _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def _check_bounds(text: str) -> None:
-    """Composing recurses in C, where too many levels end the process."""
+    """Raises `_TooLarge` if the text is too long, or nested too deep: composing it could then crash, as C recurses."""
     if len(text) > MAX_CHARACTERS:
         raise _TooLarge(f"it is longer than {MAX_CHARACTERS:,} characters")
     depth = 0
@@ -156,7 +156,7 @@ def _in_words(error: yaml.MarkedYAMLError, text: str) -> str:
 
 
 class _Parser:
-    """Makes values of YAML, and collects their places and what is wrong with them."""
+    """Turns YAML into values, and collects their places and problems."""
 
     def __init__(self, source: str, *, has_lines: bool = False) -> None:
         self._source = source
@@ -221,7 +221,7 @@ class _Parser:
 
 
 def _merged(node: yaml.MappingNode) -> Iterator[yaml.Node]:
-    """The maps that `<<` takes in; the first has precedence."""
+    """Yields the maps that `<<` merges. The first one has precedence."""
     for key, value in node.value:
         if key.tag == f"{_TAG}merge":
             yield from value.value if isinstance(value, yaml.SequenceNode) else [value]

@@ -1,4 +1,4 @@
-"""Types of fields, in words."""
+"""Describes the types of fields in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORDS = {bool: "true or false", int: "an int", float: "a number", str: "a strin
 
 
 def describe(kind: Any) -> str:
-    """What a value of this type must be: "an int of at least 1"."""
+    """Returns in words what a value of this type must be, such as "an int of at least 1"."""
     origin = get_origin(kind)
     if origin is Annotated:
         return _limited(describe(kind.__origin__), meta_of(kind))
@@ -30,7 +30,7 @@ def describe(kind: Any) -> str:
 
 
 def meta_of(kind: Any) -> Meta:
-    """The limits and the description in an annotated type; of `X | None` those of X."""
+    """Returns the limits and the description in an annotated type. For `X | None`, they are those of X."""
     found = [meta for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, Meta)]
     if not found and is_union(kind):
         found = [meta_of(member) for member in members(kind)]
@@ -38,7 +38,7 @@ def meta_of(kind: Any) -> Meta:
 
 
 def bare(kind: Any) -> Any:
-    """The type without annotations, and without None."""
+    """Returns the type without annotations and without None."""
     if get_origin(kind) is Annotated:
         return bare(kind.__origin__)
     if is_union(kind):
@@ -51,12 +51,12 @@ def is_union(kind: Any) -> bool:
 
 
 def members(union: Any) -> list[Any]:
-    """The members of a union, without None."""
+    """Returns the members of a union, without None."""
     return [member for member in get_args(union) if member is not type(None)]
 
 
 def sections(kind: Any) -> Iterator[type[Section]]:
-    """The sections that a value of this type may hold."""
+    """Yields the sections that a value of this type may hold."""
     if isinstance(kind, type) and issubclass(kind, Section):
         yield kind
     for argument in get_args(kind):
@@ -65,7 +65,7 @@ def sections(kind: Any) -> Iterator[type[Section]]:
 
 @functools.cache
 def fields_of(section: type[Section]) -> tuple[FieldInfo, ...]:
-    """The fields with their types, which take long to resolve."""
+    """Returns the fields with their types. Cached, since types take long to resolve."""
     return msgspec.structs.fields(section)
 
 

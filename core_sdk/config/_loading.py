@@ -1,4 +1,4 @@
-"""From a configuration file to a checked configuration."""
+"""Turns a configuration file into a checked configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(text: str, *, source: str, overrides: Sequence[str] = ()) -> Loaded:
     """Reads the YAML of an experiment's configuration.
 
     `source` names the file in errors and warnings. Each of `overrides` is an `a.b=VALUE`, whose value is YAML; values
-    with commas between them are a list. Raises `InvalidConfigError`, which has all that is wrong with the file.
+    with commas between them are a list. Raises `InvalidConfigError`, which lists all problems of the file.
     """
     return _checked(parse(text, source), overrides)
 
@@ -35,7 +35,7 @@ def load(text: str, *, source: str, overrides: Sequence[str] = ()) -> Loaded:
 def from_mapping(
     values: Mapping[str, Any], *, source: str = "the configuration", overrides: Sequence[str] = ()
 ) -> Loaded:
-    """As `load`, from a mapping. Raises `TypeError` too, for values that a file cannot hold."""
+    """Reads a configuration from a mapping, like `load`. Also raises `TypeError` for values that a file cannot hold."""
     return _checked(Document(source, from_json(to_json(values, source))), overrides)
 
 

@@ -1,4 +1,4 @@
-"""Turns plain values into sections, and finds all that is wrong with them, not the first only."""
+"""Turns plain values into sections, and finds all problems, not only the first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INVALID: Any = object()
 class Reader:
     """Reads the values of one document.
 
-    `short_forms` has a function for each type whose values have short or old forms; others follow from the types.
+    `short_forms` has a function for each type whose values have short or old forms. All others are read by their type.
     """
 
     def __init__(self, document: Document, root: type[Section], short_forms: Mapping[Any, ShortForm]) -> None:
@@ -28,7 +28,7 @@ class Reader:
         self._short_forms = short_forms
 
     def read(self, kind: Any, value: Any, path: Path) -> Any:
-        """The value as one of type `kind`, or INVALID."""
+        """Returns the value as one of type `kind`, or INVALID."""
         plain = bare(kind)
         if plain in self._short_forms:
             return self._short_forms[plain](self, value, path)
@@ -43,7 +43,7 @@ class Reader:
             return self.invalid(path, f"must be {describe(kind)}, and is {shown(value)}")
 
     def section(self, kind: type[Section], value: Any, path: Path) -> Any:
-        """The map as a section of type `kind`, or INVALID."""
+        """Returns the map as a section of type `kind`, or INVALID."""
         if not isinstance(value, dict):
             return self.invalid(path, f"must be a map, and is {shown(value)}")
         fields = {field.name: field for field in fields_of(kind)}
@@ -65,7 +65,7 @@ class Reader:
             return INVALID
 
     def tagged(self, kinds: Mapping[str, type[Section]], tag: str, value: Mapping[str, Any], path: Path) -> Any:
-        """The map as the section that its key `tag` names, or INVALID."""
+        """Returns the map as the section that its key `tag` names, or INVALID."""
         name = value.get(tag)
         if name is None:
             return self.invalid((*path, tag), f"is missing: one of {', '.join(kinds)}")
@@ -74,12 +74,12 @@ class Reader:
         return self.section(kinds[name], {key: item for key, item in value.items() if key != tag}, path)
 
     def invalid(self, path: Path, problem: str) -> Any:
-        """Notes what is wrong at `path`, and returns INVALID."""
+        """Records a problem at `path`, and returns INVALID."""
         self.document.add_problem(path, problem)
         return INVALID
 
     def unknown(self, path: Path, known: Iterable[str]) -> Any:
-        """Notes a key that does not exist, with the nearest one that does, and returns INVALID."""
+        """Records that a key does not exist, with the nearest one that does, and returns INVALID."""
         key = str(path[-1])
         elsewhere = {other.rpartition(".")[2]: other for other in reversed(_paths(self._root))}
         if dotted(path) in elsewhere.values():
@@ -108,7 +108,7 @@ ShortForm = Callable[[Reader, Any, Path], Any]
 
 
 def shown(value: Any) -> str:
-    """A value in a message."""
+    """Returns a value as messages show it."""
     match value:
         case None:
             return "null"
@@ -128,7 +128,7 @@ def _proposal(name: str, known: Iterable[str]) -> str:
 
 
 def _paths(section: type[Section]) -> list[str]:
-    """All keys of a section, and of the sections in it."""
+    """Returns all keys of a section and of the sections in it, with dots between them."""
     fields = fields_of(section)
     inner = [f"{field.name}.{path}" for field in fields for kind in sections(field.type) for path in _paths(kind)]
     return [*(field.name for field in fields), *inner]

@@ -25,17 +25,17 @@ class Section(msgspec.Struct, frozen=True):
             raise InvalidSectionError(problems)
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
-        """Fields that contradict others, each with what is wrong with it."""
+        """Yields the fields that contradict others, each with what is wrong with it."""
         yield from ()
 
 
 def about(description: str, **limits: Any) -> msgspec.Meta:
-    """Says in an annotated type what a field means, and its limits."""
+    """Returns the metadata of an annotated type: what a field means, and its limits."""
     return msgspec.Meta(description=description, **limits)
 
 
 class InvalidSectionError(ValueError):
-    """`problems` has keys of the section, each with what is wrong with it."""
+    """Fields of a section contradict each other. `problems` has their keys, each with what is wrong with it."""
 
     def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
         self.problems = problems

@@ -1,4 +1,4 @@
-"""Values that have a short or an old form besides their own."""
+"""Reads values that have a short or an old form besides the complete one."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _length(kind: type[Length]) -> ShortForm:
 
 def _variables(reader: Reader, value: Any, path: Path) -> Any:
     if isinstance(value, dict):
-        # The name that cuda had in old files.
+        # Old files call cuda `gpu`.
         return reader.section(
             EnvironmentVariables, {"cuda" if key == "gpu" else key: value[key] for key in value}, path
         )
@@ -138,7 +138,7 @@ def _log_policies(reader: Reader, value: Any, path: Path) -> Any:
 
 
 def _renewed(policy: Any) -> Any:
-    """A policy without a name, and with its action in a map, has the form of old files."""
+    """Returns the policy in the present form. In old files a policy has no name, and its action is a map."""
     if not isinstance(policy, dict):
         return policy
     action = policy.get("action")

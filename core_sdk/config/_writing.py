@@ -1,4 +1,4 @@
-"""From a configuration back to plain values and to YAML."""
+"""Turns a configuration back into plain values and into YAML."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _SECRET_KEYS = ("secret_key", "access_key", "connection_string", "credential")
 
 
 def to_mapping(config: ExperimentConfig) -> dict[str, Any]:
-    """The complete configuration as plain values, which load as the same configuration."""
+    """Returns the complete configuration as plain values, which load as the same configuration."""
     values: dict[str, Any] = _plain(config)
     return values
 
 
 def to_yaml(config: ExperimentConfig) -> str:
-    """The complete configuration as a file, which loads as the same configuration."""
+    """Returns the complete configuration as YAML, which loads as the same configuration."""
     return yaml.dump(to_mapping(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def masked(values: dict[str, Any]) -> dict[str, Any]:
-    """Plain values of a configuration to show to people.
+    """Returns the plain values of a configuration as they are shown to people.
 
-    Without `data.secrets`, the values of environment variables and the keys of storages.
+    `data.secrets`, the values of environment variables and the keys of storages are masked.
     """
     shown = dict(values)
     data, storage, environment = values.get("data", {}), values.get("checkpoint_storage"), values.get("environment")
@@ -47,7 +47,7 @@ def masked(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_values(variables: Any) -> Any:
-    """Lists of `NAME=VALUE`, or such lists by the kind of device."""
+    """Masks the values in a list of `NAME=VALUE`, or in such lists by the kind of device."""
     if isinstance(variables, dict):
         return {kind: _without_values(listed) for kind, listed in variables.items()}
     return [f"{variable.partition('=')[0]}={_MASK}" for variable in variables]
@@ -73,7 +73,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts a string in quotes if YAML 1.1 or 1.2 would take it for something else."""
+    """Writes YAML in which a string has quotes if YAML 1.1 or 1.2 would read it as another type."""
 
 
 for _tag, _pattern, _first in SCALARS:

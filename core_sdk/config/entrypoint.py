@@ -15,13 +15,13 @@ _TRAINS_CLASS = re.compile(r"--trial\b|-m\s+(core_sdk\.pytorch|determined\.exec\
 
 
 def entrypoint_argv(entrypoint: Entrypoint, num_slots: int) -> list[str]:
-    """The arguments that start the command: a string is run by a shell, a list as it is."""
+    """Returns the arguments that start the command. A shell runs a string; a list is run as it is."""
     command = command_of(entrypoint, num_slots)
     return ["sh", "-c", command] if isinstance(command, str) else list(command)
 
 
 def command_of(entrypoint: Entrypoint, num_slots: int) -> Entrypoint:
-    """The command that an entrypoint means.
+    """Returns the command that an entrypoint stands for.
 
     `module:Class` is a Trial class, which torchrun's launcher trains on several slots. `python3 -m determined.launch.X`
     becomes `python3 -m launch.X`, and `determined.exec.harness` becomes `core_sdk.pytorch`.
@@ -37,13 +37,13 @@ def command_of(entrypoint: Entrypoint, num_slots: int) -> Entrypoint:
 
 
 def trains_class(entrypoint: Entrypoint) -> bool:
-    """Whether it trains a Trial class without a script, as far as its text tells."""
+    """Returns whether the entrypoint trains a Trial class without a script, as far as its text tells."""
     words = entrypoint if isinstance(entrypoint, str) else " ".join(entrypoint)
     return bool(_TRIAL_CLASS.fullmatch(words.strip()) or _TRAINS_CLASS.search(words))
 
 
 def problem_of(entrypoint: Entrypoint) -> str | None:
-    """What is wrong with it; None if it can be started, as far as its text tells."""
+    """Returns what is wrong with the entrypoint, or None if its text shows no problem."""
     words = entrypoint if isinstance(entrypoint, str) else " ".join(entrypoint)
     if not words.strip() or not entrypoint[0]:
         return "is empty: it is the command that each trial runs, such as `python3 train.py`"

@@ -32,11 +32,11 @@ FIT_ARGUMENTS = {
     "min_checkpoint_period": "checkpoint_period",
     "scheduling_unit": "reporting_period",
 }
-"""Keys that count only for a Trial class without a script; a script gives these arguments to `Trainer.fit()`."""
+"""Keys that count only for a Trial class without a script. A script gives `Trainer.fit()` these arguments instead."""
 
 
 class Reproducibility(Section, frozen=True):
-    """What the random numbers of an experiment derive from."""
+    """The seed from which the random numbers of an experiment derive."""
 
     experiment_seed: Annotated[
         int, about("the seed of the searcher and the trials; else the time", ge=0, le=MAX_SEED)
@@ -44,7 +44,7 @@ class Reproducibility(Section, frozen=True):
 
 
 class Resources(Section, frozen=True, kw_only=True):
-    """What the trials of an experiment run on."""
+    """The resources that the trials of an experiment run on."""
 
     ignored = {
         "weight": "there is no fair-share scheduler",
@@ -70,7 +70,7 @@ class Resources(Section, frozen=True, kw_only=True):
 
 
 class EnvironmentVariables(Section, frozen=True):
-    """`NAME=VALUE` by the kind of device. A list in its place is for all kinds."""
+    """Environment variables, `NAME=VALUE`, by the kind of device. A list in place of the map is for all kinds."""
 
     cpu: Annotated[tuple[Variable, ...], about("variables of trials without GPU")] = ()
     cuda: Annotated[tuple[Variable, ...], about("variables of trials on GPUs of NVIDIA")] = ()
@@ -78,7 +78,7 @@ class EnvironmentVariables(Section, frozen=True):
 
 
 class Environment(Section, frozen=True):
-    """What the processes of a trial find around them."""
+    """The environment of a trial's processes."""
 
     ignored = {
         "proxy_ports": "the ports of a trial are open on its machine",
@@ -90,7 +90,7 @@ class Environment(Section, frozen=True):
 
 
 class LogPolicy(Section, frozen=True):
-    """What a line in the output of a trial means. A pattern of null switches a policy off."""
+    """The meaning of a line in the output of a trial. A pattern of null switches a policy off."""
 
     name: Annotated[str, about("what the trial is marked with; each policy has its own", min_length=1)]
     pattern: Annotated[str | None, about("a regular expression, which is searched in each line")] = None
@@ -121,7 +121,7 @@ class Profiling(Section, frozen=True):
 
 
 class Optimizations(Section, frozen=True):
-    """How gradients make a step in the training of a Trial class without a script."""
+    """The options of gradient steps in the training of a Trial class without a script."""
 
     ignored = {
         "average_training_metrics": "training metrics are always averaged over all ranks",
@@ -138,7 +138,7 @@ class Optimizations(Section, frozen=True):
 
 
 class Integrations(Section, frozen=True):
-    """Other systems."""
+    """Connections to other systems."""
 
     ignored = {"webhooks": "there are no webhooks"}
     refused = {"pachyderm": "there is no connection to Pachyderm"}
@@ -196,7 +196,7 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
 
     @property
     def retention(self) -> RetentionPolicy:
-        """How many checkpoints are kept."""
+        """The policy that says which checkpoints are kept."""
         storage = self.checkpoint_storage
         return RetentionPolicy.checked(storage if isinstance(storage, dict) else {})
 

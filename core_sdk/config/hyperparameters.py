@@ -14,13 +14,13 @@ Count = Annotated[int, about("the number of values in a grid, which needs it; ig
 
 
 class Const(Section, frozen=True, tag_field="type", tag="const"):
-    """The same value in every trial. A value without a `type` is one, too."""
+    """A value that is the same in every trial. A value without a `type` is a constant, too."""
 
     val: Annotated[Any, about("any value; a map must be given in this form")]
 
 
 class Categorical(Section, frozen=True, tag_field="type", tag="categorical"):
-    """One of several values, each equally likely. A grid has all of them."""
+    """A choice of one of several values, each equally likely. A grid has all of them."""
 
     vals: Annotated[tuple[Any, ...], about("the values, of any kind", min_length=1)]
 
@@ -34,7 +34,7 @@ class _Range(Section, frozen=True):
 
 
 class Int(_Range, frozen=True, tag_field="type", tag="int"):
-    """A whole number, uniform, both ends included."""
+    """A whole number from a uniform distribution, both ends included."""
 
     minval: Annotated[int, about("the smallest value")]
     maxval: Annotated[int, about("the largest value")]
@@ -42,7 +42,7 @@ class Int(_Range, frozen=True, tag_field="type", tag="int"):
 
 
 class Double(_Range, frozen=True, tag_field="type", tag="double"):
-    """A number, uniform."""
+    """A number from a uniform distribution."""
 
     minval: Annotated[float, about("the smallest value")]
     maxval: Annotated[float, about("the upper end, which only a grid has as a value")]
@@ -52,7 +52,7 @@ class Double(_Range, frozen=True, tag_field="type", tag="double"):
 class Log(_Range, frozen=True, tag_field="type", tag="log"):
     """A number whose logarithm is uniform: `base` to the power of a number from `minval` to `maxval`.
 
-    `loguniform: [1e-5, 0.1]` is the same by its values instead of exponents: base 10, -5 and -1.
+    `loguniform: [1e-5, 0.1]` says the same with values instead of exponents: base 10, -5 and -1.
     """
 
     base: Annotated[float, about("the base of the power", gt=0)]
@@ -73,7 +73,7 @@ Hyperparameter = Const | Categorical | Int | Double | Log
 
 
 def num_points(hyperparameter: Hyperparameter) -> int | None:
-    """The number of values that a grid has of it; None for a range without `count`."""
+    """Returns the number of values that a grid has of a hyperparameter, or None for a range without `count`."""
     match hyperparameter:
         case Const():
             return 1
@@ -90,7 +90,7 @@ class HyperparameterSpace(msgspec.Struct, frozen=True):
     members: dict[str, Hyperparameter | HyperparameterSpace] = {}
 
     def leaves(self) -> Iterator[tuple[tuple[str, ...], Hyperparameter]]:
-        """Every hyperparameter with its names from the outermost group inwards, sorted by these names."""
+        """Yields every hyperparameter with its names from the outermost group inwards, sorted by these names."""
         for name, member in sorted(self.members.items()):
             if isinstance(member, HyperparameterSpace):
                 yield from (((name, *inner), leaf) for inner, leaf in member.leaves())
@@ -99,7 +99,7 @@ class HyperparameterSpace(msgspec.Struct, frozen=True):
 
 
 def nested(values: Iterable[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
-    """The hyperparameters of one trial, from a value for each leaf of a space."""
+    """Returns the hyperparameters of one trial, given a value for each leaf of a space."""
     hparams: dict[str, Any] = {}
     for path, value in values:
         group = hparams

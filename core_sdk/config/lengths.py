@@ -10,7 +10,7 @@ Unit = Literal["batches", "records", "epochs"]
 
 
 class Length(msgspec.Struct, frozen=True):
-    """How long a training is, written `{epochs: 20}`, or `20`: then the script decides what it counts."""
+    """The length of a training, written `{epochs: 20}`, or `20` if the script decides what it counts."""
 
     minimum: ClassVar[int] = 1
 
@@ -19,6 +19,6 @@ class Length(msgspec.Struct, frozen=True):
 
 
 class Period(Length, frozen=True):
-    """How often something is done in a training; 0 is once, at the end."""
+    """The period after which something is done again in a training. With 0 it is done once, at the end."""
 
     minimum: ClassVar[int] = 0

@@ -1,4 +1,4 @@
-"""The search methods that an experiment can name, with what each of them needs to know."""
+"""The search methods that an experiment can name, with the settings of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Mode = Literal["aggressive", "standard", "conservative"]
 
 
 class SearcherConfig(Section, frozen=True, kw_only=True, tag_field="name"):
-    """What all searchers have in common."""
+    """The settings that all searchers have in common."""
 
     metric: Annotated[str, about("the validation metric by which one trial is better than another", min_length=1)]
     smaller_is_better: Annotated[bool, about("whether smaller values of the metric are better")] = True
@@ -29,7 +29,7 @@ class SearcherConfig(Section, frozen=True, kw_only=True, tag_field="name"):
 
 
 class SingleSearcher(SearcherConfig, frozen=True, kw_only=True, tag="single"):
-    """One trial; ranges of hyperparameters are sampled once."""
+    """A single trial. Ranges of hyperparameters are sampled once."""
 
     max_length: MaxLength = None
 
@@ -46,14 +46,14 @@ class RandomSearcher(_ConcurrentSearcher, frozen=True, kw_only=True, tag="random
 
 
 class GridSearcher(_ConcurrentSearcher, frozen=True, kw_only=True, tag="grid"):
-    """One trial for every point of the grid of hyperparameters."""
+    """A trial for every point of the grid of hyperparameters."""
 
     max_points: Annotated[int, about("a grid of more points is refused", ge=1)] = 10_000
     max_length: MaxLength = None
 
 
 class _HalvingSearcher(_ConcurrentSearcher, frozen=True, kw_only=True):
-    """Of the trials at a rung, the best 1/divisor go on to the next.
+    """The settings of a halving search, which trains only the best 1/divisor of the trials at a rung to the next.
 
     With `time_metric` and `max_time`, a trial trains on, and is stopped at a rung where it is not among the best. With
     `max_length`, it pauses at each rung, and goes on once it is among the best.
