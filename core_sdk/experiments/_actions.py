@@ -1,4 +1,4 @@
-"""What an experiment wants done. The master does it, after it has recorded that it is about to."""
+"""The actions that follow from an experiment's events. The master records an action first, and then carries it out."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Kill:
 
 @dataclass(frozen=True)
 class Order:
-    """Let the trial's script know how far to train."""
+    """Tell the trial's script how far to train."""
 
     request_id: UUID
 
 
 @dataclass(frozen=True)
 class Settle:
-    """Record with a trial that had no process how it ended."""
+    """Record in a trial's folder how the trial ended, if it ended while it had no process."""
 
     request_id: UUID
 

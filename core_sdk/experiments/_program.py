@@ -1,4 +1,4 @@
-"""Whether the program of an entrypoint can be found, asked when the experiment is submitted."""
+"""Checks, when an experiment is submitted, that the program of its entrypoint can be found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core_sdk.errors import ConfigProblem, InvalidConfigError
 from core_sdk.experiments.code import STARTUP_HOOK, PackedCode
 from core_sdk.tracking.attempts.slots import configured_variables
 
-# A word that means itself to a shell.
+# A word that a shell does not change.
 _PLAIN_WORD = re.compile(r"\s*([\w@%+:,./-]+)(?=\s|$)")
 _PLAIN_WORDS = re.compile(r"[\w\s@%+:,./=-]+")
 _PYTHON_OPTIONS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-q"})
@@ -29,7 +29,8 @@ _PYTHON_S = 20.0
 def check_program(config: ExperimentConfig, code: PackedCode | None, source: str) -> tuple[str, ...]:
     """Raises `InvalidConfigError` if the first word of the entrypoint is not a program; returns warnings.
 
-    Words with which a shell does more than start a program are not judged, and a startup hook may bring any program.
+    A command with which a shell does more than start a program is not judged. Nothing is checked if the code has a
+    startup hook, since the hook may provide any program.
     """
     if code is not None and STARTUP_HOOK in code.programs:
         return ()
@@ -60,7 +61,7 @@ def check_program(config: ExperimentConfig, code: PackedCode | None, source: str
 
 
 def _script(command: str | tuple[str, ...]) -> str | None:
-    """The file that a Python is given to run; None if a shell does more than to start a program."""
+    """Returns the file that a Python is given to run, or None if there is none, or a shell does more than start it."""
     if isinstance(command, str) and not _PLAIN_WORDS.fullmatch(command):
         return None
     words = command.split() if isinstance(command, str) else command
@@ -89,14 +90,14 @@ def _find(program: str, command: str | tuple[str, ...], config: ExperimentConfig
     variables = _variables(config)
     if not isinstance(command, str):
         return shutil.which(program, path=variables.get("PATH"))
-    # The shell itself knows best what its words are.
+    # The program may be a builtin of the shell.
     question = ["sh", "-c", 'command -v -- "$1"', "sh", program]
     answer = subprocess.run(question, env=variables, stdout=subprocess.PIPE, text=True, check=False)
     return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def _has_core_sdk(python: str, config: ExperimentConfig) -> bool:
-    """Asks it unless it is our own; True if it does not answer."""
+    """Returns whether this Python can import Core SDK. Returns True if it is our own, or does not answer."""
     if Path(python).parent == Path(sys.executable).parent:
         return True
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):

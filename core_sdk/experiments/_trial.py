@@ -1,4 +1,4 @@
-"""One trial of an experiment: what it was asked for, what it does, and how it ended."""
+"""A trial of an experiment: what was asked of it, its attempts, and how it ended."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from core_sdk.search import Create, ExitedReason
 
 
 class Wish(enum.IntEnum):
-    """What is to become of the trial. It only ever rises, but for a trial that rests until it is promoted."""
+    """The state that a trial is asked to reach. It only rises, except from REST to RUN when the trial is promoted."""
 
     RUN = 0
     REST = 1
-    """Its process ends, and it waits for a longer length."""
+    """The trial's process ends, and the trial waits for a greater length."""
     STOP = 2
-    """The searcher has given it up."""
+    """The searcher has given up the trial."""
     CANCEL = 3
     KILL = 4
 
 
 class Trial:
-    """A trial, changed by `apply` only. The same events give the same trial."""
+    """A trial, which only `Experiment.apply` changes. The same events give the same trial."""
 
     def __init__(self, create: Create) -> None:
         self.request_id: UUID = create.request_id
@@ -43,29 +43,29 @@ class Trial:
         self.trial_id: int | None = None
         self.wish = Wish.RUN
         self.why = ""
-        """Who wished it, where that was not the searcher."""
+        """Who or what asked for the wish; empty if it was the searcher."""
         self.attempt: int | None = None
-        """The attempt that runs."""
+        """The number of the attempt that runs."""
         self.slots: tuple[int, ...] = ()
         self.last_attempt = 0
         self.num_attempts = 0
         self.num_restarts = 0
         self.boot = ""
         self.position = (0, 0)
-        """How far the searcher knows what was reported: an attempt, and an offset in its journal."""
+        """The position up to which the searcher knows the reports: an attempt, and an offset in its journal."""
         self.lengths: tuple[int, ...] = ()
-        """What the searcher has ordered, for scripts that ask for operations."""
+        """The lengths that the searcher has ordered, for scripts that ask for operations."""
         self.is_closed = False
         self.last_length = -1.0
-        """The greatest length of which the searcher was told."""
+        """The greatest length that the searcher was told."""
         self.metric: Any = None
         """The newest value of the searcher's metric."""
         self.num_missing = 0
-        """How many reports in a row have lacked what the searcher needs."""
+        """The number of reports in a row that have lacked what the searcher needs."""
         self.stop: StopSent | None = None
         self.kill: KillSent | None = None
         self.state: str | None = None
-        """How it ended: COMPLETED, CANCELED or ERROR."""
+        """The state in which it ended: COMPLETED, CANCELED or ERROR. None before that."""
         self.reason = ""
         self.was_closed_at_rest = False
 
@@ -82,7 +82,10 @@ class Trial:
         return self.wish is Wish.RUN and not self.is_running and not self.is_over
 
     def verdict(self, outcome: AttemptOutcome = "paused") -> tuple[Literal["COMPLETED", "CANCELED"], str] | None:
-        """As what it ends with its attempt, and why; None if that is for the attempt alone to say."""
+        """Returns the state and the reason with which the trial ends when its attempt ends with this outcome.
+
+        Returns None if the outcome alone decides.
+        """
         if self.wish >= Wish.CANCEL:
             return "CANCELED", self.why
         return ("COMPLETED", STOPPED_BY_SEARCHER) if self.wish is Wish.STOP and outcome != "completed" else None
@@ -108,7 +111,7 @@ class Trial:
         self.stop = self.kill = None
 
     def read(self, event: ValidationRead) -> bool:
-        """Whether the searcher is to hear of it: not of what it heard before an attempt was repeated."""
+        """Records a report. Returns False if the searcher was told of it before, or if the trial is to end."""
         self.position = event.attempt, event.offset
         if self.is_over or self.wish >= Wish.STOP:
             return False
@@ -121,7 +124,7 @@ class Trial:
         return not is_repeated
 
     def end(self, event: AttemptOver, max_restarts: int) -> ExitedReason | None:
-        """Why the trial, if it is over now, has ended before its training was over."""
+        """Records the end of an attempt. Returns the reason if the trial has now exited early, else None."""
         self.attempt, self.slots = None, ()
         was_stopped, self.stop, self.kill = self.stop is not None, None, None
         if (verdict := self.verdict(event.outcome)) is not None:
@@ -133,7 +136,7 @@ class Trial:
             case "completed":
                 return None
             case "paused":
-                # A script that stops without having been asked has a reason of its own, and goes on when it is started.
+                # A script that stops without having been asked has its own reason. It continues when it is restarted.
                 self.num_restarts += not was_stopped
             case "lost":
                 return None
@@ -150,7 +153,7 @@ class Trial:
         return None
 
     def revive(self) -> None:
-        """Lets it run again, after the experiment had ended."""
+        """Lets the trial run again after the experiment has ended."""
         self.state, self.reason, self.wish, self.why, self.num_restarts = None, "", Wish.RUN, "", 0
 
     def close(self, state: str, reason: str) -> None:
@@ -159,7 +162,7 @@ class Trial:
         self.was_closed_at_rest = self.last_attempt > 0
 
     def due(self, halt: str) -> Iterator[Action]:
-        """What is to be done now; `halt` says why the whole experiment is to stand still, or is empty."""
+        """Yields the actions that are due. `halt` is the reason for which all trials must stop, or is empty."""
         if self.is_over:
             if self.was_closed_at_rest:
                 yield Settle(self.request_id)

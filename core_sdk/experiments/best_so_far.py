@@ -1,4 +1,4 @@
-"""An experiment as it goes on, with its best trial so far."""
+"""Follows an experiment, and keeps its best trial so far."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from core_sdk.tracking import Home
 
 
 class Follower(FollowedExperiment):
-    """Compares what the trials report to the searcher."""
+    """Follows an experiment, and compares the values that the searcher reads of its trials."""
 
     def __init__(self, home: Home, experiment_id: int) -> None:
         super().__init__(home, experiment_id)
         self.best: dict[UUID, Metric] = {}
-        """The best value of the searcher's metric, by trial; NaN is none."""
+        """The best value of the searcher's metric, by trial. NaN is ignored."""
         self.points: dict[UUID, dict[float, Metric]] = {}
-        """What the searcher has read of each trial, by length; empty where it reads no lengths."""
+        """The values that the searcher has read of each trial, by length; empty if it reads no lengths."""
 
     @property
     def best_trial(self) -> tuple[int, Metric] | None:
-        """The best trial so far, and its value."""
+        """The id and the value of the best trial so far; None if there is none."""
         choose = min if self.searcher.smaller_is_better else max
         request_id = choose(self.best, key=self.best.__getitem__, default=None)
         trial_id = None if request_id is None else self.experiment.trials[request_id].trial_id
@@ -38,7 +38,7 @@ class Follower(FollowedExperiment):
         value = from_json(event.metric)
         choose = min if self.searcher.smaller_is_better else max
         if not isinstance(value, int | float):
-            return  # a search method of one's own may be told anything
+            return  # a user's own search method may be told any value
         if event.length is not None:
             self.points.setdefault(event.request_id, {})[event.length] = value
         if value == value:  # not NaN

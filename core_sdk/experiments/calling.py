@@ -28,23 +28,23 @@ PROTOCOL = 1
 _START_S = 30.0
 _PAUSE_S = 0.01
 _ANSWER_S = 60.0
-# So that a thread which starts a master early is waited for.
+# Held while a master is started, so that a call waits for a thread that starts one early.
 _starting = threading.Lock()
 
 
 def lock_path(home_root: Path) -> Path:
-    """Locked by the master while it lives."""
+    """Returns the path of the file that a master locks while it lives."""
     return home_root / "master.lock"
 
 
 def log_path(home_root: Path) -> Path:
-    """What the master has to say, of itself and of what it did."""
+    """Returns the path of the master's log."""
     return home_root / "master.log"
 
 
 @contextlib.contextmanager
 def socket_address(home_root: Path) -> Iterator[str]:
-    """The address of the master's socket, for as long as the block lasts; a path may be too long for one."""
+    """Yields an address of the master's socket, which is valid within the block. The path may be too long for one."""
     directory = os.open(home_root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{directory}/master.sock" if sys.platform == "linux" else str(home_root / "master.sock")
@@ -57,10 +57,10 @@ def is_master_running(home_root: Path) -> bool:
 
 
 def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: Any) -> dict[str, Any]:
-    """What the master of this home answers; one is started, with these `options`, where none runs.
+    """Asks the master of this home, and returns its answer. Starts a master with these `options` if none runs.
 
-    Blocks until the answer, and asks again if a master dies before it answers: whatever is asked, the second time it
-    changes nothing. Raises `MasterError` with the master's words, or if it cannot be reached.
+    Blocks until the answer, and asks again if a master dies before it answers, since a repeated request changes
+    nothing. Raises `MasterError` with the master's words, or if the master cannot be reached.
     """
     deadline = time.monotonic() + _START_S
     while True:
@@ -76,13 +76,13 @@ def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: 
 
 
 def ensure_master(home_root: Path) -> None:
-    """Starts a master where none runs: nothing that it was asked for goes on without one. Raises `MasterError`."""
+    """Starts a master if none runs. Without one no experiment goes on. Raises `MasterError`."""
     if not is_master_running(home_root):
         call(home_root, "status")
 
 
 def start_early(home_root: Path) -> None:
-    """Lets a master start while the caller prepares what it will ask for. Whether that fails is heard when it asks."""
+    """Starts a master in a thread, while the caller prepares its request. A failure shows when the caller asks."""
 
     def start() -> None:
         with contextlib.suppress(MasterError, OSError):
@@ -92,7 +92,7 @@ def start_early(home_root: Path) -> None:
 
 
 def call_running(home_root: Path, do: str, **arguments: Any) -> dict[str, Any] | None:
-    """As `call`; None where no master runs."""
+    """Asks the master of this home like `call`, but returns None if no master runs. Raises `MasterError`."""
     connection = _connect(home_root)
     try:
         return None if connection is None else _ask(connection, do, arguments)
@@ -101,7 +101,7 @@ def call_running(home_root: Path, do: str, **arguments: Any) -> dict[str, Any] |
 
 
 def start_master(home_root: Path, options: Sequence[str]) -> None:
-    """Starts a master in the background, and returns when it listens. Of several that start at once one goes on.
+    """Starts a master in the background, and returns when it listens. If several start at once, only one stays.
 
     Raises `MasterError` if it could not start.
     """
@@ -110,7 +110,7 @@ def start_master(home_root: Path, options: Sequence[str]) -> None:
 
 
 def begin_master(home_root: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Begins to start a master in the background. The process ends when it listens."""
+    """Begins to start a master in the background. The returned process ends when the master listens."""
     home_root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with log_path(home_root).open("ab") as log:
         # `-P`: the user's working directory must not shadow our modules.
@@ -132,7 +132,10 @@ def await_end_of_master(home_root: Path) -> None:
 
 
 def _ask(connection: socket.socket, do: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Closes the connection. Raises `MasterError`, and `ConnectionError` if the master dies."""
+    """Sends a request, returns the answer, and closes the connection.
+
+    Raises `MasterError`, and `ConnectionError` if the master dies.
+    """
     request = {"protocol": PROTOCOL, "version": __version__, "do": do, **arguments}
     try:
         with connection, connection.makefile("rb") as answers:

@@ -1,4 +1,4 @@
-"""An experiment's journal of events: appended by the master, read by whoever asks for the experiment's state."""
+"""An experiment's journal of events, which the master writes and all others read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EventJournal:
     """Appends events. A write that returned survives the death of the process; `sync` lets it survive a power cut."""
 
     def __init__(self, path: Path) -> None:
-        """Makes the file if it is missing. Raises `OSError`, here and in `append`."""
+        """Opens the file, or makes it if it is missing. Raises `OSError`, here and in `append`."""
         self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size_bytes = os.fstat(self._descriptor).st_size
@@ -28,7 +28,7 @@ class EventJournal:
         self._is_dirty = False
 
     def append(self, event: Event) -> None:
-        """Appends the event, or raises `OSError` or `RecordDamagedError` and leaves nothing of it."""
+        """Appends the event. If it raises `OSError` or `RecordDamagedError`, the file is unchanged."""
         self.check()
         line = encode_line(event)
         if os.write(self._descriptor, line) != len(line):
@@ -52,7 +52,7 @@ class EventJournal:
         os.close(self._descriptor)
 
     def _cut_half_line(self) -> None:
-        """A writer died in the middle of its line."""
+        """Removes the incomplete last line of a writer that died."""
         begin = max(0, self._size_bytes - (1 << 20))
         tail = os.pread(self._descriptor, 1 << 20, begin)
         self._size_bytes = begin + tail.rfind(b"\n") + 1
@@ -60,16 +60,16 @@ class EventJournal:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """All events, in order. Raises `FileNotFoundError`, and `RecordDamagedError` as `read_new_events`."""
+    """Yields all events, in order. Raises `FileNotFoundError`, and `RecordDamagedError` like `read_new_events`."""
     for events, _ in read_new_events(path, 0):
         yield from events
 
 
 def read_new_events(path: Path, offset: int) -> Iterator[tuple[list[Event], int]]:
-    """The events behind byte `offset`, in order and by the chunk; with each the offset behind it.
+    """Yields the events after byte `offset` in chunks, in order, each chunk with the offset after it.
 
-    What follows from the events is right only if none is missing: raises `RecordDamagedError` for a damaged line, and
-    for one of a kind that this version does not know.
+    Conclusions from the events are right only if none is missing. Therefore raises `RecordDamagedError` for a damaged
+    line, and for an event of a kind that this version does not know.
     """
     if path.stat().st_size < offset:
         raise RecordDamagedError(path, "it has become shorter")

@@ -1,4 +1,4 @@
-"""An experiment as the outcome of its events: the same events give the same state, and the same decisions."""
+"""An experiment as the result of its events. The same events give the same state and the same decisions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ from core_sdk.search import TrialCreated as SearchTrialCreated
 
 NO_LIMIT = -1
 MAX_MISSING = 3
-"""How many reports of a trial in a row may lack what the searcher needs: a script may report a step in two calls."""
+"""The number of reports in a row without what the searcher needs after which a halving search fails.
+
+It is more than one, since a script may report a step in two calls.
+"""
 
 _STOPPING: dict[FinalState, ExperimentState] = {
     "COMPLETED": "STOPPING_COMPLETED",
@@ -66,10 +69,10 @@ _STOPPING: dict[FinalState, ExperimentState] = {
 
 
 class Experiment:
-    """Its searcher, its trials, and what users asked for. `apply` is the only thing that changes it.
+    """The state of an experiment: its searcher, its trials, and the requests of users. Only `apply` changes it.
 
-    What is to be done is in `waiting` and in what `take_due` returns. After a replay, `outstanding` repeats what may
-    have been recorded but not done.
+    The trials to start are in `waiting`, and `take_due` returns the other actions. After a replay, `outstanding`
+    repeats actions that may have been recorded but not carried out.
     """
 
     def __init__(self, experiment_id: int, config: ExperimentConfig) -> None:
@@ -77,36 +80,36 @@ class Experiment:
         self.config = config
         self.trials: dict[UUID, Trial] = {}
         self.waiting: dict[UUID, None] = {}
-        """Trials whose next attempt waits for slots, the first first."""
+        """Trials whose next attempt waits for slots, in the order in which they began to wait."""
         self.warnings: list[str] = []
         self.is_paused = False
         self.priority = config.resources.priority
         self.max_slots = config.resources.max_slots
         self.closing: tuple[FinalState, str] | None = None
-        """The state in which it is to end, and why, once its trials have ended."""
+        """The state in which it will end once its trials have ended, and the reason."""
         self.state_at_end: FinalState | None = None
         self.reason = ""
         self.num_events = 0
         self.told: list[SearchEvent] = []
-        """What a search method outside of the master is to hear of, in this order."""
+        """The events for a search method outside of the master, in order."""
         self.num_answered = 0
-        """How many of these it has answered."""
+        """The number of these events that the method has answered."""
         self._by_trial_id: dict[int, Trial] = {}
         self._search = _open_search(config)
         self._progress: float | None = None
         self._running: dict[UUID, Trial] = {}
         self._touched_now: dict[UUID, None] = {}
         self._dirty: dict[UUID, None] = {}
-        """Trials that events have touched since `take_due`."""
+        """Trials that events have touched since the last `take_due`."""
         self._is_revived = False
         self._problem = ""
         self._has_metric = False
         self._other_names: set[str] = set()
-        """What trials have validated instead of the searcher's metric."""
+        """The names of metrics that trials have reported instead of the searcher's metric."""
 
     @property
     def state(self) -> ExperimentState:
-        """ACTIVE, PAUSED, STOPPING_COMPLETED and so on while trials still end, then COMPLETED, CANCELED or ERROR."""
+        """ACTIVE or PAUSED; STOPPING_COMPLETED and so on while trials end; then COMPLETED, CANCELED or ERROR."""
         if self.state_at_end is not None:
             return self.state_at_end
         if self.closing is not None:
@@ -119,7 +122,7 @@ class Experiment:
 
     @property
     def progress(self) -> float:
-        """The part of the search that is done, 0 to 1."""
+        """The part of the search that is done, from 0 to 1."""
         if self.state_at_end == "COMPLETED":
             return 1.0
         if self._progress is None:
@@ -128,12 +131,12 @@ class Experiment:
 
     @property
     def rung_lengths(self) -> list[int]:
-        """As `Search.lengths`."""
+        """The lengths of the rungs, as `Search.lengths` has them; empty for a user's own method."""
         return self._search.lengths if self._search else []
 
     @property
     def brackets(self) -> list[list[int]]:
-        """As `Search.brackets`."""
+        """The lengths of the rungs of each bracket, as `Search.brackets` has them; empty for a user's own method."""
         return self._search.brackets if self._search else []
 
     def bracket_of(self, request_id: UUID) -> int:
@@ -144,7 +147,7 @@ class Experiment:
         return len(self._running)
 
     def running(self) -> Iterator[Trial]:
-        """The trials that have a process, in the order in which these began."""
+        """Returns the trials that have a process, in the order in which the processes began."""
         return iter(list(self._running.values()))
 
     def trial(self, trial_id: int) -> Trial | None:
@@ -153,7 +156,7 @@ class Experiment:
     def validation(
         self, request_id: UUID, metrics: Mapping[str, Metric], steps_completed: int | None = None
     ) -> ValidationCompleted:
-        """What the searcher reads in a validation report. A method of the user's own takes the steps as the length."""
+        """Returns what the searcher reads in a validation report. For a user's own method, the length is the steps."""
         if self._search is not None:
             return self._search.read_report(request_id, metrics)
         metric = to_json(metrics.get(self.config.searcher.metric), "the metric")
@@ -217,7 +220,7 @@ class Experiment:
                 self.state_at_end, self.reason = event.state, event.reason
 
     def take_due(self) -> list[Action]:
-        """What is to be done since the last call."""
+        """Returns the actions that have become due since the last call, in order."""
         actions = [action for request_id in self._dirty for action in self.trials[request_id].due(self._halt)]
         self._dirty.clear()
         if self.closing is not None and not self._running and not self.is_ended:
@@ -225,12 +228,12 @@ class Experiment:
         return actions
 
     def outstanding(self) -> list[Action]:
-        """What is to be done after a replay, when it is not known what of the last decisions was carried out."""
+        """Returns the actions that are due after a replay, when some decisions may not have been carried out."""
         self._dirty.update(dict.fromkeys(self.trials))
         return self.take_due()
 
     def _end(self) -> tuple[FinalState, str]:
-        """The state in which it ends, and why: a search that never heard of its metric has compared nothing."""
+        """Returns the state in which the experiment ends, and why: an error if trials reported only other metrics."""
         assert self.closing is not None  # noqa: S101  (asked at its end only)
         if self.closing[0] != "COMPLETED" or self._has_metric or not self._other_names:
             return self.closing
@@ -239,7 +242,7 @@ class Experiment:
 
     @property
     def _halt(self) -> str:
-        """Why no trial may run, or nothing."""
+        """The reason for which no trial may run; empty if trials may run."""
         return "the experiment is paused" if self.is_paused else ""
 
     def _queue(self, trial: Trial) -> None:
@@ -322,7 +325,7 @@ class Experiment:
         self._ask(self._touched(event.request_id), wish, event.by)
 
     def _ask(self, trial: Trial, wish: Wish, why: str) -> None:
-        """A trial without a process ends at once."""
+        """Asks a trial to end. A trial without a process ends at once."""
         was_over = trial.is_over
         trial.ask(wish, why)
         if was_over or trial.is_running:
@@ -332,7 +335,7 @@ class Experiment:
             self._closed(trial, None if trial.state == "COMPLETED" else ExitedReason.USER_CANCELED)
 
     def _close(self, state: FinalState, reason: str, wish: Wish) -> None:
-        """Ends all trials, and then the experiment. What was decided first stands, but a kill is always heard."""
+        """Ends all trials, and then the experiment. The first state and reason stand, but later kills take effect."""
         if self.is_ended:
             return
         if self.closing is None:
@@ -356,7 +359,7 @@ class Experiment:
             return
         is_halving = isinstance(self.config.searcher, AsyncHalvingSearcher | AdaptiveAshaSearcher)
         if trial.num_missing == MAX_MISSING and is_halving:
-            # Nothing would ever be compared, and every trial would train to its end.
+            # Otherwise no trials would ever be compared, and every trial would train to its end.
             self._close("ERROR", self._problem, Wish.CANCEL)
         else:
             self._tell(ValidationCompleted(event.request_id, event.metric, event.length, tuple(event.names)))
@@ -377,7 +380,7 @@ class Experiment:
             self._tell(TrialExitedEarly(trial.request_id, exited))
         self._tell(TrialClosed(trial.request_id))
         if self._is_revived and all(other.is_over for other in self.trials.values()):
-            # The searcher has ended before, and says nothing more.
+            # The searcher has ended already, and returns no more operations.
             self.closing = ("ERROR" if trial.state == "ERROR" else "COMPLETED"), trial.reason
 
     def _revive(self) -> None:
@@ -391,7 +394,7 @@ class Experiment:
 
 
 def _open_search(config: ExperimentConfig) -> Search | None:
-    """None for a method of the user's own, which posts its operations."""
+    """Returns the search of a built-in method, or None for a user's own method, which posts its operations."""
     if isinstance(config.searcher, CustomSearcher):
         return None
     return Search(config.searcher, config.hyperparameters, config.reproducibility.experiment_seed)

@@ -1,4 +1,4 @@
-"""An experiment as it goes on, read from its journal of events."""
+"""Follows an experiment by reading its journal of events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core_sdk.records import Event
 from core_sdk.tracking.home import Home
 
 _PAUSE_S = 0.2
-# How often it is looked whether a master still runs.
+# The time between two checks that a master still runs.
 _MASTER_S = 5.0
 
 
@@ -25,7 +25,7 @@ class FollowedExperiment:
     def __init__(self, home: Home, experiment_id: int) -> None:
         """Raises `RecordDamagedError`, and `ExperimentNotFoundError`, also for an experiment that was not submitted."""
         submitted = SubmittedExperiment(home, experiment_id)
-        record = submitted.folder.read()  # before the events, of which it says how many there are at least
+        record = submitted.folder.read()  # read before the events, since it has the least number of them
         self.home = home
         self.name = record.name
         self.searcher = submitted.config.searcher
@@ -35,9 +35,9 @@ class FollowedExperiment:
         self._least_events = 0 if record.search is None else max(1, record.search.num_events)
 
     def read(self) -> Iterator[Event]:
-        """Each new event, after it was applied.
+        """Yields each new event after it was applied.
 
-        Raises `RecordDamagedError` if an event is damaged or missing: without it the others may mean something else.
+        Raises `RecordDamagedError` if an event is damaged or missing, since the others may mean something else then.
         """
         with contextlib.suppress(FileNotFoundError):
             for events, end_offset in read_new_events(self._path, self._offset):
@@ -50,9 +50,10 @@ class FollowedExperiment:
             raise RecordDamagedError(self._path, problem)
 
     def follow(self, pause_s: float = _PAUSE_S) -> Iterator[list[Event]]:
-        """The new events at least several times a second, until the experiment has ended.
+        """Yields a list of new events, which may be empty, every `pause_s` until the experiment has ended.
 
-        If its master dies, another one is started. Raises `ExperimentStateError` if it stands still, being damaged.
+        If the master dies, another one is started. Raises `ExperimentStateError` if the experiment stands still because
+        its files are damaged.
         """
         asked = time.monotonic()
         while True:

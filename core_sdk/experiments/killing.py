@@ -1,4 +1,4 @@
-"""Kills a trial, whoever has started it."""
+"""Kills a trial, whether or not a master has started it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from core_sdk.tracking.attempts.running import await_end
 
 
 def kill_trial(tracker: HomeTracker, trial_id: int, by: str) -> None:
-    """Kills the trial with all its processes, and returns when they are gone; it is canceled.
+    """Kills the trial with all its processes, and returns when they are gone. The trial is then canceled.
 
-    Where its experiment goes on, the master does it, so that it does not start the trial again: also if the trial does
-    not run yet. Raises `TrialNotRunningError`, `AgentNotFoundError` or `MasterError`.
+    If a master carries out the trial's experiment, the master kills the trial, so that it does not start it again. It
+    also cancels a trial that does not run yet. Raises `TrialNotRunningError`, `AgentNotFoundError` or `MasterError`.
     """
     experiment_id = tracker.trial_record(trial_id).experiment_id
     if not _goes_on(tracker, experiment_id):
@@ -23,7 +23,7 @@ def kill_trial(tracker: HomeTracker, trial_id: int, by: str) -> None:
 
 
 def _goes_on(tracker: HomeTracker, experiment_id: int) -> bool:
-    """Whether a master carries the experiment out; none does while a file of it is damaged."""
+    """Returns whether a master carries out the experiment. No master does so while a file of it is damaged."""
     try:
         search = tracker.experiment_record(experiment_id).search
     except RecordDamagedError:

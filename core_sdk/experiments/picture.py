@@ -1,4 +1,4 @@
-"""How a search stands, for those who draw it: each trial's points, and what became of it."""
+"""The state of a search, from which it can be drawn: the points and the fate of each trial."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class SearchedTrial:
     fate: Fate
     hparams: Mapping[str, Any]
     best: Metric | None
-    """Of the searcher's metric."""
+    """The best value of the searcher's metric."""
     points: Sequence[tuple[float, Metric]]
-    """The searcher's metric by length, as the searcher has read it; empty where it reads no lengths."""
+    """The searcher's metric by length, as the searcher has read it; empty if the searcher reads no lengths."""
     reason: str
 
 
@@ -34,7 +34,7 @@ class SearchPicture:
     metric: str
     smaller_is_better: bool
     unit: str
-    """What lengths are counted in."""
+    """The unit of the lengths."""
     rungs: Sequence[int]
     """The lengths at which trials are compared, in any bracket."""
     brackets: Sequence[Sequence[int]]
@@ -49,7 +49,7 @@ class SearchPicture:
 
 
 def read_picture(follower: Follower) -> SearchPicture:
-    """As of now; the follower goes on where it stopped."""
+    """Reads the experiment's new events, and returns the present state of its search."""
     for _ in follower.read():
         pass
     experiment, searcher = follower.experiment, follower.searcher

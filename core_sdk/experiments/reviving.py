@@ -1,9 +1,9 @@
-"""Brings back a master that was killed: the one place that decides whether.
+"""Restarts a master that was killed, if it is needed. All decisions about this are made here.
 
-A master in the background says in `master.json` that it is there, and takes that back when it ends because it was told
-to, or has nothing to do. So a record without a master means that the master was killed. It is brought back on its own
-host only, with its own options, and only if an experiment needs it. A master inside a command (`--local`) leaves no
-record: who starts that command again decides.
+A master in the background writes `master.json`, and removes it if it ends because it was told to, or because it has
+nothing to do. A record without a master therefore means that the master was killed. It is restarted only on its own
+host, with its own options, and only if an experiment needs it. A master inside a command (`--local`) leaves no record:
+it runs again when somebody starts the command again.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from core_sdk.tracking.home import Home
 
 
 def announce_master(home_root: Path, options: Sequence[str]) -> None:
-    """Says that a master runs in the background; called by it."""
+    """Records that a master runs in the background. The master itself calls it."""
     record = MasterRecord(host=platform.node(), options=list(options))
     write_atomically(_path(home_root), encode_file(record))
 
 
 def dismiss_master(home_root: Path) -> None:
-    """Lets nobody bring the last master back."""
+    """Removes the record of the last master, so that it is not restarted."""
     _path(home_root).unlink(missing_ok=True)
 
 
 def revive_master(home_root: Path, *, waits: bool = False) -> None:
-    """Starts a master in the background if one was killed that is needed. With `waits` it listens on return.
+    """Starts a master in the background if one was killed and is needed. With `waits`, returns when it listens.
 
-    Costs one look at a file where none was killed. It never fails: whoever calls it wants something else.
+    If none was killed, this only checks whether a file exists. It never fails, since it is not what the caller is for.
     """
     with contextlib.suppress(CoreSDKError, OSError, ValueError):
         if not _path(home_root).exists() or is_master_running(home_root):
@@ -45,9 +45,9 @@ def revive_master(home_root: Path, *, waits: bool = False) -> None:
 
 
 def keep_going(home: Home, experiment_id: int) -> None:
-    """Starts a master, for one who waits for the experiment's end, if it needs one and none runs.
+    """Starts a master if the experiment has not ended and none runs, so that a caller can wait for its end.
 
-    Raises `ExperimentStateError` if the experiment stands still, so that its end would never come.
+    Raises `ExperimentStateError` if the experiment stands still, so that it would never end.
     """
     search = home.experiment(experiment_id).read().search
     if search is None or search.has_ended:
@@ -62,7 +62,7 @@ def _path(home_root: Path) -> Path:
 
 
 def _is_needed(home: Home) -> bool:
-    """Whether an experiment goes on, or its trials still end."""
+    """Returns whether an experiment of the home is active, or has trials that still run."""
     for experiment_id in home.experiment_ids():
         with contextlib.suppress(CoreSDKError):
             search = home.experiment(experiment_id).read().search

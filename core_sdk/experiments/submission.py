@@ -1,7 +1,7 @@
 """Submits experiments: new ones, forks, and continuations of others.
 
-An experiment's folder is whole before the master hears of it, and is removed if the master refuses it. Until the master
-has begun it, no list shows it.
+An experiment's folder is complete before the master is told of it, and is removed if the master refuses it. Lists show
+an experiment only after the master has begun it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Submitted:
 
     experiment_id: int
     warnings: tuple[str, ...]
-    """What the author of the configuration should know."""
+    """Warnings for the author of the configuration."""
 
 
 def read_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, str]:
-    """The text of a configuration, which is a mapping or the path of a YAML file, and what to call it in messages.
+    """Returns the text of a configuration, which is a mapping or a YAML file's path, and its name in messages.
 
     Raises `OSError`, or `TypeError` for a value that YAML does not have.
     """
@@ -84,9 +84,9 @@ def submit(
     """Submits the experiment that the configuration `text` describes; `source` names it in messages.
 
     Its trials run in copies of `model_dir` and `includes`; without either, in the current directory itself. With a
-    `key` the experiment is found by `find_submitted`, whatever has become of the process that submitted it. The trials
-    get `variables` beside those of this environment that are recorded. Raises `InvalidConfigError`,
-    `CodeDirectoryError`, `CodeChangedError` or `MasterError`, and leaves no experiment then.
+    `key`, `find_submitted` finds the experiment even if the process that submitted it was killed. The trials get
+    `variables` in addition to those of this environment that are recorded. Raises `InvalidConfigError`,
+    `CodeDirectoryError`, `CodeChangedError` or `MasterError`, and then leaves no experiment.
     """
 
     def packed() -> PackedCode | None:
@@ -111,7 +111,7 @@ def submit(
 
 
 def find_submitted(home: Home, key: str) -> int | None:
-    """The experiment that was submitted with this `key`. Where its submission was cut off, that is completed."""
+    """Returns the experiment that was submitted with this `key`, or None. Completes a submission that was cut off."""
     for experiment_id in home.experiment_ids():
         folder = home.experiment(experiment_id)
         with contextlib.suppress(ExperimentNotFoundError, RecordDamagedError):
@@ -131,9 +131,9 @@ def fork(
     overrides: Sequence[str] = (),
     is_paused: bool = False,
 ) -> Submitted:
-    """Submits another experiment with the same code; its configuration is `text`, or else that of the first one.
+    """Submits another experiment with the same code. Its configuration is `text`, by default that of the first one.
 
-    Raises as `submit`, or `ExperimentNotFoundError`.
+    Raises the errors of `submit`, and `ExperimentNotFoundError`.
     """
     folder = home.experiment(experiment_id)
     parent = folder.read_submission()
@@ -149,7 +149,8 @@ def continue_as_new(home: Home, trial_id: int, *, overrides: Sequence[str] = (),
     """Submits an experiment of one trial, which begins with the newest checkpoint of `trial_id` and has its
     hyperparameters, code and configuration.
 
-    Raises as `submit`, `TrialNotFoundError`, or `ExperimentNotFoundError` if the trial's experiment was not submitted.
+    Raises the errors of `submit`, `TrialNotFoundError`, and `ExperimentNotFoundError` if the trial's experiment was not
+    submitted.
     """
     trial = home.trial(trial_id).read_record()
     folder = home.experiment(trial.experiment_id)
@@ -163,10 +164,10 @@ def continue_as_new(home: Home, trial_id: int, *, overrides: Sequence[str] = (),
 
 
 def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str] = (), by: str = "") -> Submitted:
-    """Lets the trials of an experiment that has ended go on from their checkpoints, if they were not completed; the
-    trial of a `single` searcher in any case.
+    """Continues the trials of an experiment that has ended from their checkpoints.
 
-    Only a `single` searcher takes overrides. Raises `ExperimentStateError` for what cannot go on, and as `submit`.
+    Completed trials are not continued, except the trial of a `single` searcher. Only a `single` searcher takes
+    overrides. Raises `ExperimentStateError` if the experiment cannot go on, and the errors of `submit`.
     """
     folder = home.experiment(experiment_id)
     search, path = folder.read().search, folder.completed_config_path
@@ -193,7 +194,7 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
 
 
 def _check_kept(experiment_id: int, before: ExperimentConfig, after: ExperimentConfig) -> None:
-    """What its events were decided by must stay: they are read again with the configuration."""
+    """Raises `ExperimentStateError` if a part of the configuration differs on which the recorded events depend."""
     for name in ("searcher", "hyperparameters", "reproducibility"):
         if getattr(before, name) != getattr(after, name):
             problem = f"keeps its {name}: `core-sdk experiment continue --new` begins another one, which may change it"
@@ -201,7 +202,7 @@ def _check_kept(experiment_id: int, before: ExperimentConfig, after: ExperimentC
 
 
 def continued_config(config: Mapping[str, Any], trial_id: int, hparams: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of an experiment with one trial, which begins with the weights of another trial."""
+    """Returns the configuration of an experiment with one trial, which begins with the weights of another trial."""
     searcher = config["searcher"]
     kept = {key: searcher[key] for key in ("metric", "smaller_is_better", "max_length") if key in searcher}
     return {
@@ -236,7 +237,7 @@ def _begin(
         write_atomically(folder.config_path, original)
         folder.write_config(_values(config))
         folder.write_submission(replace(submission, config_sha256=hashlib.sha256(original).hexdigest()))
-        # Last, since it makes the folder an experiment.
+        # This comes last, since the record makes the folder an experiment.
         folder.write(
             ExperimentRecord(
                 experiment_id=folder.experiment_id,
@@ -267,12 +268,12 @@ def _writing(home: Home) -> Iterator[None]:
         yield
     except OSError as error:
         if error.filename is not None:
-            raise  # it says itself what is wrong with which file
+            raise  # the message names the file
         raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
 
 
 def _check_storage(home: Home, config: ExperimentConfig, source: str) -> None:
-    """Raises `InvalidConfigError` for a directory that this machine's trials cannot write to."""
+    """Raises `InvalidConfigError` if the trials of this machine cannot write to the storage's directory."""
     if config.resources.engine == "ray":
         return  # another machine may have it
     try:
@@ -282,7 +283,7 @@ def _check_storage(home: Home, config: ExperimentConfig, source: str) -> None:
 
 
 def _withdraw(folder: ExperimentFolder) -> None:
-    """Removes what was not begun. A master that died while it answered may have begun it."""
+    """Removes an experiment unless a master has begun it, which a master that died before its answer may have done."""
     if not folder.events_path.exists() or folder.events_path.stat().st_size == 0:
         folder.discard()
 
@@ -293,7 +294,7 @@ def _values(config: ExperimentConfig) -> dict[str, Any]:
 
 
 def _warm_start(home: Home, config: ExperimentConfig, source: str) -> str | None:
-    """The checkpoint that all trials begin with."""
+    """Returns the id of the checkpoint that all trials begin with, or None."""
     trial_id, storage_id = config.searcher.source_trial_id, config.searcher.source_checkpoint_uuid
     if trial_id is not None:
         found = newest_good_checkpoint(home.trial(trial_id)).storage_id
@@ -308,7 +309,7 @@ def _warm_start(home: Home, config: ExperimentConfig, source: str) -> str | None
 
 
 def _words(config: ExperimentConfig) -> Sequence[str]:
-    """The words of the entrypoint, as far as they can be told without a shell."""
+    """Returns the words of the entrypoint, as far as they can be told without a shell."""
     entrypoint = config.entrypoint
     if not isinstance(entrypoint, str):
         return entrypoint

@@ -1,4 +1,4 @@
-"""An experiment that was submitted, as the master needs it: its configuration, its code, and the record for lists."""
+"""A submitted experiment: its configuration, its code, and the record that lists show."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from core_sdk.tracking.home import Home, TrialFolder
 
 
 def goes_on_in_place(searcher: str) -> bool:
-    """Whether an experiment of this searcher can be continued after its end; any other has decided its trials."""
+    """Returns whether an experiment of this searcher can be continued after its end. A halving search cannot."""
     return searcher in ("single", "random", "grid")
 
 
 class SubmittedExperiment:
-    """What was submitted, which does not change."""
+    """A submitted experiment. What was submitted does not change."""
 
     def __init__(self, home: Home, experiment_id: int) -> None:
         """Raises `ExperimentNotFoundError`."""
@@ -38,12 +38,12 @@ class SubmittedExperiment:
 
     @cached_property
     def config_values(self) -> dict[str, Any]:
-        """The completed configuration as JSON values, as scripts are told it."""
+        """The completed configuration as JSON values, as scripts get it."""
         return self.folder.read_config()
 
     @cached_property
     def config(self) -> ExperimentConfig:
-        """Raises `RecordDamagedError`."""
+        """The completed configuration. Raises `RecordDamagedError`."""
         try:
             return from_mapping(from_json(self.config_values)).config
         except ValueError as error:
@@ -61,18 +61,18 @@ class SubmittedExperiment:
         return CommandRecord(argv=resolve(argv, cwd, variables.get("PATH")), cwd=str(cwd), environment=variables)
 
     def files(self) -> list[Path]:
-        """What `prepare` reads, of all that the home has."""
+        """Returns the files of the home that `prepare` reads."""
         folder = self.folder
         files = [folder.record_path, folder.submission_path, folder.completed_config_path]
         return files if self.record.code is None else [*files, self.home.code_archive(self.record.code)]
 
     def check(self) -> None:
-        """Reads all that it is made of. Raises `RecordDamagedError`."""
+        """Reads the configuration and the record. Raises `RecordDamagedError` if they are damaged."""
         self.config  # noqa: B018
         self.record  # noqa: B018
 
     def publish(self, experiment: Experiment) -> None:
-        """Writes how the experiment stands into its record, for lists."""
+        """Writes the state of the experiment into its record, which lists show."""
         with self.folder.edit() as record:
             before = record.search
             ended = None if not experiment.is_ended else (before and before.ended) or time.time()
@@ -89,12 +89,12 @@ class SubmittedExperiment:
             )
 
     def publish_damage(self, problem: str) -> None:
-        """Writes into its record, if it has been begun, why it stands still."""
+        """Writes into the record why the experiment stands still, if a master has begun it."""
         with self.folder.edit() as record:
             if record.search is not None:
                 record.search = replace(record.search, reason=problem, is_damaged=True)
 
     def has_to_go_on(self) -> bool:
-        """Whether a master has begun it, and it has not ended. Raises `RecordDamagedError` if that cannot be told."""
+        """Returns whether a master has begun it, and it has not ended. Raises `RecordDamagedError` for a bad record."""
         search = self.folder.read().search
         return self.folder.events_path.exists() if search is None else not search.has_ended

@@ -1,7 +1,7 @@
 """Code directories: an experiment's scripts, packed when it is submitted and unpacked for each of its trials.
 
-An archive is `<home>/code/<sha256>.tar.gz`. The name is the SHA-256 of the tar archive inside, which depends on nothing
-but the names, the contents, the executable bits and the links, so that equal directories are stored once.
+An archive is `<home>/code/<sha256>.tar.gz`. The name is the SHA-256 of the tar archive inside, which depends only on
+the names, the contents, the executable bits and the links, so that equal directories are stored once.
 """
 
 from core_sdk.experiments.code._packing import PackedCode, pack

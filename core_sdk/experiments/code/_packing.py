@@ -24,7 +24,7 @@ from core_sdk.tracking import Home
 logger = logging.getLogger("core_sdk.experiments")
 
 _WARNING_SIZE_BYTES = 50 << 20
-# Level 6 takes three times as long, for a few per cent of what scripts need.
+# Level 6 takes three times as long, and makes the archive of scripts only a few per cent smaller.
 _COMPRESSION_LEVEL = 1
 _ABANDONED_S = 24 * 3600
 
@@ -35,9 +35,9 @@ class PackedCode:
     size_bytes: int
     num_files: int
     programs: frozenset[str]
-    """The files that may be executed."""
+    """The names of the executable files."""
     scripts: frozenset[str]
-    """The files of Python."""
+    """The names of the Python files."""
 
 
 def pack(
@@ -82,7 +82,7 @@ def _store(path: Path, entries: Sequence[Entry], sha256: str) -> None:
 
 
 def _remove_abandoned(directory: Path) -> None:
-    """Removes what a process that was killed long ago has left half-written."""
+    """Removes unfinished files of processes that were killed long ago."""
     for path in directory.glob(".*.tmp"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > _ABANDONED_S:
@@ -111,7 +111,7 @@ class _Output:
 
 
 def _add(archive: tarfile.TarFile, entry: Entry) -> None:
-    """Times, owners and permissions are fixed, except whether the owner may execute the file."""
+    """Adds an entry with fixed times, owners and permissions, except for the owner's right to execute the file."""
     member = tarfile.TarInfo(entry.name)
     member.mode = 0o755 if entry.status.st_mode & stat.S_IXUSR else 0o644
     if entry.target:

@@ -1,4 +1,4 @@
-"""Which files belong to a code directory."""
+"""Selects the files that belong to a code directory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathspec import GitIgnoreSpec
 from core_sdk.errors import CodeDirectoryError, CodeTooLargeError
 
 MAX_SIZE_BYTES = 1 << 30
-"""The default limit of what a code directory may hold."""
+"""The default limit of a code directory's size."""
 
 IGNORE_FILES = (".detignore", ".coreignore")
-"""In the syntax of `.gitignore`, in the root of the directory; later patterns win."""
+"""Files in the root of the directory, in the syntax of `.gitignore`. Later patterns win."""
 
 _BUILT_IN_PATTERNS = (
     "__pycache__/",
@@ -43,16 +43,16 @@ class Entry:
     """A file, a directory or a link."""
 
     name: str
-    """Relative to the code's root, with "/"."""
+    """The path relative to the code's root, with "/"."""
     path: Path
     status: os.stat_result
-    """Of the link itself, for a link."""
+    """The status of the file; that of a link itself, not of its target."""
     target: str = ""
-    """Where a link leads, relative to the directory that holds it."""
+    """The target of a link, relative to the directory that holds it."""
 
     @property
     def is_program(self) -> bool:
-        """Whether it may be executed; a link may be, too."""
+        """Whether the entry may be executed. A link may be, too."""
         return not stat.S_ISDIR(self.status.st_mode) and bool(self.status.st_mode & stat.S_IXUSR)
 
     @property
@@ -67,9 +67,9 @@ def select(
     left_out: Path | None = None,
     max_size_bytes: int = MAX_SIZE_BYTES,
 ) -> list[Entry]:
-    """The entries of `directory`, and each of `includes` under its own name, in the order of their names.
+    """Returns the entries of `directory`, and each of `includes` under its own name, sorted by name.
 
-    `left_out` is a directory that is passed over wherever it lies. Raises `CodeDirectoryError` or `CodeTooLargeError`.
+    The directory `left_out` is skipped wherever it lies. Raises `CodeDirectoryError` or `CodeTooLargeError`.
     """
     sources = [(path, os.path.basename(os.path.abspath(path))) for path in includes]  # noqa: PTH100, PTH119
     entries: dict[str, Entry] = {}
@@ -80,19 +80,19 @@ def select(
         for entry in _entries(path, name, left_out):
             entries[entry.name] = entry
             size_bytes += entry.size_bytes
-            if size_bytes > max_size_bytes:  # at once, since the directory may be somebody's whole disk
+            if size_bytes > max_size_bytes:  # raised at once, since the directory may be a whole disk
                 raise CodeTooLargeError(path, max_size_bytes, largest(entries.values()))
     return [entries[name] for name in sorted(entries)]
 
 
 def largest(entries: Iterable[Entry]) -> list[tuple[str, int]]:
-    """The names and the sizes of the largest files."""
+    """Returns the names and the sizes in bytes of the largest files."""
     found = heapq.nlargest(_NUM_LARGEST, entries, key=lambda entry: entry.size_bytes)
     return [(entry.name, entry.size_bytes) for entry in found]
 
 
 def _entries(source: Path, name: str, left_out: Path | None) -> Iterator[Entry]:
-    """A file or directory as the entry `name`, with all that belongs to it; of the code's root only its content."""
+    """Yields a file or directory as the entry `name`, and its content; with an empty name only the content."""
     root = Path(os.path.realpath(source))
     try:
         if name:
@@ -117,7 +117,7 @@ def _ignore_lines(root: Path) -> Iterator[str]:
 
 
 def _walk(root: Path, prefix: str, patterns: GitIgnoreSpec, left_out: Path | None) -> Iterator[Entry]:
-    """As git does, it never looks into a directory that is ignored."""
+    """Yields the entries below `root` that are not ignored. As in git, nothing in an ignored directory is found."""
     pending = [""]
     while pending:
         parent = pending.pop()

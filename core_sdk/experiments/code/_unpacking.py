@@ -1,4 +1,4 @@
-"""Unpacks stored code: for a trial, where its attempts run, and for people who want it back."""
+"""Unpacks stored code: into a trial's folder, where its attempts run, or into a new directory for people."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _UNFINISHED = ".code.*.tmp"
 
 
 def unpack_for_trial(home: Home, sha256: str, folder: TrialFolder) -> Path:
-    """The trial's own copy of the code; it is unpacked unless it is there, and whole or absent after a power cut.
+    """Returns the trial's own copy of the code, and unpacks it if it is not there yet.
 
-    Raises `CodeDamagedError`.
+    After a power cut the copy is complete or absent. Raises `CodeDamagedError`.
     """
     for unfinished in folder.path.glob(_UNFINISHED):
         shutil.rmtree(unfinished)
@@ -39,7 +39,7 @@ def unpack_for_trial(home: Home, sha256: str, folder: TrialFolder) -> Path:
 
 
 def remove_code(folder: TrialFolder) -> None:
-    """Removes the trial's copy of the code. After a crash in the middle `unpack_for_trial` makes another."""
+    """Removes the trial's copy of the code. If this is cut off, `unpack_for_trial` makes another copy."""
     if folder.code_path.exists():
         temporary = folder.path / _UNFINISHED.replace("*", uuid.uuid4().hex)
         folder.code_path.rename(temporary)
@@ -47,7 +47,7 @@ def remove_code(folder: TrialFolder) -> None:
 
 
 def unpack(home: Home, sha256: str, directory: Path) -> None:
-    """Unpacks code into a new directory. Nothing is written unless the whole archive has its hash.
+    """Unpacks code into a new directory. Nothing is written unless the whole archive has the right hash.
 
     Raises `CodeDamagedError`, or `FileExistsError` if the directory exists.
     """
@@ -67,7 +67,7 @@ def unpack(home: Home, sha256: str, directory: Path) -> None:
 
 
 def with_startup_hook(argv: Sequence[str]) -> list[str]:
-    """The command that sources the hook in the current directory, then becomes `argv`. A hook that fails ends it."""
+    """Returns a command that sources the hook in the current directory, then executes `argv` unless the hook fails."""
     return ["bash", "-c", f'set -e; . ./{STARTUP_HOOK}; set +e; exec "$@"', STARTUP_HOOK, *argv]
 
 
@@ -76,7 +76,7 @@ def has_startup_hook(code: Path) -> bool:
 
 
 def _sha256_of_tar(file: BinaryIO) -> str:
-    """Read as a stream, so that no archive can take more than time."""
+    """Returns the hash of the tar archive inside. It is read as a stream, so that no archive can fill the memory."""
     digest = hashlib.sha256()
     with gzip.open(file) as stream:
         while content := stream.read(_CHUNK_BYTES):
@@ -85,6 +85,6 @@ def _sha256_of_tar(file: BinaryIO) -> str:
 
 
 def _without_time(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:
-    """Refuses what leaves the directory, and lets files be as new as they are."""
+    """Refuses members that leave the directory, and drops their times, so that files are as new as their unpacking."""
     checked = tarfile.data_filter(member, directory)
     return checked and checked.replace(mtime=None, deep=False)  # type: ignore[arg-type]
