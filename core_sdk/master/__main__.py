@@ -1,4 +1,4 @@
-"""The master's process: `python -P -m core_sdk.master`, which returns when its child, the master, listens."""
+"""The master's process: `python -P -m core_sdk.master`. It returns when its child, the master, listens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from core_sdk.agent.starting import Spawner
 
 
 def main() -> None:
-    """Exits with status 0 if there is a master now, this one or another."""
+    """Starts a master. Exits with status 0 if there is a master now, this one or another."""
     parser = argparse.ArgumentParser(prog="core_sdk.master")
     parser.add_argument("--slots", type=int, help="places on the CPU; the default is all GPUs, or all CPUs")
     parser.add_argument("--idle", type=float, default=60.0, help="end after so many seconds with nothing to do")
@@ -21,7 +21,7 @@ def main() -> None:
         os.close(write)
         sys.exit(0 if os.read(read, 1) else 1)
     os.close(read)
-    # It imports what agents need while we import what a master needs.
+    # The spawner imports what agents need while this process imports what a master needs.
     spawner = Spawner()
     from core_sdk.master._process import be_master
 

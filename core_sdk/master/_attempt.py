@@ -1,4 +1,4 @@
-"""An attempt that runs, as the master sees it: through its files, as an attempt that an earlier master has started."""
+"""A running attempt as the master sees it, through its files, since an earlier master may have started it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class RunningAttempt:
     folder: TrialFolder
     number: int
     position: StreamPosition
-    """How far what the searcher must know was read; a launcher that starts its ranks anew begins further attempts."""
+    """The position up to which the reports were read. A launcher that restarts its ranks begins further attempts."""
     execution: Execution
     _patience_ends: float | None = None
-    """When to kill it, by the monotonic clock: another clock may jump."""
+    """The time at which to kill it, by the monotonic clock, since another clock may jump."""
 
     @property
     def is_late(self) -> bool:
-        """Whether it was asked to stop, and has not done so in time."""
+        """Whether it was asked to stop, and has not stopped in time."""
         return self._patience_ends is not None and time.monotonic() >= self._patience_ends
 
     @property
@@ -33,13 +33,13 @@ class RunningAttempt:
 
     @property
     def is_gone(self) -> bool:
-        """Whether somebody has removed its files: nothing will ever tell how it ends."""
+        """Whether somebody has removed its files, so that nothing will ever tell how it ends."""
         return is_gone(self.folder, self.number)
 
     def ask_to_stop(self, reason: str, timeout_s: float) -> None:
-        """Through `should_preempt()`; a script that has not called `init()` gets SIGTERM.
+        """Asks it to stop, through `should_preempt()`, or by SIGTERM if its script has not called `init()`.
 
-        Its time begins with the first call, also for a master that takes up what an earlier one has asked.
+        The timeout begins with the first call in this process, also if an earlier master has asked before.
         """
         if self._patience_ends is None:
             self._patience_ends = time.monotonic() + timeout_s
@@ -49,7 +49,7 @@ class RunningAttempt:
 
 
 def is_gone(folder: TrialFolder, attempt: int) -> bool:
-    """Whether somebody has removed the files of the trial, or of this attempt of it, which has begun."""
+    """Returns whether somebody has removed the files of the trial, or those of this attempt, which has begun."""
     try:
         return not folder.exists() or attempt not in folder.attempts()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How an attempt has ended, in the words of an experiment's events."""
+"""Decides how an attempt has ended, in the terms of an experiment's events."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def judge(
     loss: tuple[AttemptOutcome, str] | None,
     hopeless: Iterable[str],
 ) -> tuple[AttemptOutcome, str]:
-    """The outcome of the newest attempt, which runs no more, and the reason for it.
+    """Returns the outcome of the newest attempt, which no longer runs, and the reason for it.
 
-    `was_asked` to stop, and `was_killed` since it did not: by the master. `loss` is what it means that the attempt has
-    ended with its machine, and counts if no other end is recorded. `hopeless` are patterns of lines of output after
-    which a failed attempt is not repeated.
+    `was_asked` says whether the master has asked it to stop, and `was_killed` whether the master has killed it since it
+    did not stop. `loss` is the outcome if the attempt has ended with its machine; it counts only if no other end is
+    recorded. `hopeless` are patterns of lines of output after which a failed attempt is not repeated.
     """
     try:
         told, damage = folder.read_exit(max(folder.attempts())), ""
@@ -57,7 +57,7 @@ def judge(
 
 
 def _pattern_in_log(folder: TrialFolder, patterns: Iterable[str]) -> str | None:
-    """The first of these regular expressions that a line of the newest attempt's output matches."""
+    """Returns the first regular expression that is found in the newest attempt's output, line by line, or None."""
     searches = [(pattern, re.compile(pattern.encode()).search) for pattern in patterns]
     if not searches:
         return None

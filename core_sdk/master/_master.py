@@ -1,4 +1,4 @@
-"""The master of a home: carries out its experiments on this machine's slots."""
+"""The master of a home, which carries out the home's experiments on the slots of this machine and of Ray clusters."""
 
 from __future__ import annotations
 
@@ -48,40 +48,40 @@ logger = logging.getLogger("core_sdk.master")
 
 DAMAGE = RecordDamagedError, CodeDamagedError
 
-# How often journals and ends of attempts are looked at while any runs.
+# The time between two looks at journals and ends of attempts while any attempt runs.
 _LOOK_S = 0.1
-# How often it is looked whether somebody has restored a damaged file, where nothing else is to be done.
+# The time between two checks whether somebody has restored a damaged file, if there is nothing else to do.
 _REPAIR_S = 1.0
 
 
 class Master:
-    """Holds the home's lock from construction to `close`. One thread, that of `run`, owns all state.
+    """Carries out the experiments of a home. It holds the home's lock from construction to `close`.
 
-    Raises `BlockingIOError` if the home has a master.
+    Only the thread of `run` uses its state. Raises `BlockingIOError` if the home has a master.
     """
 
     def __init__(
         self, home: Home, machine: Machine, idle_s: float | None = None, spawner: Spawner | None = None
     ) -> None:
-        """`run` returns when nothing was to be done for `idle_s`; None: when `stop` was asked for."""
+        """`run` returns when there was nothing to do for `idle_s`; with None, only when `stop` was called."""
         self._lock = AliveLock(lock_path(home.root))
         self._home = home
         self._idle_s = idle_s
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._runs: dict[int, Run] = {}
         self._suspended: dict[int, str] = {}
-        """Experiments that the disk keeps from going on, with its words."""
+        """Experiments that cannot go on because of an error of the disk, each with the error's words."""
         self._standing: dict[int, Standstill] = {}
-        """Experiments whose files are damaged, or cannot be read: they are not among `_runs`."""
+        """Experiments whose files are damaged or cannot be read. They are not in `_runs`."""
         self._is_stopping = False
         self._machine = MachinePool(machine, self._wake, spawner)
         self._clusters: dict[str, ResourcePool] = {}
-        """By address."""
+        """The pools of Ray clusters, by address."""
         self._waits: dict[int, str] = {}
-        """Experiments of which a trial waits for a node, in words."""
+        """Experiments of which a trial waits for a node, each with the reason in words."""
 
     def recover(self) -> None:
-        """Takes up the experiments that had not ended."""
+        """Opens the experiments that have not ended."""
         for experiment_id in self._home.experiment_ids():
             self._take_up(experiment_id)
 
@@ -93,7 +93,7 @@ class Master:
                 self._standing.pop(experiment_id, None)
 
     def run(self, is_done: Callable[[], bool] = lambda: False) -> None:
-        """Carries out experiments until `is_done`, or `stop`, or for as long as there is something to do."""
+        """Carries out experiments until `is_done`, until `stop`, or until there was nothing to do for `idle_s`."""
         idle_since = time.monotonic()
         while not self._is_stopping and not is_done():
             is_busy = bool(self._suspended) or any(
@@ -117,7 +117,7 @@ class Master:
         return _REPAIR_S if self._idle_s is None else min(_REPAIR_S, self._idle_s)
 
     def stop(self) -> None:
-        """Lets `run` return; attempts go on, and the next master finds them. Can be called in any thread."""
+        """Lets `run` return. Attempts go on, and the next master finds them. Can be called in any thread."""
         self._is_stopping = True
         self._inbox.put(lambda: None)
 
@@ -129,12 +129,12 @@ class Master:
         self._lock.release()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Lets the thread of `run` do what is asked, and returns its answer. Called in any other thread."""
+        """Lets the thread of `run` carry out a request, and returns its answer. Must be called in another thread."""
 
         def do(future: Future[dict[str, Any]]) -> None:
             try:
                 future.set_result(self._do(**request))
-            except Exception as error:  # noqa: BLE001  (it belongs to who has asked)
+            except Exception as error:  # noqa: BLE001  (the caller of `answer` gets it)
                 future.set_exception(error)
 
         while True:
@@ -145,7 +145,7 @@ class Master:
             except _PoolNotKnown as early:
                 early.pool.wait_until_known()
 
-    # What can be asked
+    # Requests
 
     def _do(self, do: str, **arguments: Any) -> dict[str, Any]:
         requests: dict[str, Callable[..., dict[str, Any]]] = {
@@ -225,7 +225,7 @@ class Master:
         return {}
 
     def _post(self, experiment_id: int, num_events: int, operations: list[dict[str, Any]]) -> dict[str, Any]:
-        """Ignores what was posted before, and what comes after the end."""
+        """Records the operations that a search method has posted. Ignores repeated posts and those after the end."""
         run = self._open(experiment_id)
         experiment = run.experiment
         if num_events > len(experiment.told):
@@ -282,16 +282,16 @@ class Master:
         self.stop()
         return {"pid": os.getpid()}
 
-    # How it is done
+    # Carrying out
 
     def _carry_out(self, run: Run) -> None:
-        """Whoever has asked for something reads its effect in the records right after the answer."""
+        """Carries out what a request has made due, so that the records show its effect before the answer is sent."""
         with self._suspending(run.experiment.experiment_id):
             run.carry_out(run.experiment.take_due())
             run.publish()
 
     def _open(self, experiment_id: int) -> Run:
-        """Raises `RecordDamagedError`, or another of `DAMAGE`, for an experiment that cannot go on."""
+        """Returns the experiment's run, and begins it if needed. Raises an error of `DAMAGE` if it cannot go on."""
         if experiment_id not in self._runs:
             standstill = self._standing.get(experiment_id)
             if standstill is not None and not all(claim.is_over for claim in standstill.claims):
@@ -314,7 +314,7 @@ class Master:
         self._waits.pop(experiment_id, None)
         if before is None or before.problem != problem:
             logger.error("experiment %d stands still: %s", experiment_id, problem)
-            with contextlib.suppress(CoreSDKError, OSError):  # it may be the record that is damaged
+            with contextlib.suppress(CoreSDKError, OSError):  # the record itself may be damaged
                 SubmittedExperiment(self._home, experiment_id).publish_damage(problem)
         folder = ExperimentFolder(self._home.root, experiment_id)
         files = (*folder.files, *([] if damaged is None else [damaged]))
@@ -335,13 +335,13 @@ class Master:
             return self._machine
         address = resources.address or "auto"
         if address not in self._clusters:
-            from core_sdk.master.pools.ray import ClusterPool  # imports what few masters need
+            from core_sdk.master.pools.ray import ClusterPool  # imported here, since few masters need it
 
             self._clusters[address] = ClusterPool(address, self._home.root, self._wake)
         return self._clusters[address]
 
     def _begun(self, experiment_id: int) -> Run:
-        self._submit(experiment_id)  # the command that submitted it may have been killed before it had asked for that
+        self._submit(experiment_id)  # the command that submitted it may have been killed before it called the master
         return self._open(experiment_id)
 
     def _unended(self, experiment_id: int) -> Run:
@@ -407,14 +407,14 @@ class Master:
 
     @contextlib.contextmanager
     def _suspending(self, experiment_id: int) -> Iterator[None]:
-        """Whatever happens to one experiment is no matter of the others.
+        """Keeps an error of one experiment away from the others.
 
-        An experiment whose records cannot be written is tried again, and one whose files are damaged stands still
-        until they are restored. One that has no records any more is dropped.
+        An experiment whose records cannot be written is tried again. One whose files are damaged stands still until
+        they are restored. One that no longer has records is dropped.
         """
         try:
             yield
-        except ExperimentNotFoundError:  # deleted as soon as it had ended, or removed by hand
+        except ExperimentNotFoundError:  # it was deleted right after its end, or removed by hand
             self._suspended.pop(experiment_id, None)
             self._standing.pop(experiment_id, None)
             if (run := self._runs.pop(experiment_id, None)) is not None:
@@ -433,21 +433,21 @@ class Master:
                     "experiment %d stands still, since its records cannot be written: %s", experiment_id, words
                 )
             self._suspended[experiment_id] = words
-        except Exception as error:  # a mistake of ours: what is known of this experiment may be wrong from now on
+        except Exception as error:  # a bug of ours: the state of this experiment may be wrong from now on
             logger.exception("experiment %d has met an error of Core SDK", experiment_id)
             problem = f"an error of Core SDK, which {log_path(self._home.root)} tells in full: {error!r}"
             self._set_aside(experiment_id, problem)
 
 
 class _PoolNotKnown(Exception):
-    """What was asked for can be answered when it is known what slots the pool has."""
+    """A request cannot be answered before the slots of the pool are known."""
 
     def __init__(self, pool: ResourcePool) -> None:
         self.pool = pool
 
 
 def _path_of(error: RecordDamagedError | CodeDamagedError) -> Path:
-    """The damaged file."""
+    """Returns the path of the damaged file."""
     return error.path if isinstance(error, RecordDamagedError) else error.archive
 
 

@@ -1,4 +1,4 @@
-"""What the master's process does, once it is in the background."""
+"""The work of the master's process once it is in the background."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from core_sdk.tracking.home import Home
 
 
 def be_master(spawner: Spawner, *, num_places: int | None, idle_s: float | None, listening: int) -> None:
-    """Carries out the home's experiments; writes to the descriptor `listening` when it, or another master, listens."""
+    """Carries out the home's experiments. Writes to the descriptor `listening` when it, or another master, listens."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     try:
         home = Home.create(Environment.read().home)
         master = Master(home, Machine.here(num_places), idle_s, spawner)
     except BlockingIOError:
-        os.write(listening, b"+")  # another one was first
+        os.write(listening, b"+")  # another master was first
         return
     except CoreSDKError as error:
         logging.error("the master cannot start: %s", error)
@@ -52,6 +52,6 @@ def be_master(spawner: Spawner, *, num_places: int | None, idle_s: float | None,
 
 
 def _options(num_places: int | None, idle_s: float | None) -> list[str]:
-    """The options that start a master like this one."""
+    """Returns the options that start a master like this one."""
     slots = [] if num_places is None else [f"--slots={num_places}"]
     return [*slots, "--stay" if idle_s is None else f"--idle={idle_s:g}"]

@@ -1,4 +1,4 @@
-"""Who gets slots next. A pure function of what is wanted and what runs."""
+"""Decides which trials get slots next: a pure function of the demands of experiments and the rooms of nodes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ MAX_WITHOUT_SLOTS = 100
 
 @dataclass(frozen=True)
 class Demand:
-    """What one experiment wants. A smaller `priority` comes first; of equal ones the older experiment."""
+    """The demand of one experiment. A smaller `priority` comes first; of equal ones, the older experiment."""
 
     experiment_id: int
     priority: int
     slots_per_trial: int
     max_slots: int | None
     waiting: Sequence[UUID]
-    """Trials that wait, the first first."""
+    """Trials that wait, in the order in which they began to wait."""
     running: Sequence[UUID]
     """Trials that run, the oldest first."""
     nodes: Mapping[UUID, str]
-    """The node of each of them."""
+    """The node of each running trial."""
     unplaced: Sequence[UUID] = ()
-    """Trials that were started, and whose node is not known yet."""
+    """Trials that were started, but whose node is not known yet."""
     stopping: frozenset[UUID] = frozenset()
-    """Those of them that are about to free their slots."""
+    """Running trials that are about to free their slots."""
 
 
 @dataclass
@@ -37,23 +37,24 @@ class Decisions:
 
     start: list[tuple[int, UUID]] = field(default_factory=list)
     preempt: list[tuple[int, UUID]] = field(default_factory=list)
-    """So that more important ones can start."""
+    """Trials to be stopped so that trials of more important experiments can start."""
     excess: list[tuple[int, UUID]] = field(default_factory=list)
-    """Since `max_slots` of their experiment was lowered."""
+    """Trials to be stopped because `max_slots` of their experiment was lowered."""
     withdraw: list[tuple[int, UUID]] = field(default_factory=list)
-    """Not placed yet, and no node has room for them any more. They wait again."""
+    """Trials that are not placed yet, and for which no node has room any more. They wait again."""
     scattered: dict[int, int] = field(default_factory=dict)
-    """Experiments whose next trial waits although there are enough slots, since no node has them all, each with the
-    most that a node has for it."""
+    """Experiments whose next trial waits because no single node has enough slots for it.
+
+    The value is the largest number of slots that a node has for it.
+    """
 
 
 def decide(demands: Iterable[Demand], rooms: Mapping[str, int]) -> Decisions:
-    """Gives out free slots by priority, and then by age. `rooms` are the slots of each node, free or not.
+    """Assigns free slots by priority, and then by age. `rooms` are the slots of each node, free or not.
 
-    A trial has all its slots on one node. If no node has enough free slots for it, it keeps what is free, or soon will
-    be, from those behind it. Running trials of less important experiments are stopped for it, the youngest first, if
-    that frees enough on one node. Before all that, an experiment that has more than its `max_slots` gives up its
-    youngest trials.
+    A trial has all its slots on one node. If no node has enough free slots for a trial, no later trial is started.
+    Running trials of less important experiments are stopped for it, the youngest first, if that frees enough slots on
+    one node. Before all that, an experiment that has more than its `max_slots` gives up its youngest trials.
     """
     ordered = sorted(demands, key=lambda demand: (demand.priority, demand.experiment_id))
     if excess := [(demand.experiment_id, request_id) for demand in ordered for request_id in _excess(demand)]:
@@ -101,7 +102,7 @@ def _num_begun(demand: Demand) -> int:
 
 
 def _take(free: Counter[str], rooms: Iterable[str], demand: Demand) -> bool:
-    """Takes the slots of one trial from the fullest node that has them. False if none has."""
+    """Takes the slots of one trial from the fullest node that has enough. Returns False if no node has."""
     cost = demand.slots_per_trial
     node = min((node for node in rooms if free[node] >= cost), key=lambda node: free[node], default=None)
     if node is not None:
@@ -120,8 +121,10 @@ def _excess(demand: Demand) -> list[UUID]:
 def _victims(
     ordered: Sequence[Demand], demand: Demand, rooms: Mapping[str, int], free: Counter[str], coming: Counter[str]
 ) -> list[tuple[int, UUID]]:
-    """The fewest running trials of less important experiments that have enough slots on one node; none if there are not
-    enough, or none is wanted."""
+    """Returns the fewest running trials of less important experiments that have enough slots on one node.
+
+    Returns an empty list if there are not enough, or if none has to be stopped.
+    """
     less_important = [other for other in ordered if other.priority > demand.priority]
     cost = demand.slots_per_trial
     wanted = {node: cost - free[node] - coming[node] for node, room in rooms.items() if room >= cost}
@@ -130,7 +133,7 @@ def _victims(
 
 
 def _victims_on(node: str, less_important: Sequence[Demand], num_wanted: int) -> list[tuple[int, UUID]] | None:
-    """None if this node has not enough of them."""
+    """Returns the trials to stop on this node, or None if it does not have enough of them."""
     chosen = []
     for demand in reversed(less_important):
         for request_id in reversed(demand.running):

@@ -1,4 +1,4 @@
-"""One experiment, carried out: its decisions are recorded, then done."""
+"""Carries out one experiment: its decisions are recorded first, and then done."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from core_sdk.tracking.rows import StreamPosition
 
 logger = logging.getLogger("core_sdk.master")
 
-# Each time costs an fsync or two.
+# Each publication costs an fsync or two.
 _PUBLISH_S = 0.5
 
 
 class Run:
-    """An experiment with its journal, and its attempts that run."""
+    """An experiment with its journal and its running attempts."""
 
     def __init__(self, home: Home, submission: SubmittedExperiment, pool: ResourcePool) -> None:
         """Replays the events. Raises `RecordDamagedError`."""
@@ -70,16 +70,18 @@ class Run:
         self._published: tuple[str, int, int] = ("", 0, 0)
         self._published_at = 0.0
 
-    # What is asked of it
+    # Requests of the master
 
     def record(self, event: Event) -> None:
-        """Appends the event, and only then lets it count. Raises `OSError` or `RecordDamagedError`."""
+        """Appends the event to the journal, and then applies it. Raises `OSError` or `RecordDamagedError`."""
         self._journal.append(event)
         self.experiment.apply(event)
 
     def recover(self) -> None:
-        """After a replay, or after an error of the disk: finds the attempts that run, and does what was decided but
-        perhaps not done."""
+        """Finds the attempts that run, and carries out decisions that may not have been carried out.
+
+        Is called after a replay, and after an error of the disk.
+        """
         trials = self.experiment.trials.values()
         unfinished = [trial for trial in trials if not trial.is_over and trial.request_id not in self._claims]
         found = {}
@@ -118,7 +120,7 @@ class Run:
         )
 
     def occupied(self) -> Iterator[tuple[int | None, tuple[int, ...], str]]:
-        """The ids of the trials that run or are about to, their slots, and the names of their nodes in a cluster."""
+        """Yields each trial that runs or is about to: its id, its slots, and the name of its node in a cluster."""
         for trial in self.experiment.running():
             yield trial.trial_id, trial.slots, self.pool.host_of(trial.boot)
         for claim in self._claims.values():
@@ -126,12 +128,14 @@ class Run:
                 yield claim.folder.trial_id, claim.slot_ids, ""
 
     def num_occupied(self) -> Counter[str]:
-        """How many slots of each node its attempts have."""
+        """Returns the number of slots on each node that its attempts have."""
         return Counter(node for node in self.demand().nodes.values() for _ in range(self.slots_per_trial))
 
     def start(self, request_id: UUID, used: Collection[int]) -> tuple[int, ...]:
-        """Claims the trial's next attempt, on slots that are not `used`. `look` lets it begin as soon as everything for
-        it is there. Returns its slots, if they are known already."""
+        """Claims the trial's next attempt, on slots that are not `used`. Returns its slots if they are known already.
+
+        `look` lets the attempt begin as soon as the claim is complete.
+        """
         trial = self.experiment.trials[request_id]
         try:
             folder = self._home.create_trial() if trial.trial_id is None else self._home.folder(trial.trial_id)
@@ -146,7 +150,7 @@ class Run:
         return claim.slot_ids
 
     def withdraw(self, request_id: UUID) -> None:
-        """Takes back the claim."""
+        """Takes back the claim of the trial's next attempt."""
         self._claims[request_id].abandon()
 
     def preempt(self, request_id: UUID, reason: str) -> None:
@@ -157,7 +161,7 @@ class Run:
             self.carry_out([AskToStop(request_id, reason)])
 
     def look(self) -> None:
-        """Lets claimed attempts begin, reads what those that run have reported, and sees which have ended."""
+        """Lets claimed attempts begin, reads the reports of running attempts, and finds those that have ended."""
         self._journal.check()
         for request_id, claim in list(self._claims.items()):
             if request_id not in self.experiment.waiting:
@@ -213,7 +217,7 @@ class Run:
                     self.record(ExperimentEnded(time=now, state=state, reason=reason))
 
     def publish(self) -> None:
-        """Writes what lists of experiments show, if it has changed; while trials run, twice a second at most."""
+        """Writes what lists of experiments show, if it has changed. While trials run, at most twice a second."""
         experiment, now = self.experiment, time.monotonic()
         shown = experiment.state, experiment.num_running, experiment.num_events
         is_due = not experiment.num_running or now - self._published_at > _PUBLISH_S or self._published[:1] != shown[:1]
@@ -228,16 +232,16 @@ class Run:
         self.leave()
 
     def leave(self) -> list[Claim]:
-        """Records nothing more. Returns the attempts that were about to begin, which are being taken back."""
+        """Closes the journal. Returns the attempts that were about to begin, which are being taken back."""
         for claim in self._claims.values():
             claim.abandon()
         self._journal.close()
         return list(self._claims.values())
 
-    # How it is done
+    # Carrying out
 
     def _order(self, trial: Trial, folder: TrialFolder, number: int) -> AttemptOrder:
-        """For the trial's attempt that is recorded as the `number`-th one."""
+        """Returns the order for the trial's attempt that is recorded as the `number`-th one."""
         return AttemptOrder(
             name=f"{folder.trial_id}.{number}",
             home_root=self._home.root,
@@ -272,8 +276,10 @@ class Run:
         self.carry_out(self.experiment.take_due())
 
     def _take_failure(self, trial: Trial, claim: Claim, error: CoreSDKError | OSError) -> None:
-        """Ends a trial that cannot begin its next attempt, unless the cause is one of the experiment, or of the disk:
-        that is raised."""
+        """Ends a trial that cannot begin its next attempt.
+
+        If the cause lies in the experiment's own files or in the disk, it is raised instead.
+        """
         if trial.last_attempt and not claim.folder.exists():
             self._fail_to_start(trial, claim.slot_ids, _removed(claim.folder))
             return
@@ -307,7 +313,7 @@ class Run:
         self.carry_out(self.experiment.take_due())
 
     def _recover_attempt(self, trial: Trial, folder: TrialFolder) -> None:
-        """The attempt that an earlier master has started, or was about to start, or had not recorded yet."""
+        """Finds the trial's attempt that an earlier master has started, was about to start, or has not recorded."""
         was_removed = trial.last_attempt > 0 and not folder.exists()
         if (
             trial.attempt is None
@@ -328,7 +334,7 @@ class Run:
             self.attempts[trial.request_id] = RunningAttempt(folder, trial.attempt, position, execution)
 
     def _repeat(self, trial: Trial, attempt: RunningAttempt) -> None:
-        """What was recorded as about to be done, and perhaps was not."""
+        """Repeats the stop or the kill that was recorded, and may not have been carried out."""
         if attempt.is_gone or attempt.execution.is_over:
             return
         if trial.stop is not None:
@@ -339,7 +345,7 @@ class Run:
     def _read(self, trial: Trial, attempt: RunningAttempt) -> None:
         stretch = self._tracker.read_news(attempt.folder.trial_id, attempt.position)
         for news in stretch.news:
-            # A script that trains by operations says with them what counts, and validates besides as it likes.
+            # Of a script that trains by operations, only the completed operations count, not its other validations.
             if isinstance(news.record, OperationCompleted if trial.lengths else Report):
                 self.record(self._validation(trial, news.record, news.end))
             attempt.position = news.end
@@ -357,7 +363,7 @@ class Run:
         return read
 
     def _give_up(self, trial: Trial, attempt: RunningAttempt) -> None:
-        """Ends a trial whose folder was removed, and kills its processes."""
+        """Kills the processes of a trial whose folder was removed, and ends the trial."""
         attempt.execution.kill()
         self._record_end(trial, "hopeless", _removed(attempt.folder))
         del self.attempts[trial.request_id]
@@ -378,12 +384,14 @@ class Run:
         self._record_end(trial, outcome, reason)
         del self.attempts[trial.request_id]
         if trial.state == "COMPLETED":
-            with contextlib.suppress(OSError):  # a copy that stays harms nobody
+            with contextlib.suppress(OSError):  # a copy that stays does no harm
                 remove_code(attempt.folder)
 
     def _settle(self, folder: TrialFolder, state: Literal["COMPLETED", "CANCELED"], reason: str) -> None:
-        """Records with the trial that it was not its own doing how it ended. Done before the event, it is done again
-        by the next master if this one is killed in between."""
+        """Records in the trial's folder that the trial did not end by itself.
+
+        This precedes the event. If the master is killed in between, the next master does it again.
+        """
         settled = Settled(time=time.time(), state=state, reason=reason, attempt=max(folder.attempts()))
         folder.append_change(settled)
 
@@ -409,7 +417,7 @@ class Run:
 
 
 def _removed(folder: TrialFolder) -> str:
-    """Why a trial ends whose records were removed. An empty folder keeps its id from being used again."""
+    """Returns the reason for which a trial ends whose records were removed. Leaves an empty folder to keep its id."""
     with contextlib.suppress(OSError):
         folder.path.mkdir(mode=0o700, exist_ok=True)
     return f"its folder {folder.path} was removed, or its records in it"

@@ -1,4 +1,4 @@
-"""The master's socket: each connection asks one thing and gets one answer."""
+"""The master's socket. Each connection sends one request and gets one answer."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Server:
-    """Listens from construction to `close`. Only the user whose master it is can connect."""
+    """Listens on the master's socket from construction to `close`. Only the user who runs the master can connect."""
 
     def __init__(self, home_root: Path, answer: Answer) -> None:
         """`answer` is called in a thread for each request; it may raise `CoreSDKError`, `ValueError` or `OSError`."""
         self._path = home_root / "master.sock"
         self._answer = answer
-        self._path.unlink(missing_ok=True)  # of a master that was killed: we hold its lock
+        self._path.unlink(missing_ok=True)  # left by a master that was killed, since we hold the lock
         self._socket = socket.socket(socket.AF_UNIX)
         before = os.umask(0o177)
         try:
@@ -44,10 +44,10 @@ class Server:
         self._accepting.start()
 
     def close(self) -> None:
-        """Nobody can connect any more; who has connected before still gets an answer."""
+        """Stops listening. Clients that have connected before still get an answer."""
         self._path.unlink(missing_ok=True)
         self._socket.shutdown(socket.SHUT_RDWR)
-        # A thread that is about to accept would accept from whatever gets the descriptor's number next.
+        # The thread must end first: it could otherwise accept from whatever gets the descriptor's number next.
         self._accepting.join()
         self._socket.close()
         for thread in list(self._answering):

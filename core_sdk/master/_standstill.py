@@ -1,4 +1,4 @@
-"""An experiment that stands still, since one of its files is damaged or cannot be read."""
+"""An experiment that stands still because one of its files is damaged or cannot be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core_sdk.tracking.home import Home, TrialFolder
 
 @dataclass(frozen=True)
 class HeldSlots:
-    """An attempt that goes on meanwhile, on slots of this machine."""
+    """An attempt of the experiment that still runs on slots of this machine."""
 
     folder: TrialFolder
     attempt: int
@@ -25,35 +25,35 @@ class HeldSlots:
 
 @dataclass(frozen=True)
 class Standstill:
-    """What is known of the experiment without its events, and without a guess."""
+    """The facts about the experiment that are known without its events."""
 
     problem: str
     files: Mapping[Path, object]
-    """What its files were like when the problem was met."""
+    """The states of its files when the problem was found."""
     claims: Sequence[Claim]
     """Attempts that were about to begin, and are being taken back."""
     held: Sequence[HeldSlots]
     is_transient: bool
-    """The disk could not read its files. That may have passed at any time, and no file tells of it."""
+    """Whether the disk could not read the files. Such an error may pass at any time without a change of a file."""
 
     @property
     def may_go_on(self) -> bool:
-        """Whether it is worth to try again."""
+        """Whether the experiment can be tried again."""
         is_changed = self.is_transient or self.files != file_states(self.files)
         return is_changed and all(claim.is_over for claim in self.claims)
 
     def held_slots(self) -> set[int]:
-        """Slots of this machine that are not free yet."""
+        """Returns the slots of this machine that are not free yet."""
         of_claims = (claim.slot_ids for claim in self.claims if not claim.is_over)
         return {slot for ids in (*of_claims, *(held.slot_ids for held in self.running())) for slot in ids}
 
     def running(self) -> list[HeldSlots]:
-        """The attempts that still run."""
+        """Returns the attempts that still run."""
         return [held for held in self.held if held.folder.is_running(held.attempt)]
 
 
 def file_states(paths: Iterable[Path]) -> dict[Path, object]:
-    """The state of each file, which differs after it was written or replaced."""
+    """Returns the state of each file, which differs after the file was written or replaced."""
     return {path: _state(path) for path in paths}
 
 
@@ -66,14 +66,14 @@ def _state(path: Path) -> object:
 
 
 def find_held(home: Home, experiment_id: int) -> list[HeldSlots]:
-    """The attempts of the experiment that run on this machine, as the trials' own files say it."""
+    """Returns the attempts of the experiment that run on this machine, according to the trials' own files."""
     held = []
     for trial_id in home.trial_ids():
         folder = home.folder(trial_id)
         attempt = killable_attempt(folder)
         if attempt is None:
             continue
-        with contextlib.suppress(RecordDamagedError):  # then its slots are not known
+        with contextlib.suppress(RecordDamagedError):  # its slots are not known then
             info = folder.read_run_info(attempt)
             if info is not None and info.trial.experiment_id == experiment_id and _is_here(info.trial._config):
                 held.append(HeldSlots(folder, attempt, tuple(info._slot_ids)))

@@ -16,10 +16,10 @@ from core_sdk.tracking.home import Home
 
 @contextlib.contextmanager
 def local_master(home: Home, num_slots: int | None = None) -> Iterator[None]:
-    """Carries out the home's experiments in a thread of this process, and answers calls as any master does.
+    """Carries out the home's experiments in a thread of this process, and answers calls like any other master.
 
-    At the end of the block trials that run go on, and the next master finds them. Raises `MasterRefusedError` where the
-    home has a master.
+    After the block, running trials go on, and the next master finds them. Raises `MasterRefusedError` if the home
+    already has a master.
     """
     try:
         master = Master(home, Machine.here(num_slots))

@@ -16,17 +16,17 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 @dataclass(frozen=True)
 class Machine:
-    """What trials run on: slots that are numbered from 0."""
+    """The slots of this machine that trials run on, numbered from 0."""
 
     num_slots: int
     gpus: tuple[str, ...] = ()
-    """CUDA's name of each slot's GPU; empty if slots are places on the CPU."""
+    """CUDA's name of each slot's GPU; empty if the slots are places on the CPU."""
 
     @classmethod
     def here(cls, num_places: int | None = None) -> Machine:
-        """`num_places` on the CPU if that is given; else all GPUs that this process may use, or as many places as CPUs.
+        """Returns `num_places` on the CPU if given, else all GPUs that this process may use, else a place per CPU.
 
-        Only NVIDIA's driver on Linux is asked, through /proc, since its libraries cost seconds.
+        GPUs are found through NVIDIA's driver in Linux's /proc, since to load its libraries takes seconds.
         """
         if num_places is not None:
             return cls(num_places)
@@ -37,7 +37,7 @@ class Machine:
 
     @property
     def description(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The machine's slots as JSON values."""
         return {"num_slots": self.num_slots, "gpus": list(self.gpus)}
 
     def slots(self, ids: Sequence[int]) -> Slots:

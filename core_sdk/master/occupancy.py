@@ -1,4 +1,4 @@
-"""Which trial has which slot, of this machine and of Ray clusters, from what the master tells."""
+"""The slots of this machine and of Ray clusters, and the trials on them, according to the master."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class OccupiedSlot:
     """A slot, and the trial on it, if there is one."""
 
     slot: int
-    """Its number on its machine or node."""
+    """The slot's number on its machine or node."""
     gpu: str | None
-    """CUDA's name of it; None for a place on the CPU, and where Ray gives out the GPUs."""
+    """CUDA's name of the GPU; None for a place on the CPU, and for slots of Ray clusters."""
     experiment_id: int | None
     trial_id: int | None
     node: str = ""
@@ -25,7 +25,7 @@ class OccupiedSlot:
 
 
 def occupied_slots(status: Mapping[str, Any]) -> list[OccupiedSlot]:
-    """Those of this machine, and then those of each cluster."""
+    """Returns the slots of this machine, and then those of each cluster."""
     return [*_here(status), *_of_clusters(status)]
 
 
@@ -42,7 +42,7 @@ def _here(status: Mapping[str, Any]) -> Iterator[OccupiedSlot]:
 
 
 def _of_clusters(status: Mapping[str, Any]) -> Iterator[OccupiedSlot]:
-    """Which slots of its node a trial has is Ray's affair: they are shown in the order of the trials."""
+    """Yields the slots of clusters. Only Ray knows which slots a trial has: they are shown in the order of trials."""
     for cluster in status["clusters"]:
         address = cluster["address"]
         for node in cluster["nodes"]:

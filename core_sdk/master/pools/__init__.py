@@ -1,7 +1,7 @@
 """Resource pools: the slots that attempts run on, of this machine or of a Ray cluster.
 
-A `ResourcePool` begins attempts, and finds again those that an earlier master has begun. The master decides which trial
-gets slots next, and knows an attempt by its `Claim` first, and by its `Execution` once it is recorded.
+A `ResourcePool` begins attempts, and finds those that an earlier master has begun. The master decides which trial gets
+slots next. An attempt is a `Claim` first, and an `Execution` once it is recorded.
 """
 
 from __future__ import annotations

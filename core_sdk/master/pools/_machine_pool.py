@@ -29,12 +29,12 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class MachinePool(ResourcePool):
-    """Attempts run under agents that are forked on this machine."""
+    """Runs attempts under agents that are forked on this machine."""
 
     largest_node = "this machine"
 
     def __init__(self, machine: Machine, tell: Callable[[], None], spawner: Spawner | None = None) -> None:
-        """`tell` is called, in any thread, when a claim is whole, or an attempt may have ended."""
+        """`tell` is called, in any thread, when a claim is complete, or an attempt may have ended."""
         self.machine = machine
         self._tell = tell
         self._spawner = spawner or Spawner()
@@ -46,7 +46,7 @@ class MachinePool(ResourcePool):
         return {_boot(): self.machine.num_slots}
 
     def num_here(self, slot_ids: Iterable[int]) -> int:
-        """How many of these are slots of this machine: an earlier master may have had more."""
+        """Returns how many of these slots the machine has. An earlier master may have had more slots."""
         return sum(slot < self.machine.num_slots for slot in slot_ids)
 
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
@@ -89,7 +89,7 @@ class _MachineClaim(Claim):
         make_start: Callable[[], Start],
         tell: Callable[[], None],
     ) -> None:
-        """Calls `make_start` in a thread of its own, and `tell` after that."""
+        """Calls `make_start` in a new thread, and then `tell`."""
         self.folder = folder
         self.slot_ids = slot_ids
         self.node = _boot()
@@ -125,7 +125,7 @@ class _MachineClaim(Claim):
     def _make(self, make_start: Callable[[], Start]) -> None:
         try:
             self._start.set_result(make_start())
-        except Exception as error:  # noqa: BLE001  (it belongs to who calls `begun`)
+        except Exception as error:  # noqa: BLE001  (`begun` raises it)
             self._agent.close()
             self._start.set_exception(error)
         self._is_over = True
@@ -133,7 +133,7 @@ class _MachineClaim(Claim):
 
 
 class _MachineExecution(Execution):
-    """Watched by polling; what its agent says only makes the master look sooner."""
+    """An attempt that is watched by polling. Its agent's messages only make the master look sooner."""
 
     def __init__(self, folder: TrialFolder, number: int, boot: str) -> None:
         self._folder = folder
@@ -144,7 +144,7 @@ class _MachineExecution(Execution):
         self._is_starting = False
 
     def start(self, start: Start, agent: Agent, tell: Callable[[], None]) -> None:
-        """Starts the command in a thread of its own, which calls `tell` at its end."""
+        """Starts the command in a new thread, which calls `tell` when the command has ended."""
         self._agent, self._is_starting = agent, True
         threading.Thread(target=self._run, args=[start, agent, tell], daemon=True).start()
 
@@ -194,7 +194,7 @@ def _withdraw(made: Future[Start]) -> None:
 
 
 def _boot() -> str:
-    """Which start of the machine this is; empty where the system does not say."""
+    """Returns the id of the machine's current boot; empty if the system has none."""
     try:
         return _BOOT.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a trial's next attempt is started with, wherever that is."""
+"""The order to start a trial's next attempt, on this machine or on a node of a cluster."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LAST_MOMENT_S = 10.0
 
 @dataclass(frozen=True)
 class AttemptOrder:
-    """Plain values, which can go to another host."""
+    """The order to start an attempt: plain values, which can be sent to another host."""
 
     name: str
-    """No other attempt of the home's trials is ordered by this name, unless this one never began."""
+    """The name of the attempt. Another attempt of the home gets the same name only if this one never began."""
     home_root: Path
     experiment_id: int
     home_identity: str
-    """By which another home at the same place is told from this one."""
+    """The home's identity, which distinguishes it from another home at the same path."""
     trial_id: int
     is_first: bool
     num_slots: int
@@ -37,9 +37,9 @@ class AttemptOrder:
     warm_start: str | None
 
     def claim(self, slots: Slots) -> Start:
-        """Claims the attempt for this process, as `make_start`, of which nobody else knows whether it was claimed.
+        """Claims the attempt for this process, like `make_start`, when an earlier claim may exist.
 
-        What a master that was killed has claimed, and not recorded, is taken back. Its lock may take a moment to go.
+        A claim that a killed master has made, but not recorded, is taken back. Its lock may take a moment to go.
         """
         folder = self.folder
         await_end(folder, _LAST_MOMENT_S)
@@ -53,11 +53,11 @@ class AttemptOrder:
         return Home(self.home_root).folder(self.trial_id)
 
     def submission(self) -> SubmittedExperiment:
-        """Raises `ExperimentNotFoundError`."""
+        """Returns the submitted experiment of the trial. Raises `ExperimentNotFoundError`."""
         return SubmittedExperiment(Home(self.home_root), self.experiment_id)
 
     def make_start(self, submission: SubmittedExperiment, slots: Slots) -> Start:
-        """Claims the attempt for this process. May take as long as a storage takes to answer."""
+        """Claims the attempt for this process. May block for as long as a storage takes to answer."""
         folder = self.folder
         if not self.is_first:
             if (left := left_attempt(folder)) is not None:

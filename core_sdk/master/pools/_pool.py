@@ -1,4 +1,4 @@
-"""The seam: where attempts run, how they begin there, and what becomes of them."""
+"""The interface of resource pools, on which attempts begin and run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from core_sdk.tracking.home import TrialFolder
 
 @dataclass(frozen=True)
 class Begun:
-    """What the journal of events says of an attempt that is about to be started."""
+    """The entry in the journal of events for an attempt that is about to be started."""
 
     number: int
     slot_ids: tuple[int, ...]
     boot: str
-    """Which start of which machine it is on: an attempt cannot outlive it."""
+    """The id of the boot of its machine, or of the node in a cluster. An attempt cannot outlive it."""
 
 
 class Execution(ABC):
-    """An attempt that runs. Thread-safe, and nothing here blocks."""
+    """An attempt that runs. Its methods are thread-safe, and do not block."""
 
     problem: str = ""
-    """Why its command could not be started."""
+    """The reason for which its command could not be started; empty if it was."""
 
     @property
     @abstractmethod
@@ -35,78 +35,78 @@ class Execution(ABC):
     @property
     @abstractmethod
     def loss(self) -> tuple[AttemptOutcome, str] | None:
-        """What it means, and why, that the attempt ended with its machine; None if it did not."""
+        """The outcome and the reason if the attempt ended with its machine; None if it did not."""
 
     @abstractmethod
     def signal(self, number: int) -> None:
-        """Signals the command, if that can be done."""
+        """Sends a signal to the command, if that is possible."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Kills the command with all that it has started."""
+        """Kills the command and all processes that it has started."""
 
 
 class Claim(ABC):
-    """An attempt that is about to begin. Its slots are kept for it from construction on.
+    """An attempt that is about to begin. Its slots are reserved for it from construction on.
 
-    It becomes whole in another thread: a storage or a cluster that does not answer holds up nothing else.
+    It is completed in another thread, so that a storage or a cluster that does not answer delays nothing else.
     """
 
     folder: TrialFolder
     slot_ids: tuple[int, ...] = ()
     node: str | None = None
-    """What `Begun.boot` will be; None if it is not known yet."""
+    """The future value of `Begun.boot`; None if it is not known yet."""
     is_abandoned: bool = False
 
     @property
     @abstractmethod
     def is_over(self) -> bool:
-        """Whether it is whole, or has failed. Until then nobody else can claim the trial."""
+        """Whether the claim is complete or has failed. Until then nobody else can claim the trial."""
 
     @abstractmethod
     def begun(self) -> Begun:
-        """What is to be recorded. Raises what has prevented the attempt."""
+        """Returns what must be recorded of the attempt. Raises the error that has prevented it."""
 
     @abstractmethod
     def start(self) -> Execution:
-        """Starts the command, once `begun` is recorded."""
+        """Starts the command. The result of `begun` must have been recorded."""
 
     @abstractmethod
     def release(self) -> None:
-        """Gives up the trial's lock, where `begun` could not be recorded."""
+        """Releases the trial's lock after `begun` could not be recorded."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """Takes the attempt back, at once or as soon as it is whole."""
+        """Takes the attempt back, at once or as soon as the claim is complete."""
 
 
 class ResourcePool(ABC):
-    """Slots that attempts run on. Only the thread that owns the master's state calls it."""
+    """The slots that attempts run on. Only the thread of the master's `run` uses it, unless a method says otherwise."""
 
     problem: str = ""
-    """Why nothing can begin or end at the moment; experiments stand still meanwhile."""
+    """The reason for which nothing can begin or end now, while experiments stand still; empty if all is well."""
 
     cluster: str = ""
     """The address of the cluster whose slots these are; empty for this machine."""
 
     largest_node: str
-    """For messages."""
+    """The name of the largest node, for messages."""
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known what slots there are, or why that cannot be known."""
+        """Whether it is known which slots there are, or why they cannot be known."""
         return True
 
     def wait_until_known(self) -> None:  # noqa: B027 - a machine is known at once
-        """Not for ever. Called in any thread."""
+        """Blocks until `is_known`, or until a time limit. Can be called in any thread."""
 
     @abstractmethod
     def sizes(self) -> Sequence[int]:
-        """How many slots each node has."""
+        """Returns the number of slots of each node."""
 
     @abstractmethod
     def rooms(self) -> Mapping[str, int]:
-        """How many slots each node has for attempts of this home, free or not, by what `Begun.boot` is there."""
+        """Returns the number of slots for attempts of this home on each node, free or not, by `Begun.boot`."""
 
     @abstractmethod
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
@@ -114,20 +114,20 @@ class ResourcePool(ABC):
 
     @abstractmethod
     def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
-        """An attempt after the `last_attempt` of which events tell, if one runs; takes back one that never began."""
+        """Returns a running attempt after the recorded `last_attempt`, or None. Takes back one that never began."""
 
     @abstractmethod
     def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution | None:
-        """An attempt that an earlier master has recorded. None if it never began, and is taken back."""
+        """Returns an attempt that an earlier master has recorded. Takes it back and returns None if it never began."""
 
     def host_of(self, boot: str) -> str:
-        """The node of the cluster that has this start, by name; empty for this machine."""
+        """Returns the name of the cluster's node with this `Begun.boot`; empty for this machine."""
         return ""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Its slots as JSON values, for those who list them."""
+        """Returns the slots as JSON values, for lists."""
 
     @abstractmethod
     def close(self) -> None:
-        """Attempts go on."""
+        """Stops using the slots. Attempts go on."""

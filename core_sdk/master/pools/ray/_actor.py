@@ -25,50 +25,50 @@ from core_sdk.tracking.home import Home
 from core_sdk.tracking.spool.node import sees_home
 
 NUM_THREADS = 8
-"""Those that wait for the end, of which each master leaves one; a signal, a call; and some to spare."""
+"""The number of threads: one per master that waits for the end, one for a signal, one for a call, and some spare."""
 
-# How long an attempt that has ended keeps its places where no master asks for it.
+# How long an attempt that has ended keeps its slots if no master asks for it.
 _UNASKED_S = 30.0
 
 
 class AttemptActor:
-    """Its methods run in several threads. What goes wrong they return in words."""
+    """Holds the slots of an attempt. Its methods run in several threads, and return errors in words."""
 
     def __init__(self, order: AttemptOrder) -> None:
         self._order = order
         self._folder = order.folder
-        """Where the attempt's records lie on this node: in the home, or in a spool for it."""
+        """The folder of the attempt's records on this node, in the home or in a spool for it."""
         self._starting = threading.Lock()
         self._start: Start | None = None
         self._agent: Agent | None = None
-        """None in an actor that takes the place of a dead one: the attempt has an agent."""
+        """None in an actor that replaces a dead one, since the attempt has an agent already."""
         self._has_started = False
         self._problem = ""
         self._asked_at = 0.0
 
     def node_id(self) -> str:
-        """Where Ray has placed it."""
+        """Returns the id of the node on which Ray has placed the actor."""
         node_id: str = ray.get_runtime_context().get_node_id()
         return node_id
 
     def claim(self) -> int | str | Slots:
-        """Makes the attempt, which is this process's until it is started. Returns its number.
+        """Claims the attempt for this process. Returns its number, or the error in words.
 
-        A node that does not see the home returns the attempt's slots: it is to be claimed where the home is.
+        On a node that does not see the home, returns the attempt's slots: it must be claimed where the home is.
         """
         try:
             if self._sees_home():
                 self._start = self._order.claim(self._slots())
         except (CoreSDKError, OSError) as error:
             return str(error)
-        # A child of ours would be killed by Ray with us; one of a spawner is not.
+        # Ray would kill a child of this process together with it, but not a child of a spawner.
         self._agent = Agent(Spawner())
         return self._slots() if self._start is None else self._start.number
 
     def run(self) -> str | None:
-        """Starts the claimed attempt, if that is not done, and returns when it has ended.
+        """Starts the claimed attempt unless it was started, and returns when it has ended.
 
-        Returns None, at once, if the node does not see the home: then the attempt runs in a spool.
+        Returns None at once if the node does not see the home; the attempt then runs in a spool.
         """
         if self._start is None and not self._sees_home():
             return None
@@ -81,9 +81,9 @@ class AttemptActor:
         return self._problem
 
     def start_in_spool(self, spool: Path, number: int) -> str:
-        """Starts the attempt with which the spool was fitted out, if that is not done, and does not wait for its end.
+        """Starts the attempt that was put into the spool, unless it was started. Does not wait for its end.
 
-        The spool has nothing of an attempt of which all is at home.
+        If all of an attempt is at home already, the spool does not have the attempt, and nothing is started.
         """
         with self._starting:
             self._folder = Home(spool).folder(self._order.trial_id)
@@ -97,7 +97,7 @@ class AttemptActor:
         return self._problem
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs in this process, beside the attempt."""
+        """Calls a function in this process, beside the attempt."""
         self._asked_at = time.monotonic()
         return function(*args, **kwargs)
 
@@ -108,7 +108,7 @@ class AttemptActor:
             kill(self._folder, max(self._folder.attempts()))
 
     def withdraw(self) -> None:
-        """Takes the claimed attempt back, if it was not started."""
+        """Takes the claimed attempt back unless it was started."""
         with self._starting:
             if self._start is not None and not self._has_started:
                 self._start.withdraw()
@@ -118,7 +118,7 @@ class AttemptActor:
         self._has_started = True
         try:
             with Path(os.devnull).open("rb") as nothing:
-                # Whoever sees that the node is dead may rely on it.
+                # The agent ends with the node, so that an attempt of a dead node cannot be running.
                 agent.start(start, stdin=nothing.fileno(), ends_with=os.getppid())
         except CoreSDKError as error:
             start.lock.release()
@@ -128,7 +128,10 @@ class AttemptActor:
             threading.Thread(target=self._leave_when_over, args=[myself], daemon=True).start()
 
     def _leave_when_over(self, myself: Any) -> None:
-        """Gives the places back, which a master does at once if one lives. The next one makes an actor of its own."""
+        """Frees the slots some time after the attempt's end. A master that lives does so at once.
+
+        A later master makes a new actor.
+        """
         await_end(self._folder)
         ended_at = time.monotonic()
         while (wait_s := max(ended_at, self._asked_at) + _UNASKED_S - time.monotonic()) > 0:
@@ -139,6 +142,6 @@ class AttemptActor:
         return sees_home(self._order.home_root, self._order.home_identity) and self._folder.path.is_dir()
 
     def _slots(self) -> Slots:
-        """Ray hides the GPUs of others."""
+        """Returns the slots of this actor. Ray shows it only its own GPUs."""
         gpus = (visible_gpus() or []) if self._order.num_slots else []
         return Slots(tuple(range(self._order.num_slots)), tuple(gpus), max(1, self._order.num_slots))

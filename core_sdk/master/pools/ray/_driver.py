@@ -1,4 +1,4 @@
-"""What the process does that is connected to Ray: it keeps the actors of attempts, and sees how they fare."""
+"""The process that is connected to Ray: it keeps the actors of attempts, and reports what happens to them."""
 
 from __future__ import annotations
 
@@ -43,38 +43,38 @@ logger = logging.getLogger("core_sdk.master")
 
 # How long a step waits for news.
 _STEP_S = 0.2
-# How often the nodes are asked for.
+# The time between two reads of the nodes.
 _NODES_S = 1.0
-# What Ray says of free slots comes late: those that our attempts have just left count as free only after some reads.
+# Ray reports free slots late: slots that our attempts have just left are reported as free only after some reads.
 _NUM_READS = 3
 # How long Ray may take from giving slots to an actor until the actor answers.
 _PLACING_S = 30.0
-# How long records that cannot be brought home are left alone.
+# The pause after records could not be brought home.
 _PAUSE_S = 3.0
 # How many actors may die before one has claimed an attempt, apart from those that die with their node.
 _NUM_TRIES = 3
-# How long an actor that was taken back has to do that.
+# How long an actor may take to withdraw its attempt.
 _WITHDRAWING_S = 5.0
 
 
 @dataclass
 class _Placed:
-    """An attempt of which the master wants to know."""
+    """An attempt that the master has asked for."""
 
     order: AttemptOrder
     node_id: str = ""
     """Empty until Ray has chosen the node."""
     actor: Any = None
     answer: Future[Any] | None = None
-    """Of the call that waits for what comes next."""
+    """The result of the current call, from which the next step follows."""
     spooled: SpooledAttempt | None = None
     """None for an attempt on a node that sees the home."""
     is_claimed: bool = False
     number: int = 0
-    """Of an attempt that runs, or is to be started; 0 before that."""
+    """The attempt's number if it runs or is to be started; 0 before that."""
     asked_at: float = field(default_factory=time.monotonic)
     num_deaths: int = 0
-    """Of actors that should have claimed it."""
+    """The number of actors that have died before they had claimed it."""
     try_again_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -83,15 +83,15 @@ class _Placed:
 
     @property
     def is_busy_here(self) -> bool:
-        """Whether a thread of this process is at work for it: it ends by itself if the node dies."""
+        """Whether a thread of this process works for it. The thread ends by itself if the node dies."""
         return self.spooled is not None and self.answer is not None and not self.answer.done()
 
 
 class Driver:
-    """Does what is asked, and tells what has happened."""
+    """Carries out the requests of the pool, and returns the news."""
 
     def __init__(self, address: str, namespace: str) -> None:
-        """Actors have their names in the `namespace`. Raises `RayClusterError`."""
+        """Connects to Ray. The `namespace` holds the names of the actors. Raises `RayClusterError`."""
         self._cluster = Cluster(address, namespace)
         self._placed: dict[str, _Placed] = {}
         self._nodes: dict[str, Node] = {}
@@ -100,7 +100,7 @@ class Driver:
         self._foreign: deque[Mapping[str, int]] = deque(maxlen=_NUM_READS)
 
     def step(self, asks: Sequence[Ask]) -> tuple[list[Node], list[News]]:
-        """The nodes that live, and the news since the last step. Waits for a moment if there are none."""
+        """Carries out requests, and returns the living nodes and the news. Waits a moment for news if there is none."""
         for ask in asks:
             self._do(ask)
         self._read_nodes()
@@ -133,7 +133,7 @@ class Driver:
     def _call(self, placed: _Placed) -> None:
         if placed.is_running:
             if placed.node_id not in self._nodes:
-                return  # it is dead, of which there will be news
+                return  # it is dead, which `_news` reports
             if placed.actor is None:
                 strategy = NodeAffinitySchedulingStrategy(placed.node_id, soft=False)
                 placed.actor = _new_actor(placed.order, num_slots=0, scheduling_strategy=strategy)
@@ -143,11 +143,11 @@ class Driver:
                 placed.answer = _in_thread(placed.spooled.follow, placed.actor, placed.number)
             return
         if (stale := _find(placed.order.name)) is not None:
-            # Of a master that was killed before it could record it.
+            # A master left it that was killed before it could record the attempt.
             ray.kill(stale)
             placed.try_again_at = time.monotonic() + _STEP_S
             return
-        with contextlib.suppress(ValueError):  # the name is still taken by one that dies
+        with contextlib.suppress(ValueError):  # an actor that is dying still has the name
             placed.actor = _new_actor(
                 placed.order, placed.order.num_slots, self._device, name=placed.order.name, lifetime="detached"
             )
@@ -171,7 +171,7 @@ class Driver:
         except (ray.exceptions.RayError, NodeLostError) as error:
             self._read_nodes(at_once=True)
             if placed.is_running:
-                # Its actor has died, and perhaps its node: the agent goes on if the node does.
+                # The actor has died, and perhaps the node. If the node lives, the agent goes on.
                 placed.actor, placed.try_again_at = None, time.monotonic() + _NODES_S
             elif placed.node_id and placed.node_id not in self._nodes:
                 yield self._lost_node(name, placed)
@@ -211,7 +211,7 @@ class Driver:
         return Gone(name)
 
     def _place_anew(self, name: str, placed: _Placed) -> News:
-        """It has not begun: wherever there is room."""
+        """Lets Ray place an attempt that has not begun once more, on any node."""
         if placed.spooled is not None:
             placed.spooled.withdraw()
             placed.spooled = None
@@ -251,7 +251,7 @@ class Driver:
         }
 
     def _read_foreign(self, num_slots: Mapping[str, int]) -> Mapping[str, int]:
-        """How many slots of each node are in use, but not by attempts of this home."""
+        """Returns the number of slots on each node that are in use, but not by attempts of this home."""
         free = available_resources_per_node()
         own = Counter[str]()
         for placed in self._placed.values():
@@ -264,14 +264,14 @@ class Driver:
         if any(
             not placed.node_id and time.monotonic() - placed.asked_at < _PLACING_S for placed in self._placed.values()
         ):
-            # Its slots are perhaps among these.
+            # The slots of an attempt that is being placed may be among these.
             last = {node.node_id: node.num_foreign for node in self._nodes.values()}
             return {node_id: min(number, last.get(node_id, 0)) for node_id, number in in_use.items()}
         return in_use
 
 
 def node_names(hosts: Mapping[str, str]) -> dict[str, str]:
-    """The name of each node's host; where several nodes are on one host, with the beginning of their id. Pure."""
+    """Returns a name for each node: its host, with the beginning of its id if several nodes are on the host. Pure."""
     num_nodes = Counter(hosts.values())
     return {node_id: host if num_nodes[host] == 1 else f"{host}-{node_id[:8]}" for node_id, host in hosts.items()}
 
@@ -283,13 +283,13 @@ def _new_actor(order: AttemptOrder, num_slots: int, device: Device = "CPU", **op
 
 
 def _in_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Calls it in a thread that does not hold up the end of this process."""
+    """Calls the function in a thread that does not delay the end of this process."""
     future = Future[Any]()
 
     def call() -> None:
         try:
             future.set_result(function(*args))
-        except BaseException as error:  # noqa: BLE001 - it belongs to who asks for the result
+        except BaseException as error:  # noqa: BLE001 - the caller of `result` gets it
             future.set_exception(error)
 
     threading.Thread(target=call, name="core-sdk-spooled", daemon=True).start()
@@ -297,7 +297,7 @@ def _in_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
 
 
 def _find(name: str) -> Any:
-    """The actor of this name; None if there is none."""
+    """Returns the actor of this name, or None if there is none."""
     try:
         return ray.get_actor(name)
     except ValueError:

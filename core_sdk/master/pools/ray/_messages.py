@@ -1,4 +1,4 @@
-"""What the pool asks of the process that is connected to Ray, and what it hears, of attempts by their names."""
+"""The messages about attempts between the pool and the process that is connected to Ray."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Device = Literal["CPU", "GPU"]
 
 
 class Node(NamedTuple):
-    """A node that lives."""
+    """A living node of the cluster."""
 
     node_id: str
-    """Another one after each start of Ray on it."""
+    """The node's id, which is another one after each start of Ray on it."""
     host: str
-    """For people. Where several nodes are on one host, each has a name of its own."""
+    """The node's name for people. Several nodes on one host have different names."""
     device: Device
     num_slots: int
     num_foreign: int
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Start the claimed attempt on its node, if that is not done, and tell of its end."""
+    """Start the claimed attempt on its node unless it was started, and report its end."""
 
     order: AttemptOrder
     node_id: str
@@ -42,7 +42,7 @@ class Signal(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """Take the attempt back, which is not wanted any more."""
+    """Take back the attempt, which is no longer wanted."""
 
     name: str
 
@@ -51,7 +51,7 @@ Ask = Place | Watch | Signal | Drop
 
 
 class Located(NamedTuple):
-    """Ray has found slots for the attempt. An empty `node_id`: it is looking for others, since the node has died."""
+    """Ray has found slots for the attempt. If `node_id` is empty, they were lost, and Ray looks for others."""
 
     name: str
     node_id: str

@@ -45,7 +45,7 @@ _ANSWER_S = 30.0
 
 
 class ClusterPool(ResourcePool):
-    """Attempts run on the nodes of the Ray cluster at `address`, which may be `auto`."""
+    """Runs attempts on the nodes of the Ray cluster at `address`, which may be `auto`."""
 
     def __init__(self, address: str, home_root: Path, tell: Callable[[], None]) -> None:
         """Connects in the background. `tell` is called, in any thread, when there is news."""
@@ -76,11 +76,11 @@ class ClusterPool(ResourcePool):
         return {node.node_id: node.num_slots - node.num_foreign for node in self._nodes}
 
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
-        """Which slots are free is Ray's to say."""
+        """Begins an attempt. `used` is ignored, since Ray decides which slots the attempt gets."""
         return _ClusterClaim(self, order, folder)
 
     def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
-        """None: the next claim takes back what was not recorded."""
+        """Returns None, since the next claim takes back an attempt that was not recorded."""
         return None
 
     def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution:
@@ -101,7 +101,7 @@ class ClusterPool(ResourcePool):
         return next((node.host for node in self._nodes if node.node_id == node_id), node_id[:8])
 
     def follow(self, name: str, followed: _Followed) -> None:
-        """From now on it hears the news of this name, and is asked again what it wants after a lost connection."""
+        """Sends `followed` the news of this name from now on, and repeats its request after a lost connection."""
         with self._changing:
             self._followed[name] = followed
             self._asks.put(followed.ask())
@@ -128,7 +128,7 @@ class ClusterPool(ResourcePool):
                 self._is_closed.wait(_PAUSE_S)
 
     def _talk(self) -> None:
-        """Returns when the pool is closed. Raises `CoreSDKError` when the cluster cannot be used, or not any more."""
+        """Exchanges requests and news until the pool is closed. Raises `CoreSDKError` if the cluster cannot be used."""
         with WorkerGroup(1) as group:
             group.run(_connect, self._address, self._namespace)
             with self._changing:
@@ -161,7 +161,7 @@ class ClusterPool(ResourcePool):
 
 
 class _Followed(Protocol):
-    """What wants news of an attempt."""
+    """A receiver of the news of an attempt."""
 
     def ask(self) -> Ask: ...
 
@@ -250,7 +250,7 @@ class _ClusterExecution(Execution):
 
 
 def _connect(address: str, namespace: str) -> None:
-    import core_sdk.workers.ray  # noqa: F401 - first: it says what to install where Ray is missing
+    import core_sdk.workers.ray  # noqa: F401 - imported first: it says what to install if Ray is missing
     from core_sdk.master.pools.ray._driver import Driver  # imports Ray
 
     this_worker().state["driver"] = Driver(address, namespace)

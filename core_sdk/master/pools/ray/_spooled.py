@@ -23,11 +23,11 @@ _LAST_MOMENT_S = 10.0
 
 
 class SpooledAttempt:
-    """The attempt is claimed here, beside the master, and its records are brought here while it runs.
+    """An attempt that is claimed beside the master, and whose records are brought to the home while it runs.
 
-    This process holds the attempt's lock at home from the claim until all records have come: so long the trial counts
-    as running. If this process is killed the attempt goes on, and the driver of the next master takes the lock again.
-    The log at home, however empty, says that the node was fitted out.
+    This process holds the attempt's lock in the home from the claim until all records have arrived. The trial counts as
+    running for that time. If this process is killed, the attempt goes on, and the driver of the next master takes the
+    lock again. A log in the home, even an empty one, says that the node has got all files that the attempt needs.
     """
 
     def __init__(self, order: AttemptOrder) -> None:
@@ -40,7 +40,7 @@ class SpooledAttempt:
         self._is_withdrawn = False
 
     def claim(self, slots: Slots) -> int | str:
-        """Returns the attempt's number, or in words what has prevented it."""
+        """Claims the attempt. Returns its number, or in words what has prevented it."""
         try:
             start = self._order.claim(slots)
         except (CoreSDKError, OSError) as error:
@@ -53,10 +53,11 @@ class SpooledAttempt:
         return start.number
 
     def follow(self, actor: Any, number: int) -> str:
-        """Starts the attempt on the actor's node, if that is not done, and returns when all its records are home.
+        """Starts the attempt on the actor's node unless it was started. Returns when all its records are in the home.
 
-        What it returns says in words why the attempt could not be started. Raises `NodeLostError` if the actor or its
-        node dies, and `OSError` if a disk takes nothing, or another process holds the lock: then call again.
+        Returns in words why the attempt could not be started, or an empty string. Raises `NodeLostError` if the actor
+        or its node dies. Raises `OSError` if a disk cannot be written to, or if another process holds the lock: the
+        caller then has to call again.
         """
         if self._lock is None:
             await_end(self._folder, _LAST_MOMENT_S)  # a driver that was killed may take a moment to die
@@ -73,7 +74,7 @@ class SpooledAttempt:
         return problem
 
     def withdraw(self) -> None:
-        """Takes the attempt back, which was not started; as soon as it is claimed, if that is under way."""
+        """Takes back the attempt, which was not started. If it is being claimed, that is done after the claim."""
         with self._claiming:
             self._is_withdrawn = True
             if self._start is not None:
@@ -81,7 +82,7 @@ class SpooledAttempt:
                 self._start = self._lock = None
 
     def release(self) -> None:
-        """The trial does not count as running any more."""
+        """Releases the attempt's lock, so that the trial no longer counts as running."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
