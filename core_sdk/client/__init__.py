@@ -1,4 +1,4 @@
-"""Submits experiments, and reads what trainings recorded: trials, metrics, logs and checkpoints, from Python.
+"""Submits experiments from Python, and reads what trainings recorded: trials, metrics, logs and checkpoints.
 
     from core_sdk import client
 
@@ -8,11 +8,11 @@
     frame = pandas.DataFrame(checkpoint.get_trial().metrics_frame("validation"))
     path = checkpoint.download()
 
-The functions are about the home of this process's environment (`CORE_SDK_HOME`); `Tracker(home)` is about any other.
-Objects hold what was true when they were looked up; `reload()` looks again. Reading needs no master. What changes a
-submitted experiment starts one where none runs. Names and semantics are those of Determined's client. A call of that
-client that means nothing in a home raises `NoMasterError`, which says what to do instead. An argument that has no
-meaning here, such as `users`, does not exist, so that Python refuses it by name.
+The functions use the home of this process's environment (`CORE_SDK_HOME`); `Tracker(home)` uses any other home.
+Objects hold the state at the time of their look-up; `reload()` looks them up again. Reading needs no master. A call
+that changes a submitted experiment starts a master if none runs. Names and semantics are those of Determined's client.
+A call of that client that has no meaning in a home raises `NoMasterError`, which says what to do instead. Arguments
+without a meaning here, such as `users`, do not exist, so that Python refuses them by name.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from core_sdk.client._order import State as TrialState
 from core_sdk.client._tracker import Determined, Tracker, login
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 
-# Older names, which scripts still say.
+# Older names, which scripts still use.
 CheckpointOrderBy = ExperimentOrderBy = ModelOrderBy = TrialOrderBy = OrderBy
 
 __all__ = [

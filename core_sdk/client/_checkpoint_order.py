@@ -1,4 +1,4 @@
-"""Sorts checkpoints, by what is recorded of them or by a validation metric."""
+"""Sorts checkpoints by their recorded properties or by a validation metric."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def list_checkpoints(
     order_by: OrderBy | None,
     max_results: int | None = None,
 ) -> list[CheckpointRow]:
-    """The contract is `Trial.list_checkpoints`'s."""
+    """Returns the checkpoints that exist, in order. The contract is that of `Trial.list_checkpoints`."""
     if (sort_by is None) != (order_by is None):
         given, missing = ("sort_by", "order_by") if order_by is None else ("order_by", "sort_by")
         raise ValueError(f"{given} was given without {missing}: give both, or neither")
@@ -77,7 +77,7 @@ def top_checkpoints(
 
 
 def searcher_metric(tracker: Tracker, experiment_id: int) -> SearcherMetric | None:
-    """The metric by which checkpoints of the experiment are ranked, if one is recorded."""
+    """Returns the metric by which checkpoints of the experiment are ranked, or None if none is recorded."""
     return tracker.experiment_record(experiment_id).searcher_metric
 
 
@@ -92,7 +92,7 @@ def best_first(smaller_is_better: bool) -> OrderBy:
 
 
 def _as_listed(row: CheckpointRow) -> int:
-    return 0  # the index gives the newest first
+    return 0  # the index returns the newest first
 
 
 def _sort_key(

@@ -1,4 +1,4 @@
-"""The configuration of an experiment, also of one that was not submitted."""
+"""The configuration of an experiment, whether it was submitted or not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core_sdk.tracking import HomeTracker
 
 
 def experiment_config(tracker: HomeTracker, experiment_id: int) -> dict[str, Any]:
-    """The contract is `Experiment.config`'s."""
+    """Returns the configuration of an experiment. The contract is that of `Experiment.config`."""
     record = tracker.experiment_record(experiment_id)
     if record.is_submitted:
         submitted: dict[str, Any] = from_json(tracker.home.experiment(experiment_id).read_config())

@@ -1,4 +1,4 @@
-"""The questions to a `Tracker` as functions, which ask the home of this process's environment."""
+"""The methods of a `Tracker` as functions, which use the home of this process's environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def _asking_environment(method: Callable[Concatenate[Tracker, _P], _T]) -> Callable[_P, _T]:
-    """Each call makes its own `Tracker`, which costs nothing, and so reads the environment of that moment."""
+    """Returns a function that calls the method on a new `Tracker`, so that each call reads the present environment."""
 
     @functools.wraps(method)
     def ask(*args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -35,7 +35,7 @@ def log_lines(
     wanted: Callable[[str], bool],
     rank_ids: Collection[int] | None,
 ) -> Iterator[str]:
-    """The contract is `Trial.iter_logs`'s."""
+    """Returns the wanted lines of a trial's output. The contract is that of `Trial.iter_logs`."""
     if head is not None and tail is not None:
         raise ValueError("head and tail exclude each other: give one of them")
     for name, count in (("head", head), ("tail", tail)):
@@ -44,7 +44,7 @@ def log_lines(
     if rank_ids is not None:
         check_rank_ids(rank_ids)
     reader = LogReader(tracker, trial_id, ranks=rank_ids or ())
-    reader.attempts()  # a trial that does not exist is an error of this call
+    reader.attempts()  # raises at once if the trial does not exist
     cutter = _LineCutter()
     present = filter(wanted, cutter.cut(reader.read()))
     later = filter(wanted, cutter.cut(reader.follow() if follow else ()))
@@ -57,14 +57,14 @@ def log_lines(
 
 
 class _LineCutter:
-    """Cuts output into lines with their newline; the last line of an attempt gets one if it lacks it."""
+    """Cuts output into lines with their newlines. The last line of an attempt gets a newline if it has none."""
 
     def __init__(self) -> None:
         self._attempt = 0
         self._begun = b""
 
     def cut(self, chunks: Iterable[LogChunk], *, is_last: bool = False) -> Iterator[str]:
-        """Yields the lines. A line that has not ended is left to the next call, unless `is_last`."""
+        """Yields the lines. A line that has not ended is kept for the next call, unless `is_last`."""
         for chunk in chunks:
             if chunk.attempt != self._attempt:
                 yield from self._end()
@@ -85,14 +85,14 @@ def _text(line: bytes) -> str:
 
 
 def line_filter(search_text: str | None, min_level: LogLevel | None) -> Callable[[str], bool]:
-    """The contract is `Trial.iter_logs`'s."""
+    """Returns a filter of lines by their text and level. The contract is that of `Trial.iter_logs`."""
     text = (search_text or "").casefold()
     wanted_levels = None if min_level is None else frozenset(_LEVELS[_LEVELS.index(LogLevel(min_level)) :])
 
     levels = LevelReader()
 
     def is_wanted(line: str) -> bool:
-        # Each line is read, since a traceback has several.
+        # The reader must see each line, since a traceback has several.
         has_level = wanted_levels is None or LogLevel[levels.level(line)] in wanted_levels
         return has_level and text in line.casefold()
 

@@ -1,4 +1,4 @@
-"""Reports as a reader gets them: one by one, or as the columns of a frame."""
+"""Reports for readers: one by one, or as the columns of a frame."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _CLASHING_NAME = re.compile(rf"(metrics\.)*({'|'.join(FRAME_COLUMNS)})")
 
 @dataclass(frozen=True)
 class TrialMetrics:
-    """One report."""
+    """A report of metrics."""
 
     trial_id: int
     trial_run_id: int
-    """The attempt that reported."""
+    """The number of the attempt that reported."""
     steps_completed: int | None
-    """None for the profiler's groups, which belong to a time only."""
+    """None for the profiler's groups, which belong to a time, not to a step."""
     end_time: datetime
     """The time of the report in UTC, by the clock of the training's machine."""
     metrics: dict[str, Any]
@@ -58,7 +58,7 @@ def trial_metrics(row: ReportRow) -> TrialMetrics:
 
 
 def frame(reports: Iterable[ReportRow]) -> dict[str, list[Any]]:
-    """Columns of equal length, with one row per report: `FRAME_COLUMNS`, then one column per metric.
+    """Returns columns of equal length, with one row per report: `FRAME_COLUMNS`, then one column per metric.
 
     A metric that the report does not have is None. A metric with the name of one of `FRAME_COLUMNS` is called
     "metrics.<name>".
@@ -90,5 +90,5 @@ def to_datetime(seconds: float) -> datetime:
 
 
 def _column(name: str) -> str:
-    # A name that is prefixed already gets one more prefix: no two metrics can meet in one column.
+    # A name that has the prefix already gets one more, so that no two metrics share a column.
     return f"metrics.{name}" if _CLASHING_NAME.fullmatch(name) else name

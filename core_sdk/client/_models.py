@@ -17,16 +17,16 @@ from core_sdk.tracking.registry import Registry
 
 
 class ModelVersion:
-    """A checkpoint under a model's name and a number, as it was when it was looked up; `reload` looks again.
+    """A version of a model, which is a checkpoint, as it was when it was looked up. `reload` looks it up again.
 
-    As long as it is registered, its checkpoint is neither collected nor deleted.
+    While the version is registered, its checkpoint is neither collected nor deleted.
     """
 
     def __init__(self, tracker: HomeTracker, model: ModelRecord, record: ModelVersionRecord) -> None:
         self._tracker = tracker
         self.model_id = model.model_id
         self.model_version = record.version
-        """Counted from 1."""
+        """The number of the version, counted from 1."""
         self._take(model, record)
 
     def __repr__(self) -> str:
@@ -54,12 +54,12 @@ class ModelVersion:
             record.notes = checked_text("the notes", notes)
 
     def delete(self) -> None:
-        """Takes the version out of the registry. Its checkpoint stays, and can be deleted then."""
+        """Removes the version from the registry. Its checkpoint stays, and can then be deleted."""
         with Registry(self._tracker.home).edit(self.model_id) as model:
             model.versions.remove(version_of(model, self.model_version))
 
     def reload(self) -> None:
-        """Raises `ModelNotFoundError` or `ModelVersionNotFoundError`."""
+        """Looks the version up again. Raises `ModelNotFoundError` or `ModelVersionNotFoundError`."""
         model = Registry(self._tracker.home).model(self.model_id)
         self._take(model, version_of(model, self.model_version))
 
@@ -75,7 +75,7 @@ class ModelVersion:
 
 
 class Model:
-    """A model of the registry as it was when it was looked up; `reload` looks again."""
+    """A model of the registry as it was when it was looked up. `reload` looks it up again."""
 
     def __init__(self, tracker: HomeTracker, record: ModelRecord) -> None:
         self._tracker = tracker
@@ -97,7 +97,7 @@ class Model:
         self.num_versions = len(record.versions)
 
     def register_version(self, checkpoint_uuid: str, *, name: str = "", notes: str = "") -> ModelVersion:
-        """Makes a checkpoint the newest version, with a name and notes of its own if these are given.
+        """Makes a checkpoint the newest version, with an optional name and notes.
 
         Raises `CheckpointNotFoundError`, also for a checkpoint that was deleted.
         """
@@ -110,7 +110,7 @@ class Model:
         return ModelVersion(self._tracker, self._registry.model(self.model_id), record)
 
     def get_version(self, version: int = -1) -> ModelVersion | None:
-        """The version of this number, or the newest one; None if there is no version at all.
+        """Returns the version of this number, or the newest one by default; None if the model has no versions.
 
         Raises `ModelVersionNotFoundError` for a number that no version has.
         """
@@ -120,7 +120,7 @@ class Model:
         return ModelVersion(self._tracker, model, version_of(model, version))
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
-        """By their numbers."""
+        """Lists the versions by their numbers."""
         model = self._registry.model(self.model_id)
         versions = [ModelVersion(self._tracker, model, record) for record in model.versions]
         return versions if order_by is OrderBy.ASC else versions[::-1]
@@ -157,11 +157,11 @@ class Model:
             record.is_archived = False
 
     def delete(self) -> None:
-        """Deletes the model with its versions. Their checkpoints stay, and can be deleted then."""
+        """Deletes the model with its versions. Their checkpoints stay, and can then be deleted."""
         self._registry.delete(self.model_id)
 
     def reload(self) -> None:
-        """Raises `ModelNotFoundError`."""
+        """Looks the model up again. Raises `ModelNotFoundError`."""
         self._take(self._registry.model(self.model_id))
 
     move_to_workspace = unavailable("Model.move_to_workspace()", "There are no workspaces: labels tell models apart")
@@ -174,7 +174,7 @@ class Model:
 
 
 def version_of(model: ModelRecord, version: int) -> ModelVersionRecord:
-    """Raises `ModelVersionNotFoundError`."""
+    """Returns the version of this number. Raises `ModelVersionNotFoundError`."""
     for record in model.versions:
         if record.version == version:
             return record
@@ -189,7 +189,7 @@ def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_labels(labels: Iterable[str]) -> list[str]:
-    """In their order, each once."""
+    """Returns the labels without repetition, in order. Raises `InvalidNameError` or `TypeError`."""
     return list(dict.fromkeys(check_name("label", label) for label in _texts("labels", labels)))
 
 

@@ -1,4 +1,4 @@
-"""Experiments, trials and checkpoints, seen from outside the training. They lead to one another."""
+"""Experiments, trials and checkpoints as objects that lead to one another."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ class CheckpointTraining:
     """The training that stored a checkpoint."""
 
     experiment_config: dict[str, Any]
-    """As `Experiment.config`."""
+    """The value of `Experiment.config`."""
     experiment_id: int
     trial_id: int
     hparams: dict[str, Any]
     validation_metrics: dict[str, dict[str, Metric]]
-    """"avgMetrics" -> the metrics of the group "validation" that the same attempt reported at the checkpoint's step.
+    """The metrics of the group "validation" that the same attempt reported at the checkpoint's step.
 
-    Empty if it reported none.
+    They are the value of the key "avgMetrics". Empty if it reported none.
     """
 
 
 class DownloadMode(enum.Enum):
-    """How files are transferred. Without a master all modes are the same: files come from the storage."""
+    """The way in which files are downloaded. All modes mean the same here: files come from the storage."""
 
     DIRECT = "direct"
     MASTER = "master"
@@ -83,7 +83,7 @@ class DownloadMode(enum.Enum):
 
 
 class Checkpoint:
-    """A checkpoint as it was when it was looked up; `reload` looks again."""
+    """A checkpoint as it was when it was looked up. `reload` looks it up again."""
 
     def __init__(self, tracker: HomeTracker, row: CheckpointRow) -> None:
         self._tracker = tracker
@@ -134,9 +134,9 @@ class Checkpoint:
     def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode | str = DownloadMode.AUTO) -> str:
         """Copies the files into the directory `path`, by default `checkpoints/<uuid>`, and returns that path.
 
-        Every file is verified. Files that are already there and whole are not copied again, so that a download that was
-        interrupted goes on. metadata.json has what was stored, without later changes. Raises `CheckpointNotFoundError`,
-        `CheckpointDamagedError`, `NotEnoughSpaceError`, or a `StorageError`.
+        Every file is verified. Files that are already there and intact are not copied again, so that an interrupted
+        download can be continued. metadata.json has the metadata as stored, without later changes. Raises
+        `CheckpointNotFoundError`, `CheckpointDamagedError`, `NotEnoughSpaceError`, or a `StorageError`.
         """
         DownloadMode(mode)  # raises ValueError for an unknown mode
         directory = Path("checkpoints", self.uuid) if path is None else Path(path)
@@ -147,7 +147,7 @@ class Checkpoint:
     def verify(self) -> None:
         """Reads every stored file. Raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the bad file.
 
-        A `StorageError` means that the checkpoint could not be read. It may still be whole.
+        A `StorageError` means that the checkpoint could not be read. It may still be intact.
         """
         with self._opened_storage() as storage:
             storage.verify(self.uuid)
@@ -175,7 +175,7 @@ class Checkpoint:
         self._change(CheckpointMetadataSet(time=time.time(), storage_id=self.uuid, removed=removed))
 
     def pin(self, note: str = "") -> None:
-        """Protects the checkpoint from being deleted, by collection or by hand; `note` says why."""
+        """Protects the checkpoint from being deleted, by collection or by hand. `note` says why."""
         note = to_json(note, "the note")
         if not isinstance(note, str):
             raise TypeError(f"the note must be a string, not {type(note).__name__}")
@@ -210,7 +210,7 @@ class Checkpoint:
     )
 
     def _opened_storage(self) -> contextlib.closing[Storage]:
-        from core_sdk.storage import storage_from_url  # which most questions do not need
+        from core_sdk.storage import storage_from_url  # imported here, since most calls do not need it
 
         return contextlib.closing(storage_from_url(self.storage))
 
@@ -224,17 +224,17 @@ class Checkpoint:
 
 
 class Training(ABC):
-    """A trial or an experiment: it has checkpoints to choose from, and an end to wait for."""
+    """The base of trials and experiments, which have checkpoints to choose from and an end to wait for."""
 
     _tracker: HomeTracker
     _scope: Scope
     _go_on_command: str
-    """Lets it go on when it is paused."""
+    """The command that continues it when it is paused."""
     state: State
 
     @abstractmethod
     def reload(self) -> None:
-        """Looks it up again."""
+        """Looks the object up again."""
 
     def list_checkpoints(
         self,
@@ -244,8 +244,8 @@ class Training(ABC):
     ) -> list[Checkpoint]:
         """Lists the checkpoints that exist.
 
-        The best comes first if the experiment has a searcher metric, else the newest. Give both `sort_by` and
-        `order_by`, or neither. A `sort_by` that is a string names a validation metric: checkpoints without it, or with
+        By default, the best comes first if the experiment has a searcher metric, else the newest. Give both `sort_by`
+        and `order_by`, or neither. A string in `sort_by` names a validation metric; checkpoints without it, or with
         NaN, come last. Raises `ValueError` for a metric that no trial has reported.
         """
         rows = list_checkpoints(self._tracker, self._scope, sort_by, order_by, max_results)
@@ -254,15 +254,15 @@ class Training(ABC):
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
         """Finds the best checkpoint by the validation metric `sort_by`, by default the experiment's searcher metric.
 
-        That is the checkpoint whose own attempt validated the best value at its step. Raises `ValueError` if no
-        checkpoint has one, or if it is not known which metric counts, or which values of it are better.
+        That is the checkpoint with the best value that its own attempt reported at its step. Raises `ValueError` if no
+        checkpoint has a value, or if it is not known which metric counts, or whether smaller values of it are better.
         """
         return Checkpoint(self._tracker, top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)[0])
 
     def wait(self, interval: float = 5.0) -> State:
-        """Waits for the end, and returns the state in which it ended; looks every `interval` seconds.
+        """Blocks until the end, and returns the final state. Checks every `interval` seconds.
 
-        An experiment that was not submitted has ended when none of its trials is active, also before its first trial.
+        An experiment that was not submitted has ended when none of its trials is active, even before its first trial.
         Raises `PausedError` if it is paused.
         """
         self.reload()
@@ -275,12 +275,12 @@ class Training(ABC):
         return self.state
 
     def _keep_going(self) -> None:
-        """Starts a master where none runs, if the experiment needs one to go on."""
+        """Starts a master if none runs and the experiment needs one."""
         keep_going(self._tracker.home, self._scope.experiment_id)
 
 
 class Trial(Training):
-    """A trial as it was when it was looked up; `reload` looks again."""
+    """A trial as it was when it was looked up. `reload` looks it up again."""
 
     _go_on_command = "core-sdk trial resume"
 
@@ -314,7 +314,7 @@ class Trial(Training):
 
     @property
     def summary_metrics(self) -> dict[str, dict[str, dict[str, Metric | None]]]:
-        """Group -> metric -> its count, last, min, max and mean as of now; min, max and mean leave NaN out."""
+        """The present count, last, min, max and mean of each metric in each group. Min, max and mean ignore NaN."""
         with self._tracker.view() as view:
             return view.summary(self.trial_id)
 
@@ -338,11 +338,11 @@ class Trial(Training):
     stream_metrics = iter_metrics
 
     def stream_training_metrics(self) -> Iterator[TrialMetrics]:
-        """As `iter_metrics("training")`."""
+        """Yields the reports of the group "training", like `iter_metrics("training")`."""
         return self.iter_metrics("training")
 
     def stream_validation_metrics(self) -> Iterator[TrialMetrics]:
-        """As `iter_metrics("validation")`."""
+        """Yields the reports of the group "validation", like `iter_metrics("validation")`."""
         return self.iter_metrics("validation")
 
     def metrics_frame(
@@ -369,15 +369,14 @@ class Trial(Training):
     ) -> Iterator[str]:
         """Yields the output of all attempts that a command of `core-sdk` started, as lines with their newlines.
 
-        `rank_ids` selects the lines of these ranks. Lines of a single rank are as the rank wrote them; lines of several
-        ranks begin with `[rank=N] `. The launcher's own lines belong to no rank. Without a launcher, all lines belong
-        to rank 0.
+        `rank_ids` selects the lines of these ranks. Lines of a single rank are unchanged; lines of several ranks begin
+        with `[rank=N] `. The launcher's own lines belong to no rank. Without a launcher, all lines belong to rank 0.
 
         `min_level` selects the lines of at least this level, if `logging` writes them in `core_sdk.LOG_FORMAT`, where
         the level comes first. Other lines, such as those of `print`, have the level INFO.
 
-        `search_text` selects the lines that contain it; upper and lower case are the same. Of the selected lines, only
-        the first `head` or the last `tail` are yielded. With `follow`, later lines follow until the trial has ended.
+        `search_text` selects the lines that contain it, in upper or lower case. Of the selected lines, only the first
+        `head` or the last `tail` are yielded. With `follow`, later lines follow until the trial has ended.
         """
         wanted = line_filter(search_text, min_level)
         return log_lines(
@@ -413,23 +412,24 @@ class Trial(Training):
         return newest[0]
 
     def pause(self) -> None:
-        """Asks the script to stop, and does not wait for that: its `should_preempt()` returns True within a second.
+        """Asks the script to stop, and does not wait for it. `should_preempt()` returns True there within a second.
 
-        Raises `TrialNotRunningError`, or `ExperimentStateError` for a trial of a submitted experiment that has not
-        ended: `Experiment.pause` pauses all its trials.
+        Raises `TrialNotRunningError`. Raises `ExperimentStateError` for a trial of a submitted experiment that has not
+        ended; `Experiment.pause` pauses all its trials.
         """
         self._tracker.request_stop(self.trial_id, "client")
 
     def kill(self) -> None:
-        """Kills the script with all its processes, and returns when they are gone; the trial is canceled.
+        """Kills the script with all its processes, and returns when they are gone. The trial is then canceled.
 
-        A trial of an experiment that goes on is also canceled if it does not run yet. Otherwise raises
-        `TrialNotRunningError`, or `AgentNotFoundError` for a script that `core-sdk` has not started here.
+        A trial that does not run is also canceled if it belongs to a submitted experiment that has not ended. For any
+        other, raises `TrialNotRunningError`. Raises `AgentNotFoundError` for a script that `core-sdk` has not started
+        here.
         """
         kill_trial(self._tracker, self.trial_id, _BY)
 
     def resume(self) -> None:
-        """Goes on with the trial from its newest good checkpoint, as `core-sdk trial resume` does, in the background.
+        """Continues the trial in the background from its newest good checkpoint, like `core-sdk trial resume`.
 
         `wait` waits for its end. Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or
         `CommandError`, or `ExperimentStateError` for a trial of a submitted experiment that has not ended.
@@ -454,9 +454,9 @@ class Trial(Training):
         self._tracker.delete_trial(self.trial_id, is_forced=force)
 
     def plot(self, metrics: Collection[str] = (), *, group: str | None = None) -> Picture:
-        """Draws the curves, those of one metric in one chart; a notebook shows them.
+        """Draws a chart for each metric, which a notebook shows.
 
-        Of all metrics and groups, unless some are named. Raises `NoSuchGroupError`, `NoSuchMetricError` or
+        All metrics of all groups are drawn, unless some are named. Raises `NoSuchGroupError`, `NoSuchMetricError` or
         `NothingToPlotError`.
         """
         from core_sdk.charts.picture import Picture
@@ -471,7 +471,7 @@ class Trial(Training):
 
 
 class Experiment(Training):
-    """An experiment as it was when it was looked up; `reload` looks again."""
+    """An experiment as it was when it was looked up. `reload` looks it up again."""
 
     _go_on_command = "core-sdk experiment activate"
 
@@ -497,7 +497,7 @@ class Experiment(Training):
 
     @property
     def progress(self) -> float | None:
-        """From 0 to 1: that of the search, else the mean of the trials that have reported any; None if none has."""
+        """The progress from 0 to 1: that of the search, else the mean of the trials' progress; None if unknown."""
         if self._search is not None:
             return self._search.progress
         told = [trial.progress for trial in self.list_trials() if trial.progress is not None]
@@ -509,16 +509,16 @@ class Experiment(Training):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The complete configuration of an experiment that was submitted, keys and secrets included.
+        """The complete configuration of an experiment that was submitted, including keys and secrets.
 
-        Of another one, what is recorded of it, in that form. "hyperparameters" and "data" are those of its first trial,
-        each hyperparameter as a constant. "searcher" has the "metric", if one is known. "checkpoint_storage" says how
-        many checkpoints are kept.
+        For an experiment that was not submitted, its records in the same form. "hyperparameters" and "data" are those
+        of its first trial, each hyperparameter as a constant. "searcher" has the "metric", if one is known.
+        "checkpoint_storage" says how many checkpoints are kept.
         """
         return experiment_config(self._tracker, self.id)
 
     def list_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> list[Trial]:
-        """Lists the trials. Those without a value to sort by, such as the end of a trial that runs, come last."""
+        """Lists the trials. Trials without a value to sort by come last, such as running trials if sorted by end."""
         return list(self.iter_trials(sort_by, order_by))
 
     def iter_trials(
@@ -531,7 +531,7 @@ class Experiment(Training):
     get_trials = list_trials
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
-        """Waits until there is a trial, and returns the one with the lowest id; looks every `interval` seconds.
+        """Blocks until there is a trial, and returns the one with the lowest id. Checks every `interval` seconds.
 
         Raises `ExperimentStateError` if the experiment has ended without one.
         """
@@ -548,8 +548,8 @@ class Experiment(Training):
 
         The columns are trial_id, experiment_id, state, num_attempts, steps_completed, start_time and end_time; then one
         per hyperparameter ("hparams.lr", "hparams.model.layers"); then the best value of the searcher's metric
-        ("best.validation.loss"); then the last value of each metric ("last.training.loss"). What a trial does not have
-        is None.
+        ("best.validation.loss"); then the last value of each metric ("last.training.loss"). A value that a trial does
+        not have is None.
         """
         return trials_frame(self._tracker, [self.id])
 
@@ -564,9 +564,9 @@ class Experiment(Training):
         return [Checkpoint(self._tracker, row) for row in list(best.values())[:limit]]
 
     def plot(self) -> Picture:
-        """Draws the searcher's metric of all trials, if the experiment was submitted; else its newest trials' curves.
+        """Draws charts of the experiment, which a notebook shows.
 
-        A notebook shows the charts.
+        If it was submitted, they show the searcher's metric of all trials, else all metrics of its newest trials.
         """
         from core_sdk.charts.experiments import experiment_charts
         from core_sdk.charts.picture import Picture
@@ -574,19 +574,19 @@ class Experiment(Training):
         return Picture(experiment_charts(self._tracker, self.id))
 
     def pause(self) -> None:
-        """Asks each running trial to stop, as `Trial.pause` does, and starts none until `activate`.
+        """Asks each running trial to stop, like `Trial.pause`. No trial is started until `activate`.
 
-        Of an experiment that was not submitted, raises `ExperimentNotRunningError` if none runs.
+        If the experiment was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
         """
         if self._is_submitted:
             self._want("PAUSED")
             return
         for trial in self._running_trials("pause"):
-            with contextlib.suppress(TrialNotRunningError):  # it has ended meanwhile
+            with contextlib.suppress(TrialNotRunningError):  # the trial has just ended
                 trial.pause()
 
     def activate(self) -> None:
-        """Lets the experiment go on after `pause`; does nothing if it is completed meanwhile.
+        """Continues the experiment after `pause`. Does nothing if it has been completed.
 
         Raises `MasterError` if it was canceled or has failed.
         """
@@ -594,14 +594,14 @@ class Experiment(Training):
         self._want("ACTIVE")
 
     def cancel(self) -> None:
-        """Ends the experiment: its trials save their checkpoints and stop. Raises `MasterError` if it has ended."""
+        """Ends the experiment. Its trials save their checkpoints and stop. Raises `MasterError` if it has ended."""
         self._check_submitted("pause() stops its trials")
         self._want("CANCELED")
 
     def kill(self) -> None:
-        """Ends the experiment at once: its trials are killed. Raises `MasterError` if it has ended.
+        """Ends the experiment at once by killing its trials. Raises `MasterError` if it has ended.
 
-        Of an experiment that was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
+        If the experiment was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
         """
         if self._is_submitted:
             self._want("KILLED")
@@ -611,7 +611,7 @@ class Experiment(Training):
                 trial.kill()
 
     def archive(self) -> None:
-        """Marks the experiment as one of the past. Raises `ExperimentStateError` if it has not ended."""
+        """Marks the experiment as archived. Raises `ExperimentStateError` if it has not ended."""
         self._change(ExperimentChange(is_archived=True))
 
     def unarchive(self) -> None:
@@ -633,7 +633,7 @@ class Experiment(Training):
         return str(copy)
 
     def set_name(self, name: str) -> None:
-        """Renames the experiment. A script that begins a trial under the old name makes another experiment.
+        """Renames the experiment. A script that later begins a trial under the old name makes a new experiment.
 
         Raises `NameTakenError`.
         """

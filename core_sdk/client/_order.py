@@ -20,16 +20,16 @@ class OrderBy(enum.Enum):
 class State(enum.Enum):
     """The state of a trial or of an experiment. A trial has one of the first five; those from QUEUED on do not occur.
 
-    An experiment that was submitted has the state of its search, and is STOPPING while its trials still end. Another
-    one has the first of the states ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED that one of its trials has.
+    A submitted experiment has the state of its search, and is STOPPING while its trials end. Any other experiment has
+    the first of the states ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED that one of its trials has.
     """
 
     ACTIVE = "STATE_ACTIVE"
     PAUSED = "STATE_PAUSED"
-    """Stopped on request, to be continued."""
+    """It was stopped on request, and can be continued."""
     COMPLETED = "STATE_COMPLETED"
     CANCELED = "STATE_CANCELED"
-    """Ended by Ctrl-C, canceled or killed."""
+    """It was ended by Ctrl-C, canceled or killed."""
     ERROR = "STATE_ERROR"
     """The script raised an error, or its process died."""
     STOPPING_CANCELED = "STATE_STOPPING_CANCELED"
@@ -62,7 +62,7 @@ class CheckpointState(enum.Enum):
 
     COMPLETED = "STATE_COMPLETED"
     PARTIALLY_DELETED = "STATE_PARTIALLY_DELETED"
-    """Some of its files were deleted: no trial goes on from it."""
+    """Some of its files were deleted, so that no trial resumes from it."""
     DELETED = "STATE_DELETED"
     ACTIVE = "STATE_ACTIVE"
     ERROR = "STATE_ERROR"
@@ -74,11 +74,11 @@ class ExperimentSortBy(enum.Enum):
     DESCRIPTION = "SORT_BY_DESCRIPTION"
     START_TIME = "SORT_BY_START_TIME"
     END_TIME = "SORT_BY_END_TIME"
-    """When a submitted experiment ended."""
+    """The end of a submitted experiment."""
     STATE = "SORT_BY_STATE"
     NUM_TRIALS = "SORT_BY_NUM_TRIALS"
     PROGRESS = "SORT_BY_PROGRESS"
-    """That of the search; only submitted experiments have one to sort by."""
+    """The progress of the search, which only submitted experiments have."""
     FORKED_FROM = "SORT_BY_FORKED_FROM"
 
 
@@ -87,7 +87,7 @@ class TrialSortBy(enum.Enum):
     START_TIME = "SORT_BY_START_TIME"
     END_TIME = "SORT_BY_END_TIME"
     DURATION = "SORT_BY_DURATION"
-    """From the start to the end; of a trial that runs, to now."""
+    """The time from the start to the end, or to now while the trial runs."""
     STATE = "SORT_BY_STATE"
     BATCHES_PROCESSED = "SORT_BY_BATCHES_PROCESSED"
     """`steps_completed`."""
@@ -103,7 +103,7 @@ class CheckpointSortBy(enum.Enum):
     BATCH_NUMBER = "SORT_BY_BATCH_NUMBER"
     """`steps_completed`."""
     END_TIME = "SORT_BY_END_TIME"
-    """When it was stored."""
+    """The time at which it was stored."""
     STATE = "SORT_BY_STATE"
     SEARCHER_METRIC = "SORT_BY_SEARCHER_METRIC"
     """The experiment's searcher metric, as validated at the checkpoint's step."""
@@ -120,7 +120,7 @@ class ModelSortBy(enum.Enum):
 def in_order(
     items: Iterable[_T], key: Callable[[_T], Any], order_by: OrderBy, max_results: int | None = None
 ) -> list[_T]:
-    """The first `max_results` items; those whose key is None or NaN come last in either order."""
+    """Returns the first `max_results` items in order. Items whose key is None or NaN come last in either order."""
     if max_results is not None and max_results < 0:
         raise ValueError(f"max_results is {max_results}; it must be at least 0, or None for all")
     keyed = [(key(item), item) for item in items]

@@ -29,7 +29,7 @@ logger = logging.getLogger("core_sdk.client")
 
 
 class Tracker:
-    """Reads a home: by default the one that this process's environment names. Nothing stays open between calls.
+    """Reads a home, by default that of this process's environment. Nothing stays open between calls.
 
     A home that does not exist is empty. Raises `HomeTooNewError`.
     """
@@ -40,7 +40,7 @@ class Tracker:
         """The tracker behind this object."""
 
     def index(self) -> AbstractContextManager[View]:
-        """A view of what the home holds now, for questions that the client does not answer."""
+        """Returns a view of the home's present contents, for queries that the client does not have."""
         return self.records.view()
 
     def create_experiment(
@@ -54,14 +54,14 @@ class Tracker:
     ) -> Experiment:
         """Submits an experiment; the master, a process in the background, runs its trials.
 
-        `config` is the path of a YAML file, or what would be in one. Each trial runs in a copy of its own of the
-        directory `model_dir` and the files or directories `includes`; without either, in the current directory itself.
-        `overrides` change the configuration, each as "searcher.max_trials=8". With `is_paused` nothing runs until
-        `Experiment.activate`. What the author of the configuration should know is logged as warnings.
+        `config` is the path of a YAML file, or a mapping with the contents of one. Each trial runs in its own copy of
+        the directory `model_dir` and the files or directories `includes`; without either, in the current directory
+        itself. `overrides` change the configuration, each as "searcher.max_trials=8". With `is_paused`, nothing runs
+        until `Experiment.activate`. Warnings about the configuration are logged.
 
-        Raises `InvalidConfigError`, `CodeDirectoryError`, `CodeChangedError` or `MasterError`; nothing is created then.
+        Raises `InvalidConfigError`, `CodeDirectoryError`, `CodeChangedError` or `MasterError`. It then creates nothing.
         """
-        from core_sdk.experiments.submission import read_config, submit  # which questions do not need
+        from core_sdk.experiments.submission import read_config, submit  # imported here, since reading does not need it
 
         text, source = read_config(config)
         submitted = submit(
@@ -89,7 +89,7 @@ class Tracker:
     ) -> list[Experiment]:
         """Finds experiments with one of `experiment_ids`, all of `labels`, one of `states`, and `name` in their name.
 
-        Upper and lower case of `name` are the same. By default the experiments are sorted by id, ascending.
+        The case of `name` does not matter. By default the experiments are sorted by id, ascending.
         """
         ids = None if experiment_ids is None else set(experiment_ids)
         state_names = None if states is None else {state.name for state in states}
@@ -117,12 +117,12 @@ class Tracker:
             return Trial(self.records, index.trial(trial_id))
 
     def list_trials(self) -> list[Trial]:
-        """All trials of the home, by id; `Experiment.list_trials` gives those of one experiment in any order."""
+        """Lists all trials of the home by id. `Experiment.list_trials` lists those of one experiment in any order."""
         with self.index() as index:
             return [Trial(self.records, row) for row in index.trials()]
 
     def list_checkpoints(self) -> list[Checkpoint]:
-        """All checkpoints of the home that were not deleted, those of the newest trial first."""
+        """Lists all checkpoints of the home that were not deleted, those of the newest trial first."""
         with self.index() as index:
             return [Checkpoint(self.records, row) for row in index.checkpoints() if row.state != "DELETED"]
 
@@ -147,7 +147,7 @@ class Tracker:
         metadata: Mapping[str, Any] | None = None,
         labels: Iterable[str] | None = None,
     ) -> Model:
-        """Makes a model of the registry, without versions. Raises `NameTakenError` or `HomeNotWritableError`."""
+        """Makes a model without versions in the registry. Raises `NameTakenError` or `HomeNotWritableError`."""
         text = checked_text("the description", description or "")
         values = checked_metadata(metadata or {}), checked_labels(labels or ())
         return Model(self.records, Registry(self.home).create(name, text, *values))
@@ -180,14 +180,14 @@ class Tracker:
     get_models = list_models
 
     def get_model_labels(self) -> list[str]:
-        """The labels of all models, those that most models have first."""
+        """Lists the labels of all models, the most frequent ones first."""
         counts = Counter(label for record in Registry(self.home).models() for label in record.labels)
         return [label for label, _ in counts.most_common()]
 
     def iter_trials_metrics(self, trial_ids: Iterable[int], group: str) -> Iterator[TrialMetrics]:
-        """Yields the reports of one trial after another, as `Trial.iter_metrics` does.
+        """Yields the reports of one trial after another, like `Trial.iter_metrics`.
 
-        Raises `TrialNotFoundError` at the call.
+        Raises `TrialNotFoundError` at the call, not during the iteration.
         """
         with self.index() as index:
             trials = [Trial(self.records, index.trial(trial_id)) for trial_id in trial_ids]
@@ -196,23 +196,23 @@ class Tracker:
     stream_trials_metrics = iter_trials_metrics
 
     def trials_frame(self, experiment_ids: Iterable[int] | None = None) -> dict[str, list[Any]]:
-        """As `Experiment.trials_frame`, of several experiments, by default of all."""
+        """Returns the trials of several experiments, by default of all, as columns, like `Experiment.trials_frame`."""
         if experiment_ids is None:
             with self.index() as index:
                 experiment_ids = [row.experiment_id for row in index.experiments()]
         return trials_frame(self.records, experiment_ids)
 
     def stream_trials_training_metrics(self, trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:
-        """As `iter_trials_metrics` of the group "training"."""
+        """Yields the reports of the group "training", like `iter_trials_metrics`."""
         return self.iter_trials_metrics(trial_ids, "training")
 
     def stream_trials_validation_metrics(self, trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:
-        """As `iter_trials_metrics` of the group "validation"."""
+        """Yields the reports of the group "validation", like `iter_trials_metrics`."""
         return self.iter_trials_metrics(trial_ids, "validation")
 
 
 class Determined(Tracker):
-    """A `Tracker` under the name that Determined gives it. It refuses arguments as `login` does."""
+    """A `Tracker` under the name that Determined gives it. Like `login`, it refuses arguments."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The trials of an experiment in the order in which the client lists them."""
+"""Sorts the trials of an experiment for the client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core_sdk.tracking.rows import TrialRow
 def list_trials(
     tracker: Tracker, experiment_id: int, sort_by: TrialSortBy, order_by: OrderBy, limit: int | None
 ) -> list[TrialRow]:
-    """The contract is `Experiment.list_trials`'s."""
+    """Returns the first `limit` trials in order. The contract is that of `Experiment.list_trials`."""
     with tracker.view() as view:
         key = _KEYS.get(sort_by) or _metric_key(tracker, view, experiment_id, sort_by)
         return in_order(view.trials(experiment_id), key, order_by, limit)

@@ -1,4 +1,4 @@
-"""Trials beside each other: one row each, with hyperparameters and metrics as columns."""
+"""A frame of trials: one row per trial, with hyperparameters and metrics as columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core_sdk.tracking.rows import TrialRow
 
 
 def trials_frame(tracker: Tracker, experiment_ids: Iterable[int]) -> dict[str, list[Any]]:
-    """Columns of equal length, with one row per trial. The contract is `Experiment.trials_frame`'s."""
+    """Returns columns of equal length with one row per trial. The contract is that of `Experiment.trials_frame`."""
     rows: list[dict[str, Any]] = []
     with tracker.view() as view:
         figures = view.figures()
@@ -47,7 +47,7 @@ def _fields(trial: TrialRow) -> dict[str, Any]:
 
 
 def _best(tracker: Tracker, view: View, experiment_id: int) -> dict[int, dict[str, Metric]]:
-    """The column of the best value of the searcher's metric, by trial."""
+    """Returns the column with the best value of the searcher's metric, by trial."""
     metric = searcher_metric(tracker, experiment_id)
     if metric is None:
         return {}
@@ -56,7 +56,7 @@ def _best(tracker: Tracker, view: View, experiment_id: int) -> dict[int, dict[st
 
 
 def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested mappings by their dotted names."""
+    """Yields the values of nested mappings with their dotted names."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from _flattened(value, f"{prefix}{name}.")

@@ -17,13 +17,13 @@ _END_S = 5.0
 
 
 class Ui:
-    """A server of the web page. It ends with `close`, with a `with` block, and with this process.
+    """A server of the web page. It ends with `close`, with its `with` block, or with this process.
 
-    Whoever has `url` can read the home, and act.
+    Anybody who has `url` can read the home and act in it.
     """
 
     def __init__(self, home_root: Path, port: int | None = None) -> None:
-        """Raises `PageNotServedError`."""
+        """Starts the server, and blocks until it has an address. Raises `PageNotServedError`."""
         options = [] if port is None else ["--port", str(port)]
         # `-P`: the user's working directory must not shadow our modules.
         self._process = subprocess.Popen(
@@ -55,7 +55,7 @@ class Ui:
         self.close()
 
     def close(self) -> None:
-        """Ends the server; trainings go on."""
+        """Ends the server. Trainings go on."""
         atexit.unregister(self.close)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:

@@ -1,4 +1,4 @@
-"""Calls of Determined's client that mean nothing in a home, each with advice on what to do instead."""
+"""Calls of Determined's client that have no meaning in a home, each with advice on what to do instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core_sdk.errors import NoMasterError
 
 
 def unavailable(call: str, advice: str) -> Callable[..., NoReturn]:
-    """A function, or a method, that raises `NoMasterError` when it is called."""
+    """Returns a function, or a method, that raises `NoMasterError` when it is called."""
 
     def refuse(*arguments: object, **keywords: object) -> NoReturn:
         raise NoMasterError(call, advice)
@@ -27,4 +27,4 @@ FUNCTIONS = {
     **dict.fromkeys(("create_workspace", "delete_workspace", "get_workspace", "list_workspaces"), _NO_WORKSPACES),
     **dict.fromkeys(("add_oauth_client", "list_oauth_clients", "remove_oauth_client"), _NO_USERS),
 }
-"""By name, what to do instead."""
+"""The advice on what to do instead, by the name of the function."""
