@@ -1,7 +1,7 @@
 """TensorBoard's event files, made from an attempt's journal and without TensorFlow.
 
 In mode AUTO they are a mirror of the journal: a background thread reads what the attempt has recorded and writes it
-it again in TensorBoard's format; the training thread is not involved. If the attempt was killed before the mirror was
+again in TensorBoard's format. The training thread is not involved. If the attempt was killed before the mirror was
 complete, `write_event_files` can complete it at any later time.
 
 They are not written while reporting, because an event costs as much as the report itself, and a training should not

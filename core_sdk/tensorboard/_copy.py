@@ -1,4 +1,4 @@
-"""Copies of the event files that a script wrote itself."""
+"""Copies the event files that a script wrote itself."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from core_sdk.errors import UnsafePathError
 Selector = Callable[[Path], bool]
 """Decides whether the file at this absolute path is copied."""
 Mangler = Callable[[Path, int], Path]
-"""A file's name in the copy, from its name in the source and the rank."""
+"""Returns a file's name in the copy, given its name in the source and the rank."""
 
 
 def copy_event_files(source: Path, destination: Path, selector: Selector, mangler: Mangler, rank: int) -> list[Path]:
-    """Copies the selected files whose size or time has changed since they were copied; returns the new copies.
+    """Copies the selected files whose size or time has changed since they were copied, and returns the new copies.
 
-    Each copy is there whole or not at all. Raises, before anything is copied, `UnsafePathError` for a name that would
-    leave `destination` and `ValueError` if two files would get the same one.
+    A copy is never incomplete. Before anything is copied, raises `UnsafePathError` for a name that would leave
+    `destination`, and `ValueError` if two files would get the same name.
     """
     origins: dict[Path, Path] = {}
     for file in _files(source.absolute()):
@@ -61,7 +61,7 @@ def _copy_if_changed(file: Path, target: Path) -> bool:
         try:
             with temporary.open("xb") as copy:
                 shutil.copyfileobj(content, copy)
-            # The time before copying began, so that what is written meanwhile is copied the next time.
+            # The copy gets the time from before copying began, so that later changes are copied the next time.
             os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
             temporary.replace(target)
         finally:

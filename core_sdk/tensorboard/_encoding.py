@@ -1,4 +1,4 @@
-"""TensorBoard's events as bytes: `tensorflow.Event` messages of three kinds, each in a TFRecord frame.
+"""Encodes TensorBoard's events as bytes: `tensorflow.Event` messages of three kinds, each in a TFRecord frame.
 
 The messages are small and their fields never change, so they are spelled out by hand:
 
@@ -10,9 +10,9 @@ The messages are small and their fields never change, so they are spelled out by
 A frame is the size (8 bytes), the size's checksum, the message, the message's checksum; a checksum is a CRC-32C,
 rotated and shifted so that checksums of checksums stay sound. All numbers are little-endian.
 
-Fields may stand in any order. Ours begin with what repeats (a curve's name), so that its checksum is computed once and
-continued over the few bytes that change. This is a loop in Python on purpose: google_crc32c releases the GIL at every
-call, and each time a training thread beside us would have to wait for it.
+Fields may stand in any order. Our messages begin with the part that repeats (a curve's name), so that its checksum is
+computed once and continued over the few bytes that change. That loop is in Python on purpose: google_crc32c releases
+the GIL at every call, and each time a training thread in this process would have to wait for the GIL.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _pack_checksum = struct.Struct("<I").pack
 _pack_double = struct.Struct("<d").pack
 _pack_float = struct.Struct("<f").pack
 
-# A field's key: its number and, in the lowest three bits, how it is written.
+# A field's key: its number and, in the lowest three bits, its encoding.
 _WALL_TIME = bytes([1 << 3 | 1])
 _STEP = bytes([2 << 3 | 0])
 _FILE_VERSION = bytes([3 << 3 | 2])
@@ -43,17 +43,17 @@ _FLOAT_BYTES = 4
 
 
 def file_version(wall_time: float) -> bytes:
-    """The first event of every file."""
+    """Returns the first event of every file."""
     return _framed(_FILE_VERSION + _sized(b"brain.Event:2"), _when(wall_time, 0))
 
 
 def session_start(wall_time: float, step: int) -> bytes:
-    """Tells TensorBoard to forget what earlier files say of `step` and beyond."""
+    """Returns the event that tells TensorBoard to discard what earlier files hold from `step` on."""
     return _framed(_SESSION_LOG + _sized(_STATUS + b"\x01"), _when(wall_time, step))
 
 
 def scalar(wall_time: float, step: int, tag: str, value: float) -> bytes:
-    """One point of a curve. TensorBoard keeps 32-bit floats: what is beyond them becomes an infinity."""
+    """Returns a point of a curve. TensorBoard keeps 32-bit floats: a larger value becomes an infinity."""
     return _framed(_summary_before_value(tag), _float(value) + _when(wall_time, step))
 
 
@@ -61,7 +61,7 @@ def _when(wall_time: float, step: int) -> bytes:
     return _STEP + _varint(step) + _WALL_TIME + _pack_double(wall_time)
 
 
-# The caches: a training has few names and reports each of them often.
+# These are cached, since a training has few names and reports each of them often.
 @functools.lru_cache(maxsize=1024)
 def _summary_before_value(tag: str) -> bytes:
     point = _TAG + _sized(tag.encode()) + _SIMPLE_VALUE
@@ -84,7 +84,7 @@ def _frame_head(size_bytes: int) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _checksum(data: bytes) -> int:
-    """The CRC without its last inversion, so that it can be continued."""
+    """Returns the CRC without its last inversion, so that it can be continued."""
     return int(google_crc32c.value(data)) ^ 0xFFFFFFFF
 
 

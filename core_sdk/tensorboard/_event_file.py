@@ -1,4 +1,4 @@
-"""One event file per attempt: its name, its head, and writing it whole."""
+"""The event file of an attempt: its name, its head, and how it is written completely."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _MAX_SCALARS = 10_000
 
 
 def write_event_files(journal_paths: Iterable[Path], directory: Path) -> list[Path]:
-    """Writes each attempt's complete event file, in place of one that is there; returns their paths.
+    """Writes each attempt's complete event file, replaces an existing one, and returns the paths.
 
-    An attempt without scalars gets no file. An attempt whose `TensorboardMirror` is still writing is left alone.
+    An attempt without scalars gets no file. An attempt whose `TensorboardMirror` is still writing is skipped.
     """
     paths = (_write_event_file(journal_path, directory) for journal_path in journal_paths)
     return [path for path in paths if path is not None]
 
 
 def event_file_path(directory: Path, started: AttemptStarted) -> Path:
-    """A name that sorts in the order of the attempts, since TensorBoard reads files in the order of their names."""
+    """Returns a path that sorts in the order of the attempts, since TensorBoard reads files in the order of names."""
     host = re.sub(r"[^A-Za-z0-9.-]", "_", started.host)[:64]
     return directory / f"events.out.tfevents.{int(started.time):010}.{started.attempt:06}.{host}.{started.pid}"
 
 
 class EventFile:
-    """An event file that is being written, from its beginning; locked against being replaced until it is closed."""
+    """An event file that is written from its beginning. Until it is closed, a lock keeps it from being replaced."""
 
     def __init__(self, path: Path, started: AttemptStarted) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        # Some network file systems have no locks: then a file that is being written may be replaced by a complete one.
+        # Some network file systems have no locks. There, a complete file may replace one that is being written.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._write(_head(started))

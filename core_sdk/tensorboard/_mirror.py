@@ -1,8 +1,8 @@
 """The mirror: event files that follow a journal while it is being written.
 
-The thread shares the GIL with the training, so it works in slices of about a millisecond and pauses after each one. As
-long as reports come, it takes at most `BUSY_SHARE` of the time, so that at most that share of the reports is delayed by
-a slice. It lags behind a burst of reports, and catches up faster when they pause.
+The thread shares the GIL with the training, so it works in slices of about a millisecond and pauses after each one.
+While reports arrive, it takes at most `BUSY_SHARE` of the time, so that a slice delays at most that share of the
+reports. It lags behind a burst of reports, and catches up faster when no reports arrive.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from core_sdk.tensorboard._scalars import JournalScalars
 logger = logging.getLogger("core_sdk.tensorboard")
 
 BUSY_SHARE = 0.004
-"""The share of the time that it works while reports come: too little to show in a 99th percentile."""
+"""The share of the time that the thread works while reports arrive. It is too small to affect a 99th percentile."""
 QUIET_SHARE = 0.1
-"""The share of the time once no report has come for a second."""
+"""The share of the time that the thread works once no report has arrived for a second."""
 LOOK_INTERVAL_S = 1.0
 
 # A slice decodes one chunk at most and encodes so many scalars: together about a millisecond.
@@ -38,14 +38,14 @@ class TensorboardMode(enum.Enum):
 
 
 def pause_after(work_s: float, *, is_behind: bool, is_quiet: bool) -> float:
-    """How long to pause after a slice that took `work_s`."""
+    """Returns the pause in seconds after a slice that took `work_s`."""
     share = QUIET_SHARE if is_quiet else BUSY_SHARE
     pause_s = work_s / share - work_s
     return pause_s if is_behind else max(pause_s, LOOK_INTERVAL_S)
 
 
 class TensorboardMirror:
-    """Writes the scalars of a journal to an event file in `directory`, which is made with the first of them."""
+    """Writes the scalars of a journal to an event file in `directory`. The file is made with the first scalar."""
 
     def __init__(self, journal_path: Path, directory: Path, *, close_timeout_s: float = 2.0) -> None:
         self._directory = directory
@@ -62,7 +62,7 @@ class TensorboardMirror:
         self._thread.start()
 
     def close(self) -> None:
-        """Catches up, for at most `close_timeout_s`, and logs how much is left.
+        """Writes the remaining scalars for at most `close_timeout_s`, and logs how much is left.
 
         Does nothing the second time, and in a forked child.
         """
@@ -99,7 +99,7 @@ class TensorboardMirror:
             pause_s = pause_after(work_s, is_behind=is_behind, is_quiet=is_quiet)
 
     def _mirror_slice(self) -> bool:
-        """Writes a few scalars; returns False if there is nothing to read, or nowhere to write."""
+        """Writes a few scalars. Returns False if there is nothing to read, or if writing has failed."""
         if self._has_failed:
             return False
         try:
@@ -123,7 +123,7 @@ class TensorboardMirror:
     def _journal_size(self) -> int:
         try:
             return self._journal.journal_path.stat().st_size
-        except OSError:  # deleted meanwhile: the next slice says so
+        except OSError:  # the journal was deleted, which the next slice reports
             return 0
 
     def _tell_what_is_left(self) -> None:

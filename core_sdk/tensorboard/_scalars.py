@@ -14,7 +14,7 @@ from core_sdk.records import FORMAT, AttemptStarted, Metric, Report, number_from
 
 
 class Scalar(NamedTuple):
-    """One point of one curve."""
+    """A point of a curve."""
 
     wall_time: float
     step: int
@@ -23,9 +23,10 @@ class Scalar(NamedTuple):
 
 
 def scalars_of(report: Report) -> Iterator[Scalar]:
-    """Metrics of a batch are points at the batch's own step.
+    """Yields the points of a report.
 
-    Those of the report are points at `steps_completed`, unless the batches have the same names.
+    Metrics of a batch are points at the batch's own step. Metrics of the report are points at `steps_completed`, unless
+    the batches have the same names.
     """
     batches = report.batch_metrics or []
     first_step = report.steps_completed - len(batches)
@@ -52,21 +53,21 @@ def _tag(group: str, name: str) -> str:
 
 
 class JournalScalars:
-    """The scalars of a journal, in order and in small portions, as far as it has been written."""
+    """Reads the scalars of a journal in order and in small portions, as far as the journal has been written."""
 
     def __init__(self, journal_path: Path, *, chunk_bytes: int, verify: bool) -> None:
         self.journal_path = journal_path
         self._chunk_bytes = chunk_bytes
         self._verify = verify
         self.offset = 0
-        """Bytes of the journal that have been read."""
+        """The number of bytes of the journal that have been read."""
         self.started = _attempt_at(journal_path)
         """The first record of the journal, known after the first portion."""
         self._decoded: Iterator[Scalar] = iter(())
         self._is_drained = True
 
     def read(self, max_scalars: int) -> list[Scalar] | None:
-        """The next portion, empty where a stretch of the journal holds no scalars; None at its present end."""
+        """Returns the next portion, or None at the journal's present end. A portion may be empty before the end."""
         if self._is_drained and not self._decode_chunk():
             return None
         portion = list(itertools.islice(self._decoded, max_scalars))
@@ -74,7 +75,7 @@ class JournalScalars:
         return portion
 
     def has_read(self, size_bytes: int) -> bool:
-        """Whether all scalars of the journal's first `size_bytes` have been handed out."""
+        """Returns whether `read` has returned all scalars of the journal's first `size_bytes`."""
         return self._is_drained and self.offset >= size_bytes
 
     def _decode_chunk(self) -> bool:
