@@ -1,7 +1,7 @@
-"""The manifest of a checkpoint: written last, it makes the checkpoint exist and says what must be found in it.
+"""The manifest of a checkpoint. It is written last, makes the checkpoint exist, and lists its files.
 
-The file is JSON, `{"crc32c":"…","manifest":{…}}`, in exactly the bytes that `encode_manifest` writes: a manifest that
-decodes but is spelled otherwise has been damaged.
+The file is JSON, `{"crc32c":"…","manifest":{…}}`, in exactly the bytes that `encode_manifest` writes. A manifest that
+can be decoded but has other bytes is damaged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import google_crc32c
 import msgspec
 
 MANIFEST_NAME = ".manifest.json"
-"""The name of its file in the checkpoint's directory."""
+"""The name of the manifest's file in the checkpoint's directory."""
 
 
 class FileEntry(msgspec.Struct, kw_only=True, frozen=True):
@@ -24,7 +24,7 @@ class FileEntry(msgspec.Struct, kw_only=True, frozen=True):
     miss one change in four thousand million."""
 
     def is_content_of(self, other: FileEntry) -> bool:
-        """Whether both entries describe the same content; an empty `xxh128` is not compared."""
+        """Returns whether both entries describe the same content. An empty `xxh128` is not compared."""
         if not self.xxh128 or not other.xxh128:
             return (self.size_bytes, self.crc32c) == (other.size_bytes, other.crc32c)
         return self == other
@@ -42,11 +42,11 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True):
     ranks: tuple[int, ...] = (0,)
     """The ranks that wrote files."""
     removed: list[str] = []
-    """Names that have been deleted since; after a crash some of these files may still be there."""
+    """Names that were deleted later. After a crash some of these files may still be there."""
 
     @property
     def resources(self) -> dict[str, int]:
-        """Name -> size in bytes, directories with size 0."""
+        """The sizes in bytes by name. Directories have the size 0."""
         sizes = {name: entry.size_bytes for name, entry in self.files.items()} | dict.fromkeys(self.directories, 0)
         return dict(sorted(sizes.items()))
 
@@ -62,7 +62,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(content: bytes) -> Manifest:
-    """Raises `ValueError`, with the reason, for anything that `encode_manifest` did not write."""
+    """Decodes a manifest. Raises `ValueError`, with the reason, for anything that `encode_manifest` did not write."""
     try:
         file = msgspec.json.decode(content, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -8,7 +8,7 @@ from uuid import UUID
 from core_sdk.records._values import Int64, Line
 
 Wish = Literal["ACTIVE", "PAUSED", "CANCELED", "KILLED"]
-"""What users ask of an experiment. Of a trial they can ask the last two."""
+"""The states that users can ask for. For a trial they can ask for the last two."""
 
 FinalState = Literal["COMPLETED", "CANCELED", "ERROR"]
 
@@ -17,7 +17,7 @@ AttemptOutcome = Literal["completed", "paused", "canceled", "invalid_hp", "faile
 
 
 class ExperimentBegun(Line, tag="experiment_begun"):
-    """The first line."""
+    """The first line of every journal of events."""
 
     format: int
     is_paused: bool = False
@@ -31,7 +31,7 @@ class ExperimentWanted(Line, tag="experiment_wanted"):
 
 
 class ExperimentContinued(Line, tag="experiment_continued"):
-    """An experiment that had ended goes on: its trials that were not completed are started again."""
+    """An experiment that had ended is continued: its trials that were not completed are started again."""
 
     by: str = ""
 
@@ -45,11 +45,11 @@ class TrialWanted(Line, tag="trial_wanted"):
 
 
 class SettingsChanged(Line, tag="settings_changed"):
-    """Settings that can change while the experiment runs; None leaves one as it is."""
+    """Somebody changed settings of the experiment. A setting of None is unchanged."""
 
     priority: int | None = None
     max_slots: int | None = None
-    """-1: no limit."""
+    """-1 means no limit."""
 
 
 class TrialCreated(Line, tag="trial_created"):
@@ -66,7 +66,7 @@ class AttemptBegun(Line, tag="attempt_begun"):
     attempt: int
     slots: list[int]
     boot: str
-    """Which start of the machine this was: an attempt cannot outlive it."""
+    """The id of the machine's boot, or of the node in a cluster. An attempt cannot outlive it."""
 
 
 class ValidationRead(Line, tag="validation_read"):
@@ -75,15 +75,15 @@ class ValidationRead(Line, tag="validation_read"):
     request_id: UUID
     attempt: int
     offset: Int64
-    """Where in the journal to read on."""
+    """The offset in the journal at which reading continues."""
     metric: Any = None
-    """The searcher's metric, as `to_json` spells it; None if the report lacks it."""
+    """The searcher's metric, as `to_json` returns it; None if the report does not have it."""
     length: int | float | None = None
     """The time metric, or the length of the searcher operation that was completed."""
     is_operation: bool = False
     """Whether this is the end of a searcher operation."""
     names: list[str] = []
-    """What was reported, where something is missing."""
+    """The names of the reported metrics, if something that the searcher needs is missing."""
 
 
 class StopSent(Line, tag="stop_sent"):
@@ -93,7 +93,7 @@ class StopSent(Line, tag="stop_sent"):
     attempt: int
     reason: str
     kill_at: float
-    """When it will be killed, for people: the master measures the time-out by a clock that does not jump."""
+    """The time at which it will be killed, for people. The master itself uses a clock that does not jump."""
 
 
 class KillSent(Line, tag="kill_sent"):
@@ -114,15 +114,15 @@ class AttemptOver(Line, tag="attempt_over"):
 
 
 class OperationsPosted(Line, tag="operations_posted"):
-    """What a search method outside of the master wants done. It counts only if `num_events` has grown."""
+    """The operations of a search method outside of the master. They count only if `num_events` has grown."""
 
     num_events: int
-    """How many of the events that concern it the method has answered with this and earlier posts."""
+    """The number of its events that the method has answered with this post and earlier ones."""
     operations: list[dict[str, Any]]
 
 
 class ExperimentEnded(Line, tag="experiment_ended"):
-    """No trial runs any more, and none will be started."""
+    """The experiment has ended: no trial runs, and none will be started."""
 
     state: FinalState
     reason: str = ""

@@ -20,13 +20,13 @@ _END_SIZE = len(_MEMBER) + len('01234567"}')
 
 
 def encode_file(record: msgspec.Struct) -> bytes:
-    """The content of the record's file; a struct without fields has no place for a checksum."""
+    """Returns the content of the record's file. The struct must have fields, which the checksum can follow."""
     body = msgspec.json.encode(record).removesuffix(b"}")
     return body + _end(body)
 
 
 def decode_file(content: bytes, kind: type[_T]) -> _T:
-    """Raises `ValueError`, with the reason, for a damaged file and for another kind of record."""
+    """Decodes a record. Raises `ValueError`, with the reason, for a damaged file and for another kind of record."""
     body, end = content[:-_END_SIZE], content[-_END_SIZE:]
     if end.startswith(_MEMBER) and end != _end(body):
         raise ValueError("it has a wrong checksum")
@@ -37,13 +37,13 @@ def decode_file(content: bytes, kind: type[_T]) -> _T:
 
 
 def encode_values(values: Mapping[str, Any]) -> bytes:
-    """The content of a file with these JSON values, which are no record; they cannot be empty."""
+    """Returns the content of a file with these JSON values, which are not a record. There must be at least one."""
     body = json.dumps(values, allow_nan=False).encode().removesuffix(b"}")
     return body + _end(body)
 
 
 def decode_values(content: bytes) -> dict[str, Any]:
-    """Raises `ValueError` as `decode_file`."""
+    """Decodes the values of `encode_values`. Raises `ValueError`, like `decode_file`."""
     values: dict[str, Any] = decode_file(content, dict[str, Any])
     values.pop("crc32c", None)
     return values

@@ -1,4 +1,4 @@
-"""The small JSON files of a home: who wrote it, and what its experiments and trials are."""
+"""The small JSON files of a home, which describe the home, its experiments and its trials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ExperimentState = Literal[
     "CANCELED",
     "ERROR",
 ]
-"""The states of a submitted experiment; it leaves the last three only when it is continued."""
+"""The states of a submitted experiment. It leaves the last three only when it is continued."""
 
 
 class HomeRecord(msgspec.Struct, kw_only=True):
@@ -32,16 +32,16 @@ class HomeRecord(msgspec.Struct, kw_only=True):
 
 
 class MasterRecord(msgspec.Struct, kw_only=True, frozen=True):
-    """`<home>/master.json`: the master that runs in the background, or that was killed; one that ends removes it."""
+    """`<home>/master.json`: the master that runs in the background or was killed. A master that ends removes it."""
 
     format: int = 1
     host: str
     options: list[str] = []
-    """How it was started."""
+    """The options with which it was started."""
 
 
 class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
-    """How a submitted experiment stands, as the master wrote it last: what lists show without a master."""
+    """The state of a submitted experiment as the master wrote it last. Lists show it without a master."""
 
     searcher: str
     state: ExperimentState
@@ -49,13 +49,13 @@ class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
     """The reason for the state, if there is one to tell."""
     progress: float | None = None
     num_trials: Int64 = 0
-    """How many trials the searcher has asked for."""
+    """The number of trials that the searcher has asked for."""
     num_running: Int64 = 0
     ended: Time | None = None
     warnings: list[str] = []
-    """What the searcher noticed in the reports of the trials."""
+    """Warnings about the reports of the trials."""
     num_events: Int64 = 0
-    """How many events its journal had, at least: if there are fewer, it has lost some."""
+    """The least number of events in its journal. If there are fewer, the journal has lost some."""
     is_damaged: bool = False
     """The experiment stands still, since one of its files is damaged; `reason` names the file."""
 
@@ -74,11 +74,11 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     description: str = ""
     notes: str = ""
     retention: RetentionPolicy | None = None
-    """Which checkpoints to keep, as the latest `init()` said; None keeps all."""
+    """The policy for keeping checkpoints, as given to the latest `init()`; None keeps all."""
     searcher_metric: SearcherMetric | None = None
-    """The metric by which checkpoints are compared, as the latest `init()` said."""
+    """The metric by which checkpoints are compared, as given to the latest `init()`."""
     is_submitted: bool = False
-    """False for an experiment that is only the name of trials."""
+    """False for an experiment that is only a name for trials."""
     parent: Int64 | None = None
     """The experiment that this one was forked from, or that it continues."""
     is_archived: bool = False
@@ -93,15 +93,15 @@ class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
     code: str | None = None
     """The SHA-256 of `<home>/code/<code>.tar.gz`; None if the trials run in `cwd`."""
     cwd: str
-    """Where the experiment was submitted."""
+    """The directory in which the experiment was submitted."""
     environment: dict[str, str] = {}
     """Variables that were set there."""
     warm_start: str | None = None
     """The checkpoint that the trials begin with."""
     overrides: list[str] = []
-    """What `--config` had changed in the configuration file."""
+    """The changes that `--config` made to the configuration file."""
     key: str = ""
-    """By which the program that submitted the experiment finds it again."""
+    """The key with which the program that submitted the experiment finds it again."""
     config_sha256: str = ""
     """The SHA-256 of `config.yaml`; empty if an earlier version has written it."""
 
@@ -114,15 +114,17 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     created: Time
     seed: Int64
     hparams: dict[str, Any] = {}
-    """What the trial trains with: what `init()` was given, and those of `given_hparams` that it was not given. In a
-    trial of a search, those of `given_hparams`, and what `init()` was given besides."""
+    """The hyperparameters of the training: those given to `init()`, and the others of `given_hparams`.
+
+    In a trial of a search, `given_hparams` come first, and only the others of those given to `init()` are added.
+    """
     given_hparams: dict[str, Any] = {}
     """The hyperparameters of the search, of the command line, or of the trial that this one continues. Each attempt
     gets them."""
     data: dict[str, Any] = {}
     max_length: int | dict[str, int] | None = None
     num_slots: int | None = None
-    """What `core-sdk run --slots` said."""
+    """The value of `core-sdk run --slots`."""
     continued_from: str | None = None
     """The checkpoint of another trial that this one started from."""
     is_defined: bool = False
@@ -132,7 +134,7 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     is_named: bool = False
     """The experiment was chosen when the trial was made: `init(name=…)` no longer changes it."""
     request_id: str = ""
-    """By which the experiment's searcher knows the trial; empty for a trial that no searcher has asked for."""
+    """The id by which the experiment's searcher knows the trial; empty if no searcher has asked for the trial."""
 
     @property
     def told_hparams(self) -> dict[str, Any]:
@@ -154,10 +156,10 @@ class JobRecord(msgspec.Struct, kw_only=True):
     format: int = 1
     job: str
     trial_id: Int64 | None
-    """None if one start of the job has begun several trials: it is then not known which one to go on with."""
+    """None if one start of the job has begun several trials, so that it is not known which one to continue."""
     script: str
     num_restarts: int | None
-    """How often the scheduler had restarted the job; None if it does not count."""
+    """The number of times that the scheduler had restarted the job; None if it does not count."""
     launch: str = ""
     """The id of torchrun's launch, if torchrun has started the ranks without one of our launchers."""
 
@@ -197,4 +199,4 @@ class ExitRecord(msgspec.Struct, kw_only=True):
     code: Int64
     """The exit status; -N for death by signal N."""
     reason: str = ""
-    """Which rank failed first and how, as the launcher says."""
+    """The rank that failed first and its failure, as the launcher reports them."""

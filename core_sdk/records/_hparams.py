@@ -9,7 +9,7 @@ from core_sdk.records._values import to_json
 
 
 def with_given(config: dict[str, Any], hparams: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration, with the values instead that the trial was started with, by a search for example. Pure."""
+    """Returns the configuration, in which the values that the trial got, for example by a search, take precedence."""
     recorded = recorded_config(config)
     changed = {name: value for name, value in hparams.items() if name not in recorded or recorded[name] != value}
     return {**config, **changed}
@@ -37,7 +37,7 @@ def differing_values(
 
 
 def recorded_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a configuration the trial keeps as hyperparameters: the values that JSON has. Pure."""
+    """Returns the part of a configuration that the trial keeps as hyperparameters: the values that JSON can hold."""
     recorded = {}
     for name, value in config.items():
         try:

@@ -1,4 +1,4 @@
-"""The lines of a journal: one struct per kind, told apart by `type`."""
+"""The lines of a journal: one struct per kind, which `type` names."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class AttemptStarted(Line, tag="attempt"):
     resumed_steps: Int64 = 0
     """`steps_completed` of `latest_checkpoint`: earlier attempts' reports beyond it are superseded."""
     rank: int = 0
-    """The rank that keeps the journal; rank 0 keeps that of the attempt."""
+    """The rank that writes the journal. The attempt's own journal is that of rank 0."""
     home: str = ""
-    """The identity of the home in which the attempt ran: a copy of that home has another."""
+    """The identity of the home in which the attempt ran. A copy of that home has another one."""
 
 
-# Positional fields are faster to construct, and the training thread makes one of these at every report.
+# Positional fields are faster to construct, and the training thread makes one of these structs at every report.
 class Report(msgspec.Struct, tag="report", tag_field="type", gc=False, omit_defaults=True):
     time: Time
     group: str
     steps_completed: Int64
     metrics: dict[str, int | float | str]
-    """Values as `number_to_json` spells them."""
+    """Values as `number_to_json` returns them."""
     batch_metrics: list[dict[str, int | float | str]] | None = None
     json_metrics: dict[str, Any] | None = None
-    """Metrics that are no numbers, as `to_json` spells them; only generic groups have any."""
+    """Metrics that are not numbers, as `to_json` returns them. Only generic groups have any."""
 
 
 class Profile(Line, tag="profile"):
-    """Figures of the machine, means over the sampled interval; they belong to a time, not to a step."""
+    """Figures of the machine: means over the sampled interval, which belong to a time, not to a step."""
 
     group: str
     metrics: dict[str, int | float | str]
@@ -88,7 +88,7 @@ class OperationWanted(Line, tag="operation_wanted"):
 
 
 class OperationsClosed(Line, tag="operations_closed"):
-    """The trial's search wants no more of it than was wanted so far."""
+    """The trial's search will not want the trial to train further than it has wanted so far."""
 
 
 class _OfCheckpoint(Line):
@@ -124,7 +124,7 @@ class CheckpointPruned(_OfCheckpoint, tag="checkpoint_pruned"):
     """Some of the checkpoint's files were deleted."""
 
     resources: dict[str, Int64]
-    """What remains."""
+    """The remaining files and directories, as in `CheckpointStored`."""
 
 
 class CheckpointPinned(_OfCheckpoint, tag="checkpoint_pinned"):
@@ -138,7 +138,7 @@ class CheckpointUnpinned(_OfCheckpoint, tag="checkpoint_unpinned"):
 
 
 class CheckpointMetadataSet(_OfCheckpoint, tag="checkpoint_metadata"):
-    """The tracker's metadata of the checkpoint changed; the stored files stay as they are."""
+    """The tracker's metadata of the checkpoint changed. The stored files are unchanged."""
 
     metadata: dict[str, Any] = {}
     """Keys that were added or replaced."""
@@ -151,19 +151,19 @@ class TrialLabelsChanged(Line, tag="trial_labels"):
 
 
 class TrialArchivedSet(Line, tag="trial_archived"):
-    """Lists leave the trial out, until a later attempt than `attempt` begins; or show it again."""
+    """The trial was archived or unarchived. Lists hide an archived trial until an attempt after `attempt` begins."""
 
     attempt: int | None
-    """The trial's newest one; None shows the trial again."""
+    """The trial's newest attempt; None if the trial was unarchived."""
 
 
 class Settled(Line, tag="settled"):
-    """What became of a trial whose attempt was stopped or killed by somebody; it holds until a later attempt begins."""
+    """The state of a trial whose attempt somebody stopped or killed. It holds until a later attempt begins."""
 
     state: Literal["COMPLETED", "CANCELED"]
     reason: str
     attempt: int
-    """The trial's newest one."""
+    """The trial's newest attempt."""
 
 
 class CheckpointUsed(_OfCheckpoint, tag="checkpoint_used"):

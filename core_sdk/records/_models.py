@@ -13,7 +13,7 @@ class ModelVersionRecord(msgspec.Struct, kw_only=True):
     """A checkpoint that is registered as a version of a model."""
 
     version: Int64
-    """Counted from 1; the number of a version that was deleted is not used again."""
+    """The number, counted from 1. The number of a deleted version is not used again."""
     checkpoint: str
     created: Time
     name: str = ""
@@ -36,4 +36,4 @@ class ModelRecord(msgspec.Struct, kw_only=True):
     last_version: Int64 = 0
     """The highest number that a version ever had."""
     versions: list[ModelVersionRecord] = []
-    """In the order of their numbers."""
+    """The versions in the order of their numbers."""

@@ -1,4 +1,4 @@
-"""How many checkpoints are kept: the keys of an experiment configuration's `checkpoint_storage`."""
+"""The policy for keeping checkpoints: keys of an experiment configuration's `checkpoint_storage`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import msgspec
 
 
 class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
-    """The defaults are those of an experiment configuration. Use `checked` for values from outside."""
+    """The numbers of checkpoints to keep. The defaults are those of an experiment configuration.
+
+    Use `checked` for values from outside.
+    """
 
     save_experiment_best: int = 0
     save_trial_best: int = 1
@@ -17,7 +20,7 @@ class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
 
     @classmethod
     def checked(cls, config: Mapping[str, Any]) -> Self:
-        """The policy in `config`, which may have other keys too; None stands for the default, as in a configuration.
+        """Returns the policy in `config`, which may have other keys, too. A value of None means the default.
 
         Raises `ValueError` or `TypeError` naming the bad key.
         """
@@ -35,7 +38,7 @@ class SearcherMetric(msgspec.Struct, kw_only=True, frozen=True):
 
     @classmethod
     def configured(cls, searcher: Any) -> Self | None:
-        """The metric in the `searcher` of an experiment configuration; None if it names none."""
+        """Returns the metric in the `searcher` of an experiment configuration, or None if it names none."""
         if not isinstance(searcher, Mapping) or not isinstance(name := searcher.get("metric"), str):
             return None
         return cls(name=name, smaller_is_better=bool(searcher.get("smaller_is_better", True)))

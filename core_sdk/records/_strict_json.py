@@ -1,4 +1,4 @@
-"""Strict JSON for programs, of rows and records."""
+"""Encodes rows and records as strict JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _encode = json.JSONEncoder(allow_nan=False).encode
 
 
 def strict_json(value: Any) -> str:
-    """JSON on one line, in which NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity".
+    """Returns JSON on one line, in which NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity".
 
-    The text is ASCII, so that no terminal and no encoding can spoil it.
+    The text is ASCII, so that no terminal and no encoding can damage it.
     """
     try:
         return _encode(value)
-    except (TypeError, ValueError):  # rows, keys that are no texts, and numbers that are not finite, which few have
+    except (TypeError, ValueError):  # rare: rows, keys that are not strings, and numbers that are not finite
         return _encode(plain(value))
 
 
 def strict_json_numbers(numbers: Sequence[Any]) -> list[str]:
-    """`strict_json` of each, in a fraction of the time. Raises `TypeError` if any is neither an int nor a float."""
+    """Returns `strict_json` of each, in a fraction of the time. Raises `TypeError` for one that is no int or float."""
     if not _NUMBERS.issuperset(map(type, numbers)):
         raise TypeError("not only numbers")
     text = msgspec.json.encode(numbers).decode()
@@ -38,12 +38,12 @@ def strict_json_numbers(numbers: Sequence[Any]) -> list[str]:
 
 
 def _may_differ(text: str) -> bool:
-    """Whether msgspec spells numbers differently: null for NaN and infinity, 1e16 for 1e+16, 0.00001 for 1e-05."""
+    """Returns whether msgspec may write numbers differently: null for NaN, 1e16 for 1e+16, 0.00001 for 1e-05."""
     return "null" in text or "e" in text or "0.0000" in text
 
 
 def plain(value: Any) -> Any:
-    """A copy in which rows and records are dicts, and numbers that are not finite are strings."""
+    """Returns a copy in which rows and records are dicts, and numbers that are not finite are strings."""
     if value is None or type(value) in (str, int, bool):  # most values of long answers
         return value
     if isinstance(value, float):
@@ -60,5 +60,5 @@ def plain(value: Any) -> Any:
 
 
 def fields_of(row: Any) -> dict[str, Any]:
-    """The fields of a dataclass, by name."""
+    """Returns the fields of a dataclass by name."""
     return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}

@@ -25,17 +25,17 @@ MAX_DEPTH = 100
 """How deep lists and mappings may be nested in a free-form value. Python itself fails at a few hundred levels."""
 
 Int64 = Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT - 1)]
-"""An integer that a database can keep."""
+"""An integer that a database can store."""
 
 Time = Annotated[float, msgspec.Meta(gt=-(2.0**40), lt=2.0**40)]
-"""Seconds since the Unix epoch. A number beyond 34,000 years is damage."""
+"""Seconds since the Unix epoch. A number beyond 34,000 years means damage."""
 
 
 class Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, gc=False):
-    """What every kind of journal's line has."""
+    """The base of the lines of all journals."""
 
     time: Time
-    """By the writer's clock. Records are ordered by their lines, never by time."""
+    """The time by the writer's clock. The order of records is that of the lines, never that of times."""
 
 
 _FLOAT_TAG = "$float"
@@ -46,7 +46,7 @@ _NAN_BITS = re.compile(r"NaN:([0-9a-f]{16})")
 
 
 def nonfinite_to_text(value: Metric) -> Metric | str:
-    """Spells the infinities and NaN, all NaNs alike, for people and programs; other numbers are returned unchanged."""
+    """Returns infinities and NaN as text, all NaNs alike, and other numbers unchanged."""
     if isinstance(value, int) or math.isfinite(value):
         return value
     if math.isnan(value):
@@ -55,14 +55,14 @@ def nonfinite_to_text(value: Metric) -> Metric | str:
 
 
 def format_number(value: Any) -> str:
-    """Six significant digits of a float; an integer whole."""
+    """Returns a float with six significant digits, and an integer with all of them."""
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else str(nonfinite_to_text(value))
     return str(value)
 
 
 def number_to_json(value: Metric) -> Metric | str:
-    """Spells the infinities and every NaN with its bits; other numbers are returned unchanged."""
+    """Returns infinities and NaN as text that keeps the bits of a NaN, and other numbers unchanged."""
     text = nonfinite_to_text(value)
     if text != "NaN" or _bits(value) == _bits(math.nan):
         return text
@@ -70,7 +70,7 @@ def number_to_json(value: Metric) -> Metric | str:
 
 
 def number_from_json(text: object) -> float:
-    """The inverse of `number_to_json` for text. Raises `ValueError` for other text."""
+    """Returns the number for a text that `number_to_json` has returned. Raises `ValueError` for other text."""
     if isinstance(text, str):
         if text in _NONFINITE:
             return _NONFINITE[text]
@@ -82,7 +82,7 @@ def number_from_json(text: object) -> float:
 
 
 def metrics_from_json(metrics: Mapping[str, Metric | str]) -> dict[str, Metric]:
-    """The inverse of `number_to_json` over a whole report. Raises `ValueError` for any other text."""
+    """Returns a report's metrics as numbers, like `number_from_json`. Raises `ValueError` for any other text."""
     return {name: number_from_json(value) if isinstance(value, str) else value for name, value in metrics.items()}
 
 
@@ -91,7 +91,7 @@ def _bits(value: float) -> str:
 
 
 def to_json(value: Any, where: str) -> Any:
-    """A copy of a free-form value that JSON keeps exactly; `where` names it in errors.
+    """Returns a copy of a free-form value that JSON keeps exactly. `where` names it in errors.
 
     Accepts None, bool, int, float, str, and lists, tuples and string-keyed mappings of them; numpy scalars and
     0-dimensional tensors become Python numbers; a tuple becomes a list. Raises `TypeError` naming the place of
@@ -126,7 +126,10 @@ def _to_json(value: Any, where: str, depth: int) -> Any:
 
 
 def to_json_or_text(value: Any, where: str) -> tuple[Any, list[str]]:
-    """Like `to_json`, with the text of what JSON cannot keep; also the places of such values, and what they are."""
+    """Converts a value like `to_json`, but with text in place of values that JSON cannot keep.
+
+    Also returns the place and the type of each value that was replaced.
+    """
     replaced: list[str] = []
 
     def replace(value: Any, where: str, depth: int) -> Any:
@@ -146,14 +149,17 @@ def to_json_or_text(value: Any, where: str) -> tuple[Any, list[str]]:
 
 
 def _spelled(value: Any) -> str:
-    """A set has the same text in each process, although its order depends on hashes."""
+    """Returns the text of a value. That of a set is sorted, since the order of a set differs between processes."""
     if isinstance(value, (set, frozenset)):
         return f"{{{', '.join(sorted(map(str, value)))}}}"
     return str(value)
 
 
 def scalar(value: Any) -> int | float | str:
-    """What a numpy scalar, or a 0-dimensional array or tensor, holds. Raises `TypeError` that says what `value` is."""
+    """Returns the value of a numpy scalar, or of a 0-dimensional array or tensor.
+
+    Raises `TypeError`, which says what `value` is, for anything else.
+    """
     kind = type(value).__name__
     shape = getattr(value, "shape", None)
     if getattr(value, "ndim", None) != 0 or not callable(getattr(value, "item", None)):
@@ -172,7 +178,7 @@ def scalar(value: Any) -> int | float | str:
 
 
 def from_json(value: Any) -> Any:
-    """The inverse of `to_json`. Raises `ValueError` for what it does not write."""
+    """Returns the value from which `to_json` made this one. Raises `ValueError` for what it does not make."""
     return _from_json(value, 0)
 
 
@@ -197,7 +203,7 @@ def _key(key: object, where: str) -> str:
 
 
 def check_text(what: str, text: object) -> str:
-    """`text` as a plain string; raises `TypeError` naming `what` if it is not valid Unicode."""
+    """Returns `text` as a plain string. Raises `TypeError` naming `what` if it is not valid Unicode."""
     return _text(str(text), what)
 
 
@@ -210,7 +216,7 @@ def _text(value: str, where: str) -> str:
 
 
 def check_name(what: str, name: object) -> str:
-    """`name` itself, if it is non-empty UTF-8 of at most 1 KB; else raises `InvalidNameError` or `TypeError`."""
+    """Returns `name` if it is non-empty UTF-8 of at most 1 KB. Raises `InvalidNameError` or `TypeError` otherwise."""
     if not isinstance(name, str):
         raise TypeError(f"{what} must be a string, not {type(name).__name__}")
     if not name:
