@@ -12,13 +12,13 @@ from core_sdk.loop.plan import Draw
 
 @dataclass
 class Share:
-    """How much of the current global batch this worker has, from 0 to 1. Its gradients weigh so much."""
+    """The share of the current global batch that this worker has, from 0 to 1. It is the weight of its gradients."""
 
     current: float = 1.0
 
 
 class Batches(Iterator[Any]):
-    """Iterates once. Its length is the number of batches."""
+    """The batches of a training pass, which can be iterated over once. The length is the number of batches."""
 
     def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int, share: Share) -> None:
         """`drawn` may go on after this pass."""
@@ -26,14 +26,14 @@ class Batches(Iterator[Any]):
         self._num_batches = num_batches
         self._share = share
         self.is_over = False
-        """Whether the last batch has been given."""
+        """Whether the last batch has been returned."""
         self.num_given = 0
         self.num_samples = 0
-        """Of this worker, in the batches that were given."""
+        """The number of this worker's samples in the batches that were returned."""
         self.last_size = 0
-        """The samples of the last batch; 0 if another worker has them, too."""
+        """The number of samples in the last batch; 0 if another worker has them, too."""
         self.wait_s = 0.0
-        """How long batches have been waited for."""
+        """The time spent waiting for batches, in seconds."""
 
     def __len__(self) -> int:
         return self._num_batches
@@ -53,7 +53,10 @@ class Batches(Iterator[Any]):
 
 
 class ValidationBatches(Iterator[Any]):
-    """Iterates once over the worker's own samples. Its length is the number of batches."""
+    """The batches of the worker's own validation samples, which can be iterated over once.
+
+    The length is the number of batches.
+    """
 
     def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int) -> None:
         self._drawn = ((draw, batch) for draw, batch in drawn if not draw.is_filler)
@@ -64,7 +67,7 @@ class ValidationBatches(Iterator[Any]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are fewer samples than workers, and none for this one."""
+        """Whether this worker has no samples, which happens if there are fewer samples than workers."""
         return self._first is None and self.num_samples == 0
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What a trainer is made of, as it travels to the workers."""
+"""The arguments of a trainer that are sent to its workers."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Creators:
 
 
 def as_list(created: Any) -> list[Any]:
-    """What a creator has returned: one object, or several."""
+    """Returns the objects that a creator has returned, one or several, as a list."""
     return list(created) if isinstance(created, list | tuple) else [created]
 
 
 def as_given(created: list[Any]) -> Any:
-    """As functions of the user's get it: one object, or the list of several."""
+    """Returns the objects as users' functions get them: one object by itself, or the list of several."""
     return created[0] if len(created) == 1 else created

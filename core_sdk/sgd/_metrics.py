@@ -1,4 +1,4 @@
-"""What train and validation functions return, and its means over the workers."""
+"""The metrics that train and validation functions return, and their means over the workers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 Metrics = dict[str, Any]
-"""Numbers by their names, or again such metrics."""
+"""Numbers, or nested metrics, by their names."""
 
 
 class Measured(NamedTuple):
-    """What the function has returned on one worker."""
+    """The metrics that the function has returned on one worker."""
 
     metrics: Metrics
     num_samples: int
-    """Those that this worker has seen, by which its metrics weigh."""
+    """The number of samples that this worker has seen, which is the weight of its metrics."""
 
 
 def as_numbers(returned: Any, function: str) -> Metrics:
-    """Tensors become numbers. Raises `TypeError` for a value that is no number."""
+    """Returns the metrics, with tensors as numbers. Raises `TypeError` for a value that is not a number."""
     if not isinstance(returned, Mapping):
         raise TypeError(f"{function} returned {_kind(returned)}; it must return a dict of metrics")
     return {str(name): _as_number(value, str(name), function) for name, value in returned.items()}
@@ -40,7 +40,7 @@ def _as_number(value: Any, name: str, function: str) -> Any:
 
 
 def mean(measured: Sequence[Measured], function: str) -> Metrics:
-    """The mean over all samples of all workers. Raises `ValueError` if the workers measure different things."""
+    """Returns the mean over all samples of all workers. Raises `ValueError` if the workers have different metrics."""
     seen = [each for each in measured if each.num_samples] or measured
     weights = [each.num_samples or 1 for each in seen]
     return _mean([each.metrics for each in seen], weights, function, "")
@@ -66,7 +66,7 @@ def _mean_of(name: str, values: Sequence[Any], weights: Sequence[int], function:
 
 
 def flat(metrics: Metrics, place: str = "") -> dict[str, float]:
-    """With a name for each number, such as `model_0.loss`."""
+    """Returns the metrics without nesting, with a dotted name for each number, such as `model_0.loss`."""
     numbers: dict[str, float] = {}
     for name, value in metrics.items():
         numbers |= flat(value, f"{place}{name}.") if isinstance(value, dict) else {f"{place}{name}": value}

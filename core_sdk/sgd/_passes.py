@@ -1,4 +1,4 @@
-"""The train and validation functions of a trainer that is given none."""
+"""The built-in train and validation functions of a trainer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def train(
     scaler: torch.amp.GradScaler,
     device: torch.device,
 ) -> Mapping[str, float]:
-    """One pass over the data; `batch_schedulers` step after each batch."""
+    """Trains one pass over the data, and returns the mean loss. `batch_schedulers` step after each batch."""
     total_loss = torch.zeros((), device=device)
     for batch in batches:
         features, target = _parts(batch, device)
@@ -41,7 +41,7 @@ def train(
 def validate(
     model: nn.Module, batches: ValidationBatches, criterion: Criterion, device: torch.device
 ) -> Mapping[str, float]:
-    """The accuracy is among the metrics if the targets are classes."""
+    """Returns the mean loss over the data, and the accuracy if the targets are classes."""
     total_loss, num_right = (torch.zeros((), device=device) for _ in range(2))
     is_classifying = False
     for batch in batches:
@@ -66,7 +66,7 @@ def _parts(batch: Any, device: torch.device) -> tuple[list[Any], Any]:
 
 
 def _in_full_precision(output: Any) -> Any:
-    """So that a loss needs no autocast."""
+    """Returns a half-precision output as float32, so that a loss needs no autocast."""
     is_half = isinstance(output, torch.Tensor) and output.dtype in (torch.float16, torch.bfloat16)
     return output.float() if is_half else output
 

@@ -18,14 +18,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NUM_TRIES = 10
-"""To start workers again; the waits between them double, from a second on."""
+"""The number of tries to start workers again. The waits between them double, beginning with one second."""
 
-# Ray takes a moment to know what the workers have left.
+# Ray takes a moment to notice the resources that the workers have freed.
 _SETTLING_S = 1.0
 
 
 class Replicas:
-    """At most `num_wanted` workers, each with a `Runner`."""
+    """The workers of a trainer, at most `num_wanted`, each with a `Runner`."""
 
     def __init__(self, engine: Engine, num_wanted: int, creators: Creators, backend: str) -> None:
         self._engine = engine
@@ -54,16 +54,19 @@ class Replicas:
             raise
 
     def read_state(self) -> bytes:
-        """The state of worker 0, with the random numbers of all."""
+        """Returns the state of worker 0, with the random states of all workers."""
         random_states = self.run(_runner.random_state)
         return next(state for state in self.run(_runner.write_state, random_states) if state is not None)
 
     def can_grow(self) -> bool:
-        """Whether there is room for more workers, and fewer run than are wanted."""
+        """Returns whether there is room for more workers, and fewer run than are wanted."""
         return self.size < self._num_wanted and self._num_possible() > self.size
 
     def restart(self, state: bytes) -> None:
-        """As many workers as there is room for go on from the state. Raises `WorkersNotStartedError`."""
+        """Starts as many workers as there is room for, which go on from the state.
+
+        Blocks while there is no room for any. Raises `WorkersNotStartedError` after the last try.
+        """
         self.end()
         if self._engine.num_available() is not None:
             time.sleep(_SETTLING_S)
@@ -85,7 +88,7 @@ class Replicas:
         self.are_ended = False
 
     def end(self) -> None:
-        """Also after an error in a pass: one worker may wait for another one that has left the pass."""
+        """Kills the workers, also after an error in a pass: one may wait for another that has left the pass."""
         self.are_ended = True
         self._group.kill()
 

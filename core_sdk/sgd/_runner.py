@@ -1,4 +1,4 @@
-"""What each worker of a trainer holds: its copy of the models, and all that trains them."""
+"""The part of a trainer on each worker: its copy of the models, and all that trains them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class Progress(NamedTuple):
-    """How far the training is."""
+    """The progress of the training."""
 
     epoch: int
-    """The passes that are complete."""
+    """The number of complete passes."""
     batches: int
 
 
@@ -47,13 +47,14 @@ class TrainedPass(NamedTuple):
 
 
 class Runner:
-    """What `apply_all_workers()` and `initialization_hook` give to functions of the user's.
+    """The object that users' functions get from `apply_all_workers()` and as `initialization_hook`.
 
-    Before the creators have been called, as in `initialization_hook`, there is the `config` only.
+    Before the creators have been called, as in `initialization_hook`, it has only `config`, `rank`, `world_size` and
+    `device`.
     """
 
     models: list[nn.Module]
-    """As the creator has made them, without what spreads them over the workers."""
+    """The models as the creator has made them, without the wrappers for distributed training."""
     optimizers: list[torch.optim.Optimizer]
     schedulers: list[Any]
     criterion: Any
@@ -63,7 +64,7 @@ class Runner:
     def __init__(self, creators: Creators, place: RankPlace) -> None:
         self.config = {
             **creators.config,
-            # What RaySGD tells the functions of the user's.
+            # RaySGD passes these to users' functions.
             "__use_fp16__": creators.use_fp16,
             "scheduler_step": creators.scheduler_step_freq,
         }
@@ -75,7 +76,7 @@ class Runner:
 
     @property
     def epoch(self) -> int:
-        """The passes over the data that are complete."""
+        """The number of complete passes over the data."""
         return int(self._counts["epoch"])
 
     def set_up(self) -> None:
@@ -111,7 +112,7 @@ class Runner:
         rng.seed_all(rng.key(creators.seed, "worker", self.rank))
 
     def train_pass(self) -> TrainedPass:
-        """Collective."""
+        """Trains one pass over the data. Collective."""
         began_at = time.perf_counter()
         for model in self.models:
             model.train()
@@ -136,7 +137,7 @@ class Runner:
         batches = ValidationBatches(self.validation_loader.single_pass(), len(self.validation_loader))
         if batches.is_empty:
             return Measured({}, 0)
-        # What is drawn here must not change the training.
+        # Random numbers that are drawn here must not change the training.
         with torch.no_grad(), rng.seeded(self._creators.seed, "validation", self.epoch):
             metrics = as_numbers(self._validate(batches), "validation_function()")
         return Measured(metrics, batches.num_samples)
@@ -145,7 +146,7 @@ class Runner:
         return Progress(self.epoch, self.train_loader.batches)
 
     def write_state(self, random_states: Sequence[Mapping[str, Any]]) -> bytes:
-        """All that a checkpoint keeps, for `torch.load(weights_only=True)`; with the random numbers of all workers."""
+        """Returns the complete state, with the random states of all workers, for `torch.load(weights_only=True)`."""
         content = self._state.state_dict()
         (own,) = content["ranks"]
         content["trial_id"] = self._creators.trial_id
@@ -155,9 +156,9 @@ class Runner:
         return _to_bytes(content)
 
     def read_state(self, written: bytes, *, is_resume: bool) -> Progress:
-        """Raises `StateMismatchError` if models or optimizers are others than those that were saved.
+        """Loads a state. Raises `StateMismatchError` if models or optimizers differ from those that were saved.
 
-        A trial that resumes from a checkpoint of another one takes the weights of its models, and begins all else anew.
+        A trial that resumes from a checkpoint of another trial loads only the weights of the models.
         """
         content = torch.load(io.BytesIO(written), map_location="cpu", weights_only=True)
         if is_resume and content["trial_id"] != self._creators.trial_id:
@@ -200,7 +201,7 @@ class Runner:
             )
 
     def _begin_next_epoch(self) -> None:
-        """After a train function that has left its pass early."""
+        """Moves the loader to the next epoch after a train function has left its pass early."""
         state = self.train_loader.state_dict()
         self.train_loader.load_state_dict({**state, "epoch": self.epoch, "offset": 0})
 
@@ -228,17 +229,20 @@ class Runner:
         return resumable(loader, seed=creators.seed, shares_batch=True)
 
     def _spread(self, model: nn.Module) -> nn.Module:
-        """Its gradients are means over the global batch, also where workers have parts of different sizes."""
+        """Wraps a model for distributed training. Its gradients are means over the global batch.
+
+        That holds even if the workers have shares of different sizes.
+        """
         if self.world_size == 1 or not any(each.requires_grad for each in model.parameters()):
             return model
         device_ids = [self.device] if self.device.type == "cuda" else None
         spread = DistributedDataParallel(model, device_ids=device_ids)
-        # A function without annotations, since torch refuses those that are strings.
+        # The hook has no annotations, since torch refuses annotations that are strings.
         spread.register_comm_hook(self._share, lambda share, bucket: _weighted_sum(share, bucket))
         return spread
 
     def _share_buffers(self) -> None:
-        """All workers go on with those of worker 0, such as the means of a batch norm."""
+        """Copies the models' buffers, such as the means of a batch norm, from worker 0 to all workers. Collective."""
         if self.world_size > 1:
             for model in self.models:
                 for buffer in model.buffers():
@@ -246,14 +250,14 @@ class Runner:
 
 
 def _weighted_sum(share: Share, bucket: Any) -> Any:
-    """For a bucket of gradients: the future of their mean."""
+    """Returns a future of the mean of a bucket's gradients over the global batch."""
     gradients = bucket.buffer().mul_(share.current)
     work = dist.all_reduce(gradients, async_op=True)
     return work.get_future().then(lambda done: done.value()[0])
 
 
 def create(creators: Creators) -> None:
-    """In a worker: the following functions need it."""
+    """Makes the runner of this worker, which the following functions need."""
     worker = this_worker()
     runner = worker.state["runner"] = Runner(creators, worker.place)
     if creators.initialization_hook is not None:
@@ -287,7 +291,7 @@ def random_state() -> bytes:
 
 
 def write_state(random_states: Sequence[bytes]) -> bytes | None:
-    """On worker 0 only, since all have the same."""
+    """Returns the state on worker 0, and None on the others, since all have the same state."""
     if this_worker().rank > 0:
         return None
     states = [torch.load(io.BytesIO(each), weights_only=True) for each in random_states]
@@ -310,7 +314,7 @@ def _to_bytes(content: Any) -> bytes:
 
 
 def _device(place: RankPlace) -> torch.device:
-    """This worker's GPU; on Ray each worker sees only its own."""
+    """Returns this worker's GPU. On Ray, each worker sees only its own GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("use_gpu=True, and torch finds no GPU where this worker runs")
     device = torch.device("cuda", place.local_rank % torch.cuda.device_count())
@@ -319,7 +323,7 @@ def _device(place: RankPlace) -> torch.device:
 
 
 def _only_one_on_this_node() -> FileLock:
-    """So that downloads happen once."""
+    """Returns a lock that only one worker of this node holds at a time, so that downloads happen once."""
     directory = Path(user_cache_dir("core-sdk"))
     directory.mkdir(parents=True, exist_ok=True)
     return FileLock(directory / "data_creator.lock")
@@ -334,7 +338,7 @@ def _checked(creator: str, created: Any, kind: type[T]) -> list[T]:
 
 
 def _checked_datasets(created: Any) -> list[Any]:
-    # Many a dataset can be iterated over, so that only a tuple or a list is several.
+    # Many datasets are iterable, so only a tuple or a list counts as several datasets.
     datasets = list(created) if isinstance(created, list | tuple) else [created]
     if not 1 <= len(datasets) <= 2:
         raise TypeError(f"data_creator() returned {len(datasets)} datasets; it must return one or two")

@@ -1,4 +1,4 @@
-"""The trainer that a program holds."""
+"""The trainer that a program uses."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ _STATE_FILE = "state.pt"
 class PyTorchTrainer:
     """Trains a model on several workers, one pass over the data for each call of `train()`.
 
-    The trainer is a trial: what `train()` and `validate()` return is also reported there, and its checkpoints are kept
-    there. If the trial is resumed, the trainer goes on from the newest checkpoint: `epoch` says how far it is.
+    The trainer belongs to a trial. The metrics of `train()` and `validate()` are also reported there, and the trainer's
+    checkpoints are kept there. If the trial is resumed, the trainer continues from the newest checkpoint, and `epoch`
+    says how far it is.
 
     Use it as a context manager, or call `shutdown()`.
     """
 
     _contexts_in_use: ClassVar[WeakSet[core.Context]] = WeakSet()
-    """Those that have had their trainer."""
+    """The Contexts that have had a trainer."""
 
     def __init__(
         self,
@@ -104,8 +105,8 @@ class PyTorchTrainer:
         of this machine, or those of a Ray cluster: by default if `ray.init()` has been called.
 
         The trial is in the experiment `name`; by default that is the name of the script. Each start of a program with
-        the same `job_id` goes on with the same trial. With a `context` the trainer is in the trial of that Context,
-        which has one trainer.
+        the same `job_id` continues the same trial. With a `context`, the trainer belongs to the trial of that Context,
+        which can have only one trainer.
 
         Raises `ContextInUseError`, `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error
         of a creator.
@@ -169,14 +170,14 @@ class PyTorchTrainer:
             )
             self._progress = _runner.Progress(0, 0)
             self._steps = 0
-            """The batches of the trial, which also count on when `restore()` goes back."""
+            """The number of batches of the trial. It also grows after `restore()` has gone back."""
             self._validated_at: int | None = None
             self._good_checkpoint: str | None = None
-            """Has the state to go on from after a death."""
+            """The checkpoint with the state to go on from after a death."""
             self._is_current = False
-            """Whether the workers still have that state."""
+            """Whether the workers still have the state of that checkpoint."""
             self._replaced_checkpoint: str | None = None
-            """The one that the next good checkpoint takes the place of."""
+            """The checkpoint that the next good one replaces."""
             self._resume()
         except BaseException as error:
             self._close(error, is_forced=True)
@@ -185,24 +186,25 @@ class PyTorchTrainer:
 
     @property
     def epoch(self) -> int:
-        """How many passes over the data are complete, over all attempts of the trial."""
+        """The number of complete passes over the data in all attempts of the trial."""
         return self._progress.epoch
 
     @property
     def num_workers(self) -> int:
-        """How many workers run; fewer than `num_replicas` if there was no room for all of them."""
+        """The number of running workers. It is less than `num_replicas` if there was no room for all of them."""
         return 0 if self._replicas is None or self._replicas.are_ended else self._replicas.size
 
     def train(self, max_retries: int = 0, checkpoint: str | os.PathLike[str] | None = "auto") -> Metrics:
         """Trains one pass over the data, and returns its metrics: means over the samples of all workers.
 
-        If a worker dies, the others are ended, and as many as there is room for, at most `num_replicas`, begin the pass
-        again from the last good state, up to `max_retries` times. So no sample counts twice. While there is no room for
-        any, the trainer waits, for 17 minutes at most. A later call starts the missing ones as soon as there is room.
+        If a worker dies, the others are ended. As many as there is room for, at most `num_replicas`, then repeat the
+        pass from the last good state, so that no sample counts twice. This happens up to `max_retries` times. If there
+        is no room for any worker, the trainer waits for at most 17 minutes. A later call starts the missing workers as
+        soon as there is room.
 
-        With `max_retries` and "auto", the state before the pass and after it is kept in a checkpoint of the trial;
-        `checkpoint` may also be a file of `save()` to begin again from. An error of the train function is not retried;
-        it ends the workers, and the next call starts them again with the last state that was kept.
+        With `max_retries` and "auto", the states before and after the pass are kept in checkpoints of the trial.
+        `checkpoint` may also be a file of `save()` from which the pass is repeated. An error of the train function is
+        not retried. It ends the workers, and the next call starts them again with the last state that was kept.
 
         Raises `WorkerFailedError`, `ReplicaDiedError` after the last retry, or `WorkersNotStartedError`.
         """
@@ -220,13 +222,13 @@ class PyTorchTrainer:
         else:
             read_last_good = partial(_read_state_file, checkpoint or "")
             if max_retries:
-                read_last_good()  # now rather than after a death, if it cannot be read
+                read_last_good()  # a file that cannot be read must fail now rather than after a death
         trained, state = self._trained(replicas, max_retries, read_last_good, keeps_states)
-        self._steps += max(1, trained[0].num_batches)  # a train function may have data of its own
+        self._steps += max(1, trained[0].num_batches)  # a train function may use its own data
         self._progress = trained[0].progress
         self._is_current = False
         metrics = self._report_training(trained)
-        # After the report, which a resume from this checkpoint must find.
+        # The state is kept after the report, which a resume from this checkpoint must find.
         if state is not None:
             self._keep(state)
         return metrics
@@ -234,7 +236,7 @@ class PyTorchTrainer:
     def _trained(
         self, replicas: Replicas, max_retries: int, read_last_good: Callable[[], bytes], keeps_states: bool
     ) -> tuple[list[_runner.TrainedPass], bytes | None]:
-        """A pass, and the state after it if that is to be kept."""
+        """Trains a pass, with retries. Returns its results, and the state after it if that is to be kept."""
         for num_failed in range(max_retries + 1):
             try:
                 if num_failed:
@@ -268,7 +270,7 @@ class PyTorchTrainer:
         self._change("update_scheduler", _runner.step_schedulers, metric)
 
     def apply_all_workers(self, fn: Callable[[_runner.Runner], T]) -> list[T]:
-        """Calls `fn(runner)` on each worker, and returns what it returned, in the order of the ranks.
+        """Calls `fn(runner)` on each worker, and returns the results in the order of the ranks.
 
         The runner has `models`, `optimizers`, `schedulers`, `criterion`, `config`, `train_loader`,
         `validation_loader`, `device`, `epoch`, `rank` and `world_size`.
@@ -276,7 +278,7 @@ class PyTorchTrainer:
         return self._change("apply_all_workers", _runner.call, fn)
 
     def get_model(self) -> Any:
-        """The trained model, on the CPU of this process; a list of them if the creator makes several."""
+        """Returns the trained model on the CPU of this process, or a list if the creator makes several models."""
         content = torch.load(io.BytesIO(self._read_state("get_model")), map_location="cpu", weights_only=True)
         models = as_list(self._creators.model_creator(self.config))
         for index, model in enumerate(models):
@@ -284,23 +286,23 @@ class PyTorchTrainer:
         return as_given(models)
 
     def save(self, checkpoint: str | os.PathLike[str] | None = None) -> str:
-        """Keeps all that the training needs to go on: in this file, or as a checkpoint of the trial.
+        """Saves the complete state of the training in this file, or by default as a checkpoint of the trial.
 
-        Returns the path, or the storage id of the checkpoint. Either is written whole or not at all, and has models,
-        optimizers and schedulers by `torch.save()`.
+        Returns the path, or the storage id of the checkpoint. Either is written completely or not at all, and holds the
+        models, optimizers and schedulers in the format of `torch.save()`.
         """
         if checkpoint is not None:
             write_atomically(Path(checkpoint), self._read_state("save"))
             return os.fspath(checkpoint)
         storage_id = self._kept_state()
-        self._replaced_checkpoint = None  # the next state takes the place of none
+        self._replaced_checkpoint = None  # the next state replaces no checkpoint
         return storage_id
 
     def restore(self, checkpoint: str | os.PathLike[str]) -> None:
-        """Goes on from a file of `save()`, also on another number of workers.
+        """Continues from a file of `save()`, which may come from another number of workers.
 
-        The file is read by `torch.load(weights_only=True)`. Raises `StateMismatchError` if it is of other models, and
-        `ValueError` if it is no file of `save()`.
+        The file is read by `torch.load(weights_only=True)`. Raises `StateMismatchError` if it holds other models, and
+        `ValueError` if it is not a file of `save()`.
         """
         state = _read_state_file(checkpoint)
         try:
@@ -316,7 +318,7 @@ class PyTorchTrainer:
     load = restore
 
     def shutdown(self, force: bool = False) -> None:
-        """Ends the workers, and the trial unless its Context was given; with `force` at once. May be called again."""
+        """Ends the workers, with `force` at once, and the trial unless a Context was given. May be called again."""
         self._close(None, is_forced=force)
 
     def __enter__(self) -> Self:
@@ -328,7 +330,7 @@ class PyTorchTrainer:
         self._close(error, is_forced=error is not None)
 
     def _resume(self) -> None:
-        """Goes on from the checkpoint with which this attempt of the trial begins."""
+        """Continues from the checkpoint with which this attempt of the trial begins."""
         info = self.context.info
         if info.latest_checkpoint is None:
             return
@@ -344,11 +346,14 @@ class PyTorchTrainer:
         self._steps = max(self._steps, self._progress.batches)
 
     def _kept_state(self) -> str:
-        """The checkpoint that has the state of the workers; it is stored if there is none yet."""
+        """Returns the checkpoint with the state of the workers, which is stored if there is none yet."""
         return (self._is_current and self._good_checkpoint) or self._keep(self._read_state("save"))
 
     def _keep(self, state: bytes) -> str:
-        """In a checkpoint, which takes the place of the one before it unless the configuration says what is kept."""
+        """Stores the state in a checkpoint, and returns its storage id.
+
+        It replaces the checkpoint before it, unless the trial has a configuration, which then says what is kept.
+        """
         metadata = {"steps_completed": self._steps, "epoch": self.epoch}
         with self.context.checkpoint.store_path(metadata) as (directory, storage_id):
             (directory / _STATE_FILE).write_bytes(state)
@@ -364,7 +369,7 @@ class PyTorchTrainer:
             return (directory / _STATE_FILE).read_bytes()
 
     def _change(self, action: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
-        """A call after which the workers have another state than the one that is kept."""
+        """Makes a call after which the state of the workers differs from the one that is kept."""
         self._running(action)
         self._is_current = False
         return self._run(action, function, *args, **kwargs)
@@ -397,7 +402,7 @@ class PyTorchTrainer:
         return metrics
 
     def _running(self, action: str) -> Replicas:
-        """The workers; after a death or an error they are started again if there is a state to go on from."""
+        """Returns the workers. After a death or an error, starts them again if there is a state to go on from."""
         if self._replicas is None:
             raise WorkersEndedError(f"{action}()", "were ended by shutdown()")
         if self._replicas.are_ended:
@@ -422,9 +427,9 @@ class PyTorchTrainer:
 
 
 def _read_state_file(path: str | os.PathLike[str]) -> bytes:
-    """Raises `ValueError`."""
+    """Reads a file of `save()`. Raises `ValueError` if it is not one, or is incomplete."""
     state = Path(path).read_bytes()
-    # What torch.save() writes is an archive, whose directory is at its end.
+    # torch.save() writes an archive, whose directory is at its end.
     if not zipfile.is_zipfile(io.BytesIO(state)):
         raise ValueError(f"{os.fspath(path)} is no file of save(), or a part of one is missing")
     return state

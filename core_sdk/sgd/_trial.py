@@ -1,4 +1,4 @@
-"""The trial that a trainer is."""
+"""The trial of a trainer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from core_sdk.records import recorded_config
 
 
 class TrainerTrial:
-    """The Context of a trainer that was given none, and the attempt in which it is."""
+    """The trial of a trainer that was given no Context, with its Context and its attempt."""
 
     def __init__(self, config: Mapping[str, Any], *, name: str | None, job_id: str | None, num_slots: int) -> None:
         self._driven = DrivenTrial.begin(name=name, job_id=job_id, num_slots=num_slots)
         self.given_hparams: Mapping[str, Any] = self._driven.info.trial.hparams
-        """Those with which this attempt was started."""
+        """The hyperparameters with which this attempt was started."""
         try:
             with run_info_used(self._driven.run_info_path):
                 self.context = init_alone(config)
@@ -30,7 +30,7 @@ class TrainerTrial:
 
     @property
     def log_path(self) -> Path | None:
-        """Where the output of the workers is to be kept; None if it is kept already."""
+        """The file for the output of the workers; None if the output is kept already."""
         return self._driven.log_path
 
     def end(self, error: BaseException | None) -> None:
@@ -41,7 +41,7 @@ class TrainerTrial:
 
 
 def _exit_code(error: BaseException | None) -> int:
-    """With which a program ends that this error leaves, if any."""
+    """Returns the exit status of a program that does not catch this error, or -N for death by signal N."""
     match error:
         case None | SystemExit(code=None):
             return 0
@@ -54,6 +54,6 @@ def _exit_code(error: BaseException | None) -> int:
 
 
 def init_alone(config: Mapping[str, Any], max_length: Mapping[str, int] | None = None) -> core.Context:
-    """For a program that leads workers, and is itself one process, on however many slots."""
+    """Makes the Context of a program that leads workers, and is itself one process on any number of slots."""
     distributed = core.DistributedContext() if num_ranks_started() == 1 else None
     return core.init(distributed=distributed, hparams=recorded_config(config), max_length=max_length)

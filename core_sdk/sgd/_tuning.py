@@ -34,16 +34,16 @@ def tune(
     experiment_config: Mapping[str, Any] | None = None,
     **trainer_arguments: Any,
 ) -> client.Experiment:
-    """Submits an experiment that searches, and returns it at once; `wait()` waits for its end.
+    """Submits an experiment that searches, and returns it at once. Its `wait()` blocks until its end.
 
-    `hyperparameters` and `searcher` are what a configuration has under these names. Each trial is a `PyTorchTrainer`
+    `hyperparameters` and `searcher` are the values of these keys in the configuration. Each trial is a `PyTorchTrainer`
     with `trainer_arguments`, whose `config` has the hyperparameters that the search has chosen. It trains and validates
-    `num_passes` times, with a checkpoint each time, unless the search stops it before, after the pass that runs; the
-    metric of the searcher is one of `validate()`, and "epoch" is how long a trial has trained. A trial takes
+    `num_passes` times, with a checkpoint each time, unless the search stops it after an earlier pass. The searcher's
+    metric is one that `validate()` returns, and "epoch" is the length that a trial has trained. A trial takes
     `num_replicas` slots of the machine; with `engine="ray"` it takes none, and Ray places its workers.
-    `experiment_config` has more for the configuration.
+    `experiment_config` has further keys of the configuration.
 
-    Raises `NotPicklableError`, `InvalidConfigError`, and what `client.create_experiment()` raises.
+    Raises `NotPicklableError`, `InvalidConfigError`, and the errors of `client.create_experiment()`.
     """
     _check_arguments(trainer_arguments)
     if num_passes < 1:
@@ -62,16 +62,16 @@ def tune(
         call = encode_request(_train, (trainer_arguments, num_passes, max_retries, searcher.get("metric")), {})
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "trial.py").write_text(_SCRIPT)
-        # Modules of the program are imported by the trials from where the program has them.
+        # The trials import the program's modules from the directories of the program's sys.path.
         Path(directory, _CALL_FILE).write_bytes(json.dumps(sys.path).encode() + b"\n" + call)
         return client.create_experiment(config, directory)
 
 
 def run_trial(file: str) -> None:
-    """What the script of each trial does."""
+    """Runs one trial, in the trial's script."""
     path, _, call = Path(file).read_bytes().partition(b"\n")
     sys.path += [place for place in json.loads(path) if place not in sys.path]
-    function, args, kwargs = pickle.loads(call)  # noqa: S301 - of the program that has submitted the experiment
+    function, args, kwargs = pickle.loads(call)  # noqa: S301 - written by the program that has submitted the experiment
     function(*args, **kwargs)
 
 
@@ -99,7 +99,7 @@ def _searched(metrics: Metrics, metric: str) -> float:
 
 
 def _check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Now rather than in each trial. Raises `TypeError`."""
+    """Raises `TypeError` for arguments that would fail in each trial."""
     if "context" in arguments:
         raise TypeError("tune() takes no context: each trial has its own")
     inspect.signature(PyTorchTrainer).bind(**arguments)
