@@ -1,4 +1,4 @@
-"""Deletes what a person names, or (`collection`) the checkpoints that a policy does not keep."""
+"""Deletes what a user names, or (`collection`) the checkpoints that a policy does not keep."""
 
 from core_sdk.tracking.deletion._by_hand import (
     delete_checkpoint,

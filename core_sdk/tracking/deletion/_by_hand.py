@@ -38,11 +38,11 @@ logger = logging.getLogger("core_sdk.tracking")
 
 
 def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *, is_forced: bool = False) -> None:
-    """Deletes the files, where they are still there, and records that the trial's checkpoint is gone.
+    """Deletes the files of a trial's checkpoint, if they still exist, and records that it is deleted.
 
-    May be called again after it failed. Raises `CheckpointProtectedError` for one that is pinned, that another trial
-    began with, that may belong to another home, that a running attempt uses, or that is a version of a model;
-    `is_forced` passes over the first three. Raises `StorageError`.
+    May be called again after it failed. Raises `CheckpointProtectedError` for a checkpoint that is pinned, that another
+    trial began with, that may belong to another home, that a running attempt uses, or that is a version of a model;
+    `is_forced` ignores the first three. Raises `StorageError`.
     """
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
@@ -53,9 +53,10 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
 def delete_files(
     folder: TrialFolder, storage_url: str, storage_id: str, globs: Sequence[str], *, is_forced: bool = False
 ) -> dict[str, int]:
-    """Deletes what `globs` match, as `Storage.delete` does, and returns the rest; without a rest, the checkpoint.
+    """Deletes the files that `globs` match, like `Storage.delete`, and returns the sizes of the remaining files.
 
-    Raises as `delete_checkpoint`, and as reading the checkpoint does.
+    If no file remains, the checkpoint is deleted. Raises the errors of `delete_checkpoint`, and those of reading the
+    checkpoint.
     """
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
@@ -63,9 +64,10 @@ def delete_files(
 
 
 def recording(folder: TrialFolder, *, is_forced: bool = False) -> Callable[[Record], None]:
-    """What records deletions in the trial's changes: of a pin and a deletion, whichever is recorded first stands.
+    """Returns a function that records deletions in the trial's changes.
 
-    Raises `CheckpointProtectedError` for a checkpoint that was pinned meanwhile, unless the deletion `is_forced`.
+    Of a pin and a deletion, the one that is recorded first stands: the function raises `CheckpointProtectedError` for a
+    checkpoint that was pinned, unless the deletion `is_forced`.
     """
 
     def record(change: Record) -> None:
@@ -92,9 +94,10 @@ def remove_files(
     *,
     is_inherited: bool = False,
 ) -> dict[str, int]:
-    """Deletes what `globs` match without checking who needs it, records that with `record`, and returns the rest.
+    """Deletes the files that `globs` match, without checking what needs them, and returns the remaining files.
 
-    Of a checkpoint that is inherited nothing is deleted; it is only recorded.
+    The deletion is recorded with `record`. No file of an inherited checkpoint is deleted; its deletion is only
+    recorded.
     """
     if isinstance(globs, str):
         raise TypeError(f"globs must be a list of patterns, not the string {globs!r}")
@@ -117,9 +120,9 @@ def remove_checkpoint(
     *,
     is_inherited: bool = False,
 ) -> None:
-    """Deletes the checkpoint without checking who needs it. One that is inherited is only taken off the lists.
+    """Deletes the checkpoint without checking what needs it. An inherited checkpoint is only removed from the lists.
 
-    At each moment the journals list only whole checkpoints, and show the deletion that was begun.
+    At any moment the journals list only complete checkpoints, and show a deletion that has begun.
     """
     record(CheckpointCondemned(time=time.time(), storage_id=storage_id, reason=reason))
     if not is_inherited:
@@ -129,10 +132,10 @@ def remove_checkpoint(
 
 
 def delete_trial(folder: TrialFolder, *, is_forced: bool = False) -> None:
-    """Deletes the trial's checkpoints and records; its empty folder keeps the id from being used again.
+    """Deletes the trial's checkpoints and records. Its empty folder keeps the id from being used again.
 
-    May be called again after it failed. Raises `TrialRunningError`, and as `delete_checkpoint` does if one of its
-    checkpoints is protected.
+    May be called again after it failed. Raises `TrialRunningError`, and the errors of `delete_checkpoint` if one of the
+    trial's checkpoints is protected.
     """
     with claimed_next_attempt(folder, "delete"):
         _check_all_unprotected([folder], is_forced)
@@ -140,12 +143,13 @@ def delete_trial(folder: TrialFolder, *, is_forced: bool = False) -> None:
 
 
 def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False) -> None:
-    """Deletes the experiment with all its trials, and its code, unless another experiment has the same.
+    """Deletes the experiment with all its trials, and its code unless another experiment has the same code.
 
-    Raises `ExperimentStateError` for one that has not ended, and as `delete_trial`, and has then deleted nothing.
+    Raises `ExperimentStateError` for an experiment that has not ended, and the errors of `delete_trial`. Deletes
+    nothing if a trial runs or a checkpoint is protected.
     """
     experiment = home.experiment(experiment_id)
-    with contextlib.suppress(RecordDamagedError):  # what is damaged can be deleted
+    with contextlib.suppress(RecordDamagedError):  # a damaged experiment can be deleted
         search = experiment.read().search
         if search is not None and not search.has_ended and not search.is_damaged:
             raise ExperimentStateError(experiment_id, f"is {search.state}: `core-sdk experiment cancel` ends it")
@@ -167,7 +171,7 @@ def _remove_unused_code(home: Home, code: str) -> None:
     archive = home.code_archive(code)
     if _is_used(home, code) or not archive.exists():
         return
-    # Whoever submits an experiment with this code meanwhile finds the archive gone, or is found by the second look.
+    # If an experiment with this code is submitted now, it finds no archive, or the second check finds it.
     aside = archive.with_suffix(".unused")
     archive.rename(aside)
     if _is_used(home, code):
@@ -196,7 +200,7 @@ def _delete_claimed(folder: TrialFolder, is_forced: bool) -> None:
                 contextlib.suppress(CheckpointNotFoundError),
             ):
                 storage.delete(storage_id)
-        # Last: as long as the trial is listed, its deletion can be repeated.
+        # This comes last, since the deletion can be repeated only while the trial is listed.
         folder.clear()
 
 
@@ -215,7 +219,7 @@ def _trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
 
 
 def _own_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
-    """Storage ids and storages. What may belong to another home stays there."""
+    """Yields storage ids and storages of the trial's checkpoints, except those that may belong to another home."""
     for checkpoint in history.checkpoints:
         if checkpoint.is_inherited:
             logger.warning(
@@ -236,7 +240,7 @@ def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool) ->
 
 
 def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool) -> None:
-    """Checks that no trial but these needs any of their checkpoints."""
+    """Raises `CheckpointProtectedError` if a checkpoint of these trials is pinned, or needed by anything else."""
     checkpoints = [checkpoint for folder in folders for checkpoint in read_history(folder).checkpoints]
     if not checkpoints:
         return
@@ -266,7 +270,7 @@ def _check_references(
 
 
 def check_reachable(storage: Storage, storage_id: str) -> None:
-    """Raises a `StorageError` if the storage cannot be asked."""
+    """Raises a `StorageError` if the storage cannot be reached."""
     try:
         storage.manifest(storage_id)
     except StorageError:

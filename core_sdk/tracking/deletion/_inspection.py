@@ -1,4 +1,4 @@
-"""Looks at stored checkpoints: at each once, with every storage opened once."""
+"""Inspects stored checkpoints, each of them only once, and opens every storage only once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core_sdk.storage import DirectoryStorage, Storage, storage_from_url
 Presence = Literal["present", "missing", "unreachable"]
 
 UNREACHABLE = (StorageError, MissingDependencyError, OSError)
-"""Errors that say nothing of a checkpoint, only that its storage cannot be asked."""
+"""Errors that mean that a storage cannot be reached. They say nothing about the checkpoints in it."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Look:
 
 
 class Inspector:
-    """Does not ask a storage again that could not be reached."""
+    """Inspects checkpoints in their storages. A storage that could not be reached is not tried again."""
 
     def __init__(self, storages: Sequence[Storage] = ()) -> None:
         """`storages` are open already, with credentials that the environment may not have, and stay open."""
@@ -32,19 +32,19 @@ class Inspector:
         self._looks: dict[str, Look] = {}
         self._is_good: dict[str, bool] = {}
         self.problems: dict[str, str] = {}
-        """Storage -> why it cannot be reached."""
+        """The reasons for which storages cannot be reached, by URL."""
 
     def close(self) -> None:
         self._opened.close()
 
     def storage(self, url: str) -> Storage:
-        """Raises one of `UNREACHABLE`, or `UnknownStorageError`."""
+        """Returns the storage of this URL, opened. Raises one of `UNREACHABLE`, or `UnknownStorageError`."""
         if url not in self._storages:
             self._storages[url] = self._opened.enter_context(contextlib.closing(storage_from_url(url)))
         return self._storages[url]
 
     def look(self, url: str, storage_id: str) -> Look:
-        """Whether the checkpoint is there, damaged or not."""
+        """Returns whether the checkpoint is there, damaged or not, and its size."""
         if url in self.problems:
             return Look("unreachable")
         if storage_id not in self._looks:
@@ -69,7 +69,7 @@ class Inspector:
             return Look("present")
 
     def is_good(self, url: str, storage_id: str) -> bool:
-        """Whether a trial could resume from it: it is whole, and none of its files was deleted on purpose."""
+        """Returns whether a trial could resume from it: it is intact, and no file of it was deleted on purpose."""
         if storage_id not in self._is_good and url not in self.problems:
             try:
                 self._is_good[storage_id] = self._check(url, storage_id)
@@ -78,7 +78,7 @@ class Inspector:
         return self._is_good.get(storage_id, False)
 
     def sweep(self) -> None:
-        """Removes what dead processes left in the storages that were looked at."""
+        """Removes leftovers of dead processes from the storages that were opened."""
         for url, storage in self._storages.items():
             if url not in self.problems:
                 try:

@@ -1,4 +1,4 @@
-"""Applies the rules to an experiment's journals and storages, and decides what becomes of its checkpoints."""
+"""Applies the rules to an experiment's journals and storages, and decides which of its checkpoints are kept."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Rules:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of one checkpoint, and why."""
+    """The decision about one checkpoint, with its reasons."""
 
     storage_id: str
     trial_id: int
     experiment_id: int
     steps_completed: int | None
-    """None if nothing but the beginning of its save was recorded."""
+    """None if the journals do not list the checkpoint."""
     size_bytes: int
     storage: str
     is_kept: bool
@@ -43,7 +43,7 @@ class Verdict:
 
 
 class ExperimentPlan:
-    """Decides about the checkpoints of `scope`, trials of one experiment; all of its trials take part in rankings."""
+    """Decides about the checkpoints of the trials in `scope`. All trials of the experiment take part in rankings."""
 
     def __init__(
         self,
@@ -68,20 +68,20 @@ class ExperimentPlan:
         }
 
     def verdicts(self) -> list[Verdict]:
-        """The verdicts on the checkpoints in scope that exist. Those that are condemned were found in their storage."""
+        """Returns the verdicts on the checkpoints in scope that exist. Condemned ones were found in their storage."""
         candidates, reasons = self._ranked()
         self._spare_unreachable(candidates, reasons)
         for trial_id in {candidate.trial_id for candidate in self._condemned(candidates, reasons)}:
             reasons |= self._kept_as_only_good([c for c in candidates if c.trial_id == trial_id], reasons)
-        self._spare_unreachable(candidates, reasons)  # a storage may have failed meanwhile
+        self._spare_unreachable(candidates, reasons)  # a storage may have failed since the first call
         listed = [self._verdict(c.storage_id, reasons) for c in candidates if c.trial_id in self._scope]
         return listed + self._unlisted_verdicts()
 
     def _ranked(self) -> tuple[list[Candidate], Reasons]:
-        """The checkpoints that exist, and the reasons why some of them stay.
+        """Returns the checkpoints that exist, and the reasons for which some of them are kept.
 
         The files of a recorded checkpoint may have been removed. Such a checkpoint must not be kept in place of one
-        that is there, so those on which a deletion depends are looked for.
+        that is there, so the checkpoints on which a deletion depends are looked up in their storages.
         """
         candidates = [_candidate(*recorded) for recorded in self._recorded.values()]
         while True:
@@ -112,7 +112,7 @@ class ExperimentPlan:
                 reasons[candidate.storage_id] = ["its storage cannot be reached"]
 
     def _kept_as_only_good(self, of_trial: Sequence[Candidate], reasons: Reasons) -> Reasons:
-        """The reasons for what else must stay so that the trial keeps a checkpoint that can be read."""
+        """Returns what must also be kept, with the reasons, so that the trial keeps a checkpoint that can be read."""
         trusted = in_order_of_trust(of_trial)
         staying = [candidate for candidate in trusted if candidate.storage_id in reasons]
         condemned = [candidate for candidate in trusted if candidate.storage_id not in reasons]
@@ -148,7 +148,7 @@ class ExperimentPlan:
         )
 
     def _unlisted_verdicts(self) -> list[Verdict]:
-        # While a trial runs, a save may be under way; of a doubtful one, the record that lists it may have been lost.
+        # A running trial may be saving now. For a doubtful trial, the record that lists the checkpoint may be lost.
         unclear = self._references.running.keys() | self._references.doubtful.keys()
         verdicts = [
             self._unlisted_verdict(trial_id, checkpoint)
@@ -178,7 +178,7 @@ class ExperimentPlan:
 
 
 def _candidate(trial_id: int, checkpoint: RecordedCheckpoint) -> Candidate:
-    """What the rules see of a checkpoint."""
+    """Returns the facts about a checkpoint that the rules use."""
     return Candidate(
         storage_id=checkpoint.record.storage_id,
         trial_id=trial_id,

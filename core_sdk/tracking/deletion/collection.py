@@ -1,30 +1,32 @@
 """Collection deletes the checkpoints that neither the policy nor anything else keeps.
 
-    plan        the journals of the experiments in question are read, the rules of `retention` are applied, and the
-                storages are looked at: what would be deleted is there, and each trial keeps one that can be read
-    carry out   the same again, now with every trial concerned claimed; deleted is what both times was condemned
+    plan        reads the journals of the experiments in question, applies the rules of `retention`, and looks into the
+                storages: what would be deleted is there, and each trial keeps a checkpoint that can be read
+    carry out   plans again, now with every trial concerned claimed, and deletes what both plans condemn
 
 What keeps this safe:
 
-- A deletion is three steps: the trial's `changes.journal` says `checkpoint_condemned`, the storage deletes, the
-  journal says `checkpoint_deleted`. After the first the checkpoint is no longer listed or offered to a resume; a kill
-  in between leaves files that no list shows. The next collection finds the first line without the last, and finishes.
-- A save says `checkpoint_begun`, makes the checkpoint whole, and says `checkpoint`. Where a kill left only the first,
-  and the attempt has ended, collection removes what it finds. Only what a journal of this home names is ever deleted,
-  so that homes may share a storage.
-- Two collectors: `collection.lock` in the home lets one work at a time, the second plans after the first is done, on
-  what that one left. The lock is not held while a person is asked, so there is a second plan.
-- A trial that runs is left alone, and what a running attempt refers to, of whatever trial, stays. A resume begins with
-  the claim of the trial's next attempt (`tracking.claim`), and only then chooses its checkpoint: the collector holds
-  that claim of each trial from which it deletes, so that either the resume is refused, or the collector leaves the
-  trial alone. An attempt that collects at its own end is still alive for others, which is as good as the claim.
-- A launcher that starts ranks anew does not take that claim. Should it choose a checkpoint in the very moment of its
-  deletion, that attempt fails to restore it, and the next start chooses another: at least one good one always stays. So
-  too a new trial that is being made to begin with another trial's checkpoint, until its run info is written.
-- A pin and a deletion are recorded under one lock, that of the trial's changes: whichever comes second is refused.
-- A version of a model is made of a checkpoint, and a checkpoint is deleted, under one lock, `models/models.lock`.
-- A storage that cannot be reached condemns nothing in it. Records that are damaged, or that a full disk refused, might
-  have been a pin or a validation: nothing of such a trial is deleted.
+- A deletion has three steps: the trial's `changes.journal` gets `checkpoint_condemned`, the storage deletes the files,
+  and the journal gets `checkpoint_deleted`. After the first step the checkpoint is no longer listed or offered to a
+  resume. A kill in between leaves files that no list shows. The next collection finds the first line without the last,
+  and finishes the deletion.
+- A save records `checkpoint_begun`, completes the checkpoint, and records `checkpoint`. If a kill left only the first
+  record, and the attempt has ended, collection removes what it finds. Only checkpoints that a journal of this home
+  names are ever deleted, so that homes may share a storage.
+- `collection.lock` in the home lets only one collector work at a time. The second one plans again after the first one
+  has ended. The lock is not held while a person is asked, which is why there is a second plan.
+- A running trial is left alone, and a checkpoint that a running attempt refers to is kept, whatever trial it belongs
+  to. A resume first claims the trial's next attempt (`tracking.claim`), and only then chooses its checkpoint. The
+  collector holds this claim for each trial from which it deletes, so that either the resume is refused, or the
+  collector leaves the trial alone. An attempt that collects at its own end still counts as running, which is as good
+  as the claim.
+- A launcher that restarts ranks does not take that claim. If it chooses a checkpoint just when it is deleted, that
+  attempt fails to restore it, and the next start chooses another one: at least one good checkpoint always stays. The
+  same holds for a new trial that begins with another trial's checkpoint, until its run info is written.
+- A pin and a deletion are recorded under one lock, that of the trial's changes. The second of the two is refused.
+- Registering a version of a model and deleting a checkpoint need the same lock, `models/models.lock`.
+- In a storage that cannot be reached, nothing is condemned. Records that are damaged, or that a full disk refused,
+  might have been a pin or a validation, so nothing of such a trial is deleted.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ _TRIALS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Request:
-    """What to collect, and rules that replace the recorded ones."""
+    """A request to collect, with rules that replace the recorded ones."""
 
     experiment_id: int | None = None
     trial_id: int | None = None
@@ -78,13 +80,13 @@ class Request:
     ended_trial: int | None = None
     """The trial whose attempt this process executes and has ended."""
     with_inherited: bool = False
-    """Whether checkpoints that may belong to another home count as this home's: its original is gone."""
+    """Whether checkpoints that may belong to another home count as this home's, because the other home is gone."""
 
 
 @dataclass(frozen=True)
 class Plan:
     rules: Mapping[int, Rules]
-    """By experiment; experiments without rules are not looked at."""
+    """The rules by experiment. Experiments without rules are not inspected."""
     verdicts: tuple[Verdict, ...]
     problems: tuple[str, ...]
     """Storages that cannot be reached, and records that are damaged; nothing in them is condemned."""
@@ -98,7 +100,7 @@ class Plan:
 class Deletions:
     deleted: tuple[Verdict, ...]
     spared: tuple[Verdict, ...]
-    """Condemned in the plan but not deleted, for example because the trial runs now."""
+    """Checkpoints that the plan condemned, but that were not deleted, for example because the trial runs now."""
     problems: tuple[str, ...]
 
 
@@ -111,7 +113,7 @@ class Collector:
         self._inspector = Inspector(storages)
         self._known_metrics: set[str] = set()
         self._damage: dict[str, str] = {}
-        """Experiment or trial -> why its records cannot be read."""
+        """The reasons for which records cannot be read, by experiment or trial."""
 
     def __enter__(self) -> Self:
         return self
@@ -120,11 +122,11 @@ class Collector:
         self._inspector.close()
 
     def plan(self) -> Plan:
-        """Deletes nothing.
+        """Returns a plan, and deletes nothing.
 
-        Raises `TrialNotFoundError`, `ExperimentNotFoundError`, `MetricNotFoundError` if the metric that was asked for
-        is in no validation, but others are, or `RecordDamagedError` for a record that might protect any checkpoint, or
-        for the experiment that was asked for.
+        Raises `TrialNotFoundError` or `ExperimentNotFoundError`. Raises `MetricNotFoundError` if no validation has the
+        requested metric, but some have others. Raises `RecordDamagedError` for a record that might protect any
+        checkpoint, and for the record of the requested experiment.
         """
         wanted = self._wanted_experiment()
         if wanted is not None and self._rules(wanted) is None:
@@ -139,7 +141,10 @@ class Collector:
         return Plan(rules, tuple(verdicts), self._problems())
 
     def carry_out(self, plan: Plan, *, wait_s: float = -1) -> Deletions:
-        """Deletes what the plan condemned and is still to be condemned. Raises `CollectionRunningError`."""
+        """Deletes the checkpoints that the plan condemns, and that a second plan condemns, too.
+
+        Waits like `collect`. Raises `CollectionRunningError`.
+        """
         from filelock import FileLock, Timeout  # imports asyncio, which a training script need not pay for
 
         condemned: dict[int, list[Verdict]] = {}
@@ -193,7 +198,7 @@ class Collector:
             with Registry(self._home).deleting([verdict.storage_id]):
                 remove_checkpoint(storage, verdict.storage_id, recording(folder), "; ".join(verdict.reasons))
         except CheckpointProtectedError:
-            return False  # it was registered or pinned meanwhile
+            return False  # it has just been registered or pinned
         except (CheckpointError, *UNREACHABLE) as error:
             self._inspector.note_problem(verdict.storage, error)
             return False
@@ -221,13 +226,13 @@ class Collector:
         return histories
 
     def _wanted_experiment(self) -> int | None:
-        """None stands for all. Raises `TrialNotFoundError`."""
+        """Returns the requested experiment, or None for all experiments. Raises `TrialNotFoundError`."""
         if self._request.trial_id is not None:
             return self._home.trial(self._request.trial_id).read_record().experiment_id
         return self._request.experiment_id
 
     def _read_trials(self) -> tuple[TrialsByExperiment, References]:
-        """Those of the experiments that are asked for, and the references of all trials."""
+        """Returns the trials of the requested experiments, and the references of all trials."""
         wanted = self._wanted_experiment()
         ended = frozenset() if self._request.ended_trial is None else frozenset({self._request.ended_trial})
         trials, references = read_trials(self._home, ended)
@@ -235,7 +240,7 @@ class Collector:
         return {found: trials[found] for found in trials if wanted in (None, found)}, references
 
     def _readable_rules(self, experiment_id: int) -> Rules | None:
-        """Of an experiment whose record is damaged, everything is kept."""
+        """Returns the rules of an experiment, or None to keep everything, for example if its record is damaged."""
         try:
             return self._rules(experiment_id)
         except RecordDamagedError as error:
@@ -255,16 +260,17 @@ class Collector:
 
 
 def collect(home: Home, request: Request, *, storages: Sequence[Storage] = (), wait_s: float = -1) -> Deletions:
-    """Plans and carries out at once; waits at most `wait_s` for another collector, for ever if it is negative.
+    """Makes a plan and carries it out at once.
 
-    `storages` are those that are open already.
+    Waits at most `wait_s` for another collector, without a limit if it is negative. `storages` are those that are open
+    already.
     """
     with Collector(home, request, storages) as collector:
         return collector.carry_out(collector.plan(), wait_s=wait_s)
 
 
 def rules_of(experiment: ExperimentRecord, request: Request) -> Rules | None:
-    """None where no policy is recorded and none is asked for: then everything is kept."""
+    """Returns the rules, or None to keep everything, if no policy is recorded and none is requested."""
     if experiment.retention is None and not request.policy:
         return None
     recorded = msgspec.structs.asdict(experiment.retention or RetentionPolicy())

@@ -1,4 +1,4 @@
-"""Finds out which trials of a home, and what else, refer to which checkpoints."""
+"""Finds the references to checkpoints from the trials and models of a home."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TrialsByExperiment = Mapping[int, Set[int]]
 
 
 def read_references(home: Home, without: Set[int] = frozenset()) -> References:
-    """As `read_trials`, of all trials except `without`."""
+    """Reads the references to checkpoints, like `read_trials`, from all trials except `without`."""
     _, references = read_trials(home, without=without)
     return references
 
@@ -24,17 +24,18 @@ def read_references(home: Home, without: Set[int] = frozenset()) -> References:
 def read_trials(
     home: Home, ended: Set[int] = frozenset(), without: Set[int] = frozenset()
 ) -> tuple[TrialsByExperiment, References]:
-    """All trials of the home, and whatever refers to checkpoints; trials in `ended` do not count as running.
+    """Reads all trials of the home, and all references to checkpoints. Trials in `ended` do not count as running.
 
-    A trial whose record is damaged is left out; the checkpoint with which it began is known from its first attempt.
-    Raises `RecordDamagedError` if that is not known, or for a model: it might refer to any checkpoint.
+    A trial whose record is damaged is left out; the checkpoint with which it began is read from its first attempt.
+    Raises `RecordDamagedError` if that cannot be read, or if the record of a model is damaged, since the record might
+    refer to any checkpoint.
     """
     trials: defaultdict[int, set[int]] = defaultdict(set)
     sources: defaultdict[str, set[int]] = defaultdict(set)
     uses: defaultdict[str, set[int]] = defaultdict(set)
     running: dict[int, int] = {}
     damaged: dict[int, str] = {}
-    # Also trials that are being made: without a record yet, they may already have chosen their checkpoint.
+    # Trials that are being made are included: they have no record yet, but may have chosen their checkpoint.
     for trial_id in sorted({*home.trial_ids(include_deleted=True)} - without):
         folder = TrialFolder(home.root, trial_id)
         try:
@@ -57,7 +58,7 @@ def read_trials(
 
 
 def _source(folder: TrialFolder, damage: RecordDamagedError) -> str | None:
-    """The checkpoint with which the first attempt of a trial began. Raises `damage` if that cannot be read either."""
+    """Returns the checkpoint with which the first attempt of a trial began. Raises `damage` if that is unknown, too."""
     records = find_records(folder.journal_path(1), ('"attempt"',))
     started = next((record for record in records if isinstance(record, AttemptStarted)), None)
     if started is None:
@@ -66,7 +67,7 @@ def _source(folder: TrialFolder, damage: RecordDamagedError) -> str | None:
 
 
 def _used(folder: TrialFolder, attempt: int) -> Iterator[str]:
-    """Raises `RecordDamagedError` where that cannot be told."""
+    """Yields the checkpoints that a running attempt uses. Raises `RecordDamagedError` if they are not known."""
     damage: RecordDamagedError | None = None
     try:
         info = folder.read_run_info(attempt)
@@ -76,7 +77,7 @@ def _used(folder: TrialFolder, attempt: int) -> Iterator[str]:
         damage = error
     for record in find_records(folder.journal_path(attempt), ('"attempt"', '"checkpoint_used"')):
         if isinstance(record, AttemptStarted):
-            damage = None  # from then on the script does what the journal says
+            damage = None  # the script has called init(), so the journal names its checkpoint
         if isinstance(record, AttemptStarted) and record.latest_checkpoint is not None:
             yield record.latest_checkpoint
         elif isinstance(record, CheckpointUsed):

@@ -1,8 +1,8 @@
 """Decides which checkpoints are kept, by pure rules.
 
 `keep` applies a policy: the union of the best N of the experiment, the best N of each trial, the latest N of each
-trial. `protect` names what no policy may touch. What neither keeps may be deleted, after a look at the storages that
-`tracking.deletion.collection` takes. The rules where the policy itself is silent:
+trial. `protect` names the checkpoints that no policy may delete. All others may be deleted, after
+`tracking.deletion.collection` has looked into the storages. These rules complete the policy:
 
 - "Best" needs a value of the searcher's metric at exactly the checkpoint's `steps_completed`, reported by the attempt
   that stored it: another attempt at the same step measured other weights. NaN is never best. Of equal values the newer
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from core_sdk.records import Metric, RetentionPolicy, SearcherMetric
 
 Reasons = dict[str, list[str]]
-"""Storage id -> the reasons why it stays, for people."""
+"""The reasons for which checkpoints are kept, for people, by storage id."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Candidate:
     storage_id: str
     trial_id: int
     validation: Mapping[str, Metric] = field(default_factory=dict)
-    """What the attempt that stored it validated at its step; empty if it did not."""
+    """The validation metrics that the attempt that stored it reported at its step; empty if there are none."""
     is_superseded: bool = False
     is_partial: bool = False
     is_pinned: bool = False
     note: str = ""
-    """Why it is pinned."""
+    """The reason for the pin."""
     is_inherited: bool = False
 
 
@@ -48,23 +48,23 @@ class References:
     """References to checkpoints from elsewhere in the home, by storage id."""
 
     sources: Mapping[str, Set[int]] = field(default_factory=dict)
-    """The trials that began with it."""
+    """The trials that began with a checkpoint."""
     uses: Mapping[str, Set[int]] = field(default_factory=dict)
-    """The trials whose running attempt resumed from it or uses it."""
+    """The trials whose running attempt resumed from a checkpoint or uses it."""
     running: Mapping[int, int] = field(default_factory=dict)
-    """Trial -> the attempt of it that runs."""
+    """The running attempt of each running trial."""
     models: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The versions of models that it is registered as, for people."""
+    """The versions of models that a checkpoint is registered as, for people."""
     damaged: Mapping[int, str] = field(default_factory=dict)
-    """Trial -> why its record cannot be read; to which experiment it belongs is not known."""
+    """The reason for which a trial's record cannot be read, by trial. The trial's experiment is not known."""
     doubtful: Mapping[int, str] = field(default_factory=dict)
-    """Trial -> why records of it may be missing: a lost one might be a pin, or a validation."""
+    """The reason for which records of a trial may be missing, by trial. A lost one might be a pin or a validation."""
 
 
 def keep(candidates: Sequence[Candidate], policy: RetentionPolicy, metric: SearcherMetric | None) -> Reasons:
-    """What the policy keeps of the checkpoints of one experiment.
+    """Returns the checkpoints of one experiment that the policy keeps, with the reasons.
 
-    `candidates` come trial by trial, the trials and the checkpoints of each from old to new.
+    `candidates` are ordered by trial, and within each trial by age, both from old to new.
     """
     reasons: Reasons = defaultdict(list)
     ranked = [candidate for candidate in candidates if not candidate.is_superseded]
@@ -95,13 +95,13 @@ def _keep_best(
 
 
 def protect(candidates: Iterable[Candidate], references: References) -> Reasons:
-    """The checkpoints that no policy may delete."""
+    """Returns the checkpoints that no policy may delete, with the reasons."""
     reasons = {candidate.storage_id: _protections(candidate, references) for candidate in candidates}
     return {storage_id: found for storage_id, found in reasons.items() if found}
 
 
 def references_to(storage_id: str, references: References) -> list[str]:
-    """Who in the home needs the checkpoint, for people."""
+    """Returns descriptions, for people, of what in the home needs the checkpoint."""
     users = sorted(references.uses.get(storage_id, ()))
     sources = sorted(references.sources.get(storage_id, ()))
     return [
@@ -122,7 +122,7 @@ def pin_reason(note: str) -> str:
 
 
 def in_order_of_trust(of_trial: Sequence[Candidate]) -> list[Candidate]:
-    """The checkpoints of one trial that can be resumed from, in the order in which a resume would try them.
+    """Returns the checkpoints of a trial that can be resumed from, in the order in which a resume tries them.
 
     Superseded checkpoints come last.
     """
@@ -148,7 +148,7 @@ def _best_first(candidates: Sequence[Candidate], metric: SearcherMetric) -> list
         return candidate.validation[metric.name]
 
     known = [candidate for candidate in reversed(candidates) if not math.isnan(value(candidate))]
-    # A stable sort, in either direction: of equal values the newer one stays first.
+    # The sort is stable in either direction, so that of equal values the newer one stays first.
     return sorted(known, key=value, reverse=not metric.smaller_is_better)
 
 
