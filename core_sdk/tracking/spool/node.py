@@ -1,4 +1,4 @@
-"""What is done on a node: in the process that starts its workers, so that it goes on when a worker is killed."""
+"""Functions that run on a node, in the process that starts its workers, so that they survive a worker's death."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ _POLL_S = 0.05
 
 
 def sees_home(root: Path, identity: str) -> bool:
-    """Whether the folder `root` of this node is the home of this identity."""
+    """Returns whether the folder `root` of this node is the home of this identity."""
     return Home(root).read_identity() == identity
 
 
 def open_spool(identity: str, owner: str) -> Path:
-    """The spool of this node for the home of this identity; `owner` is that of the home where its records end."""
+    """Opens this node's spool for the home of this identity, and returns its path.
+
+    `owner` is the identity of the home that finally gets the records.
+    """
     spools = Environment.read().home / "spools"
     spools.mkdir(mode=0o700, parents=True, exist_ok=True)
     spool = Home.create(spools / identity)
@@ -36,7 +39,7 @@ def open_spool(identity: str, owner: str) -> Path:
 
 
 def put(root: Path, piece: Piece) -> None:
-    """Writes into a file of the spool. The pieces of a file come in order."""
+    """Writes a piece into a file of the spool. The pieces of a file must come in order."""
     path = root / piece.name
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if piece.is_whole:
@@ -57,7 +60,7 @@ def exists(root: Path, name: str) -> bool:
 
 
 def rename(root: Path, source: str, target: str) -> None:
-    """Gives a file or directory that was put there its final name; one that is there already stays."""
+    """Gives a file or directory of the spool its final name. If that exists, `source` is removed instead."""
     if not (root / target).exists():
         (root / source).rename(root / target)
         fsync_directory((root / target).parent)
@@ -68,9 +71,10 @@ def rename(root: Path, source: str, target: str) -> None:
 
 
 def read_news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, int], wait_s: float) -> list[Piece]:
-    """What of the trial's files is not `known`; waits for it, but not longer than `wait_s`. Journals come first.
+    """Returns pieces of the trial's files that are not `known`. Journals come first.
 
-    `known` are the sizes of files that grow, and the checksums of those that are replaced.
+    Blocks until there are some, but at most for `wait_s`. `known` are the sizes of files that grow, and the checksums
+    of those that are replaced.
     """
     deadline = time.monotonic() + wait_s
     while not (news := _news(root, trial_id, attempt, known)) and time.monotonic() < deadline:
@@ -79,14 +83,17 @@ def read_news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str
 
 
 def read_file(root: Path, name: str, offset: int) -> bytes:
-    """A piece of a file, such as of a checkpoint."""
+    """Returns a piece of a file, for example of a file of a checkpoint."""
     with reading(root / name) as file:
         file.seek(offset)
         return file.read(PIECE_BYTES)
 
 
 def files_below(root: Path, directory: str) -> dict[str, int]:
-    """Names, relative to `directory`, and sizes; the name of a directory ends with "/". Empty if it is not there."""
+    """Returns the sizes of the files below `directory`, by their names relative to it.
+
+    The name of a directory ends with "/". The result is empty if `directory` does not exist.
+    """
     top = root / directory
     found = {}
     for path in sorted(top.rglob("*")):
@@ -96,29 +103,32 @@ def files_below(root: Path, directory: str) -> dict[str, int]:
 
 
 def is_running(root: Path, trial_id: int, attempt: int) -> bool:
-    """Whether rank 0 may still record something."""
+    """Returns whether rank 0 may still record something."""
     return Home(root).folder(trial_id).is_running(attempt)
 
 
 def read_policy(root: Path, experiment_id: int) -> tuple[RetentionPolicy | None, SearcherMetric | None]:
-    """Which checkpoints to keep, as an `init()` here has said."""
+    """Returns the policy for keeping checkpoints that an `init()` on this node has recorded, and its metric."""
     record = Home(root).experiment(experiment_id).read()
     return record.retention, record.searcher_metric
 
 
 def remove_checkpoint(root: Path, storage_id: str) -> None:
-    """Removes one that was deleted at home."""
+    """Removes a checkpoint that was deleted in the home."""
     shutil.rmtree(Home(root).checkpoints / check_storage_id(storage_id), ignore_errors=True)
 
 
 def trials_left(root: Path) -> list[int]:
-    """The trials of which something is left here, and of which no attempt runs here."""
+    """Returns the trials of which something is left in the spool, and of which no attempt runs here."""
     home = Home(root)
     return [trial_id for trial_id in home.trial_ids() if home.folder(trial_id).running_attempt() is None]
 
 
 def forget(root: Path, trial_id: int) -> None:
-    """Removes a trial of which all is at home, with what no other trial here needs. Does nothing the second time."""
+    """Removes a trial whose records are all in the home, and what no other trial here needs.
+
+    Does nothing the second time.
+    """
     home = Home(root)
     folder = home.folder(trial_id)
     if not folder.path.exists():
@@ -135,7 +145,7 @@ def forget(root: Path, trial_id: int) -> None:
 
 
 def _begun_with(home: Home, trial_id: int) -> Iterator[str]:
-    """The checkpoints with which attempts of the trial have begun."""
+    """Yields the checkpoints with which attempts of the trial have begun."""
     folder = home.folder(trial_id)
     with contextlib.suppress(FileNotFoundError):  # it is being forgotten
         for attempt in folder.attempts():
@@ -146,7 +156,7 @@ def _begun_with(home: Home, trial_id: int) -> Iterator[str]:
 
 def _news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, int]) -> list[Piece]:
     names = files_of(root, trial_id)
-    # The journals are read last: they have what the other files rest upon. For the same reason they are taken first.
+    # The journals are read last and returned first, since the other files depend on their records.
     others = [piece for name in names if not is_journal(name) for piece in _piece(root, name, trial_id, attempt, known)]
     journals = [piece for name in names if is_journal(name) for piece in _piece(root, name, trial_id, attempt, known)]
     return journals + others
@@ -161,7 +171,7 @@ def _piece(root: Path, name: str, trial_id: int, attempt: int | None, known: Map
     elif is_growing(name, trial_id, attempt) and path.stat().st_size > (offset := known.get(name, 0)):
         content = read_file(root, name, offset)
         if is_journal(name):
-            # Half a line is cut off again if the disk is full.
+            # An incomplete line may be cut off again, if the disk is full.
             content = content[: content.rfind(b"\n") + 1] or (content if len(content) == PIECE_BYTES else b"")
         if content:
             yield Piece(name, offset, content)

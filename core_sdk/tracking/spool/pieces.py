@@ -1,4 +1,4 @@
-"""What travels between a spool and the home: pieces of files, by their names in the home."""
+"""Pieces of files, which are sent between a spool and the home."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO, NamedTuple
 
 PIECE_BYTES = 4 << 20
 
-# Of the files of a trial, those that are only appended to, and those that are replaced as a whole.
+# The files of a trial that are only appended to, and those that are replaced as a whole.
 _GROWING = re.compile(r"([1-9][0-9]*)\.(?:(?:rank[1-9][0-9]*\.)?journal|callbacks|log)|tensorboard/[^/]+(?:/[^/]+)*")
 _WHOLE = re.compile(r"([1-9][0-9]*)\.(?:environment|exit|run\.json)|trial\.json")
 
@@ -18,23 +18,23 @@ class Piece(NamedTuple):
     """Bytes of a file from an offset on."""
 
     name: str
-    """Relative to the home."""
+    """The name of the file, relative to the home."""
     offset: int
     content: bytes
     is_whole: bool = False
-    """The file is replaced by the content."""
+    """Whether the content replaces the file."""
 
 
 def is_growing(name: str, trial_id: int, attempt: int | None = None) -> bool:
-    """Whether this is a file of the trial that is brought back as it grows; from an attempt on, or of any. Pure.
+    """Returns whether this file of the trial, from `attempt` on or of any attempt, is brought back as it grows. Pure.
 
-    A launcher that starts its ranks anew begins further attempts.
+    A launcher that restarts its ranks begins further attempts.
     """
     return _matches(_GROWING, name, trial_id, attempt)
 
 
 def is_whole(name: str, trial_id: int, attempt: int | None) -> bool:
-    """Whether this is a file that is brought back as a whole. What an earlier attempt has left is not. Pure."""
+    """Returns whether this file is brought back as a whole, which files of earlier attempts are not. Pure."""
     return attempt is not None and _matches(_WHOLE, name, trial_id, attempt)
 
 
@@ -43,14 +43,14 @@ def is_journal(name: str) -> bool:
 
 
 def files_of(root: Path, trial_id: int) -> list[str]:
-    """Which of these files a trial has in a spool or home. The many of its code are not looked at."""
+    """Returns the names of a trial's files in a spool or home, without those of its copy of the code."""
     folder = root / "runs" / str(trial_id)
     paths = [*folder.glob("*"), *folder.glob("tensorboard/**/*")]
     return sorted(path.relative_to(root).as_posix() for path in paths if path.is_file())
 
 
 def in_pieces(name: str, file: BinaryIO) -> Iterator[Piece]:
-    """An empty file is one piece."""
+    """Yields the pieces of a file. An empty file is one piece."""
     offset, content = 0, file.read(PIECE_BYTES)
     yield Piece(name, 0, content)
     while content := file.read(PIECE_BYTES):

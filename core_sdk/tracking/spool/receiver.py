@@ -1,4 +1,4 @@
-"""Writes into the home what comes from a spool."""
+"""Writes records from a spool into the home."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from core_sdk.tracking.spool.pieces import Piece, files_of, is_growing, is_whole
 
 
 class Receiver:
-    """Of one trial, or of it from one attempt on. What has come before is ignored, so that anything may come twice.
+    """Receives the files of a trial, or only those from one attempt on.
 
-    One thread of one process uses it.
+    Content that has arrived before is ignored, so that a piece may arrive twice. Only one thread of one process may use
+    the receiver.
     """
 
     def __init__(self, root: Path, trial_id: int, attempt: int | None = None) -> None:
-        """Without an `attempt` only files that grow are taken."""
+        """Without an `attempt`, only files that grow are accepted."""
         self._root = root
         self.trial_id = trial_id
         self.attempt = attempt
         self._checksums: dict[str, int] = {}
 
     def known(self) -> dict[str, int]:
-        """What is here already: the sizes of files that grow, and the checksums of those that were replaced."""
+        """Returns what has arrived: the sizes of files that grow, and the checksums of those that were replaced."""
         names = files_of(self._root, self.trial_id)
         growing = [name for name in names if is_growing(name, self.trial_id, self.attempt)]
         return {name: (self._root / name).stat().st_size for name in growing} | self._checksums
 
     def knows(self, name: str, content: bytes) -> None:
-        """A file that is replaced as a whole had this content where it now comes from."""
+        """Records the content that the node has for a file that is replaced as a whole, so that it is not brought."""
         self._checksums[name] = zlib.crc32(content)
 
     def receive(self, piece: Piece) -> int:
-        """Takes what is new of a piece, durably, and returns how much of its file is here now.
+        """Writes the new part of a piece durably, and returns the present size of its file.
 
-        A piece that leaves a gap is not taken. After an `OSError` nothing of it is. Raises `UnsafePathError`.
+        A piece that would leave a gap is not written. After an `OSError`, nothing of the piece is written. Raises
+        `UnsafePathError`.
         """
         path = self._root / piece.name
         if piece.is_whole and is_whole(piece.name, self.trial_id, self.attempt):
@@ -55,7 +57,7 @@ class Receiver:
 def _append(path: Path, piece: Piece) -> int:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        # What a lost node has left may be brought by several attempts that begin there at once.
+        # Several attempts that begin on a node at once may bring the same leftovers of lost attempts.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         size = os.fstat(descriptor).st_size
         content = piece.content[size - piece.offset :] if piece.offset <= size else b""

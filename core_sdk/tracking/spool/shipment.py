@@ -1,4 +1,4 @@
-"""Brings the records of one attempt home from the spool of a node, and to the node what the attempt needs."""
+"""Brings the records of one attempt home from the spool of a node, and brings to the node what the attempt needs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger("core_sdk.tracking")
 
-# How long a node waits for news before it says that there are none: so long may a wish to stop take to come there.
+# How long a node waits for news. A request to stop may take as long to reach the node.
 _NEWS_S = 0.25
-# How long a disk at home that takes nothing is left alone.
+# The pause after the home's disk could not be written to.
 _FULL_DISK_S = 1.0
 # How long to wait for another collector; what is not deleted now is deleted the next time.
 _COLLECTOR_S = 10.0
@@ -47,10 +47,13 @@ class Call(Protocol):
 
 
 class Shipment:
-    """One thread uses it, but for `give_up`. What calls the node raises `NodeLostError`."""
+    """Brings the records of an attempt from the spool of its node into the home.
+
+    Only one thread may use it, except for `give_up`. Methods that call the node raise `NodeLostError`.
+    """
 
     problem: str = ""
-    """Why the last records could not be written at home."""
+    """The reason for which the last records could not be brought home; empty if they were."""
 
     def __init__(self, call: Call, folder: TrialFolder, attempt: int) -> None:
         """Opens the spool that the node has for the home of `folder`."""
@@ -61,15 +64,15 @@ class Shipment:
         self._storage = DirectoryStorage(self._home.checkpoints)
         self._is_given_up = threading.Event()
         self.root = call(node.open_spool, self._home.identity(), self._home.owner())
-        """The spool."""
+        """The path of the spool on the node."""
 
     def fit_out(self, others: Iterable[Path] = ()) -> None:
-        """Brings what `init()`, and the script after it, look for in the home, and these `others` of its files.
+        """Puts into the spool what `init()` and the script need from the home, and the files `others` of the home.
 
-        What attempts have left in this spool that run no more comes home before.
+        Before that, brings home what attempts that no longer run have left in the spool.
         """
         self._bring_what_was_left()
-        # The experiment is settled here, where all experiments are.
+        # The experiment is chosen in the home, which has all experiments.
         settle_unnamed(self._folder)
         self._put_record()
         record = self._folder.read_record()
@@ -85,15 +88,15 @@ class Shipment:
             self._put_whole(path, self._name(path))
 
     def follow(self, is_running: Callable[[], bool]) -> bool:
-        """Brings what the attempt records until it has ended. Returns whether all is here.
+        """Brings the attempt's records home until it has ended. Returns whether all have arrived.
 
-        Meanwhile it hears there what changes at home. A disk at home that takes nothing is tried again.
+        Meanwhile, changes in the home are sent to the node. If the home's disk cannot be written to, it tries again.
         """
         receiver = Receiver(self._home.root, self._folder.trial_id, self._attempt)
         receiver.knows(*self._record())
         told = self._call(node.files_below, self.root, self._name(self._folder.path))
         while not self._is_given_up.is_set():
-            # Before what it has written is read: then all is read once it has ended.
+            # Asked before the records are read, so that all of them are read once the attempt has ended.
             was_running = is_running()
             try:
                 self._tell(told)
@@ -110,15 +113,18 @@ class Shipment:
         return False
 
     def give_up(self) -> None:
-        """Lets `follow` return soon. Two at once would bring records twice."""
+        """Lets `follow` return soon. Two shipments at once would bring records twice."""
         self._is_given_up.set()
 
     def is_running(self) -> bool:
-        """Whether the attempt may still record something."""
+        """Returns whether the attempt may still record something."""
         return self._call(node.is_running, self.root, self._folder.trial_id, self._attempt)
 
     def finish(self) -> None:
-        """Once all is here: deletes the checkpoints that nobody keeps, as the end of a training does, and forgets."""
+        """Deletes checkpoints as at the end of any training, and removes the trial from the spool.
+
+        Must be called after all records have arrived.
+        """
         if read_end(self._folder, None).outcome in ("completed", "exited"):
             try:
                 self._collect()
@@ -127,13 +133,13 @@ class Shipment:
         self.forget()
 
     def forget(self) -> None:
-        """Removes the trial from the spool, of which all is here."""
+        """Removes the trial, whose records have all arrived, from the spool."""
         self._call(node.forget, self.root, self._folder.trial_id)
 
     def _tell(self, told: dict[str, int]) -> None:
-        """What the script looks for in files: a wish to stop it, what its search wants, and what was done to the trial.
+        """Sends the node what the script reads from files: requests to stop, its search's wishes, and other changes.
 
-        `told` are the sizes of the files there, by their names in the trial's folder.
+        `told` has the sizes of the node's files by their names in the trial's folder, and is updated.
         """
         for path in self._folder.path.glob("*.stop"):
             if path.name not in told:
@@ -150,7 +156,7 @@ class Shipment:
                         self._call(node.remove_checkpoint, self.root, record.storage_id)
 
     def _bring(self, receiver: Receiver, wait_s: float) -> int:
-        """Returns how many pieces there were. Raises `OSError` if they cannot be read or written."""
+        """Brings the new pieces, and returns their number. Raises `OSError` if they cannot be read or written."""
         trial_id, attempt = receiver.trial_id, receiver.attempt
         pieces = self._call(node.read_news, self.root, trial_id, attempt, receiver.known(), wait_s)
         for piece in pieces:
@@ -168,7 +174,7 @@ class Shipment:
         return len(pieces)
 
     def _collect(self) -> None:
-        """By the policy of which the script has told there."""
+        """Collects checkpoints by the policy that the script has recorded on the node."""
         experiment = self._home.experiment(self._folder.read_record().experiment_id)
         policy, metric = self._call(node.read_policy, self.root, experiment.experiment_id)
         with experiment.edit() as record:
@@ -178,7 +184,7 @@ class Shipment:
             logger.warning("checkpoints were not collected in %s", problem)
 
     def _bring_checkpoint(self, storage_id: str) -> None:
-        """Before the record that names it. One that was deleted meanwhile is left out, as its record will be."""
+        """Brings a checkpoint home, before the record that names it. One that was just deleted is left out."""
         if (self._home.checkpoints / storage_id).exists():
             return
         source = f"checkpoints/{storage_id}"
@@ -196,7 +202,7 @@ class Shipment:
             logger.error("%s", error)
 
     def _bring_what_was_left(self) -> None:
-        """By attempts whose program or node was lost, and which run no more."""
+        """Brings home what attempts that no longer run, since their program or node was lost, left in the spool."""
         for trial_id in self._call(node.trials_left, self.root):
             folder = self._home.folder(trial_id)
             if not folder.exists() or trial_id == self._folder.trial_id:
@@ -210,7 +216,7 @@ class Shipment:
                 with claim:
                     self._call(node.forget, self.root, trial_id)
             except TrialRunningError:
-                continue  # an attempt on this node does it
+                continue  # another attempt on this node brings it
             except OSError as error:
                 logger.error("what was left of trial %d in %s stays there: %s", trial_id, self.root, error)
 
@@ -218,14 +224,17 @@ class Shipment:
         return storage_url(self._home, stored.storage, stored.storage_id) == self._storage.url
 
     def _put_checkpoint(self, storage_id: str) -> None:
-        """One that is in the home; a node can ask other storages itself."""
+        """Puts a checkpoint that lies in the home into the spool. The node can reach other storages itself."""
         stored = find_checkpoint(self._home, self._folder, storage_id)
         if stored is not None and self._is_at_home(stored):
             with self._storage.open(storage_id) as directory:
                 self._put_whole(directory, f"checkpoints/{storage_id}")
 
     def _put_whole(self, source: Path, target: str) -> None:
-        """What other trials there may use, too: unless it is there. It gets its name once it is whole."""
+        """Puts a file or directory that other trials may use, too, into the spool, unless it is there already.
+
+        It gets its name once it is complete.
+        """
         if not source.exists() or self._call(node.exists, self.root, target):
             return
         directory, _, name = target.rpartition("/")
@@ -257,7 +266,7 @@ class Shipment:
         self._call(node.put, self.root, Piece(name, 0, content, is_whole=True))
 
     def _record(self) -> tuple[str, bytes]:
-        """The trial's record, as the node gets it: it makes no experiment."""
+        """Returns the name and the content of the trial's record for the node, where it makes no experiment."""
         record = msgspec.structs.replace(self._folder.read_record(), is_named=True)
         return f"runs/{self._folder.trial_id}/trial.json", encode_file(record)
 
@@ -266,7 +275,7 @@ class Shipment:
 
 
 def _records(content: bytes) -> list[Record]:
-    """Those of whole lines; bad lines are for who reads the journal."""
+    """Returns the records in these lines. Bad lines are skipped here, and reported by readers of the journal."""
     found = []
     for line in content.split(b"\n"):
         with contextlib.suppress(ValueError):
