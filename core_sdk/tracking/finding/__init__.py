@@ -1,1 +1,1 @@
-"""Trials found by what they are: the names that a trial can be asked for, conditions over them, and their order."""
+"""Finds trials by their values: the names of these values, conditions on them, and orders by them."""

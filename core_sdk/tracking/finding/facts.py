@@ -1,10 +1,10 @@
-"""What a trial can be asked for by name: its state, its hyperparameters, its metrics.
+"""The values of a trial by name: its state, its hyperparameters, its metrics.
 
 A name is `id`, `experiment`, `state`, `steps`, `attempts`, `reason` or `label`; or a hyperparameter (`lr`,
 `model.layers`); or a metric, which means its last value (`accuracy`, `training.loss`), or `min.` or `max.` before one.
-A metric without its group is that of "validation", else of "training", else of any other group. What no hyperparameter
-and no metric is called may also be `experiment_id`, `started`, `ended`, `duration` (in seconds), `progress`, `status`,
-`archived`, `checkpoint` (the latest), `continued_from` or `damaged_lines`.
+A metric without its group is that of "validation", else of "training", else of any other group. There are also
+`experiment_id`, `started`, `ended`, `duration` (in seconds), `progress`, `status`, `archived`, `checkpoint` (the
+latest), `continued_from` and `damaged_lines`, unless a hyperparameter or a metric has the same name.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _FIRST_GROUPS = ("validation", "training")
 _ABSENT = ["absent"]  # no hyperparameter or metric encodes like this, since lists are flattened to text
 
 Metrics = Mapping[str, Mapping[str, Any]]
-"""Group -> metric -> the last value."""
+"""The last value of each metric, by group and metric."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """One trial, with its values by name."""
+    """A trial with its values by name."""
 
     row: TrialRow
     hparams: Mapping[str, Any]
     metrics: Metrics
     values: Mapping[str, Any]
-    """All that the trial can be asked for."""
+    """All values of the trial by name."""
 
 
 def read_facts(view: View, rows: Sequence[TrialRow]) -> list[Facts]:
@@ -46,7 +46,7 @@ def read_facts(view: View, rows: Sequence[TrialRow]) -> list[Facts]:
 
 
 def facts(row: TrialRow, figures: Mapping[str, Mapping[str, Figures]]) -> Facts:
-    """`figures` is group -> metric -> figures."""
+    """Returns the facts of a trial. `figures` are those of its metrics, by group and metric."""
     in_order = {group: figures[group] for group in _groups(figures)}
     metrics = {group: {name: found.last for name, found in of_group.items()} for group, of_group in in_order.items()}
     values = _by_name(in_order)
@@ -79,12 +79,12 @@ def _course(row: TrialRow) -> dict[str, Any]:
 
 
 def _groups(figures: Iterable[str]) -> list[str]:
-    """In the order in which a metric without a group is looked for."""
+    """Returns the groups in the order in which a metric without a group is looked up."""
     return sorted(figures, key=lambda group: (*(group != first for first in _FIRST_GROUPS), group))
 
 
 def _by_name(figures: dict[str, Mapping[str, Figures]]) -> dict[str, Any]:
-    """The figures of metrics by their names, with their group and without it."""
+    """Returns the figures of metrics by their names, with their group and without it."""
     values: dict[str, Any] = {}
     for group, of_group in figures.items():
         for name, found in of_group.items():
@@ -97,13 +97,13 @@ def _by_name(figures: dict[str, Mapping[str, Figures]]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=4096)
 def _names(metric: str) -> tuple[str, str, str]:
-    """The names of a metric's `Figures`. Thousands of trials share them."""
+    """Returns the names of a metric's `Figures`. Cached, since thousands of trials share them."""
     minimum, maximum = _EXTREMES
     return metric, f"{minimum}{metric}", f"{maximum}{metric}"
 
 
 def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested mappings under dotted names; lists as JSON."""
+    """Yields the values of nested mappings under dotted names, with lists as JSON."""
     for name, item in value.items():
         if isinstance(item, dict) and item:
             yield from flattened(item, f"{prefix}{name}.")
@@ -112,14 +112,17 @@ def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def metric_titles(found: Iterable[Facts]) -> dict[str, str]:
-    """How each "group.metric" is shown: without its group, unless another group has a metric of this name."""
+    """Returns the title of each "group.metric": without the group, unless another group has a metric of this name."""
     pairs = {(group, name) for one in found for group, metrics in one.metrics.items() for name in metrics}
     num_groups = Counter(name for _, name in pairs)
     return {f"{group}.{name}": name if num_groups[name] == 1 else f"{group}.{name}" for group, name in pairs}
 
 
 def differing_first(many: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """The names whose values differ between the mappings, and those that are the same in all. Of one, all differ."""
+    """Returns the names whose values differ between the mappings, and those whose values are the same in all.
+
+    All names of a single mapping count as differing.
+    """
     names = dict.fromkeys(name for one in many for name in one)
     if len(many) == 1:
         return list(names), []
@@ -128,7 +131,7 @@ def differing_first(many: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[
 
 
 def unknown_name(name: str, all_facts: Collection[Facts]) -> str:
-    """The message for a name that no trial has; empty if one has it, or if there are no trials."""
+    """Returns the message for a name that no trial has; empty if one has it, or if there are no trials."""
     if any(name in one.values for one in all_facts):
         return ""
     is_extreme = name.startswith(_EXTREMES)

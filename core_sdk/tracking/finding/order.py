@@ -8,7 +8,10 @@ from core_sdk.tracking.finding.facts import Facts
 
 
 def in_order(found: Sequence[Facts], sort: str) -> list[Facts]:
-    """By the value of a name, descending with "-" before it; trials without such a value come last."""
+    """Returns the trials sorted by the value of a name, descending if it has "-" before it.
+
+    Trials without such a value come last.
+    """
     name, is_descending = sort.removeprefix("-"), sort.startswith("-")
     numbers, texts, without = list[Facts](), list[Facts](), list[Facts]()
     for one in found:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Lookup = Callable[[str], Any]
-"""The value of a name; None where there is none."""
+"""Returns the value of a name, or None if there is none."""
 _Rule = Callable[[Lookup], bool]
 
 _TOKEN = re.compile(r"""\s*(?:(?P<operator><=|>=|!=|==|=|<|>)|(?P<paren>[()])|"(?P<double>[^"]*)"|'(?P<single>[^']*)'
@@ -33,11 +33,11 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 _KEYWORDS = ("and", "or", "not")
 _MAX_DEPTH = 50
-"""How deep parentheses and `not` may be nested: more would exhaust Python's stack."""
+"""The largest depth of nested parentheses and `not`. More would exhaust Python's stack."""
 
 
 class ConditionError(ValueError):
-    """The condition cannot be understood. `place` is where in its text."""
+    """The condition cannot be understood. `place` is the position of the problem in its text."""
 
     def __init__(self, problem: str, text: str, place: int) -> None:
         self.problem = problem
@@ -48,7 +48,7 @@ class ConditionError(ValueError):
 
 @dataclass(frozen=True)
 class Condition:
-    """What a trial must fulfil."""
+    """A condition on the values of a trial."""
 
     holds: _Rule
     names: Mapping[str, int]
@@ -56,7 +56,7 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """Raises `ConditionError`."""
+    """Parses a condition. Raises `ConditionError`."""
     parser = _Parser(text)
     rule = parser.condition()
     parser.expect_end()
@@ -155,7 +155,7 @@ class _Parser:
 
 
 def _joined(rules: Sequence[_Rule], decisive: bool) -> _Rule:
-    """The first rule that gives the `decisive` answer gives it for all: False is that of `and`, True that of `or`."""
+    """Joins rules. The first one that returns `decisive` decides for all: False joins by `and`, True by `or`."""
 
     def rule(lookup: Lookup) -> bool:
         for one in rules:
@@ -176,9 +176,10 @@ def _literal(word: str) -> bool | float | str:
 
 
 def _comparison(name: str, symbol: str, literal: bool | float | str) -> _Rule:
-    """Numbers are alike; nothing else is compared with what is of another type. Text is alike in upper and lower case.
+    """Returns the rule of a comparison. Only values of the same type are compared; all numbers are of one type.
 
-    It is asked of thousands of trials at each keystroke: what follows from the condition alone is found out before.
+    The case of text does not matter. The rule is applied to thousands of trials at each keystroke, so everything that
+    depends only on the condition is computed beforehand.
     """
     compare, is_text = _OPERATORS[symbol], isinstance(literal, str)
     wanted = literal.casefold() if isinstance(literal, str) else literal
