@@ -28,7 +28,7 @@ logger = logging.getLogger("core_sdk.tracking")
 
 
 class ExperimentFolder:
-    """One experiment's folder."""
+    """The folder of an experiment."""
 
     def __init__(self, home_root: Path, experiment_id: int) -> None:
         self._home_root = home_root
@@ -42,7 +42,7 @@ class ExperimentFolder:
 
     @property
     def files(self) -> list[Path]:
-        """All files of the folder that an experiment is made of, its record first."""
+        """The files of the folder that an experiment consists of, its record first."""
         return [
             self.record_path,
             self.config_path,
@@ -52,14 +52,14 @@ class ExperimentFolder:
         ]
 
     def read(self) -> ExperimentRecord:
-        """Raises `ExperimentNotFoundError`."""
+        """Reads the record. Raises `ExperimentNotFoundError` or `RecordDamagedError`."""
         record = read_file(self.record_path, ExperimentRecord)
         if record is None:
             raise ExperimentNotFoundError(self.experiment_id, self._home_root)
         return record
 
     def is_named(self, name: str) -> bool:
-        """Whether it is the experiment that `init(name=…)` means. Raises `RecordDamagedError`."""
+        """Returns whether `init(name=…)` means this experiment. Raises `RecordDamagedError`."""
         record = read_file(self.record_path, ExperimentRecord)
         return record is not None and record.name == name and not record.is_submitted
 
@@ -67,7 +67,7 @@ class ExperimentFolder:
         write_file(self.record_path, record)
 
     def read_submission(self) -> SubmissionRecord:
-        """Raises `ExperimentNotFoundError` for an experiment that was not submitted, and `RecordDamagedError`."""
+        """Reads the submission. Raises `RecordDamagedError`, or `ExperimentNotFoundError` if there was none."""
         record = read_file(self.submission_path, SubmissionRecord)
         if record is None:
             if self.read().is_submitted:
@@ -79,7 +79,7 @@ class ExperimentFolder:
         write_file(self.submission_path, record)
 
     def read_config(self) -> dict[str, Any]:
-        """The completed configuration, as JSON values. Raises `RecordDamagedError`."""
+        """Reads the completed configuration as JSON values. Raises `RecordDamagedError`."""
         content = _read_existing(self.completed_config_path)
         try:
             return decode_values(content)
@@ -90,7 +90,7 @@ class ExperimentFolder:
         write_atomically(self.completed_config_path, encode_values(values))
 
     def read_original_config(self) -> bytes:
-        """The configuration as its author wrote it. Raises `RecordDamagedError`."""
+        """Reads the configuration as its author wrote it. Raises `RecordDamagedError`."""
         content = _read_existing(self.config_path)
         sha256 = self.read_submission().config_sha256
         if sha256 and hashlib.sha256(content).hexdigest() != sha256:
@@ -120,12 +120,12 @@ class ExperimentFolder:
         return found is not None and found.experiment_id == self.experiment_id
 
     def register(self) -> None:
-        """Makes the experiment be found by its name. Raises `FileExistsError` if another one has the name."""
+        """Registers the name, by which the experiment is found. Raises `FileExistsError` if another one has it."""
         by_name = name_path(self._home_root, self.read().name)
         write_atomically(by_name, str(self.experiment_id).encode(), overwrite=False)
 
     def rename(self, name: str) -> None:
-        """Changes the name. Raises `NameTakenError`, but not for an experiment that was submitted."""
+        """Changes the name. Raises `NameTakenError`, except for a submitted experiment, whose name may be shared."""
         if self.read().is_submitted:
             with self.edit() as submitted:
                 submitted.name = check_name("the experiment's name", name)
@@ -142,9 +142,9 @@ class ExperimentFolder:
         self._forget_name(old_path)
 
     def delete(self) -> None:
-        """Deletes the record; the empty folder keeps the id from being used again. Does not touch the trials."""
+        """Deletes the files. The empty folder keeps the id from being used again. Does not touch the trials."""
         record = None
-        with contextlib.suppress(RecordDamagedError):  # then the name leads nowhere, and is corrected later
+        with contextlib.suppress(RecordDamagedError):  # the name then leads nowhere, and is corrected later
             record = read_file(self.record_path, ExperimentRecord)
         if record is not None:
             self._forget_name(name_path(self._home_root, record.name))
@@ -152,7 +152,7 @@ class ExperimentFolder:
             path.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Removes an experiment that was never registered; its id may be used again."""
+        """Removes an experiment that was never registered. Its id may be used again."""
         with contextlib.suppress(OSError):  # an experiment without trials is listed nowhere
             shutil.rmtree(self.path)
 
@@ -170,7 +170,7 @@ def _read_existing(path: Path) -> bytes:
 
 
 def experiment_ids(home_root: Path) -> list[int]:
-    """The experiments that have a record."""
+    """Returns the ids of the experiments that have a record."""
     return [
         experiment_id
         for experiment_id in numbered_entries(home_root / "experiments")
@@ -179,7 +179,7 @@ def experiment_ids(home_root: Path) -> list[int]:
 
 
 def find_experiment(home_root: Path, name: str) -> ExperimentFolder | None:
-    """The experiment that is registered under this name. Raises `RecordDamagedError`."""
+    """Returns the experiment that is registered under this name, or None. Raises `RecordDamagedError`."""
     by_name = name_path(home_root, name)
     try:
         content = _read_name(by_name)
@@ -192,7 +192,7 @@ def find_experiment(home_root: Path, name: str) -> ExperimentFolder | None:
 
 
 def _read_name(by_name: Path) -> bytes:
-    """Raises `FileNotFoundError`. What is no file leads to no experiment."""
+    """Reads the file of a name; empty if it is not a regular file. Raises `FileNotFoundError`."""
     try:
         return read_regular(by_name)
     except NotRegularError:
@@ -219,12 +219,12 @@ def _mend_name(home_root: Path, name: str, content: bytes) -> ExperimentFolder |
 
 
 def name_path(home_root: Path, name: str) -> Path:
-    """The file that holds the id of the experiment of this name."""
+    """Returns the path of the file that holds the id of the experiment of this name."""
     return home_root / "experiments" / "names" / hashlib.sha256(name.encode()).hexdigest()
 
 
 def _name_lock(by_name: Path) -> contextlib.AbstractContextManager[object]:
-    """Held by the process that changes the experiment to which a name leads."""
+    """Returns the lock for a process that changes the experiment to which a name leads."""
     from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
     return FileLock(by_name.with_suffix(".lock"), mode=0o600)

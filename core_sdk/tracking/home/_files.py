@@ -19,7 +19,7 @@ ID = re.compile(r"[1-9][0-9]{0,17}")
 
 
 def read_file(path: Path, kind: type[_T]) -> _T | None:
-    """The record, or None if there is no such file. Raises `RecordDamagedError`."""
+    """Reads a record, which is None if there is no such file. Raises `RecordDamagedError`."""
     content = read_content(path)
     try:
         return None if content is None else decode_file(content, kind)
@@ -28,7 +28,7 @@ def read_file(path: Path, kind: type[_T]) -> _T | None:
 
 
 def read_content(path: Path) -> bytes | None:
-    """What the file holds, or None if there is none. Raises `RecordDamagedError`."""
+    """Reads a file, whose content is None if there is no such file. Raises `RecordDamagedError`."""
     try:
         return read_regular(path)
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def write_file(path: Path, record: msgspec.Struct, *, overwrite: bool = True, is
 
 
 def numbered_entries(directory: Path) -> list[int]:
-    """The names of the directory's entries that are ids, in order."""
+    """Returns the names of the directory's entries that are ids, in ascending order."""
     try:
         return sorted(int(entry.name) for entry in os.scandir(directory) if ID.fullmatch(entry.name))
     except FileNotFoundError:

@@ -33,7 +33,7 @@ logger = logging.getLogger("core_sdk.tracking")
 
 _OLD_IDENTITY = re.compile(r"[0-9a-f]{32}")
 
-# Whoever holds the lock of a job needs it for milliseconds.
+# The lock of a job is held for milliseconds.
 _LOCK_WAIT_S = 10.0
 _LOCK_PAUSE_S = 0.01
 
@@ -85,9 +85,9 @@ class Home:
         return home
 
     def identity(self) -> str:
-        """A name that no other home has, not even a copy of this one. Makes it the first time.
+        """Returns a name that no other home has, not even a copy of this one. The first call makes it.
 
-        It stays the same when the folder is renamed, and on whatever machine it is mounted.
+        It stays the same when the folder is renamed, and on all machines that mount it.
         """
         if (identity := self.read_identity()) is None:
             with contextlib.suppress(FileExistsError):
@@ -96,21 +96,22 @@ class Home:
         return identity
 
     def read_identity(self) -> str | None:
-        """None where there is no home, or one that was never asked for its name. Raises `RecordDamagedError`."""
+        """Returns the identity, or None if there is no home, or no identity yet. Raises `RecordDamagedError`."""
         try:
             return self._identified(_read_identity(self._identity_path))
         except OSError:
             return None
 
     def _identified(self, drawn: str) -> str:
-        # Copies have the file, too, but other directories. One inode alone may be the same on another file system.
+        # A copy has the same file, but other directories. A single inode may be the same on another file system.
         inodes = [str(path.stat().st_ino) for path in (self.root, self.runs, self.experiments)]
         return f"{drawn}-{hashlib.sha256(' '.join(inodes).encode()).hexdigest()[:8]}"
 
     def owner(self) -> str:
-        """The identity of the home to which the records of this one belong: its own, unless this is a spool.
+        """Returns the identity of the home to which the records of this one belong: its own, unless this is a spool.
 
-        It is empty where that is damaged: what is then stored outside the home is not deleted by a policy.
+        It is empty if the identity is damaged. Checkpoints that are then stored outside the home are not deleted by a
+        policy.
         """
         try:
             return self.read_owner() or self.identity()
@@ -119,7 +120,7 @@ class Home:
             return ""
 
     def read_owner(self) -> str | None:
-        """As `owner`, without making an identity: None if there is none, or a damaged one."""
+        """Returns the same as `owner`, but makes no identity: None if there is none, or if it is damaged."""
         try:
             return read_regular(self._owner_path).decode()
         except OSError:
@@ -136,11 +137,11 @@ class Home:
         return TrialFolder(self.root, self._make_numbered(self.runs))
 
     def folder(self, trial_id: int) -> TrialFolder:
-        """The folder that a trial of this id has, or would have."""
+        """Returns the folder that a trial of this id has, or would have."""
         return TrialFolder(self.root, trial_id)
 
     def trial(self, trial_id: int) -> TrialFolder:
-        """The folder of an existing trial. Raises `TrialNotFoundError`."""
+        """Returns the folder of an existing trial. Raises `TrialNotFoundError`."""
         folder = self.folder(trial_id)
         if not folder.exists():
             raise TrialNotFoundError(trial_id, self.root)
@@ -157,14 +158,14 @@ class Home:
         return experiment_ids(self.root)
 
     def experiment(self, experiment_id: int) -> ExperimentFolder:
-        """The folder of an existing experiment. Raises `ExperimentNotFoundError`."""
+        """Returns the folder of an existing experiment. Raises `ExperimentNotFoundError`."""
         folder = ExperimentFolder(self.root, experiment_id)
         if not folder.record_path.exists():
             raise ExperimentNotFoundError(experiment_id, self.root)
         return folder
 
     def find_experiment(self, name: str) -> ExperimentFolder | None:
-        """The experiment that is registered under this name. Raises `RecordDamagedError`."""
+        """Returns the experiment that is registered under this name, or None. Raises `RecordDamagedError`."""
         return find_experiment(self.root, check_name("the experiment's name", name))
 
     def allot_experiment(self) -> ExperimentFolder:
@@ -201,7 +202,7 @@ class Home:
         return found
 
     def _make_numbered(self, parent: Path) -> int:
-        """Makes a directory whose name is the next id; `mkdir` gives each to one process."""
+        """Makes a directory whose name is the next id. `mkdir` gives each id to only one process."""
         number = max(numbered_entries(parent), default=0) + 1
         while True:
             try:
@@ -213,7 +214,7 @@ class Home:
                 raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
 
     def code_archive(self, sha256: str) -> Path:
-        """The archive of an experiment's code."""
+        """Returns the path of the archive of an experiment's code."""
         return self.code / f"{sha256}.tar.gz"
 
     def read_job(self, name: str) -> JobRecord | None:
@@ -256,7 +257,7 @@ def _with_checksum(drawn: str) -> bytes:
 def _read_identity(path: Path) -> str:
     content = read_regular(path)
     identity = content.decode(errors="replace")
-    # Earlier versions have drawn 32 hexadecimal digits, and no checksum.
+    # Earlier versions wrote 32 hexadecimal digits without a checksum.
     if not _OLD_IDENTITY.fullmatch(identity) and content != _with_checksum(identity.partition("-")[2]):
         raise RecordDamagedError(path, "it has a wrong checksum")
     return identity

@@ -1,4 +1,4 @@
-"""One trial's folder: the names of its files, and the small files that are read and written whole."""
+"""The folder of a trial: the names of its files, and the small files that are read and written as a whole."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class TrialFolder:
         return (self.path / "trial.json").exists()
 
     def clear(self) -> None:
-        """Removes all that the folder holds; left empty, it keeps the id from being used again."""
+        """Removes all that the folder holds. The empty folder keeps the id from being used again."""
         if self.path.is_symlink():
             raise UnsafePathError("the trial's folder", str(self.path), "is a symbolic link, and is not emptied")
-        # First, so that nobody sees an incomplete trial.
+        # The record is removed first, so that nobody sees an incomplete trial.
         (self.path / "trial.json").unlink(missing_ok=True)
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
@@ -74,29 +74,32 @@ class TrialFolder:
                 entry.unlink(missing_ok=True)
 
     def attempts(self) -> list[int]:
-        """Attempts that have begun, in order; the latest may have no journal yet."""
+        """Returns the attempts that have begun, in order. The latest may have no journal yet."""
         found = (_OF_ATTEMPT.fullmatch(entry.name) for entry in os.scandir(self.path))
         return sorted({int(match[1]) for match in found if match})
 
     def rank_journals(self) -> list[tuple[int, int]]:
-        """Attempt and rank of the journals that ranks other than 0 keep, in order."""
+        """Returns the attempt and the rank of each journal that a rank other than 0 keeps, in order."""
         found = (_OF_RANK.fullmatch(entry.name) for entry in os.scandir(self.path))
         return sorted((int(match[1]), int(match[2])) for match in found if match)
 
     def journal_path(self, attempt: int, rank: int = 0) -> Path:
-        """The journal of a rank. A rank other than 0 makes the file when it first records something."""
+        """Returns the path of a rank's journal. A rank other than 0 makes the file when it first records something."""
         return self.path / journal_name(attempt, rank)
 
     def tensorboard_source_path(self, rank: int = 0) -> Path:
-        """The directory for event files that a rank's script writes itself, and of which it selects some to show."""
+        """Returns the directory for event files that a rank's script writes itself, and selects some of to show."""
         return self.path / (f"tensorboard.rank{rank}.local" if rank else "tensorboard.local")
 
     def alive_path(self, attempt: int) -> Path:
-        """The file that the script's process holds locked while it lives."""
+        """Returns the path of the file that the script's process holds locked while it lives."""
         return self.path / f"{attempt}.alive"
 
     def supervised_path(self, attempt: int) -> Path:
-        """The file that the attempt's agent holds locked, from before the script starts until its end is recorded."""
+        """Returns the path of the file that the attempt's agent holds locked.
+
+        The agent holds it from before the script starts until its end is recorded.
+        """
         return self.path / f"{attempt}.supervised"
 
     def log_path(self, attempt: int) -> Path:
@@ -112,11 +115,11 @@ class TrialFolder:
         write_file(self.run_info_path(attempt), info, overwrite=overwrite, is_durable=False)
 
     def read_run_info(self, attempt: int) -> ClusterInfo | None:
-        """Reads the run info of an attempt; None for a script that was started by hand."""
+        """Reads the run info of an attempt, which is None for a script that was started by hand."""
         return read_file(self.run_info_path(attempt), ClusterInfo)
 
     def running_attempts(self) -> set[int]:
-        """The attempts whose processes live, and later ones that a launcher of such an attempt may have begun."""
+        """Returns the attempts whose processes live, and later ones that a launcher of these may have begun."""
         running, is_supervised = set(), False
         for attempt in self.attempts():
             is_supervised = is_supervised or is_alive(self.supervised_path(attempt))
@@ -129,12 +132,12 @@ class TrialFolder:
         return is_alive(self.alive_path(attempt)) or any(map(is_alive, supervised))
 
     def running_attempt(self) -> int | None:
-        """The attempt that is running; only the latest can be."""
+        """Returns the running attempt, or None. Only the latest attempt can be running."""
         attempts = self.attempts()
         return attempts[-1] if attempts and self.is_running(attempts[-1]) else None
 
     def read_record(self) -> TrialRecord:
-        """Raises `TrialNotFoundError` or `RecordDamagedError`."""
+        """Reads the trial's record. Raises `TrialNotFoundError` or `RecordDamagedError`."""
         record = read_file(self.path / "trial.json", TrialRecord)
         if record is None:
             raise TrialNotFoundError(self.trial_id, self.home_root)
@@ -149,7 +152,10 @@ class TrialFolder:
         write_file(self.path / "trial.json", record)
 
     def read_command(self) -> CommandRecord | None:
-        """If it starts in the trial's copy of the code, it names that where it lies now: the home may have moved."""
+        """Reads the command that starts the script again, which may be None. Raises `RecordDamagedError`.
+
+        If it starts in the trial's copy of the code, it has the present path of that, since the home may have moved.
+        """
         record = read_file(self.path / "command.json", CommandRecord)
         if record is None or (recorded := Path(record.cwd)).parts[-3:] != ("runs", str(self.trial_id), "code"):
             return record
@@ -168,10 +174,10 @@ class TrialFolder:
         write_file(self.path / "command.json", record)
 
     def write_begun(self, record: TrialRecord, command: CommandRecord | None, info: ClusterInfo) -> None:
-        """Makes the trial visible, with all that its first attempt is started with."""
+        """Makes the trial visible, together with the files with which its first attempt is started."""
         self.write_run_info(info.trial._trial_run_id, info)
         files = {} if command is None else {self.path / "command.json": encode_file(command)}
-        # Last, since it makes the trial visible.
+        # The record is the last file, since it makes the trial visible.
         write_together({**files, self.path / "trial.json": encode_file(record)})
 
     def exit_path(self, attempt: int) -> Path:
@@ -196,14 +202,14 @@ class TrialFolder:
         return read_file(self.stop_path(attempt), StopRequest)
 
     def request_stop(self, attempt: int, source: str) -> None:
-        """Asks the attempt to stop: its `should_preempt()` becomes true within a second."""
+        """Asks the attempt to stop. Its `should_preempt()` returns True within a second."""
         write_file(self.stop_path(attempt), StopRequest(time=time.time(), source=source))
 
     def append_change(self, record: Record, check: Callable[[], None] | None = None) -> None:
-        """Records, durably, a change that was made to the trial from outside. After an `OSError` nothing is recorded.
+        """Durably records a change that was made to the trial from outside. After an `OSError` nothing is recorded.
 
-        Waits while another process appends a change. If `check` raises, which is called when none does, nothing is
-        recorded.
+        Blocks while another process appends a change. `check` is called while no other process can append. If it
+        raises, nothing is recorded.
         """
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
@@ -213,14 +219,14 @@ class TrialFolder:
             _append_line(self.changes_path, encode_line(record))
 
     def append_operation(self, record: OperationWanted | OperationsClosed) -> None:
-        """Durably records what the trial's search wants of it. One process at a time may do it."""
+        """Durably records an operation that the trial's search wants. Only one process at a time may call this."""
         _append_line(self.operations_path, encode_line(record))
 
 
 def journal_name(attempt: int, rank: int = 0) -> str:
-    """The name, in the trial's folder, of the journal that a rank keeps of an attempt.
+    """Returns the name, in the trial's folder, of the journal that a rank keeps of an attempt.
 
-    Attempt 0 stands for what was done to the trial from outside.
+    Attempt 0 stands for changes that are made to the trial from outside.
     """
     if attempt == 0:
         return "changes.journal"
