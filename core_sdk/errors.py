@@ -135,7 +135,7 @@ class CoreSDKError(Exception):
     """A failure of the world around the training script. It can be pickled, for a process pool or another rank."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Unpickling an exception calls its class with `args`, the message alone, where ours take data.
+        # Unpickling an exception calls its class with `args`, which hold only the message, but our classes take data.
         return _unpickled, (type(self), str(self), self.__dict__)
 
 
@@ -208,7 +208,7 @@ class AttemptClaimedError(AttemptError):
 
 
 class ContextInUseError(AttemptError, ValueError):
-    """A second trainer for one Context: its passes and checkpoints would be taken for those of the first one."""
+    """A Context has a trainer already. The passes and checkpoints of a second one would be mistaken for its own."""
 
     def __init__(self, trial_id: int) -> None:
         self.trial_id = trial_id
@@ -222,7 +222,7 @@ class TrialRunningError(AttemptError):
     def __init__(self, trial_id: int, attempt: int, action: str, *, is_stopping: bool = False) -> None:
         self.trial_id = trial_id
         self.is_stopping = is_stopping
-        """It was asked to stop, and has not ended yet."""
+        """Whether it was asked to stop, and has not ended yet."""
         what_to_do = (
             f"was asked to stop, and has not ended yet. `core-sdk trial pause {trial_id} --wait` waits for its end."
             if is_stopping
@@ -232,7 +232,10 @@ class TrialRunningError(AttemptError):
 
 
 class TrialCompletedError(AttemptError):
-    """`num_hidden` of its reports would be superseded if it went on from its newest checkpoint."""
+    """A completed trial is not resumed.
+
+    A resume from its newest checkpoint would supersede `num_hidden` of its reports.
+    """
 
     def __init__(self, trial_id: int, num_hidden: int) -> None:
         self.trial_id = trial_id
@@ -293,7 +296,7 @@ class ExperimentNotRunningError(AttemptError):
 
 
 class PausedError(AttemptError, ValueError):
-    """Somebody waits for the end of something that is paused."""
+    """A call waits for the end of a trial or an experiment that is paused."""
 
     def __init__(self, what: str, command: str = "core-sdk trial resume") -> None:
         super().__init__(
@@ -339,7 +342,7 @@ class CommandNotRecordableError(CommandError):
 
 
 class MasterError(CoreSDKError):
-    """The master cannot be reached, or refuses what it was asked for."""
+    """The master cannot be reached, or refuses a request."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -347,11 +350,11 @@ class MasterError(CoreSDKError):
 
 
 class MasterRefusedError(MasterError, ValueError):
-    """The master works, and what it was asked for can never be done."""
+    """The master works, but can never do what was requested."""
 
 
 class AttemptNotPlacedError(CoreSDKError):
-    """The pool of an experiment could not begin an attempt; it says itself why."""
+    """The pool of an experiment could not begin an attempt. The message is the pool's own."""
 
 
 class PlacementError(CoreSDKError, ValueError):
@@ -411,7 +414,7 @@ class CheckpointNotFoundError(CheckpointError):
 
 
 class CheckpointDamagedError(CheckpointError):
-    """`file` is the file's name inside the checkpoint."""
+    """A stored checkpoint is damaged. `file` is the name of the bad file inside the checkpoint."""
 
     def __init__(self, storage_id: str, file: str, problem: str) -> None:
         self.storage_id = storage_id
@@ -444,7 +447,7 @@ class CheckpointNotStoredError(CheckpointError):
 
 
 class GraceExceededError(CheckpointError):
-    """After a stop was asked for, a save in the background did not end in time."""
+    """A save in the background did not end in time after the process was asked to stop."""
 
     def __init__(self, storage_id: str, taken_s: float, grace_s: float) -> None:
         self.storage_id = storage_id
@@ -457,7 +460,7 @@ class GraceExceededError(CheckpointError):
 
 
 class CheckpointProtectedError(CheckpointError):
-    """The checkpoint was not deleted; `reasons` say who needs it."""
+    """The checkpoint was not deleted. `reasons` say what needs it."""
 
     def __init__(
         self, storage_id: str, reasons: Sequence[str], can_be_forced: bool, is_registered: bool = False
@@ -475,7 +478,7 @@ class CheckpointProtectedError(CheckpointError):
 
 
 class StateMismatchError(CheckpointError):
-    """What the script has does not fit what a checkpoint holds. A part of it may have been loaded."""
+    """The objects of the script do not fit a checkpoint. A part of the checkpoint may have been loaded."""
 
     def __init__(
         self,
@@ -521,7 +524,7 @@ class NotEnoughSpaceError(CheckpointError):
 
 
 class StorageError(CheckpointError):
-    """The place where checkpoints lie cannot be used, whatever the state of the checkpoints in it."""
+    """A storage of checkpoints cannot be used. This says nothing about the checkpoints in it."""
 
 
 class UnknownStorageError(StorageError, ValueError):
@@ -562,7 +565,7 @@ class CredentialsMissingError(StorageError):
 
 
 class CredentialsRejectedError(StorageError):
-    """Expired, revoked or wrong."""
+    """The credentials of a storage are expired, revoked or wrong."""
 
     def __init__(self, where: str, reason: str, advice: str) -> None:
         self.where = where
@@ -570,7 +573,7 @@ class CredentialsRejectedError(StorageError):
 
 
 class StoragePermissionError(StorageError):
-    """`permission` is the store's own name for what is missing."""
+    """A permission for a storage is missing. `permission` is the store's own name for it."""
 
     def __init__(self, where: str, permission: str) -> None:
         self.where = where
@@ -656,13 +659,13 @@ class SeveralRanksError(JoinError, ValueError):
 
 
 class RankFailedError(ChannelError):
-    """`traceback_text` is the other rank's traceback."""
+    """Another rank has raised an error. `traceback_text` is its traceback."""
 
     def __init__(self, rank: int, error_text: str, traceback_text: str = "") -> None:
         self.rank = rank
         self.error_text = error_text
         self.traceback_text = traceback_text
-        # Indented, so that nobody takes the quoted traceback for this rank's own.
+        # The quoted traceback is indented, so that nobody takes it for this rank's own.
         quoted = textwrap.indent(traceback_text.rstrip(), "    ")
         where = f"\n\nOn rank {rank}:\n{quoted}" if quoted else ""
         super().__init__(f"rank {rank} failed: {error_text}{where}")
@@ -697,7 +700,7 @@ class CollectiveMismatchError(ChannelError):
 
 
 class CollectiveTimeoutError(ChannelError):
-    """`missing` are the ranks that others waited for."""
+    """A collective call has timed out. `missing` are the ranks that others waited for."""
 
     def __init__(self, call: str, timeout_s: float, missing: Sequence[int], findings: Sequence[str]) -> None:
         self.missing = tuple(missing)
@@ -716,7 +719,10 @@ class MessageTooLargeError(ChannelError, ValueError):
 
 
 class UnreadableObjectError(ChannelError):
-    """`names` are the classes and functions that the object names, as far as that can be told."""
+    """An object from another rank cannot be unpickled.
+
+    `names` are the classes and functions that the object names, as far as they are known.
+    """
 
     def __init__(self, sender: int, reader: int, names: Sequence[str], error_text: str) -> None:
         self.sender = sender
@@ -744,21 +750,24 @@ class WorkerError(CoreSDKError):
 
 
 class WorkerFailedError(WorkerError):
-    """`traceback_text` is the worker's traceback. Its exception is the `__cause__`, if it can be unpickled here."""
+    """A call has raised an error on a worker. `traceback_text` is the worker's traceback.
+
+    The worker's exception is the `__cause__`, if it can be unpickled here.
+    """
 
     def __init__(self, rank: int, function: str, error_text: str, traceback_text: str = "") -> None:
         self.rank = rank
         self.function = function
         self.error_text = error_text
         self.traceback_text = traceback_text
-        # Indented, so that nobody takes the quoted traceback for this process's own.
+        # The quoted traceback is indented, so that nobody takes it for this process's own.
         quoted = textwrap.indent(traceback_text.rstrip(), "    ")
         where = f"\n\nOn worker {rank}:\n{quoted}" if quoted else ""
         super().__init__(f"{function} failed on worker {rank}: {error_text}{where}")
 
 
 class WorkerDiedError(WorkerError):
-    """`cause` follows "worker 1", for example: was killed by SIGKILL."""
+    """A worker has died. `cause` follows "worker 1", for example: was killed by SIGKILL."""
 
     def __init__(self, rank: int, process: str, cause: str, last_lines: Sequence[str] = ()) -> None:
         self.rank = rank
@@ -786,12 +795,12 @@ class WorkersEndedError(WorkerError):
 
 class NodeLostError(WorkerError):
     def __init__(self, whose: str) -> None:
-        """`whose` node it is, such as "worker 1"."""
+        """`whose` names the owner of the node, such as "worker 1"."""
         super().__init__(f"the node of {whose} does not answer: it was lost, or its Ray actor has ended.")
 
 
 class RayClusterError(WorkerError):
-    """`address` is None for a cluster that the program would have started."""
+    """A Ray cluster cannot be used. `address` is None for a cluster that the program would have started."""
 
     def __init__(self, address: str | None, reason: str, advice: str = "") -> None:
         self.address = address
@@ -802,7 +811,7 @@ class RayClusterError(WorkerError):
 
 
 class CallTimeoutError(WorkerError, TimeoutError):
-    """`missing` are the ranks that have not answered. They go on."""
+    """A call has not ended in time. `missing` are the ranks that have not answered, which go on."""
 
     def __init__(self, function: str, timeout_s: float, missing: Sequence[int]) -> None:
         self.missing = tuple(missing)
@@ -814,7 +823,7 @@ class CallTimeoutError(WorkerError, TimeoutError):
 
 
 class ReplicaDiedError(WorkerError):
-    """A worker of a creator trainer has died, and the call is not tried again. `cause` says of what it died."""
+    """A worker of a creator trainer has died, and the call is not tried again. `cause` says how it died."""
 
     def __init__(self, call: str, num_tries: int, death: WorkerDiedError, *, can_go_on: bool) -> None:
         self.rank = death.rank
@@ -832,7 +841,7 @@ class ReplicaDiedError(WorkerError):
 
 
 class NotPicklableError(WorkerError, TypeError):
-    """`path` leads to the object, for example: argument 1, attribute 'lock'."""
+    """An object cannot be pickled. `path` leads to it, for example: argument 1, attribute 'lock'."""
 
     def __init__(self, what: str, path: str, error_text: str) -> None:
         self.path = path
@@ -850,7 +859,10 @@ class ResourcesMissingError(WorkerError, ValueError):
 
 
 class TrainingFailedError(WorkerError):
-    """`worker_failures` has the error of the worker that has failed first, by rank. It is the `__cause__`, too."""
+    """A training on workers has failed.
+
+    `worker_failures` has the error of the worker that has failed first, by rank. It is also the `__cause__`.
+    """
 
     def __init__(self, trial_id: int, attempt: int, error_text: str, num_failures: int) -> None:
         self.trial_id = trial_id
@@ -976,7 +988,7 @@ class NoMasterError(CoreSDKError, NotImplementedError):
 
 
 class DataError(CoreSDKError, ValueError):
-    """The data of a training, in their order, are not what a position in them needs."""
+    """The data of a training, or their order, do not fit a position in them."""
 
 
 class DataChangedError(DataError):
@@ -988,7 +1000,7 @@ class DataChangedError(DataError):
 
 
 class NotExactError(DataError):
-    """Nothing can make a loader go on after a stop with the very next sample."""
+    """A loader cannot be made to continue after a stop with exactly the next sample."""
 
     def __init__(self, problem: str, remedy: str, waiver: str | None = "pass exact=False") -> None:
         """`waiver` is what to do if the resume need not be exact; None if nothing will do."""
@@ -1005,7 +1017,7 @@ class MissingDependencyError(CoreSDKError, ImportError):
 
 
 class ConfigProblem(NamedTuple):
-    """One thing that is wrong with a configuration, or that its author should know.
+    """A problem of a configuration, or a warning to its author.
 
     `source` is a file, or an override, which has no lines; `path` is dotted, such as `searcher.max_trials`.
     """
@@ -1061,7 +1073,7 @@ class ReservedNameError(ValueError):
 
 
 class EmptyCheckpointError(ValueError):
-    """No rank has put a file into a checkpoint of all ranks, which is therefore not stored."""
+    """A checkpoint of all ranks is not stored, because no rank has put a file into it."""
 
     def __init__(self, storage_id: str) -> None:
         self.storage_id = storage_id
@@ -1073,7 +1085,7 @@ class EmptyCheckpointError(ValueError):
 
 
 class CheckpointDirectoryError(ValueError):
-    """`problem` follows the path, for example: does not exist."""
+    """A directory cannot be reported as a checkpoint. `problem` follows its path, for example: does not exist."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
@@ -1121,7 +1133,7 @@ class CodeDirectoryError(ValueError):
 
 
 class CodeTooLargeError(CodeDirectoryError):
-    """`largest` has the names of files and their sizes in bytes."""
+    """A code directory is too large. `largest` has the names of files and their sizes in bytes."""
 
     def __init__(self, directory: Path, max_size_bytes: int, largest: Sequence[tuple[str, int]]) -> None:
         self.max_size_bytes = max_size_bytes
@@ -1147,7 +1159,7 @@ class NameTakenError(ValueError):
 
 
 class ArgumentConflictError(ValueError):
-    """`given` has the argument of each rank, in rank order."""
+    """The ranks make one call with different arguments. `given` has the argument of each rank, in rank order."""
 
     def __init__(self, call: str, argument: str, given: Sequence[object]) -> None:
         self.argument = argument
