@@ -1,4 +1,4 @@
-"""Opens files by descriptor, and writes small ones that exist whole or not at all, even after a power cut."""
+"""Opens files by descriptor, and writes small ones that are never incomplete, even after a power cut."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import BinaryIO
 def write_atomically(path: Path, content: bytes, *, overwrite: bool = True, is_durable: bool = True) -> None:
     """Writes, fsyncs and renames a file, so that a reader sees the old content or the new one.
 
-    With `overwrite=False` it raises `FileExistsError` if the file exists, even if two writers race. A file that is not
-    durable is not fsynced: it is for running processes, and may be empty after a power cut.
+    With `overwrite=False`, raises `FileExistsError` if the file exists, even if two writers race. A file that is not
+    durable is not fsynced. It is for running processes, and may be empty after a power cut.
     """
     _write_aside(path, content, overwrite=overwrite, is_durable=is_durable)
     if is_durable:
@@ -24,9 +24,9 @@ def write_atomically(path: Path, content: bytes, *, overwrite: bool = True, is_d
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Writes files of one directory, each atomically and in this order: whoever sees the last one sees all of them.
+    """Writes files of one directory, each atomically and in this order. A reader of the last one sees all of them.
 
-    It fsyncs the directory once, which costs as much as writing a file.
+    The directory is fsynced only once, since that costs as much as writing a file.
     """
     for path, content in contents.items():
         _write_aside(path, content, overwrite=True, is_durable=True)
@@ -57,7 +57,7 @@ def fsync_directory(directory: Path) -> None:
 
 
 def fsync_tree(directory: Path) -> None:
-    """Fsyncs a directory with all that is in it. Of a link it fsyncs what stands in the directory, not the target."""
+    """Fsyncs a directory with all that is in it. The targets of links are not fsynced."""
     for parent, _, names in os.walk(directory):
         for path in (Path(parent, name) for name in names):
             if not path.is_symlink():
@@ -67,23 +67,23 @@ def fsync_tree(directory: Path) -> None:
 
 
 def read_regular(path: Path | str) -> bytes:
-    """The content of a regular file. Raises as `opened_regular`."""
+    """Returns the content of a regular file. Raises the errors of `opened_regular`."""
     with reading(path) as file:
         return file.read()
 
 
 @contextlib.contextmanager
 def reading(path: Path | str) -> Iterator[BinaryIO]:
-    """A regular file, to be read. Raises as `opened_regular`."""
+    """Opens a regular file to be read. Raises the errors of `opened_regular`."""
     with opened_regular(path) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
         yield file
 
 
 @contextlib.contextmanager
 def opened_regular(path: Path | str, *, under: int | None = None) -> Iterator[int]:
-    """A descriptor to read a regular file: a link is not followed, and the writer of a pipe is not waited for.
+    """Yields a descriptor to read a regular file. Links are not followed, and a pipe does not block.
 
-    Raises `NotRegularError` for anything else that stands there, but for a directory `IsADirectoryError`.
+    Raises `IsADirectoryError` for a directory, and `NotRegularError` for anything else that is not a regular file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=under)
@@ -103,12 +103,12 @@ def opened_regular(path: Path | str, *, under: int | None = None) -> Iterator[in
 
 
 class NotRegularError(OSError):
-    """Where a file is to be read there is a link, a pipe, a socket or a device."""
+    """A file that was to be read is a link, a pipe, a socket or a device."""
 
 
 @contextlib.contextmanager
 def opened(path: Path | str, flags: int, *, under: int | None = None) -> Iterator[int]:
-    """A descriptor of `path`, or of `path` under the directory `under`. It is read-only unless `flags` say more."""
+    """Yields a descriptor of `path`, or of `path` under the directory `under`. Read-only unless `flags` say more."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, dir_fd=under)
     try:
         yield descriptor
