@@ -1,7 +1,7 @@
 """Imports the code that was stored with a checkpoint, beside the code that is running.
 
-`sys.modules` holds only one module of a name. So while the context is open, modules whose names are in the path are
-taken out, and at the end they replace those from the path, which live on where something refers to them.
+`sys.modules` holds only one module of a name. While the context is open, modules whose names are in the path are
+therefore taken out. At the end they replace those from the path, which live on while something refers to them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# For the whole process, as `sys.path` and `sys.modules` are.
+# One lock for the whole process, which has one `sys.path` and one `sys.modules`.
 _is_active = threading.Lock()
 
 
@@ -88,7 +88,7 @@ def _modules_aside(root: Path) -> Iterator[None]:
 
 
 def _top_level_names() -> set[str]:
-    """The loaded modules that may be taken out: all but the script, the standard library and Core SDK."""
+    """Returns the loaded modules that may be taken out: all but the script, the standard library and Core SDK."""
     return {
         name
         for name in map(_top_level, sys.modules)
@@ -128,13 +128,13 @@ def _files(name: str) -> list[Path]:
 
 
 def _packages(name: str) -> list[Path]:
-    """The directories of a package; a namespace may have several."""
+    """Returns the directories of a package. A namespace may have several."""
     return [_real(portion) for portion in _attributes(name).get("__path__", ()) if isinstance(portion, str)]
 
 
 def _attributes(name: str) -> dict[str, Any]:
     module = sys.modules.get(name)
-    # Without getattr, which would load a module that is loaded on first use.
+    # Not by getattr, which would load a module that is loaded lazily.
     return object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
 
 
