@@ -29,7 +29,7 @@ _guard = threading.RLock()
 
 
 class AliveLock:
-    """Held from construction to `release()`, or to the end of the process.
+    """A lock that is held from construction to `release()`, or to the end of the process.
 
     Raises `BlockingIOError` if it is held already. The holder may remove the file: the next holder makes a new one.
     """
@@ -41,7 +41,7 @@ class AliveLock:
 
     @classmethod
     def adopt(cls, descriptor: int) -> AliveLock:
-        """The lock of another process that has sent this descriptor; the two share it until one releases it."""
+        """Returns the lock of another process that has sent this descriptor. Both share it until one releases it."""
         lock = cls.__new__(cls)
         with _guard:
             lock._descriptor = descriptor
@@ -53,20 +53,20 @@ class AliveLock:
         os.pwrite(self._descriptor, b"%-20d\n" % os.getpid(), 0)
 
     def is_at(self, path: Path) -> bool:
-        """Whether this is still the lock of that path: somebody may have removed its file."""
+        """Returns whether this is still the lock of that path. Somebody may have removed its file."""
         return _is_file_at(path, self._descriptor)
 
     def fileno(self) -> int:
         return self._descriptor
 
     def leave(self) -> None:
-        """Ends this process's part in the lock: whoever has adopted it still holds it."""
+        """Closes the lock in this process only. A process that has adopted it still holds it."""
         with _guard:
             if self._descriptor >= 0:
                 self._close()
 
     def release(self) -> None:
-        """Does nothing the second time, and in a forked child."""
+        """Releases the lock. Does nothing the second time, and in a forked child."""
         with _guard:
             if self._descriptor >= 0:
                 # Some network file systems notice the unlocking, but not the closing.
@@ -81,7 +81,7 @@ class AliveLock:
 
 
 def is_alive(path: Path) -> bool:
-    """Whether some living process holds the `AliveLock` at `path`."""
+    """Returns whether a living process holds the `AliveLock` at `path`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def is_alive(path: Path) -> bool:
 
 
 def signed_by(path: Path) -> int | None:
-    """The pid that the last holder to `sign` has left, which may have ended, or live on another host."""
+    """Returns the pid of the last holder that called `sign`, or None. It may have ended, or live on another host."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -116,7 +116,7 @@ def _open_and_lock(path: Path) -> int:
         except OSError:
             os.close(descriptor)
             raise
-        # The last holder has removed the file meanwhile: nobody would see a lock on it.
+        # The last holder has just removed the file, so nobody would see a lock on it.
         os.close(descriptor)
 
 
@@ -159,7 +159,7 @@ else:
 
 
 def _let_go_in_child() -> None:
-    # Only closed, since unlocking would release the parent's lock, too.
+    # The locks are only closed, since unlocking would release the parent's locks, too.
     for lock in list(_held):
         lock._close()
     _guard.release()
