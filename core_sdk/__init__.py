@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from core_sdk.records import ClusterInfo, TrialInfo
 
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
-"""For `logging.basicConfig(format=…)`; tools that read logs know it."""
+"""A format for `logging.basicConfig(format=…)`, which tools that read logs understand."""
 
 __all__ = [
     "LOG_FORMAT",
@@ -38,7 +38,7 @@ __all__ = [
     "train",
 ]
 
-# Loaded when first named, so that `import core_sdk` costs next to nothing.
+# Loaded on first use, so that `import core_sdk` costs next to nothing.
 _MODULES = frozenset({"client", "core", "experimental", "loop", "pytorch", "train"})
 _NAMES = {
     "ClusterInfo": "core_sdk.records",
