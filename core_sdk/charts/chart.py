@@ -28,7 +28,7 @@ class Chart:
     curves: Sequence[Curve]
     marks: Sequence[int] = ()
     mark_label: str = "resumed"
-    """What happened at the steps that are marked."""
+    """The label of the marked steps, which says what happened there."""
 
     @property
     def labels(self) -> list[str]:

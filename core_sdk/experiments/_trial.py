@@ -43,7 +43,7 @@ class Trial:
         self.trial_id: int | None = None
         self.wish = Wish.RUN
         self.why = ""
-        """Who or what asked for the wish; empty if it was the searcher."""
+        """The origin of the wish, for people; empty if it was the searcher."""
         self.attempt: int | None = None
         """The number of the attempt that runs."""
         self.slots: tuple[int, ...] = ()

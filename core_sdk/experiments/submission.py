@@ -254,7 +254,7 @@ def _begin(
             )
         )
         if submission.code is not None and not (archive := home.code_archive(submission.code)).exists():
-            pack_again()  # the last experiment with this code was deleted meanwhile
+            pack_again()  # the last experiment with this code has just been deleted
             if not archive.exists():
                 raise CodeDamagedError(archive, "is missing")
         call(home.root, "submit", experiment_id=folder.experiment_id, is_paused=is_paused)

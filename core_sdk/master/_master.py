@@ -194,7 +194,7 @@ class Master:
     def _want(self, experiment_id: int, state: Any, by: str = "") -> dict[str, Any]:
         run = self._begun(experiment_id)
         if state == "ACTIVE" and run.experiment.state_at_end == "COMPLETED":
-            return {"state": run.experiment.state}  # its last trial has ended meanwhile: there is nothing left to do
+            return {"state": run.experiment.state}  # its last trial has just ended, so there is nothing to do
         _check_unended(run)
         run.record(ExperimentWanted(time=time.time(), state=state, by=by))
         self._carry_out(run)

@@ -203,7 +203,7 @@ class Run:
                             time=now, request_id=request_id, attempt=attempt.number, reason=reason, kill_at=kill_at
                         )
                     )
-                    if not attempt.is_gone:  # else the next look gives it up
+                    if not attempt.is_gone:  # otherwise the next look gives it up
                         attempt.ask_to_stop(reason, self._config.preemption_timeout)
                 case Kill(request_id, reason):
                     attempt = self.attempts[request_id]
@@ -227,7 +227,7 @@ class Run:
             self._published, self._published_at = shown, now
 
     def close(self) -> None:
-        with contextlib.suppress(CoreSDKError, OSError):  # lists are behind until the next master
+        with contextlib.suppress(CoreSDKError, OSError):  # lists then show an older state until the next master
             self.publish()
         self.leave()
 

@@ -22,7 +22,7 @@ Metric = int | float
 MAX_NAME_BYTES = 1024
 MAX_INT = 2**63
 MAX_DEPTH = 100
-"""How deep lists and mappings may be nested in a free-form value. Python itself fails at a few hundred levels."""
+"""The largest depth of lists and mappings in a free-form value. Python itself fails at a few hundred levels."""
 
 Int64 = Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT - 1)]
 """An integer that a database can store."""

@@ -34,7 +34,7 @@ class SearcherState(msgspec.Struct, rename="camel"):
     failures: set[UUID] = set()
     """Trials that have failed."""
     trial_progress: dict[UUID, float] = {}
-    """How far each trial has trained, in units of its lengths."""
+    """The length to which each trial has trained."""
     trials_closed: set[UUID] = set()
     trials_created: set[UUID] = set()
     last_event_id: int | None = None

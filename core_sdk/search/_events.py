@@ -24,7 +24,7 @@ class SearchStarted(msgspec.Struct, frozen=True, gc=False, tag_field="event", ta
 
 
 class TrialCreated(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="trial_created"):
-    """The trial that a `Create` asked for exists."""
+    """The trial that a `Create` asked for now exists."""
 
     request_id: UUID
 

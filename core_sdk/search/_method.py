@@ -91,7 +91,7 @@ class CountingMethod(Method, Generic[State]):
     """A method with one limit for all of its trials. Everything that changes follows from `state`."""
 
     def __init__(self, state: State, points: Points, max_trials: int, max_concurrent: int, *, replaces: bool) -> None:
-        """With `replaces`, trials whose hyperparameters cannot be trained are replaced, up to a limit."""
+        """`replaces` says whether trials whose hyperparameters cannot be trained are replaced, up to a limit."""
         self.state = state
         self.max_trials = max_trials
         self.max_concurrent = max_concurrent

@@ -97,7 +97,7 @@ def _halving(
 
 
 def _top(searcher: AsyncHalvingSearcher | AdaptiveAshaSearcher) -> int:
-    """The length of the highest rung."""
+    """Returns the length of the highest rung."""
     if searcher.max_length is not None:
         return searcher.max_length.value
     if searcher.max_time is None:

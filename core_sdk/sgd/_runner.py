@@ -47,7 +47,7 @@ class TrainedPass(NamedTuple):
 
 
 class Runner:
-    """The object that users' functions get from `apply_all_workers()` and as `initialization_hook`.
+    """The object that `apply_all_workers()` passes to users' functions, and that `initialization_hook` gets.
 
     Before the creators have been called, as in `initialization_hook`, it has only `config`, `rank`, `world_size` and
     `device`.

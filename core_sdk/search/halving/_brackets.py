@@ -1,4 +1,4 @@
-"""The brackets of an adaptive search: how many rungs, trials and places each of them has."""
+"""The brackets of an adaptive search: the number of rungs, trials and places of each."""
 
 from __future__ import annotations
 

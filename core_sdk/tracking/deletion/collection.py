@@ -72,7 +72,7 @@ class Request:
 
     experiment_id: int | None = None
     trial_id: int | None = None
-    """If given, nothing of other trials is deleted."""
+    """The only trial whose checkpoints may be deleted; None for all trials."""
     policy: Mapping[str, int] = field(default_factory=dict)
     """Keys of a policy that replace the recorded ones."""
     metric: str | None = None

@@ -1,4 +1,4 @@
-"""One experiment's folder, and the names by which experiments are found."""
+"""The folder of an experiment, and the names by which experiments are found."""
 
 from __future__ import annotations
 

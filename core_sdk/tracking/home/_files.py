@@ -1,4 +1,4 @@
-"""The small files of a home: each holds one record, and is read and written whole."""
+"""The small files of a home. Each holds one record, and is read and written as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The home: finds and makes its trials and experiments."""
+"""The home, which finds and makes its trials and experiments."""
 
 from __future__ import annotations
 

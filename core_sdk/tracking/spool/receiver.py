@@ -21,7 +21,7 @@ class Receiver:
     """
 
     def __init__(self, root: Path, trial_id: int, attempt: int | None = None) -> None:
-        """Without an `attempt`, only files that grow are accepted."""
+        """Accepts only files that grow if no `attempt` is given."""
         self._root = root
         self.trial_id = trial_id
         self.attempt = attempt
