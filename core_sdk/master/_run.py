@@ -388,7 +388,7 @@ class Run:
                 remove_code(attempt.folder)
 
     def _settle(self, folder: TrialFolder, state: Literal["COMPLETED", "CANCELED"], reason: str) -> None:
-        """Records in the trial's folder that the trial did not end by itself.
+        """Records the trial's final state in its folder, since it was not the trial that decided it.
 
         This precedes the event. If the master is killed in between, the next master does it again.
         """

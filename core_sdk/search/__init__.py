@@ -20,7 +20,7 @@ A driver must do this for each trial:
 - `ValidateAfter(length)` is the next operation that the script gets from `searcher.operations()`. When the script has
   completed it, the driver reports `ValidationCompleted(request_id, metric, length)`. After `Pause`, the driver ends the
   trial's process with a checkpoint; a later `ValidateAfter` starts it again from there. After `Close`, the script gets
-  no further operations.
+  only the operations that were ordered before.
 - `Stop` asks the trial to save and to end, as a preemption does. Its later reports are ignored.
 - A trial that will not run again has ended: `TrialClosed` is its last event, however it ended. `TrialExitedEarly` comes
   before it if the trial failed more often than it may be restarted, was canceled by the user, or raised `InvalidHP`. A

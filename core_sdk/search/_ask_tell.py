@@ -131,7 +131,7 @@ class AskTell:
     def state(self) -> Any:
         """Returns the state that another process needs to continue, as JSON values.
 
-        There, `ask` returns the trials again whose metrics were not told yet.
+        There, `ask` returns again the trials whose metrics were not told yet.
         """
         self._state.search = self._search.state()
         return msgspec.to_builtins(self._state)

@@ -34,7 +34,7 @@ class SearcherState(msgspec.Struct, rename="camel"):
     failures: set[UUID] = set()
     """Trials that have failed."""
     trial_progress: dict[UUID, float] = {}
-    """The length to which each trial has trained."""
+    """The progress of each trial, in units of its lengths."""
     trials_closed: set[UUID] = set()
     trials_created: set[UUID] = set()
     last_event_id: int | None = None

@@ -143,7 +143,7 @@ class Driver:
                 placed.answer = _in_thread(placed.spooled.follow, placed.actor, placed.number)
             return
         if (stale := _find(placed.order.name)) is not None:
-            # A master left it that was killed before it could record the attempt.
+            # It was left by a master that was killed before it could record the attempt.
             ray.kill(stale)
             placed.try_again_at = time.monotonic() + _STEP_S
             return
@@ -211,7 +211,7 @@ class Driver:
         return Gone(name)
 
     def _place_anew(self, name: str, placed: _Placed) -> News:
-        """Lets Ray place an attempt that has not begun once more, on any node."""
+        """Lets Ray place an attempt again, on any node, since it has not begun."""
         if placed.spooled is not None:
             placed.spooled.withdraw()
             placed.spooled = None
