@@ -64,9 +64,8 @@ class Gate:
         self.session_key = secrets.token_hex(24)
         """What the page keeps in the place of the token: nobody can use it once this server has ended."""
         self._token = token.encode()
-        self._own_host = f"{own_name}:{port}" if own_name else None
-        self._allowed = {f"{host.lower()}:{port}" for host in (*hosts, *([own_name] if own_name else []))}
-        self._allowed |= {host.lower() for host in hosts} if port == 80 else set()
+        self._own = _as_sent([own_name] if own_name else [], port)
+        self._allowed = _as_sent(hosts, port) | self._own
 
     def check_address(self, headers: Headers) -> None:
         """Raises `Refusal`."""
@@ -107,7 +106,7 @@ class Gate:
 
     def has_own_name(self, headers: Headers) -> bool:
         """Whether the request comes from somebody who was given the address."""
-        return self._own_host is not None and headers.only("host") == self._own_host
+        return headers.only("host") in self._own
 
     def ticket(self) -> str:
         """Stands for the token in the address of a file that a browser saves by itself, for a short time."""
@@ -121,6 +120,13 @@ class Gate:
         if ticket is None or not end.isascii() or not end.isdigit() or len(end) > 15 or int(end) < time.monotonic():
             return False
         return hmac.compare_digest(ticket.encode(errors="surrogatepass"), self._ticket_until(int(end)).encode())
+
+
+def _as_sent(hosts: Iterable[str], port: int) -> set[str]:
+    """How a browser writes them in `Host`."""
+    return {
+        f"{host.lower()}{suffix}" for host in hosts for suffix in ([f":{port}", ""] if port == 80 else [f":{port}"])
+    }
 
 
 class Headers:

@@ -21,7 +21,7 @@ from tracking.journals import new_trial, record
 import core_sdk.server
 from core_sdk.server.route import Route
 from core_sdk.server.routes.table import ROUTES
-from core_sdk.server.security import LEAST_TOKEN_LENGTH, TICKET_S
+from core_sdk.server.security import LEAST_TOKEN_LENGTH, TICKET_S, Gate, Headers
 from core_sdk.server.serving import check_exposure, listen
 from core_sdk.tracking import Home, TrialFolder
 
@@ -117,6 +117,17 @@ def test_the_name_of_the_server_is_told_to_nobody(visitor: Visitor) -> None:
 
     assert not [answer for answer in answers if OWN_NAME in f"{answer.headers} {answer.content!r}"]
     assert visitor.get("/api/v1/home", host=OWN_HOST, origin=f"http://{OWN_HOST}").status == 200
+
+
+@pytest.mark.parametrize(("port", "host"), [(80, OWN_NAME), (80, f"{OWN_NAME}:80"), (8650, f"{OWN_NAME}:8650")])
+def test_a_browser_leaves_out_the_usual_port(port: int, host: str) -> None:
+    """Only that one."""
+    gate = Gate(TOKEN, port, [], OWN_NAME)
+    headers = Headers({"headers": [(b"host", host.encode())]})
+
+    gate.check_address(headers)
+
+    assert gate.has_own_name(headers)
 
 
 def test_no_service_worker_is_served(visitor: Visitor) -> None:

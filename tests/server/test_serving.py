@@ -240,6 +240,29 @@ def test_idle_connections_of_others_do_not_block_the_page(
     page.close()
 
 
+def test_idle_connections_of_others_do_not_cut_off_a_page_that_loads(
+    start_ui: Callable[..., tuple[Script, str]],
+) -> None:
+    """Its files take no token, but others do not know the name in its address."""
+    _, url = start_ui()
+    connection = HTTPConnection("127.0.0.1", port_of(url), timeout=20)
+
+    def load() -> int:
+        connection.request("GET", "/main.js", headers={"Host": urlsplit(url).netloc})
+        response = connection.getresponse()
+        response.read()
+        return response.status
+
+    first = load()
+    idle = [socket.create_connection(("127.0.0.1", port_of(url))) for _ in range(300)]
+    ask(url, "/api/v1/runs")  # the server has seen them
+    second = load()
+
+    assert (first, second) == (200, 200)
+    for each in (connection, *idle):
+        each.close()
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET"])
 def test_a_request_without_an_end_is_given_up(start_ui: Callable[..., tuple[Script, str]], sent: bytes) -> None:
     """Also where nothing was sent, and after a request that was answered."""
