@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from browser.conftest import OpenView, Site, serving
-from browser.seeing import expect, wait_for_query
+from browser.seeing import expect, rows, wait_for_query
+from tracking.journals import new_trial, record, report
 
 
 def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: OpenView) -> None:
@@ -171,3 +172,21 @@ def test_a_server_that_went_away_is_told_of(own_site: Site, open_view: OpenView)
 
     expect(page.locator(".connection-interrupted")).to_have_text("Server does not answer")
     expect(page.get_by_role("heading", name="Trial 25")).to_be_visible()
+
+
+def test_a_page_that_was_cut_off_hears_of_what_comes_afterwards(own_site: Site, open_view: OpenView) -> None:
+    """Also if it was refused: it tries again by itself."""
+    page = open_view(own_site, "runs")
+    expect(page.locator(".connection-live")).to_be_visible()
+    page.route("**/api/v1/events", lambda route: route.fulfill(status=503, body="{}"))
+    page.goto(own_site.address("queue"))
+    page.reload()
+    expect(page.locator(".connection-interrupted")).to_be_visible()
+    page.unroute("**/api/v1/events")
+
+    expect(page.locator(".connection-live")).to_be_visible()
+    page.goto(own_site.address("runs?where=id > 34"))
+    expect(rows(page)).to_have_count(0)
+    record(new_trial(own_site.home), report(1, loss=0.5))
+
+    expect(rows(page)).to_have_count(1)

@@ -259,7 +259,8 @@ def test_idle_connections_of_others_do_not_cut_off_a_page_that_loads(
     second = load()
 
     assert (first, second) == (200, 200)
-    for each in (connection, *idle):
+    connection.close()
+    for each in idle:
         each.close()
 
 
