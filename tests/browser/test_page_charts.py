@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,10 +114,10 @@ def test_smoothing_counts_points(straight: Site, open_view: OpenView) -> None:
         return float(page.locator(".chart-value b").first.inner_text())
 
     whole = smooth_at(0.625)
-    page.evaluate("location.hash = '#/trials/1?smoothing=0.9&from=100.5&to=150.25'")
+    with curves_drawn(page):
+        page.evaluate("location.hash = '#/trials/1?smoothing=0.9&from=100.5&to=150.25'")
     expect(page.get_by_role("button", name="Show all").first).to_be_visible()
     hover(page, over, 0.2)
-    page.wait_for_load_state("networkidle")
     zoomed = smooth_at(0.5)
 
     assert zoomed == pytest.approx(whole, abs=3)
@@ -134,13 +135,20 @@ def test_a_report_leaves_the_pointer_alone(tmp_path: Path, open_view: OpenView) 
         hover(page, over, 0.5)
         expect(page.locator(".chart-place").first).not_to_have_text("last")
 
-        with folder.journal_path(2).open("wb") as journal:
-            journal.write(second_attempt(folder.trial_id, NUM_STEPS))
+        with curves_drawn(page):
+            folder.journal_path(2).write_bytes(second_attempt(folder.trial_id, NUM_STEPS))
         expect(page.locator(".subject-facts")).to_contain_text(f"{2 * NUM_STEPS} steps")
-        page.wait_for_load_state("networkidle")
 
         expect(page.locator(".chart-place").first).not_to_have_text("last")
         assert page.locator(".uplot[data-seen]").count() == page.locator(".uplot").count() == num_plots
+
+
+@contextmanager
+def curves_drawn(page: Page) -> Iterator[None]:
+    """Waits until the curves for which the block lets the page ask are drawn."""
+    with page.expect_request_finished(lambda request: "/metrics?" in request.url):
+        yield
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def second_attempt(trial_id: int, resumed_steps: int) -> bytes:
