@@ -32,8 +32,8 @@ def ui(
 ) -> None:
     """Show the home in a web browser, until Ctrl-C.
 
-    The address that is printed has a token, without which nobody is answered: other users of this machine can reach the
-    port too. Give --token as @FILE, since all users see the words of a command.
+    The address that is printed has a token, without which no question is answered: other users of this machine can
+    reach the port too. Give --token as @FILE, since all users see the words of a command.
     """
     from core_sdk.cli._home import open_tracker
     from core_sdk.server import serving

@@ -25,6 +25,8 @@ from core_sdk.server.routes.table import ROUTES
 from core_sdk.server.security import HEADERS, MAX_BODY_BYTES, Gate, Headers, Refusal
 
 PREFIX = "/api/v1"
+_FILES = ("/file", "/archive")
+"""How the addresses end that a browser saves by itself."""
 _PATIENCE_S = 0.1
 _PAUSE_S = 0.01
 
@@ -67,7 +69,8 @@ class App:
                 if self._gate.has_own_name(headers):
                     vouch(request.scope)
                 return self._page_file(file, headers)
-            self._gate.check(request.method, headers, request.query_params.get("ticket"))
+            ticket = request.query_params.get("ticket") if path.endswith(_FILES) else None
+            self._gate.check(request.method, headers, ticket)
             vouch(request.scope)
             if not path.startswith(f"{PREFIX}/"):
                 raise RequestError(404, "not_found", "there is nothing at this address", "The page is at /.")

@@ -27,6 +27,7 @@ from core_sdk.tracking import Home, TrialFolder
 
 SERVER = Path(core_sdk.server.__file__).parent
 OWN_HOST = f"{OWN_NAME}:{PORT}"
+FILE = "/checkpoints/c1/file"
 ADDRESSES = [
     "/",
     "/main.js",
@@ -91,18 +92,20 @@ def test_the_page_gets_a_key_that_ends_with_the_server(visitor: Visitor, home: H
 def test_a_ticket_stands_for_the_token_in_the_address_of_a_file(
     visitor: Visitor, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For a short time, for nothing but reading, and at this server only."""
+    """For a short time, for nothing but a file, and at this server only."""
     ticket = visitor.question("/ticket")["ticket"]
     later = Visitor(home)
     end, _, signature = ticket.partition("-")
 
-    def status(given: str, method: str = "GET", path: str = "/trials/1", of: Visitor = visitor) -> int:
+    def status(given: str, method: str = "GET", path: str = FILE, of: Visitor = visitor) -> int:
         headers = {"x_core_sdk_action": "1"}
-        return of.send(method, target_of(path, ticket=given), headers=headers, with_token=False).status
+        target = target_of(path, name="x", ticket=given)
+        return of.send(method, target, headers=headers, with_token=False).status
 
-    assert [status(ticket), status(ticket, "POST", "/trials/1/actions/archive"), status(ticket, of=later)] == [
-        *(200, 401, 401)
-    ]
+    assert status(ticket) == 404  # asked for, and not there
+    assert status(ticket, of=later) == 401
+    assert {status(ticket, path=path) for path in ("/session", "/ticket", "/trials/1", "/runs")} == {401}
+    assert {status(ticket, "POST", path) for path in (FILE, "/trials/1/actions/archive")} == {401}
     for wrong in ("", "-", end, f"{int(end) + 1}-{signature}", f"{end}-", f"{end}-{signature[1:]}", "9" * 400, "é-é"):
         assert status(wrong) == 401, wrong
     passed_s = time.monotonic() + TICKET_S + 1
