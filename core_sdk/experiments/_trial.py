@@ -53,6 +53,10 @@ class Trial:
         self.boot = ""
         self.position = (0, 0)
         """The position up to which the searcher knows the reports: an attempt, and an offset in its journal."""
+        self.other_position = (0, 0)
+        """The same position in the journal of a rank other than 0, since the attempt began."""
+        self.is_told_by_chief = False
+        """Whether rank 0 has reported the searcher's metric since the attempt began."""
         self.lengths: tuple[int, ...] = ()
         """The lengths that the searcher has ordered, for scripts that ask for operations."""
         self.is_closed = False
@@ -107,12 +111,17 @@ class Trial:
         self.attempt, self.slots, self.boot = event.attempt, tuple(event.slots), event.boot
         self.last_attempt = event.attempt
         self.position = event.attempt, 0
+        self.other_position, self.is_told_by_chief = (0, 0), False
         self.num_attempts += 1
         self.stop = self.kill = None
 
     def read(self, event: ValidationRead) -> bool:
         """Records a report. Returns False if the searcher was told of it before, or if the trial is to end."""
-        self.position = event.attempt, event.offset
+        if event.rank > 0:
+            self.other_position = event.attempt, event.offset
+        else:
+            self.position = event.attempt, event.offset
+            self.is_told_by_chief = self.is_told_by_chief or event.metric is not None
         if self.is_over or self.wish >= Wish.STOP:
             return False
         self.num_missing = self.num_missing + 1 if event.names else 0

@@ -352,8 +352,30 @@ class Run:
         attempt.position = stretch.end
         self.carry_out(self.experiment.take_due())
 
-    def _validation(self, trial: Trial, record: OperationCompleted | Report, end: StreamPosition) -> ValidationRead:
-        read = ValidationRead(time=time.time(), request_id=trial.request_id, attempt=end.attempt, offset=end.offset)
+    def _hear_another_rank(self, trial: Trial, attempt: RunningAttempt) -> None:
+        """Where rank 0 has never reported the searcher's metric: what the lowest rank has reported that has it.
+
+        Only at the end of the attempt is it known that rank 0 does not report it.
+        """
+        if trial.lengths or trial.is_told_by_chief:
+            return
+        journals = attempt.folder.rank_journals()
+        for number in range(trial.last_attempt, attempt.position.attempt + 1):
+            for rank in (rank for of, rank in journals if of == number):
+                reports = self._tracker.read_validations(attempt.folder.trial_id, number, rank)
+                read = [self._validation(trial, report, end, rank) for report, end in reports]
+                if told := [each for each in read if each.metric is not None]:
+                    for each in told:
+                        if (each.attempt, each.offset) > trial.other_position:
+                            self.record(each)
+                    break
+
+    def _validation(
+        self, trial: Trial, record: OperationCompleted | Report, end: StreamPosition, rank: int = 0
+    ) -> ValidationRead:
+        read = ValidationRead(
+            time=time.time(), request_id=trial.request_id, attempt=end.attempt, offset=end.offset, rank=rank
+        )
         if isinstance(record, OperationCompleted):
             read.metric, read.length, read.is_operation = record.metric, record.length, True
         else:
@@ -369,6 +391,7 @@ class Run:
         del self.attempts[trial.request_id]
 
     def _end(self, trial: Trial, attempt: RunningAttempt) -> None:
+        self._hear_another_rank(trial, attempt)
         outcome: AttemptOutcome = "hopeless"
         reason = attempt.execution.problem
         if not reason:

@@ -84,6 +84,8 @@ class ValidationRead(Line, tag="validation_read"):
     """Whether this is the end of a searcher operation."""
     names: list[str] = []
     """The names of the reported metrics, if something that the searcher needs is missing."""
+    rank: int = 0
+    """The rank that has reported it, in whose journal the offset is."""
 
 
 class StopSent(Line, tag="stop_sent"):

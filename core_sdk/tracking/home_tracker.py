@@ -237,6 +237,11 @@ class HomeTracker(Tracker):
                 return NewsStretch(tuple(news), position)
             position = StreamPosition(position.attempt + 1)
 
+    def read_validations(self, trial_id: int, attempt: int, rank: int) -> list[tuple[Report, StreamPosition]]:
+        """What a rank has reported for validation in an attempt, and where to read on after each report."""
+        news, _ = _read_news(self.home.folder(trial_id), StreamPosition(attempt), rank)
+        return [(each.record, each.end) for each in news if isinstance(each.record, Report)]
+
     def rebuild_index(self) -> RefreshResult:
         """Raises `HomeNotWritableError`."""
         from core_sdk.tracking.index import Index
@@ -261,10 +266,10 @@ def _rows(trial_id: int, attempt: int, rank: int, chunk: Chunk) -> tuple[ReportR
     return tuple(rows)
 
 
-def _read_news(folder: TrialFolder, start: StreamPosition) -> tuple[list[News], StreamPosition]:
-    """Up to the end of the attempt's journal."""
+def _read_news(folder: TrialFolder, start: StreamPosition, rank: int = 0) -> tuple[list[News], StreamPosition]:
+    """Up to the end of the journal that a rank keeps of the attempt."""
     news, offset = list[News](), start.offset
-    for chunk in read_journal(folder.journal_path(start.attempt), offset, chunk_bytes=_STRETCH_BYTES):
+    for chunk in read_journal(folder.journal_path(start.attempt, rank), offset, chunk_bytes=_STRETCH_BYTES):
         for record, end in zip(chunk.records, chunk.ends, strict=True):
             match record:
                 case Report(group="validation") | OperationCompleted() | EarlyExit() | StopAcknowledged():

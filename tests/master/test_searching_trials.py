@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk.errors import MasterError
-from core_sdk.experiments.calling import call
+from core_sdk.experiments.calling import call, is_master_running
 from core_sdk.records import AttemptBegun, AttemptOver, StopSent, ValidationRead
 from core_sdk.tracking import Home, HomeTracker
 
@@ -218,3 +219,60 @@ def test_a_lowered_limit_stops_the_youngest_trial(home: Home, tmp_path: Path) ->
         AttemptBegun, AttemptBegun, AttemptOver, AttemptOver, AttemptBegun, AttemptOver
     ]  # fmt: skip
     assert attempts[1].request_id == attempts[2].request_id == attempts[4].request_id
+
+
+OF_RANKS = RANDOM.replace(
+    "[python,", "[python, -m, launch.torch_distributed, --nproc_per_node, '2', --, python,"
+).replace("max_trials: 2", "max_trials: 1")
+
+
+def train_on_ranks(validates: str) -> str:
+    """Each validation is of the ranks for which this is true."""
+    return f"""
+from core_sdk import core
+
+with core.DistributedContext.from_torch_distributed() as distributed, core.init(distributed=distributed) as context:
+    rank = distributed.rank
+    for epoch in range(1, 5):
+        context.train.report_training_metrics(epoch, {{"loss": 1.0}})
+        if {validates}:
+            context.train.report_validation_metrics(epoch, {{"loss": rank + 1 / epoch}})
+        distributed.allgather(None)
+"""
+
+
+def heard(home: Home, experiment_id: int) -> list[tuple[int, object]]:
+    events = events_of(home, experiment_id)
+    return [(event.rank, event.metric) for event in events if isinstance(event, ValidationRead)]
+
+
+@pytest.mark.parametrize(("validates", "rank"), [("True", 0), ("rank == 1", 1)])
+def test_the_search_hears_rank_0_or_the_lowest_rank_that_reports_its_metric(
+    home: Home, tmp_path: Path, validates: str, rank: int
+) -> None:
+    """One of them, and each of its validations once."""
+    experiment_id = submit_text(home, tmp_path, OF_RANKS, train_on_ranks(validates))
+
+    search = await_end(home, experiment_id)
+
+    assert search.state == "COMPLETED"
+    assert heard(home, experiment_id) == [(rank, rank + 1 / epoch) for epoch in range(1, 5)]
+    with HomeTracker(home).view() as view:
+        assert view.best_validations(experiment_id, "loss", smaller_is_better=True) == {1: rank + 1 / 4}
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_another_rank_is_heard_once_although_the_master_is_killed(home: Home, tmp_path: Path, number: int) -> None:
+    """After the first or the second of its validations that it has recorded."""
+    Home.create(home.root)
+    killed_master = Path(__file__).parent / "killed_master.py"
+    subprocess.run([sys.executable, str(killed_master), str(number), "after", "--stay"], check=True, timeout=60)
+    experiment_id = submit_text(home, tmp_path, OF_RANKS, train_on_ranks("rank == 1"))
+    wait_for(lambda: not is_master_running(home.root))
+    num_heard = len(heard(home, experiment_id))
+    call(home.root, "status")
+
+    await_end(home, experiment_id)
+
+    assert num_heard == number - 3
+    assert heard(home, experiment_id) == [(1, 1 + 1 / epoch) for epoch in range(1, 5)]
