@@ -256,6 +256,10 @@ def test_a_detached_script_goes_on_with_its_trial_on_several_ranks(tmp_path: Pat
     assert f"see {home.experiment(1).path.as_uri()}" in ended.stdout
     assert [attempt for attempt, *_ in curve(1)] == [1] * 4 + [2] * 4
     assert [(step, x) for _, step, x in curve(1)] == [(step, step) for step in range(1, 9)]
+    of_rank_1 = [
+        (one.trial_run_id, one.steps_completed, one.metrics) for one in client.get_trial(1).iter_metrics(rank=1)
+    ]
+    assert of_rank_1 == [(1 if step < 5 else 2, step, {"x": 10 + step}) for step in range(1, 9)]
     newest = client.get_trial(1).list_checkpoints()[0]
     assert newest.metadata == {"steps_completed": 8, "rank_0": "ok", "rank_1": "ok"}
     assert {"rank_0", "rank_1"} < newest.resources.keys()
