@@ -19,12 +19,15 @@ from processes import Script
 from warm import warm_program
 from workers.engines import dying_ray, programs, ray_address, two_ray_nodes, unwatched_ray
 
+from core_sdk.processes import heed_signals
 from core_sdk.tracking import Home
 
 __all__ = ["dying_ray", "programs", "ray_address", "two_ray_nodes", "unwatched_ray"]
 
 # Of this process and all that it starts: six processes with a thread for each core would mostly wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# `make test &` in a script begins with SIGINT ignored, and so would all that the tests start and interrupt.
+heed_signals()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -63,6 +63,17 @@ class CaughtSignals:
         future.result()
 
 
+def heed_signals() -> None:
+    """Undoes what the starter of this process has ignored or blocked, for this process and those that it starts.
+
+    A shell ignores SIGINT for a command in the background, and `nohup` SIGHUP. For the main thread.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (*STOPS, signal.SIGHUP, signal.SIGCHLD, *USER_SIGNALS):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
 def block_usr1() -> None:
     """Blocks SIGUSR1 in the processes that this thread starts, and in theirs.
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 from cli.commands import Cli, StartCli, WriteScript
 from processes import TIMEOUT_S, wait_for
 
@@ -203,15 +204,16 @@ def test_other_signals_reach_the_script(start_cli: StartCli, write_script: Write
     assert "killed by SIGQUIT" in errors
 
 
-def test_what_is_ignored_stays_ignored(start_cli: StartCli, write_script: WriteScript) -> None:
-    """After `nohup` the script ignores SIGHUP too."""
-    script = write_script("import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_what_is_ignored_stays_ignored(start_cli: StartCli, write_script: WriteScript, number: int) -> None:
+    """After `nohup` the script ignores SIGHUP too, and SIGINT as a command that a script starts in the background."""
+    script = write_script(f"import signal; print(signal.getsignal({int(number)}) == signal.SIG_IGN)")
 
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         run = start_cli("run", "--", sys.executable, str(script))
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(number, before)
 
     assert run.wait()[1] == "True\n"
 

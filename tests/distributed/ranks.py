@@ -232,14 +232,18 @@ class RankGroup:
 
     def await_marks(self, name: str) -> None:
         """Until every rank has said `rank N` and this; none may end before."""
-        marks = [self._folder / f"rank {rank.rank} {name}" for rank in self.ranks]
+        self.await_all([f"rank {rank.rank} {name}" for rank in self.ranks])
+
+    def await_all(self, names: Sequence[str]) -> None:
+        """Until the scripts have said all of this; none may end before."""
+        marks = [self._folder / name for name in names]
 
         def is_decided() -> bool:
             return all(mark.exists() for mark in marks) or any(rank.has_ended() for rank in self.ranks)
 
         wait_for(is_decided, 2 * TIMEOUT_S)
         ended = {rank.rank: rank.outcome() for rank in self.ranks if rank.has_ended()}
-        assert all(mark.exists() for mark in marks), f"some have ended before they said that each {name}: {ended}"
+        assert all(mark.exists() for mark in marks), f"some have ended before all had said {names[-1]!r}: {ended}"
 
     def outcomes(self, *, without: Sequence[int] = ()) -> dict[int, Outcome]:
         """Of all ranks but some, once these have ended."""

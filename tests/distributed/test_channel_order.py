@@ -19,6 +19,7 @@ from distributed.ranks import place
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk.distributed._topology import RankIdentity, this_rank
+from core_sdk.distributed.calls import _chief
 from core_sdk.distributed.calls._chief import ChiefChannel
 from core_sdk.distributed.calls._control_thread import ControlThread
 from core_sdk.distributed.calls._member import MemberChannel
@@ -122,8 +123,11 @@ def test_a_result_that_news_has_overtaken_is_no_error(calling: ThreadPoolExecuto
     chief.die()
 
 
-def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(calling: ThreadPoolExecutor) -> None:
+def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(
+    calling: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The chief tells it to the others once they have what they are due, if that does not take long."""
+    monkeypatch.setattr(_chief, "_NEWS_DELAY_S", TIMEOUT_S)  # what is long on a busy machine
     size = 3
     ranks = [Played(rank, size, is_far=True) for rank in (1, 2)]
     chief = ChiefChannel(a_place(0, size), [rank.peer for rank in ranks], TIMEOUT_S)

@@ -155,3 +155,23 @@ def test_a_command_that_was_its_own_master_is_not_replaced(
     wait_for(lambda: home.folder(1).running_attempt() is None)
 
     assert not is_master_running(home.root)
+
+
+def test_trials_hear_signals_though_the_command_that_started_their_master_did_not(home: Home, tmp_path: Path) -> None:
+    """`nohup core-sdk experiment create &`: later trials of that master are not in the background of anything."""
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    looking = f"print(*(signal.getsignal(number) == signal.SIG_IGN for number in {tuple(map(int, numbers))}))"
+    (tmp_path / "may end").touch()
+
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        call(Home.create(home.root).root, "status", options=["--slots=2", "--stay"])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    experiment_id = submit_text(
+        home, tmp_path, SEARCH, f"import signal\n{looking}\n" + TRAIN % str(tmp_path / "may end")
+    )
+    await_end(home, experiment_id)
+
+    assert (home.root / "runs" / "1" / "1.log").read_text().splitlines()[0] == "False False False"

@@ -25,6 +25,8 @@ from core_sdk.errors import ChannelError, MessageTooLargeError, UnreadableObject
 
 logger = logging.getLogger("core_sdk.distributed")
 
+# How long the news of a death waits for a delivery, which may be waiting for the very rank that it is about.
+_NEWS_DELAY_S = 0.5
 # Without any progress, as long as a host may be silent: a cable that is mended within it harms nothing.
 _DELIVERY_TIMEOUT_S = 30.0
 _DELIVERY_INTERVAL_MS = 10.0
@@ -258,8 +260,7 @@ class ChiefChannel(StarChannel):
 
     def _hear_fault(self, fault: Fault, sender: int) -> None:
         if not self._state.has_fault():
-            # Not longer: the delivery may be waiting for the very rank that this is about.
-            has_lock = self._delivering.acquire(timeout=0.5)
+            has_lock = self._delivering.acquire(timeout=_NEWS_DELAY_S)
             try:
                 self._relay(fault, sender)
             finally:
