@@ -20,9 +20,9 @@ ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(F
 PYTEST := $(BIN)/pytest --numprocesses 6 --dist worksteal
 # A cluster of Ray has a dozen processes: one at a time.
 PYTEST_ALONE := $(BIN)/pytest
-# Runs tests; those that fail beside others get one more try, alone. If they pass, the two runs together name them: the
-# test depends on its neighbours' load, which is worth a mend but no refusal.
-run_tests = $(1) || { [ $$? -eq 1 ] && echo "the failed tests once more, each alone:" && $(PYTEST_ALONE) --last-failed --maxfail=1 -rA $(2); }
+# Runs tests; those that fail beside others get one more try, alone. If they pass, the second run names them at its end:
+# the test depends on its neighbours' load, which is worth a mend but no refusal.
+run_tests = $(1) || { [ $$? -eq 1 ] && echo "the failed tests once more, each alone:" && $(PYTEST_ALONE) --last-failed --maxfail=1 --second-try $(2); }
 INTEGRATIONS := -m "integration and not slow and not ray"
 ON_RAY := -m "ray and not slow"
 # The tests start thousands of processes, and each of them would compile our modules anew.

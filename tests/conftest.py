@@ -16,6 +16,7 @@ from buckets.servers import BucketServer
 from cli.commands import WarmCli
 from ports import reserved_port
 from processes import Script
+from second_tries import describe
 from warm import warm_program
 from workers.engines import dying_ray, programs, ray_address, two_ray_nodes, unwatched_ray
 
@@ -28,6 +29,17 @@ __all__ = ["dying_ray", "programs", "ray_address", "two_ray_nodes", "unwatched_r
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # `make test &` in a script begins with SIGINT ignored, and so would all that the tests start and interrupt.
 heed_signals()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--second-try", action="store_true", help="name the tests that pass: they failed beside others")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.getoption("--second-try"):
+        passed = [report.nodeid for report in terminalreporter.getreports("passed") if report.when == "call"]
+        for line in describe(passed):
+            terminalreporter.write_line(line)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

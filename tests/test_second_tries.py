@@ -1,0 +1,47 @@
+"""A run of the tests names at its end which have passed only at the second try."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from second_tries import KNOWN, describe
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_each_is_named_with_its_reason() -> None:
+    """One that is not in the list is to be mended."""
+    lines = describe(["tests/a.py::one", "tests/a.py::two"], {"tests/a.py::two": "it measures time"})
+
+    assert lines == [
+        "passed only at the second try, alone:",
+        "  tests/a.py::one: let it wait for a condition, or give tests/second_tries.py the reason",
+        "  tests/a.py::two: it measures time",
+    ]
+    assert describe([]) == []
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_list_names_tests_that_exist(name: str) -> None:
+    """A test that was renamed or mended leaves the list."""
+    path, _, function = name.partition("::")
+
+    assert f"def {function.partition('[')[0]}(" in (ROOT / path).read_text()
+
+
+def test_a_second_run_ends_with_the_names() -> None:
+    """As the Makefile starts it."""
+    name = "tests/test_second_tries.py::test_each_is_named_with_its_reason"
+
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "--second-try", "-p", "no:cacheprovider", "-q", name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert run.returncode == 0, run.stdout
+    assert describe([name])[1] in run.stdout
