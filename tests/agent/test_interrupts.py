@@ -59,12 +59,16 @@ FORKING = """
     from core_sdk import core
 
     def work():
-        print("training", flush=True)
+        works.set()
         while True:
             time.sleep(0.01)
 
     with core.init() as context:
-        multiprocessing.get_context("fork").Process(target=work).start()
+        forking = multiprocessing.get_context("fork")
+        works = forking.Event()
+        forking.Process(target=work).start()
+        works.wait()
+        print("training", flush=True)
         while True:
             time.sleep(0.01)
 """
@@ -126,7 +130,7 @@ def test_the_second_ctrl_c_ends_the_training_at_once(open_terminal: Open, comman
     assert client.get_trial(1).state is client.TrialState.CANCELED
 
 
-@HOW
+@pytest.mark.parametrize("command", [PLAIN, (*RUN, *LAUNCH)], ids=["script", "run of a launcher"])
 def test_one_ctrl_c_ends_a_script_that_never_asks(open_terminal: Open, command: Sequence[str]) -> None:
     """As without Core SDK."""
     person = open_terminal(STUCK.replace("context.preempt.should_preempt()", "pass"), command)
@@ -151,11 +155,9 @@ def test_the_same_ctrl_c_ends_what_a_script_that_never_asks_has_forked(
     assert person.waits() == (-signal.SIGINT if command == PLAIN else 130), person.seen
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_a_shell_around_the_script_may_die_of_ctrl_c(open_terminal: Open, shell: str) -> None:
+def test_a_shell_around_the_script_may_die_of_ctrl_c(open_terminal: Open) -> None:
     """The script inside has saved: it is paused."""
-    line = f"{sys.executable} train.py; echo on"
-    person = open_terminal(SAVING, [*RUN, shell, "-c", line])
+    person = open_terminal(SAVING, [*RUN, "sh", "-c", f"{sys.executable} train.py; echo on"])
 
     person.types(CTRL_C)
 

@@ -47,6 +47,7 @@ from masters import running_master
 from parts import needs
 from processes import Script, wait_for
 from saving import checkpoint_ids, store_alone
+from terminals import Person
 from train.ray_training import RayTraining
 from workers.engines import UnwatchedRay
 
@@ -444,7 +445,8 @@ def test_14_a_stopped_trial_is_paused_and_goes_on(home: Home, start_script: Star
     assert "False" in resumed.stdout
 
 
-def test_15_a_script_that_never_asks_dies_of_sigterm(start_script: StartScript) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_15_a_script_that_never_asks_dies_of_a_signal(start_script: StartScript, number: int) -> None:
     """And one that asks does not."""
     deaf = start_script(
         "from core_sdk import core\nwith core.init():\n    print('on')\n    while True: pass\n", name="a.py"
@@ -478,10 +480,34 @@ def test_15_a_script_that_never_asks_dies_of_sigterm(start_script: StartScript) 
     )
     for script in (deaf, listening, listening_elsewhere):
         script.read_until("on")
-        script.process.send_signal(signal.SIGTERM)
+        script.process.send_signal(number)
 
-    assert deaf.wait()[0] == -signal.SIGTERM
+    assert deaf.wait()[0] == -number
     assert listening.wait()[0] == listening_elsewhere.wait()[0] == 0
+
+
+def test_15_the_second_ctrl_c_interrupts_any_script(start_script: StartScript) -> None:
+    """And one that handles it itself gets the first."""
+    source = """
+        import signal, sys
+        from core_sdk import core
+        if sys.argv[1:] == ["own"]:
+            signal.signal(signal.SIGINT, lambda *_: sys.exit(5))
+        with core.init() as context:
+            context.preempt.should_preempt()
+            print("on")
+            while True: pass
+    """
+    plain, own = start_script(source, name="a.py"), start_script(source, "own", name="b.py")
+    for script in (plain, own):
+        script.read_until("on")
+        script.process.send_signal(signal.SIGINT)
+    assert plain.process.stderr is not None
+    assert "stopping at the next step" in plain.process.stderr.readline()
+    plain.process.send_signal(signal.SIGINT)
+
+    assert plain.wait()[0] == -signal.SIGINT
+    assert own.wait()[0] == 5
 
 
 def test_16_a_stop_is_seen_promptly(home: Home) -> None:
@@ -1224,6 +1250,38 @@ def test_41_a_killed_command_costs_nothing(home: Home, tmp_path: Path) -> None:
     assert exit_record.code == 75
     assert home.trial(1).log_path(1).read_text() == "on\noff\n"
     assert client.get_trial(1).state is client.TrialState.PAUSED
+
+
+@pytest.mark.parametrize("command", [["core_sdk.cli", "run", "--", sys.executable, "-m"], []], ids=["run", "launcher"])
+def test_64_a_closed_terminal_costs_nothing(home: Home, tmp_path: Path, command: list[str]) -> None:
+    """Of a command, and of a launcher that was started directly."""
+    (tmp_path / "train.py").write_text(
+        textwrap.dedent(
+            """
+            import time
+            from pathlib import Path
+            from core_sdk import core
+
+            with core.init() as context:
+                print("on", flush=True)
+                while not Path("go").exists():
+                    time.sleep(0.01)
+                context.train.report_training_metrics(1, {"loss": 1.0})
+            """
+        )
+    )
+    person = Person(tmp_path, [sys.executable, "-m", *command, "launch.torch_distributed", "train.py"])
+    person.reads("[rank=0] on")
+
+    person.closes_the_terminal()
+    if command:
+        person.process.wait(60)
+    (tmp_path / "go").touch()
+    wait_for(lambda: client.get_trial(1).state is not client.TrialState.ACTIVE)
+    person.leaves()
+
+    assert client.get_trial(1).state is client.TrialState.COMPLETED
+    assert len(reports(home)) == 1
 
 
 def test_42_no_script_runs_unsupervised(home: Home, tmp_path: Path) -> None:
