@@ -272,14 +272,18 @@ def test_a_deadline_of_one_rank_stops_all(start_ranks: StartRanks) -> None:
     assert len({str(rank.read_until("stopped")) for rank in ranks}) == 1
 
 
-def test_sigterm_on_all_ranks_at_once_is_one_stop(start_ranks: StartRanks) -> None:
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+
+
+@SIGNALS
+def test_a_signal_to_all_ranks_at_once_is_one_stop(start_ranks: StartRanks, number: int) -> None:
     """As a launcher sends it."""
     ranks = start_ranks(3)
     for rank in ranks:
         rank.read_until("running")
 
     for rank in ranks:
-        rank.process.send_signal(signal.SIGTERM)
+        rank.process.send_signal(number)
 
     assert len({str(rank.read_until("stopped")) for rank in ranks}) == 1
 
@@ -326,36 +330,39 @@ def test_a_rank_that_outlives_the_chief_still_stops(start_ranks: StartRanks) -> 
     assert ranks[1].read_until("stopped")
 
 
-def test_chief_only_hears_of_a_workers_sigterm(start_ranks: StartRanks) -> None:
+@SIGNALS
+def test_chief_only_hears_of_a_workers_signal(start_ranks: StartRanks, number: int) -> None:
     """The worker never asks, and is not killed by it."""
     ranks = start_ranks(2, mode="ChiefOnly", is_in_step=False)
     for rank in ranks:
         rank.read_until("running")
 
-    ranks[1].process.send_signal(signal.SIGTERM)
+    ranks[1].process.send_signal(number)
 
     assert ranks[0].read_until("stopped")
     assert ranks[1].process.poll() is None
 
 
-def test_chief_only_without_asking_leaves_sigterm_as_it_was(start_ranks: StartRanks) -> None:
+@SIGNALS
+def test_chief_only_without_asking_leaves_signals_as_they_were(start_ranks: StartRanks, number: int) -> None:
     """A script that never asks dies of it, on every rank."""
     ranks = start_ranks(2, mode="ChiefOnly", is_in_step=False, never_asks=True)
     for rank in ranks:
         rank.read_until("running")
 
-    ranks[1].process.send_signal(signal.SIGTERM)
+    ranks[1].process.send_signal(number)
 
-    assert ranks[1].process.wait(30) == -signal.SIGTERM
+    assert ranks[1].process.wait(30) == -number
 
 
-def test_workers_that_ask_the_master_stop_each_at_its_next_call(start_ranks: StartRanks) -> None:
+@SIGNALS
+def test_workers_that_ask_the_master_stop_each_at_its_next_call(start_ranks: StartRanks, number: int) -> None:
     """No common call is promised; all learn of the stop."""
     ranks = start_ranks(3, mode="WorkersAskMaster", is_in_step=False)
     for rank in ranks:
         rank.read_until("running")
 
-    ranks[2].process.send_signal(signal.SIGTERM)
+    ranks[2].process.send_signal(number)
 
     for rank in ranks:
         assert rank.read_until("stopped")
