@@ -9,9 +9,9 @@ import sys
 import time
 import traceback
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from core_sdk.core._checkpoint import CheckpointContext
 from core_sdk.core._collection import collect_at_end
@@ -28,6 +28,7 @@ from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
 from core_sdk.storage import Storage
 from core_sdk.tensorboard import TensorboardMirror
 from core_sdk.tracking.attempts.claiming import Attempt
+from core_sdk.tracking.attempts.definition import record_hparams
 from core_sdk.tracking.states import TRY_AGAIN
 
 logger = logging.getLogger("core_sdk.core")
@@ -100,6 +101,7 @@ class Context:
         self.searcher = searcher
         self.train = train
         self.info = attempt.info
+        self._attempt = attempt
         self._journal = attempt.journal
         self._ending = _Ending(attempt, checkpoint, storage, preempt, distributed)
         self._open = contextlib.ExitStack()
@@ -168,6 +170,14 @@ class Context:
             logger.exception("closing the Context failed")
         if invalid_hp is not None:
             raise SystemExit(0) from exc_val
+
+    def record_hparams(self, hparams: Mapping[str, Any]) -> None:
+        """Records these as the trial's hyperparameters, unless it has any: for those that are known after `init()`.
+
+        Of what JSON cannot keep the text is recorded. Does nothing on ranks other than the chief.
+        """
+        if self.distributed.is_chief:
+            record_hparams(self._attempt.folder, hparams)
 
     def _stop_tensorboard(self) -> None:
         """Writes no more of TensorBoard's event files."""

@@ -45,7 +45,8 @@ class CoreSDKTracker(GeneralTracker):
         return self._core_context
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
-        """A trial's hyperparameters are those that `init()` was given."""
+        """Records them as hyperparameters, unless the trial has any."""
+        self._core_context.record_hparams(values)
 
     def log(self, values: Mapping[str, Any], step: int | None = None, group: str = "training") -> None:
         """`ValueError` without a step."""

@@ -8,6 +8,7 @@ with core_sdk.core.init(name="digits") as core_context:
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import shutil
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 
 from core_sdk.core import Context
 from core_sdk.errors import MissingDependencyError
+from core_sdk.integrations._copies import Copies
 from core_sdk.integrations._reporting import Reporter
 from core_sdk.integrations._resuming import LatestCheckpoint
 
@@ -46,8 +48,10 @@ class CoreSDKCallback(Callback):
         self._core_context = core_context
         self._reporter = Reporter(core_context)
         self._latest = LatestCheckpoint(core_context)
+        self._copies = Copies(core_context) if core_context.distributed.is_chief else None
         self._is_stopping = False
-        self._stored_step: int | None = None
+        self._stored: tuple[int, str] | None = None
+        """The step and the storage id of the newest checkpoint of this attempt."""
         self._sigterm_handler: Any = signal.SIG_DFL
 
     def latest_checkpoint(self) -> str | None:
@@ -66,6 +70,8 @@ class CoreSDKCallback(Callback):
         if not any(isinstance(logger, _Logger) for logger in trainer.loggers):
             version = f"trial-{self._core_context.info.trial.trial_id}"
             trainer.loggers = [*trainer.loggers, _Logger(trainer, self, version)]
+            if self._copies is not None:
+                _follow_removals(trainer, self._copies)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._latest.close()
@@ -95,26 +101,50 @@ class CoreSDKCallback(Callback):
         if trainer.training:
             self._reporter.report_progress(trainer.global_step, trainer.estimated_stepping_batches)
 
-    def store_copy(self, path: Path, steps_completed: int) -> None:
-        """Stores what Lightning has saved. Only the chief calls. A save after a stop counts the epoch as completed."""
-        if self._is_stopping or steps_completed == self._stored_step:
+    def store_copy(self, path: Path, steps_completed: int, *, is_kept: bool) -> None:
+        """Stores what Lightning has saved, and keeps for good what `is_kept` there. Only the chief calls.
+
+        A save after a stop counts the epoch as completed.
+        """
+        if self._is_stopping or self._copies is None:
             return
-        with self._core_context.checkpoint.store_path({"steps_completed": steps_completed}) as (directory, _):
-            if path.is_dir():
-                shutil.copytree(path, directory / _FILE)
-            else:
-                shutil.copyfile(path, directory / _FILE)
-        self._stored_step = steps_completed
+        if self._stored is None or self._stored[0] != steps_completed:
+            metadata = self._copies.metadata(steps_completed, path)
+            with self._core_context.checkpoint.store_path(metadata) as (directory, storage_id):
+                if path.is_dir():
+                    shutil.copytree(path, directory / _FILE)
+                else:
+                    shutil.copyfile(path, directory / _FILE)
+            self._stored = steps_completed, storage_id
+        if is_kept:
+            self._copies.keep(self._stored[1])
+        else:
+            self._copies.add(path, self._stored[1])
+
+    def record_hparams(self, hparams: Mapping[str, Any]) -> None:
+        self._core_context.record_hparams(hparams)
 
     def _store(self, trainer: Trainer) -> None:
         """All ranks save: some strategies write one checkpoint together."""
-        distributed, metadata = self._core_context.distributed, {"steps_completed": trainer.global_step}
+        distributed = self._core_context.distributed
         with contextlib.ExitStack() as stored:
             path = Path()
-            if distributed.is_chief:
+            if self._copies is not None:
+                metadata = self._copies.metadata(trainer.global_step, None)
                 directory, _ = stored.enter_context(self._core_context.checkpoint.store_path(metadata))
                 path = directory / _FILE
             trainer.save_checkpoint(distributed.broadcast(path))
+
+
+def _follow_removals(trainer: Trainer, copies: Copies) -> None:
+    """Has `copies` learn of each file that `ModelCheckpoint` deletes, which it tells nobody but the strategy."""
+    remove_checkpoint = trainer.strategy.remove_checkpoint
+
+    def remove(filepath: str | Path) -> None:
+        remove_checkpoint(filepath)
+        copies.remove(Path(filepath))
+
+    setattr(trainer.strategy, "remove_checkpoint", remove)  # noqa: B010 - mypy lets nobody assign to a method
 
 
 class _Logger(Logger):
@@ -134,8 +164,9 @@ class _Logger(Logger):
     def version(self) -> str:
         return self._version
 
-    def log_hyperparams(self, params: object, *args: object, **kwargs: object) -> None:
-        """A trial's hyperparameters are those that `init()` was given."""
+    def log_hyperparams(self, params: Mapping[str, Any] | argparse.Namespace, *args: object, **kwargs: object) -> None:
+        """Records them, unless the trial has hyperparameters."""
+        self._callback.record_hparams(params if isinstance(params, Mapping) else vars(params))
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """`step` counts from 0, and in a test it counts batches: the trainer's own count is taken."""
@@ -145,11 +176,14 @@ class _Logger(Logger):
         """The callback has several paths: the newest is the one that was just saved."""
         if checkpoint_callback.save_weights_only:
             return  # nothing could be resumed from it
-        known = {checkpoint_callback.best_model_path, checkpoint_callback.last_model_path}
+        last = checkpoint_callback.last_model_path
+        known = {checkpoint_callback.best_model_path, last}
         paths = [Path(path) for path in known.union(checkpoint_callback.best_k_models) if path]
         saved = [path for path in paths if path.exists()]
         if saved:
-            self._callback.store_copy(max(saved, key=lambda path: path.stat().st_mtime_ns), self._trainer.global_step)
+            newest = max(saved, key=lambda path: path.stat().st_mtime_ns)
+            is_kept = checkpoint_callback.save_top_k == -1 and str(newest) != last
+            self._callback.store_copy(newest, self._trainer.global_step, is_kept=is_kept)
 
 
 def _group(trainer: Trainer) -> str:

@@ -8,12 +8,14 @@ with core_sdk.core.init(name="digits") as core_context:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from core_sdk.core import Context
 from core_sdk.errors import MissingDependencyError
+from core_sdk.integrations._copies import Copies
 from core_sdk.integrations._reporting import Reporter
 from core_sdk.integrations._resuming import LatestCheckpoint
 
@@ -25,6 +27,7 @@ except ImportError as error:
 
 _EVALUATION = "eval_"
 _PREDICTION = "test_"
+_NOT_HPARAMS = {"output_dir", "logging_dir", "run_name", "report_to", "disable_tqdm", "local_rank"}
 
 
 class CoreSDKCallback(TrainerCallback):
@@ -34,6 +37,7 @@ class CoreSDKCallback(TrainerCallback):
         self._core_context = core_context
         self._reporter = Reporter(core_context)
         self._latest = LatestCheckpoint(core_context)
+        self._copies = Copies(core_context) if core_context.distributed.is_chief else None
         self._is_stopping = False
         self._stored_step: int | None = None
 
@@ -41,6 +45,11 @@ class CoreSDKCallback(TrainerCallback):
         """For `trainer.train(resume_from_checkpoint=…)`: None in a trial that begins. All ranks call."""
         directory = self._latest.open()
         return None if directory is None else str(directory)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        self._core_context.record_hparams(_hparams(args))
 
     def on_log(
         self,
@@ -93,14 +102,41 @@ class CoreSDKCallback(TrainerCallback):
         if state.global_step == self._stored_step:
             return
         directory = Path(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
-        metadata = {"steps_completed": state.global_step}
-        self._core_context.checkpoint.upload(directory if directory.exists() else None, metadata, shard=True)
+        metadata = None if self._copies is None else self._copies.metadata(state.global_step, directory)
+        storage_id = self._upload(directory, metadata)
         self._stored_step = state.global_step
+        if self._copies is None:
+            return
+        if (args.save_total_limit or 0) > 0:
+            self._copies.add(directory, storage_id)
+            self._copies.remove_missing()
+        else:
+            self._copies.keep(storage_id)
+
+    def _upload(self, directory: Path, metadata: dict[str, Any] | None) -> str:
+        existing = directory if directory.exists() else None
+        return self._core_context.checkpoint.upload(existing, metadata, shard=True)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         self._latest.close()
+        if self._copies is not None and (args.save_total_limit or 0) > 0:
+            self._copies.remove_missing()
+
+
+def _hparams(args: TrainingArguments) -> dict[str, Any]:
+    """What the script has set, other than where and how to write."""
+    told = args.to_dict()
+    hparams = {}
+    for each in dataclasses.fields(args):
+        default = None if each.default is dataclasses.MISSING else each.default
+        value = getattr(args, each.name)
+        # Some that the script leaves None or empty are set to False, to an empty list or to an object.
+        is_set = value != default and (value or default) and isinstance(value, bool | int | float | str | list | dict)
+        if is_set and each.init and each.name not in _NOT_HPARAMS:
+            hparams[each.name] = told[each.name]
+    return hparams
 
 
 def _without_prefix(metrics: Mapping[str, Any], prefix: str) -> dict[str, Any]:

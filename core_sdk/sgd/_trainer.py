@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import logging
 import os
@@ -19,8 +18,6 @@ import torch
 from core_sdk import core
 from core_sdk.environment import get_cluster_info
 from core_sdk.errors import (
-    CheckpointNotFoundError,
-    CheckpointProtectedError,
     ContextInUseError,
     ReplicaDiedError,
     StateMismatchError,
@@ -359,8 +356,7 @@ class PyTorchTrainer:
             (directory / _STATE_FILE).write_bytes(state)
         replaced, self._good_checkpoint, self._is_current = self._replaced_checkpoint, storage_id, True
         if replaced is not None and not self.context.info.trial._config:
-            with contextlib.suppress(CheckpointProtectedError, CheckpointNotFoundError):
-                self.context.checkpoint.delete(replaced)
+            self.context.checkpoint.release(replaced)
         self._replaced_checkpoint = storage_id
         return storage_id
 

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from saving import checkpoint_ids
 
-from core_sdk import core
+from core_sdk import client, core
 from core_sdk.core import Context
 from core_sdk.journal import read_records
 from core_sdk.records import CheckpointBegun, CheckpointStored, RetentionPolicy
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.claiming import new_record
+from core_sdk.tracking.history import read_history
 
 
 def storage(tmp_path: Path, **policy: int) -> dict[str, Any]:
@@ -105,3 +107,34 @@ def test_a_save_is_announced_before_it_is_whole(home: Home, tmp_path: Path) -> N
     ]
     assert [kind for kind, _ in told] == [CheckpointBegun, CheckpointStored] * 2
     assert [storage_id for _, storage_id in told[::2]] == [storage_id for _, storage_id in told[1::2]]
+
+
+def test_what_nobody_else_needs_is_released(home: Home) -> None:
+    """Neither a pinned checkpoint, nor a version of a model, nor one with which another trial began."""
+    with core.init() as context:
+        pinned, registered, continued, released = (store(context, steps) for steps in (1, 2, 3, 4))
+        client.get_checkpoint(pinned).pin()
+        client.create_model("digits").register_version(registered)
+        record = new_record(home.create_trial(), experiment_id=1)
+        record.continued_from = continued
+        home.folder(record.trial_id).write_record(record)
+
+        answers = [context.checkpoint.release(each) for each in (pinned, registered, continued, released)]
+
+    assert answers == [False, False, False, True]
+    assert [each.record.storage_id for each in read_history(home.trial(1)).checkpoints] == [
+        pinned,
+        registered,
+        continued,
+    ]
+
+
+def test_an_attempt_releases_what_it_resumed_from(home: Home) -> None:
+    """It uses that checkpoint itself, and alone knows when it no longer does."""
+    with core.init(job_id="one") as context:
+        first = store(context, 1)
+    with core.init(job_id="one") as context:
+        store(context, 2)
+
+        assert context.checkpoint.release(first)
+        assert context.checkpoint.release(first)  # a call that was cut short is repeated

@@ -83,3 +83,19 @@ def test_a_trainer_goes_on_from_a_file_of_another(tmp_path: Path) -> None:
         assert metrics["epoch"] == 2
     saved: dict[str, Any] = torch.load(path, weights_only=True)
     assert saved["objects"]["model_0"].keys() == {"weight", "bias"}
+
+
+def test_a_pinned_state_stays() -> None:
+    """A newer state takes the places of all others."""
+    with PyTorchTrainer(**CREATORS, num_replicas=1, batch_size=8) as trainer:
+        trial = client.get_trial(trainer.context.info.trial.trial_id)
+        trainer.train(max_retries=1)
+        pinned = trial.list_checkpoints()[0]
+        pinned.pin()
+        for _ in range(2):
+            trainer.train(max_retries=1)
+
+        kept = {each.uuid for each in trial.list_checkpoints()}
+
+    assert pinned.uuid in kept
+    assert len(kept) == 2

@@ -161,6 +161,23 @@ def test_only_the_best_checkpoints_are_kept(tmp_path: Path) -> None:
         result.get_best_checkpoint("accuracy", "max")
 
 
+def test_a_version_of_a_model_is_kept(tmp_path: Path) -> None:
+    """However bad it is."""
+
+    def function() -> None:
+        train.report({"loss": 3.0}, checkpoint=stored(tmp_path / "here", "worst"))
+        worst = client.get_trial(1).list_checkpoints()[0]
+        client.create_model("digits").register_version(worst.uuid)
+        for loss in (1.0, 2.0):
+            train.report({"loss": loss}, checkpoint=stored(tmp_path / "here", str(loss)))
+
+    config = CheckpointConfig(num_to_keep=1, checkpoint_score_attribute="loss", checkpoint_score_order="min")
+    fit(function, run=RunConfig(checkpoint_config=config))
+
+    assert len(client.get_trial(1).list_checkpoints()) == 3
+    assert client.get_model("digits").list_versions()[0].checkpoint.training.trial_id == 1
+
+
 def test_a_checkpoint_keeps_metadata_of_its_own(tmp_path: Path) -> None:
     """Until it is stored it may change."""
 

@@ -17,13 +17,15 @@ from core_sdk.core._checkpoint._save import CheckpointSave
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
 from core_sdk.distributed import DistributedContext, SoloChannel
-from core_sdk.errors import CheckpointDamagedError, CheckpointTooNewError
+from core_sdk.environment import is_home_spooled
+from core_sdk.errors import CheckpointDamagedError, CheckpointProtectedError, CheckpointTooNewError
 from core_sdk.journal import Journal
 from core_sdk.records import from_json
 from core_sdk.storage import Selector, Storage, check_storage_id
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.continuation import find_recorded
-from core_sdk.tracking.deletion import remove_checkpoint, remove_files
+from core_sdk.tracking.deletion import release_checkpoint, remove_checkpoint, remove_files
+from core_sdk.tracking.history import read_history
 from core_sdk.tracking.storages import storage_name
 
 
@@ -220,6 +222,29 @@ class CheckpointContext:
             with contextlib.suppress(CheckpointDamagedError, CheckpointTooNewError):
                 self._storage.manifest(storage_id)
             remove_checkpoint(self._storage, storage_id, record, is_inherited=is_inherited)
+
+    def release(self, storage_id: str) -> bool:
+        """Deletes a checkpoint of this trial that it needs no more, and returns whether nobody else needs it either.
+
+        A checkpoint stays that is pinned, is a version of a model, or with which another trial began. One rank calls,
+        best the chief. On a node that does not see the home only pins are known.
+        """
+        self._journal.check_open()
+        self._saves.wait_for(check_storage_id(storage_id))
+        if self._folder is None or is_home_spooled():
+            if self._is_pinned(storage_id):
+                return False
+            self.delete(storage_id)
+            return True
+        try:
+            release_checkpoint(self._folder, self._storage, storage_id)
+        except CheckpointProtectedError:
+            return False
+        return True
+
+    def _is_pinned(self, storage_id: str) -> bool:
+        checkpoints = () if self._folder is None else read_history(self._folder).checkpoints
+        return any(each.pin is not None for each in checkpoints if each.record.storage_id == storage_id)
 
     def _is_inherited(self, storage_id: str) -> bool:
         if self._folder is None or not self._folder.path.exists():

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core_sdk.errors import CoreSDKError
 from core_sdk.placement import named_job
 from core_sdk.records import TrialRecord, check_name, differing_values, merged_groups, to_json, to_json_or_text
-from core_sdk.tracking.home import Home
+from core_sdk.tracking.home import Home, TrialFolder
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -37,15 +38,33 @@ class Definition:
             self.name = check_name("the experiment's name", self.name)
         if self.labels is not None:
             self.labels = [check_name("the label", label) for label in self.labels]
-        _check_kind(self.hparams, "hparams", Mapping, "a dict")
-        self.hparams, spelled = to_json_or_text(self.hparams, "hparams")
-        if spelled:
-            logger.warning("the text is recorded of what JSON cannot keep: %s", "; ".join(spelled))
+        self.hparams = None if self.hparams is None else _recordable(self.hparams)
         self.description = _checked(self.description, "description", str, "a string")
         self.data = _checked(self.data, "data", Mapping, "a dict")
         self.max_length = to_json(self.max_length, "max_length")
         self.job = None if self.job_id is None else named_job(check_name("job_id", self.job_id))
         """The training of which this process is one start."""
+
+
+def record_hparams(folder: TrialFolder, hparams: Mapping[str, Any]) -> None:
+    """Records the hyperparameters of a trial that has none yet. If that fails, a warning says so."""
+    recordable = _recordable(hparams)
+    try:
+        record = folder.read_record()
+        if not record.hparams:
+            record.hparams = recordable
+            folder.write_record(record)
+    except (CoreSDKError, OSError) as error:
+        logger.warning("the hyperparameters of trial %d could not be recorded: %s", folder.trial_id, error)
+
+
+def _recordable(hparams: Mapping[str, Any]) -> dict[str, Any]:
+    """In JSON's form."""
+    _check_kind(hparams, "hparams", Mapping, "a dict")
+    recordable, spelled = to_json_or_text(hparams, "hparams")
+    if spelled:
+        logger.warning("the text is recorded of what JSON cannot keep: %s", "; ".join(spelled))
+    return dict(recordable)
 
 
 def _checked(value: object, what: str, kind: type, kind_name: str) -> Any:

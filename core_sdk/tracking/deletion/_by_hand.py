@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
 from core_sdk.errors import (
     CheckpointError,
@@ -48,6 +48,17 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
     with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
         check_reachable(storage, storage_id)
         remove_checkpoint(storage, storage_id, recording(folder, is_forced=is_forced))
+
+
+def release_checkpoint(folder: TrialFolder, storage: Storage, storage_id: str) -> None:
+    """Deletes a checkpoint that the running attempt of the trial itself needs no more.
+
+    Raises as `delete_checkpoint` does where anybody else needs it.
+    """
+    _check_unprotected(folder, storage_id, is_forced=False, without={folder.trial_id})
+    with _deleting(folder, [storage_id]):
+        check_reachable(storage, storage_id)
+        remove_checkpoint(storage, storage_id, recording(folder))
 
 
 def delete_files(
@@ -232,8 +243,8 @@ def _own_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
             yield unlisted.storage_id, unlisted.storage
 
 
-def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool) -> None:
-    references = read_references(Home(folder.home_root))
+def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool, without: Set[int] = frozenset()) -> None:
+    references = read_references(Home(folder.home_root), without)
     found = [found for found in read_history(folder).checkpoints if found.record.storage_id == storage_id]
     reasons = [INHERITED] if any(each.is_inherited for each in found) else []
     _check_references(storage_id, found[0].pin if found else None, references, is_forced, reasons)

@@ -131,7 +131,7 @@ class Session:
         if self._is_chief and self.program.checkpoint_config.num_to_keep is not None:
             self.context.checkpoint.wait()
             for each in to_delete(read_history(self._folder).checkpoints, self.program.checkpoint_config):
-                self.context.checkpoint.delete(each)
+                self.context.checkpoint.release(each)
 
     def _latest_id(self) -> str | None:
         return None if self._latest is None else self._latest.storage_id

@@ -1,0 +1,161 @@
+"""What a framework deletes of its own files goes from the home too, and what it trains with is recorded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from frameworks.environments import FrameworkEnvironment
+
+from core_sdk import client
+from core_sdk.tracking import Home
+
+TIMEOUT_S = 300
+pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)
+
+LIGHTNING = """
+import sys
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.demos.boring_classes import BoringModel
+from core_sdk import core
+from core_sdk.integrations.lightning import CoreSDKCallback
+
+SCORES = [3.0, 1.0, 2.0, 5.0, 4.0, 6.0, 1.0, 7.0]
+
+class Model(BoringModel):
+    def __init__(self, lr, width=8):
+        super().__init__()
+        self.save_hyperparameters()
+
+    def validation_step(self, batch, batch_idx):
+        self.log("score", SCORES[self.current_epoch])
+
+num_epochs, options = int(sys.argv[1]), eval(sys.argv[2])
+quiet = dict(enable_progress_bar=False, enable_model_summary=False, logger=False)
+with core.init(job_id="kept", hparams=eval(sys.argv[3]) if sys.argv[3:] else None) as core_context:
+    callback = CoreSDKCallback(core_context)
+    saving = [ModelCheckpoint("files", "{epoch}", **each) for each in options]
+    trainer = Trainer(
+        max_epochs=num_epochs, limit_train_batches=2, limit_val_batches=1, accelerator="cpu",
+        num_sanity_val_steps=0, callbacks=[callback, *saving], **quiet,
+    )
+    trainer.fit(Model(lr=0.5), ckpt_path=callback.latest_checkpoint())
+"""
+
+TRANSFORMERS = """
+import sys
+import torch
+from transformers import Trainer, TrainingArguments
+from core_sdk import core
+from core_sdk.integrations.transformers import CoreSDKCallback
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def forward(self, x, labels):
+        return {"loss": (self.layer(x) - labels).square().mean()}
+
+data = [{"x": torch.rand(2), "labels": torch.rand(1)} for _ in range(16)]
+arguments = TrainingArguments(
+    "files", num_train_epochs=int(sys.argv[1]), save_strategy="epoch", report_to=[], use_cpu=True, disable_tqdm=True,
+    learning_rate=0.25, lr_scheduler_type="constant", **eval(sys.argv[2]),
+)
+with core.init(job_id="kept") as core_context:
+    callback = CoreSDKCallback(core_context)
+    trainer = Trainer(Model(), arguments, train_dataset=data, callbacks=[callback])
+    trainer.train(resume_from_checkpoint=callback.latest_checkpoint())
+"""
+
+ACCELERATE = """
+from accelerate import Accelerator
+from core_sdk import core
+from core_sdk.integrations.accelerate import CoreSDKTracker
+
+with core.init() as core_context:
+    accelerator = Accelerator(cpu=True, log_with=CoreSDKTracker(core_context))
+    accelerator.init_trackers("digits", config={"lr": 0.5, "optimizer": "adam"})
+"""
+
+
+def run(callbacks: FrameworkEnvironment, directory: Path, source: str, *arguments: object) -> None:
+    (directory / "train.py").write_text(source)
+    ended = subprocess.run(
+        [str(callbacks.python), "train.py", *map(str, arguments)],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, **callbacks.variables()},
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def copies() -> list[str]:
+    """The names of the files of which the home has copies, from old to new."""
+    stored = sorted(client.get_trial(1).list_checkpoints(), key=lambda each: each.metadata["steps_completed"])
+    return [Path(each.metadata["copy_of"]).name for each in stored]
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / "files").iterdir())
+
+
+BEST = {"monitor": "score", "mode": "max", "save_top_k": 2}
+LAST = {"save_top_k": 0, "save_last": True}
+
+
+def test_the_home_has_copies_of_the_files_that_lightning_keeps(
+    callbacks: FrameworkEnvironment, tmp_path: Path, home: Home
+) -> None:
+    """Of two callbacks, whose newest file is one checkpoint, and after a resume, which records no other values."""
+    run(callbacks, tmp_path, LIGHTNING, 5, [BEST, LAST])
+    first = copies()
+    run(callbacks, tmp_path, LIGHTNING, 7, [BEST, LAST])
+
+    assert first == ["epoch=3.ckpt", "epoch=4.ckpt"]
+    *best, last = copies()
+    assert best == ["epoch=3.ckpt", "epoch=5.ckpt"] == files(tmp_path)[:2]
+    assert last.startswith("last")
+    assert len(home.trial(1).attempts()) == 2
+    assert home.trial(1).read_record().hparams == {"lr": 0.5, "width": 8}
+
+
+def test_where_lightning_keeps_all_the_home_does(callbacks: FrameworkEnvironment, tmp_path: Path, home: Home) -> None:
+    """Its last file moves on; and hyperparameters that `init()` was given stay the trial's."""
+    run(callbacks, tmp_path, LIGHTNING, 4, [{"save_top_k": -1, "save_last": True}], {"own": 1})
+
+    assert copies() == [f"epoch={epoch}.ckpt" for epoch in range(4)]
+    assert home.trial(1).read_record().hparams == {"own": 1}
+
+
+def test_the_home_has_copies_of_the_directories_that_the_trainer_keeps(
+    callbacks: FrameworkEnvironment, tmp_path: Path, home: Home
+) -> None:
+    """`save_total_limit` also holds after a resume. The arguments that the script sets are recorded."""
+    run(callbacks, tmp_path, TRANSFORMERS, 4, {"save_total_limit": 2})
+    run(callbacks, tmp_path, TRANSFORMERS, 5, {"save_total_limit": 2})
+
+    assert copies() == ["checkpoint-8", "checkpoint-10"] == sorted(files(tmp_path), key=len)
+    hparams = home.trial(1).read_record().hparams
+    assert hparams.items() > {"num_train_epochs": 4, "learning_rate": 0.25, "lr_scheduler_type": "constant"}.items()
+    assert len(hparams) < 10
+
+
+def test_where_the_trainer_keeps_all_the_home_does(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
+    """Without `save_total_limit`."""
+    run(callbacks, tmp_path, TRANSFORMERS, 3, {})
+
+    assert copies() == ["checkpoint-2", "checkpoint-4", "checkpoint-6"] == files(tmp_path)
+
+
+def test_what_an_accelerator_is_given_is_recorded(callbacks: FrameworkEnvironment, tmp_path: Path, home: Home) -> None:
+    """The `config` of `init_trackers()`."""
+    run(callbacks, tmp_path, ACCELERATE)
+
+    assert home.trial(1).read_record().hparams == {"lr": 0.5, "optimizer": "adam"}
