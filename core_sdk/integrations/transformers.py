@@ -101,7 +101,7 @@ class CoreSDKCallback(TrainerCallback):
         """Each rank has saved its own files; those of a node are in one directory."""
         if state.global_step == self._stored_step:
             return
-        directory = Path(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+        directory = checkpoint_directory(args, state.global_step)
         metadata = None if self._copies is None else self._copies.metadata(state.global_step, directory)
         storage_id = self._upload(directory, metadata)
         self._stored_step = state.global_step
@@ -123,6 +123,11 @@ class CoreSDKCallback(TrainerCallback):
         self._latest.close()
         if self._copies is not None and (args.save_total_limit or 0) > 0:
             self._copies.remove_missing()
+
+
+def checkpoint_directory(args: TrainingArguments, steps_completed: int) -> Path:
+    """The directory in which the Trainer saves at this step."""
+    return Path(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{steps_completed}")
 
 
 def _hparams(args: TrainingArguments) -> dict[str, Any]:
