@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 # Loaded on first use, so that `import core_sdk` costs next to nothing.
-_MODULES = frozenset({"client", "core", "experimental", "loop", "pytorch", "train", "transformers", "util"})
+_MODULES = frozenset({"client", "core", "experimental", "loop", "pytorch", "train", "util"})
 _NAMES = {
     "ClusterInfo": "core_sdk.records",
     "TrialInfo": "core_sdk.records",

@@ -13,16 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core_sdk.core import Context
-from core_sdk.integrations.transformers import (
-    CoreSDKCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-    checkpoint_directory,
-)
+from core_sdk.integrations.transformers import CoreSDKCallback, checkpoint_directory
+
+if TYPE_CHECKING:
+    from transformers import TrainerControl, TrainerState, TrainingArguments
 
 _USER_DATA = "my_data.json"
 

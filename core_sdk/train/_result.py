@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from core_sdk.errors import TrialNotFoundError
-from core_sdk.tracking import TrialFolder
+from core_sdk.environment import Environment
+from core_sdk.errors import RecordDamagedError, TrialNotFoundError
+from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.tracking.history import read_history
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
@@ -45,13 +47,25 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str | Path) -> Result:
-        """The result of a trial whose folder this is. Raises `TrialNotFoundError`."""
+        """The result of a trial whose folder this is. Raises `TrialNotFoundError`.
+
+        `storage_path/name`, of the `RunConfig` that was trained, is the newest trial of that name and storage.
+        """
         folder = Path(path).absolute()
-        if folder.parent.name != "runs" or not folder.name.isdecimal():
+        if folder.parent.name == "runs" and folder.name.isdecimal():
+            trial = TrialFolder(folder.parent.parent, int(folder.name))
+            trial.read_record()
+            return cls(trial)
+        home = Home(Environment.read().home)
+        experiment = home.find_experiment(folder.name)
+        if experiment is None:
             raise TrialNotFoundError(0, folder)
-        trial = TrialFolder(folder.parent.parent, int(folder.name))
-        trial.read_record()
-        return cls(trial)
+        for trial_id in reversed(home.trial_ids()):
+            trial = home.folder(trial_id)
+            with contextlib.suppress(RecordDamagedError, TrialNotFoundError):  # it is no trial that could be meant
+                if trial.read_record().experiment_id == experiment.experiment_id and _stores_in(trial, folder.parent):
+                    return cls(trial)
+        raise TrialNotFoundError(0, folder)
 
     @property
     def metrics(self) -> dict[str, Any] | None:
@@ -114,3 +128,7 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result(trial_id={self.trial_id}, metrics={self.metrics}, checkpoint={self.checkpoint})"
+
+
+def _stores_in(trial: TrialFolder, directory: Path) -> bool:
+    return any(each.record.storage == directory.as_uri() for each in read_history(trial).checkpoints)

@@ -161,6 +161,47 @@ def test_only_the_best_checkpoints_are_kept(tmp_path: Path) -> None:
         result.get_best_checkpoint("accuracy", "max")
 
 
+def test_a_result_is_found_by_its_storage_and_name(tmp_path: Path) -> None:
+    """As scripts join the two: the newest of several, and of no other storage or name."""
+
+    def function() -> None:
+        train.report({"loss": 1.0}, checkpoint=stored(tmp_path / "here", ""), checkpoint_dir_name="first")
+
+    places = [(tmp_path / "a", "one"), (tmp_path / "a", "one"), (tmp_path / "b", "one"), (tmp_path / "a", "two")]
+    results = [fit(function, run=RunConfig(name=name, storage_path=str(path))) for path, name in places]
+
+    assert Result.from_path(str(tmp_path / "a" / "one")).trial_id == results[1].trial_id
+    assert Result.from_path(tmp_path / "b" / "one").trial_id == results[2].trial_id
+    for unknown in ("b/two", "three"):
+        with pytest.raises(TrialNotFoundError):
+            Result.from_path(tmp_path / unknown)
+    checkpoint = client.get_trial(results[0].trial_id).list_checkpoints()[0]
+    assert checkpoint.metadata["checkpoint_dir_name"] == "first"
+    assert (tmp_path / "a" / checkpoint.uuid / "state").exists()
+
+
+def test_without_checkpoints_none_is_the_best() -> None:
+    """As the table of differences says."""
+    result = fit(lambda: train.report({"loss": 1.0}))
+
+    assert result.get_best_checkpoint("loss", "min") is None
+
+
+def test_a_prepared_loader_has_what_the_table_says() -> None:
+    """It is none of torch's classes, and each of its iterations is another epoch, also with one worker."""
+
+    def function() -> None:
+        given = torch.utils.data.DataLoader(list(range(16)), batch_size=4, shuffle=True)  # type: ignore[arg-type,var-annotated]
+        loader = train.torch.prepare_data_loader(given)
+        assert not isinstance(loader, torch.utils.data.DataLoader)
+        assert (loader.batch_size, len(loader.dataset)) == (4, 16)
+        first, second = ([each.tolist() for each in loader] for _ in range(2))
+        loader.sampler.set_epoch(0)
+        assert [each.tolist() for each in loader] == first != second
+
+    fit(function)
+
+
 def test_a_version_of_a_model_is_kept(tmp_path: Path) -> None:
     """However bad it is."""
 
