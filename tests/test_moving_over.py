@@ -132,6 +132,65 @@ DETACHED_RANKS = """
     core_v2.close()
 """
 
+# Detached, with a with block instead of a module that is open.
+DETACHED_BLOCK = """
+    from core_sdk.experimental import core_v2
+
+    config = core_v2.Config(
+        name="block", external_experiment_id="july", external_trial_id="first", labels=["some"], description="a block",
+        hparams={"lr": 1e-5, "max_epochs": 100},
+    )
+    with core_v2.init_context(config=config) as core_context:
+        print("experiment", core_context.info._trial_info.experiment_id)
+        for i in range(100):
+            core_context.train.report_training_metrics(steps_completed=i, metrics={"x": i})
+            if (i + 1) % 10 == 0:
+                core_context.train.report_validation_metrics(steps_completed=i, metrics={"x": i})
+            core_context.train.report_progress((i + 1) / 100)
+"""
+
+# It starts its own ranks, one for each slot, by the program that marks their output.
+OWN_RANKS = """
+    import subprocess, sys
+    import core_sdk as det
+
+    def launcher_main(slots, num_nodes, node_rank, chief_ip):
+        processes = []
+        for local_rank in range(slots):
+            rank = node_rank * slots + local_rank
+            ranks = [rank, slots * num_nodes, local_rank, slots, node_rank, num_nodes]
+            worker = [sys.executable, __file__, "worker", *ranks, chief_ip]
+            command = [sys.executable, "-m", "core_sdk.launch.wrap_rank", rank, "--", *worker]
+            processes.append(subprocess.Popen([str(each) for each in command]))
+        return max(process.wait() for process in processes)
+
+    def worker_main(rank, size, local_rank, local_size, cross_rank, cross_size, chief_ip):
+        distributed = det.core.DistributedContext(
+            rank=rank, size=size, local_rank=local_rank, local_size=local_size, cross_rank=cross_rank,
+            cross_size=cross_size, chief_ip=chief_ip,
+        )
+        with det.core.init(distributed=distributed) as core_context:
+            x = 0
+            for batch in range(20):
+                x += sum(core_context.distributed.allgather(core_context.distributed.rank + 1))
+                if batch % 10 == 9:
+                    if core_context.distributed.rank == 0:
+                        core_context.train.report_training_metrics(steps_completed=batch + 1, metrics={"x": x})
+                        with core_context.checkpoint.store_path({"steps_completed": batch + 1}) as (path, uuid):
+                            (path / "state").write_text(str(x))
+                    if core_context.preempt.should_preempt():
+                        return
+
+    if sys.argv[1:2] == ["worker"]:
+        worker_main(*map(int, sys.argv[2:8]), sys.argv[8])
+    else:
+        info = det.get_cluster_info()
+        assert info is not None
+        sys.exit(launcher_main(
+            len(info.slot_ids), len(info.container_addrs), info.container_rank, info.container_addrs[0]
+        ))
+"""
+
 # A program of trials, as a tuner's worker runs them: each in a function that always closes what it opened.
 TRIALS = """
     from core_sdk.experimental import core_v2
@@ -264,6 +323,28 @@ def test_a_detached_script_goes_on_with_its_trial_on_several_ranks(tmp_path: Pat
     assert newest.metadata == {"steps_completed": 8, "rank_0": "ok", "rank_1": "ok"}
     assert {"rank_0", "rank_1"} < newest.resources.keys()
     assert client.get_experiment("detached/june").labels == {"ranks"}
+
+
+def test_a_detached_script_may_use_a_block(run_script: RunScript, home: Home) -> None:
+    """Steps count from 0 there."""
+    status, output, errors = run_script(DETACHED_BLOCK)
+
+    assert (status, output) == (0, "experiment 1\n"), errors
+    assert [step for _, step, _ in curve(1)] == list(range(100))
+    assert len(curve(1, "validation")) == 10
+    assert home.trial(1).read_record().hparams == {"lr": 1e-5, "max_epochs": 100}
+
+
+def test_a_script_that_starts_its_own_ranks_does_so_on_its_slots(tmp_path: Path) -> None:
+    """By `info.slot_ids`, and `wrap_rank` for each."""
+    script = tmp_path / "train.py"
+    script.write_text("\n".join(line[4:] for line in OWN_RANKS.splitlines()))
+
+    ended = run_cli(tmp_path, "run", "--slots", "2", "--", sys.executable, str(script))
+
+    assert ended.status == 0, ended.output + ended.errors
+    assert curve(1) == [(1, 10, 30), (1, 20, 60)]
+    assert len(client.get_trial(1).list_checkpoints()) == 2
 
 
 def test_a_search_of_ones_own_is_recorded_and_analysed(run_script: RunScript, tmp_path: Path) -> None:
