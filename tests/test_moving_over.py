@@ -403,6 +403,13 @@ def test_a_missing_rank_variable_is_a_key_error_that_names_it(name: str, monkeyp
         det.core.DistributedContext.from_torch_distributed()
 
 
+@pytest.mark.parametrize("framework", ["torch_distributed", "deepspeed"])
+def test_a_script_that_needs_its_launcher_says_what_to_type(framework: str) -> None:
+    """The error ends a script that catches nothing."""
+    with pytest.raises(KeyError, match=rf"Type `python -m launch\.{framework} .*-- python SCRIPT`"):
+        getattr(det.core.DistributedContext, f"from_{framework}")()
+
+
 @pytest.mark.parametrize("value", ["", "one", "1.0"])
 def test_a_rank_variable_that_is_no_number_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not taken for a missing one, which would train as another job."""

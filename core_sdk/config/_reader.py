@@ -56,6 +56,8 @@ class Reader:
         for field in missing:
             self.invalid((*path, field.name), f"is missing: {meta_of(field.type).description}")
         if missing or INVALID in given.values():
+            for key, problem in kind.without_alternative(given):
+                self.invalid((*path, key), problem)
             return INVALID
         try:
             return kind(**{key: item for key, item in given.items() if key in fields})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -20,13 +20,24 @@ class Section(msgspec.Struct, frozen=True):
     refused: ClassVar[Mapping[str, str]] = {}
     """Keys of the predecessor that cannot be honoured, each with the reason."""
 
+    alternatives: ClassVar[Mapping[tuple[str, ...], str]] = {}
+    """Fields of which one must be given, each time with what is wrong without any."""
+
     def __post_init__(self) -> None:
         if problems := tuple(self._contradictions()):
             raise InvalidSectionError(problems)
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         """Yields the fields that contradict others, each with what is wrong with it."""
-        yield from ()
+        given = {name for name in self.__struct_fields__ if getattr(self, name) is not None}
+        yield from self.without_alternative(given)
+
+    @classmethod
+    def without_alternative(cls, given: Container[str]) -> Iterator[tuple[str, str]]:
+        """Yields the first of the fields of which one must be given and none is, with what is wrong."""
+        for names, problem in cls.alternatives.items():
+            if not any(name in given for name in names):
+                yield names[0], problem
 
 
 def about(description: str, **limits: Any) -> msgspec.Meta:

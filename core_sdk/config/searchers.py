@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
 
 from core_sdk.config._section import Section, about
 from core_sdk.config.lengths import Length, Unit
@@ -24,6 +24,7 @@ class SearcherConfig(Section, frozen=True, kw_only=True, tag_field="name"):
     source_checkpoint_uuid: Annotated[str | None, about("trials start with the weights of this checkpoint")] = None
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
+        yield from super()._contradictions()
         if self.source_trial_id is not None and self.source_checkpoint_uuid is not None:
             yield "source_trial_id", "cannot be given together with source_checkpoint_uuid"
 
@@ -65,6 +66,9 @@ class _HalvingSearcher(_ConcurrentSearcher, frozen=True, kw_only=True):
     max_time: Annotated[int, about("the `time_metric` at which the training ends", ge=1)] | None = None
     max_length: MaxLength = None
     stop_once: Annotated[bool, about("with `max_length`: trials are stopped at a rung instead of paused")] = False
+    alternatives: ClassVar[Mapping[tuple[str, ...], str]] = {
+        ("max_time", "max_length"): "is missing: give time_metric and max_time, or max_length"
+    }
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         yield from super()._contradictions()
@@ -73,8 +77,6 @@ class _HalvingSearcher(_ConcurrentSearcher, frozen=True, kw_only=True):
             yield "max_length", "cannot be given together with time_metric and max_time"
         elif is_timed and self.time_metric is None:
             yield "time_metric", "is missing: max_time is a value of the metric that it names, such as epochs"
-        elif self.max_time is None and self.max_length is None:
-            yield "max_time", "is missing: give time_metric and max_time, or max_length"
 
 
 class AsyncHalvingSearcher(_HalvingSearcher, frozen=True, kw_only=True, tag="async_halving"):

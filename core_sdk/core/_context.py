@@ -171,6 +171,11 @@ class Context:
         if invalid_hp is not None:
             raise SystemExit(0) from exc_val
 
+    def __repr__(self) -> str:
+        trial, ranks = self.info.trial, self.distributed
+        of_ranks = f", rank {ranks.rank} of {ranks.size}" if ranks.size > 1 else ""
+        return f"<Context of trial {trial.trial_id}, attempt {self._attempt.number}{of_ranks}>"
+
     def record_hparams(self, hparams: Mapping[str, Any]) -> None:
         """Records these as the trial's hyperparameters, unless it has any: for those that are known after `init()`.
 

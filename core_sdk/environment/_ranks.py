@@ -15,6 +15,11 @@ from core_sdk.environment.names import (
     RENDEZVOUS_VARIABLE,
 )
 
+_HOW_TO_START = {
+    "torchrun": ". Type `python -m launch.torch_distributed --nproc-per-node=2 -- python SCRIPT`, say",
+    "DeepSpeed's launcher": ". Type `python -m launch.deepspeed -- python SCRIPT`, say",
+}
+
 
 @dataclass(frozen=True)
 class RankPlace:
@@ -135,7 +140,7 @@ def _numbers(variables: Mapping[str, str], names: Sequence[str], starter: str) -
 
 def _number(variables: Mapping[str, str], name: str, starter: str) -> int:
     if name not in variables:
-        reason = f"{starter} did not start this process"
+        reason = f"{starter} did not start this process{_HOW_TO_START.get(starter, '')}"
         if "RANK" in variables:
             reason = f"but RANK is: start the script with {starter}, or set all that it sets"
         raise KeyError(f"{name} is not set: {reason}")

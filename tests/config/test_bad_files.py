@@ -43,6 +43,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         "const.yaml:4: hyperparameters.lr.minval must be less than maxval, 1, and is 3",
         "const.yaml:6: hyperparameters.opt.width.type is 'intt', which does not exist; did you mean int?",
         "const.yaml:7: searcher.metric is missing: the validation metric by which one trial is better than another",
+        "const.yaml:7: searcher.max_time is missing: give time_metric and max_time, or max_length",
         "const.yaml:9: searcher.metrics is unknown here; did you mean metric?",
         "const.yaml:10: searcher.max_trials must be an int of at least 1, and is 'ten'",
         "const.yaml:11: searcher.mode must be one of aggressive, standard, conservative, and is 'standart'",
@@ -291,3 +292,12 @@ def test_a_tab_is_called_a_tab() -> None:
     ]
     (problem,) = problems_of("name: a\n  labels: [b]\n")
     assert problem.endswith("the indentation may be wrong, here or in the line before")
+
+
+def test_a_search_by_halving_names_all_that_it_needs() -> None:
+    """How long its trials are, too, so that nobody has to come twice."""
+    assert problems_of("entrypoint: python3 train.py\nsearcher: {name: asha, metric: loss}\n") == [
+        "const.yaml:2: searcher.max_trials is missing: the number of trials",
+        "const.yaml:2: searcher.num_rungs is missing: the number of rungs",
+        "const.yaml:2: searcher.max_time is missing: give time_metric and max_time, or max_length",
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -458,3 +459,19 @@ def test_a_start_whose_first_record_is_refused_is_no_start(tmp_path: Path) -> No
 
     assert status == 3
     assert list((home.runs / "1").iterdir()) == []
+
+
+def test_a_context_says_whose_it_is() -> None:
+    """In a notebook, or in a log."""
+    with core.init() as context:
+        assert repr(context) == "<Context of trial 1, attempt 1>"
+
+
+def test_a_forgotten_storage_id_is_said() -> None:
+    """As soon as the pair is used as a path."""
+    with core.init() as context:
+        uses: list[Callable[[Any], object]] = [lambda pair: pair / "weights", lambda pair: shutil.copy(__file__, pair)]
+        for use in uses:
+            save = context.checkpoint.store_path({"steps_completed": 1})
+            with pytest.raises(TypeError, match=r"as \(path, storage_id\)"), save as pair:
+                use(pair)

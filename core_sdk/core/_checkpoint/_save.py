@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from core_sdk.core._checkpoint._background_saves import Save, Saves
 from core_sdk.core._checkpoint._metadata import checked_metadata, merge_metadata, plain_metadata
@@ -18,6 +18,20 @@ from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import ArgumentConflictError, CheckpointConflictError, EmptyCheckpointError
 from core_sdk.journal import Journal
 from core_sdk.storage import Selector, Shard, ShardUnion, Staging, Storage, file_conflicts, unite
+
+
+class PathAndId(tuple[Path, str]):
+    """What a save gives its block. Used as a path, as by a script that has forgotten the id, it says what to write."""
+
+    __slots__ = ()
+
+    def __truediv__(self, _: object) -> NoReturn:
+        return self.__fspath__()
+
+    def __fspath__(self) -> NoReturn:
+        raise TypeError(
+            "store_path() gives a path and a storage id: write `with ….store_path(…) as (path, storage_id)`"
+        )
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,7 @@ class CheckpointSave:
             step_together(self._channel, lambda: self._staging.check_reachable(addresses[0]))
             self._channel = finishing_channel
             try:
-                yield self._staging.path, self._storage_id
+                yield PathAndId((self._staging.path, self._storage_id))
             except BaseException as error:
                 leave_together(self._channel, error)
                 raise
