@@ -9,12 +9,13 @@
     <root>/.staging/<token>.lock        locked by the process that does so, for as long as it lives
 
 A checkpoint is written under `.staging`, fsynced, and renamed: it is whole or invisible. Removal renames it back first.
-Of a sharded one every rank has a directory under `.staging`; at the end the ranks rename their files into the chief's.
-What a dead process left under `.staging` is swept by the next one that saves. A lock is believed at once on the machine
-that took it; one of another machine only after an hour without a change, since not every shared file system has locks.
+For a sharded checkpoint every rank has a directory under `.staging`; at the end the ranks rename their files into the
+chief's. The next process that saves sweeps what a dead process left under `.staging`. A free lock shows at once that a
+process of this machine is dead. A process of another machine also counts as alive until its directory has not changed
+for an hour, since not every shared file system has locks.
 
-Why checksums, when disks and file systems have their own: a flipped bit in a tensor loads without a word and trains on.
-Reading a checkpoint back is as fast as memory allows, so every restore verifies.
+Disks and file systems have checksums of their own. They are not enough: a tensor with a flipped bit loads without an
+error, and the training goes on with it. Checksums are computed as fast as memory is read, so every restore verifies.
 """
 
 from core_sdk.storage._manifest import without

@@ -38,7 +38,10 @@ def copy(source: Path, target: Path) -> FileEntry:
 
 @contextlib.contextmanager
 def in_threads(work: Callable[[_A], _T], items: Sequence[_A]) -> Iterator[Iterator[_T]]:
-    """Starts at once, and yields the results in order. The end of the block drops calls that have not begun."""
+    """Calls `work` for all items in threads, and yields the results in order.
+
+    The calls begin at once. The end of the block drops those that have not begun.
+    """
     pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="core-sdk-files")
     try:
         yield pool.map(work, items)

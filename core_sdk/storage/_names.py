@@ -12,7 +12,7 @@ METADATA_NAME = "metadata.json"
 RESERVED_NAMES = (MANIFEST_NAME, METADATA_NAME)
 
 _MAX_ID_BYTES = 255
-# Beyond it no file system could keep the file.
+# No file system keeps a file with a longer name.
 _MAX_NAME_CHARS = 4_000
 
 
@@ -62,7 +62,7 @@ def _problem_of_component(component: str) -> str | None:
 
 
 def matching(names: Iterable[str], globs: Sequence[str]) -> set[str]:
-    """The names that any of `globs` matches, and everything inside a matched directory.
+    """Returns the names that any of `globs` matches, and everything inside a matched directory.
 
     As in `glob.glob(recursive=True)`: "**" stands for any number of directories, other wildcards stay within one, and
     none stands for a leading dot. Raises `UnsafePathError` for a pattern that points outside.

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from core_sdk.files import opened
 from core_sdk.storage._names import parents
 
-# Something else stands there now than what was listed: it is not ours to remove.
+# These say that the path now leads to something else than what was listed, which is not ours to remove.
 _REPLACED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST, errno.ELOOP})
 
 
@@ -65,7 +65,7 @@ def first_replaced(directory: int, names: Sequence[str]) -> str | None:
 
 def remove(directory: int, names: Sequence[str]) -> None:
     """Removes files, and the directories whose names end with "/". What was replaced or is gone is ignored."""
-    # In this order a directory comes after all that it holds.
+    # Reversed, so that a directory comes after all that it holds.
     for name in sorted(names, reverse=True):
         try:
             with opened_parent(directory, name) as (descriptor, last):

@@ -47,7 +47,7 @@ def storage_from_url(url: str) -> Storage:
     """Opens the storage that has this `url`. Raises `UnknownStorageError`."""
     parts = urlsplit(url)
     if parts.scheme in _CLOUD_SCHEMES:
-        from core_sdk.storage.bucket import bucket_storage_from_url  # threads, sockets: of no use for a directory
+        from core_sdk.storage.bucket import bucket_storage_from_url  # a directory needs none of it
 
         return bucket_storage_from_url(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:

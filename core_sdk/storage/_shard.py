@@ -10,7 +10,7 @@ from core_sdk.records import FileEntry
 
 @dataclass(frozen=True)
 class Shard:
-    """One rank's files and directories, under names relative to the checkpoint; a directory's ends with "/"."""
+    """The files and directories of one rank. Names are relative to the checkpoint; a directory's name ends with "/"."""
 
     files: dict[str, FileEntry]
     directories: list[str]
@@ -18,14 +18,14 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardUnion:
-    """All ranks' files and directories, each name once."""
+    """The files and directories of all ranks, each name once."""
 
     files: dict[str, FileEntry]
     directories: list[str]
     owners: dict[str, int]
     """The rank whose copy of a file is kept."""
     ranks: tuple[int, ...]
-    """Those that have files, kept or not."""
+    """The ranks that have files, kept or not."""
 
     def names_of(self, rank: int) -> list[str]:
         return [name for name, owner in self.owners.items() if owner == rank]

@@ -18,7 +18,8 @@ from core_sdk.storage._tree import walk
 
 logger = logging.getLogger("core_sdk.storage")
 
-# Some shared file systems have no locks between machines: there, only what nobody touches for so long is dead.
+# Some shared file systems have no locks between machines. Another machine's directory is swept only if it has not
+# changed for this long.
 _FOREIGN_GRACE_S = 3600.0
 _TOKEN = re.compile(r"[0-9a-f]{12}-[0-9a-f]{32}")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -47,7 +48,7 @@ class LockedDirectory:
         """Removes the directory with all that it holds. Does nothing the second time, and in a forked child."""
         if self.is_ours:
             remove_tree(self.path)
-            # What stays is swept: it must not fail what has been stored.
+            # What cannot be removed is swept later. The checkpoint is stored: this must not fail the save.
             with contextlib.suppress(OSError):
                 self.lock_path.unlink(missing_ok=True)
             self._lock.release()
@@ -76,7 +77,7 @@ class StagingArea:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            # A place without a lock takes no space. A sweep that comes meanwhile does what is wanted.
+            # The disk is full; a directory without a lock needs no space. If a sweep removes it first, that is no harm.
             hidden = self.path / _new_token()
             directory.rename(hidden)
             fsync_directory(directory.parent)
@@ -100,14 +101,14 @@ class StagingArea:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.path.mkdir()
-            # Whoever may write to the storage may stage in it.
+            # Every user who may write to the storage may stage checkpoints in it.
             self.path.chmod(self.path.parent.stat().st_mode & 0o7777)
         if self.path.is_symlink():
             raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link; replace it by a directory", str(self.path))
 
     def _tokens(self) -> list[str]:
         if self.path.is_symlink():
-            return []  # what it leads to is not ours
+            return []  # a link leads to files that are not ours
         try:
             names = {path.name.removesuffix(".lock") for path in self.path.iterdir()}
         except FileNotFoundError:
@@ -118,7 +119,7 @@ class StagingArea:
 def _new_lock(area: Path) -> tuple[AliveLock, Path]:
     while True:
         path = area / f"{_new_token()}.lock"
-        # A sweep may see the file before it is locked, take it for one of the dead, and lock it first.
+        # A sweep may see the file before it is locked, take its owner for dead, and lock the file first.
         with contextlib.suppress(BlockingIOError):
             return AliveLock(path), path
 
@@ -148,12 +149,12 @@ def _quiet_s(place: Path, lock_path: Path) -> float:
 def _sweep(place: Path) -> bool:
     lock_path = place.with_name(f"{place.name}.lock")
     try:
-        # Held while removing, so that the place cannot come to life in between.
+        # Held during the removal, so that no process can take the directory in between.
         lock = AliveLock(lock_path)
     except OSError:
         return False
     try:
-        # Its owner may have left since it was listed: then only the lock, made anew by us, is there to be removed.
+        # The owner may have removed it since it was listed. Then only the lock is left, which we have just made.
         was_there = place.exists()
         remove_tree(place)
         is_gone = not place.exists()
@@ -176,7 +177,10 @@ def remove_tree(directory: Path) -> None:
 
 
 def this_machine() -> str:
-    """An id of this machine until its next boot. All its containers, which see each other's locks, have the same."""
+    """Returns an id of this machine, valid until its next boot.
+
+    All containers of the machine have the same id, since they see each other's locks.
+    """
     try:
         return _BOOT_ID.read_text().replace("-", "").strip()[:12]
     except FileNotFoundError:

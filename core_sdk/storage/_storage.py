@@ -17,12 +17,13 @@ Selector = Callable[[str], bool]
 
 
 class Staging(ABC):
-    """One rank's part of a checkpoint that is being written and that nobody sees yet.
+    """A rank's part of a checkpoint that is being written and is not yet visible.
 
-    Each rank has one under the same storage id, and takes these steps, none before all ranks have taken the one before:
-    `check_reachable`; writing into `path`, or `fill`; `seal`; `contribute`. Then the chief calls `commit`. A rank that
-    is alone is the chief. Leaving the block by an error discards the checkpoint; leave it otherwise only after the
-    commit. Another thread may enter the later steps, and leave.
+    Each rank has one under the same storage id, and takes these steps: `check_reachable`; writing into `path`, or
+    `fill`; `seal`; `contribute`. No rank begins a step before all ranks have completed the previous one. Then the chief
+    calls `commit`. A single rank is its own chief. If the `with` block is left by an error, the checkpoint is
+    discarded; leave it without an error only after the commit. Another thread may take the later steps and leave the
+    block.
     """
 
     path: Path
@@ -57,19 +58,19 @@ class Staging(ABC):
 
     @abstractmethod
     def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
-        """On the chief, once all have contributed: makes the checkpoint exist, whole and durable.
+        """Makes the checkpoint exist, complete and durable. Only the chief calls it, after all ranks have contributed.
 
-        Or it raises, and nothing of the checkpoint is ever seen: `TypeError` for metadata that JSON cannot keep,
-        `NotEnoughSpaceError` or `CheckpointNotStoredError`.
+        Raises `TypeError` for metadata that JSON cannot hold, `NotEnoughSpaceError` or `CheckpointNotStoredError`.
+        After an error no part of the checkpoint ever becomes visible.
         """
 
     @abstractmethod
     def discard(self) -> None:
-        """Removes what is still there; does nothing after a commit, or the second time."""
+        """Removes what has been written. Does nothing after a commit, or the second time."""
 
     @abstractmethod
     def cancel(self) -> None:
-        """Makes the step that another thread is in, and all later steps, fail soon, if that is possible."""
+        """Makes the step that another thread is taking, and all later steps, fail soon, if that is possible."""
 
     def __enter__(self) -> Self:
         return self
@@ -83,13 +84,13 @@ class Staging(ABC):
 class Storage(ABC):
     """Checkpoints by storage id. Every call blocks until it is done.
 
-    Each call that takes an id raises `UnsafePathError` for one that is not a plain name. Each that reads raises
-    `CheckpointNotFoundError`, `CheckpointTooNewError`, or `CheckpointDamagedError` naming the first bad file. Each may
-    raise a `StorageError`: the storage itself cannot be used, which says nothing of the checkpoint.
+    Every call that takes an id raises `UnsafePathError` for one that is not a plain name. Every call that reads raises
+    `CheckpointNotFoundError`, `CheckpointTooNewError`, or `CheckpointDamagedError` naming the first bad file. Any call
+    may raise a `StorageError`: the storage itself cannot be used, which says nothing about the checkpoint.
     """
 
     url: str
-    """Names the storage, so that another process can open it."""
+    """The address by which another process can open the storage."""
 
     @abstractmethod
     def check_writable(self) -> None:
@@ -101,7 +102,10 @@ class Storage(ABC):
 
     @abstractmethod
     def open(self, storage_id: str, selector: Selector | None = None) -> AbstractContextManager[Path]:
-        """A directory with the verified files, to be read only. With a selector others may be there, unverified."""
+        """Gives a directory with the verified files, for reading only.
+
+        With a selector, the directory may also hold other files, which are not verified.
+        """
 
     @abstractmethod
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
@@ -113,15 +117,15 @@ class Storage(ABC):
 
     @abstractmethod
     def manifest(self, storage_id: str) -> Manifest:
-        """What the checkpoint consists of; reads the manifest only."""
+        """Returns the checkpoint's manifest, without reading its files."""
 
     @abstractmethod
     def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
-        """Reads every file, or those selected, and compares it with what was written."""
+        """Reads all files, or those selected, compares them with the manifest, and returns it."""
 
     @abstractmethod
     def check(self, storage_id: str) -> Manifest:
-        """As `verify`, but reads no file if the storage itself keeps checksums: those are compared."""
+        """Does the same as `verify`, but compares the storage's own checksums, if it keeps any, and reads no files."""
 
     @abstractmethod
     def remember(self, storage_ids: Sequence[str]) -> None:

@@ -19,13 +19,13 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A regular file. For a symbolic link to another file of the directory it is that other file."""
+    """A regular file of the directory. For a symbolic link, the file of the directory to which it leads."""
 
     path: Path
     size_bytes: int
     is_link: bool
     is_shared: bool
-    """It has other names (hard links), through which it may be changed later."""
+    """Whether it has other names (hard links), through which it may be changed later."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Tree:
                 raise ReservedNameError(name)
 
     def without_reserved(self) -> Tree:
-        """The tree without our two files, if it has both, as a downloaded checkpoint does. Else the same tree."""
+        """Returns the tree without metadata and manifest if it has both, as a downloaded checkpoint does."""
         if not all(name in self.files for name in RESERVED_NAMES):
             return self
         return Tree({n: file for n, file in self.files.items() if n not in RESERVED_NAMES}, self.directories)
@@ -82,26 +82,27 @@ def source_tree(source: Path, selector: Selector | None) -> Tree:
 
 
 def staged_tree(root: Path, directory: int) -> Tree:
-    """The files that a script has written into the directory `root`. Links are replaced, and our two files removed.
+    """Returns the files that a script has written into the directory `root`.
 
-    `directory` is its descriptor. Raises `ReservedNameError`, and `UnsafePathError`, also where `root` is another
-    directory now: it may be an earlier checkpoint.
+    Links are replaced by copies; metadata and manifest are removed if both are there. `directory` is the descriptor of
+    `root`. Raises `ReservedNameError` and `UnsafePathError`, the latter also if `root` is now another directory, since
+    that may be an earlier checkpoint.
     """
     if not is_at(directory, root):
         raise UnsafePathError("the checkpoint's directory", str(root), "was replaced by something else")
     tree = scan(root).without_reserved()
     tree.check_reserved()
     tree.replace_links(directory)
-    # What came with a copy of another checkpoint may be a hard link to that one's.
+    # Metadata and manifest may be hard links to those of a checkpoint that the script has copied.
     remove(directory, RESERVED_NAMES)
     return tree
 
 
 def scan(root: Path) -> Tree:
-    """All files and directories under `root`, sorted.
+    """Lists all files and directories under `root`, sorted by name.
 
-    Raises `UnsafePathError` for a link that leads outside or to a directory, a device, a socket, a pipe, and a name
-    that is not UTF-8; `FileNotFoundError` or `NotADirectoryError` for `root` itself.
+    Raises `UnsafePathError` for a device, a socket, a pipe, a name that is not UTF-8, and a link that leads outside or
+    to a directory. Raises `FileNotFoundError` or `NotADirectoryError` for `root` itself.
     """
     real_root = Path(os.path.realpath(root, strict=True))
     files = {}

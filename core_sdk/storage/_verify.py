@@ -81,7 +81,7 @@ def _check_manifest(manifest: Manifest, storage_id: str) -> None:
 def verify(directory: Path, manifest: Manifest, selector: Selector | None = None) -> None:
     """Raises `CheckpointDamagedError` for the first bad file among those selected.
 
-    What costs nothing to see comes first: missing, additional and resized files.
+    Looks for missing, additional and resized files first, since that needs no reading.
     """
     names = check_listing(directory, manifest, selector)
     files = [name for name in names if not name.endswith("/")]
@@ -91,9 +91,9 @@ def verify(directory: Path, manifest: Manifest, selector: Selector | None = None
 
 
 def check_listing(directory: Path, manifest: Manifest, selector: Selector | None) -> list[str]:
-    """Compares only names, kinds and sizes, and returns the names that are selected, sorted.
+    """Compares names, kinds and sizes only, and returns the selected names, sorted.
 
-    Nothing may have been added, except what the selector does not accept.
+    An additional file is an error unless the selector rejects it.
     """
     found = {name: entry.stat(follow_symlinks=False) for name, entry in walk(directory) if name != MANIFEST_NAME}
     expected = manifest.resources
@@ -115,7 +115,7 @@ def compare(manifest: Manifest, name: str, found: FileEntry) -> None:
 
 
 def naming_unreadable(entries: Iterator[FileEntry], manifest: Manifest, files: list[str]) -> Iterator[FileEntry]:
-    """`entries`, one for each of `files`; raises `CheckpointDamagedError` for a file that the disk cannot read."""
+    """Yields `entries`, one for each of `files`. Raises `CheckpointDamagedError` for a file that cannot be read."""
     for name in files:
         try:
             yield next(entries)

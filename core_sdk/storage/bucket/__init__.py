@@ -5,9 +5,9 @@
     <prefix>/<storage_id>/.manifest.json  written last, only if none is there; it makes the checkpoint exist
     <prefix>/.claims/<token>              who is writing or removing what, so that remains of the dead are found
 
-`Bucket` is the seam; there is an adapter for each store, imported on demand, and each holds only what differs. What is
-common is here once: parts and ranges in parallel threads, trying again, comparing checksums, leases, sweeping. Every
-file has its own object, also where an earlier checkpoint has the same content: the store then copies it by itself. So
+`Bucket` is the seam. Each store has an adapter, which is imported on demand and holds only what differs. What the
+stores have in common is here once: parts and ranges in parallel threads, retries, checksums, leases, sweeping. Every
+file has its own object, even if an earlier checkpoint has the same content; then the store copies the object itself. So
 any checkpoint can be deleted, or fetched with the store's own tools, without regard to others.
 """
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from core_sdk.records import FileEntry
 
 Sink = Callable[[bytes], None]
-"""Takes the next bytes of an object."""
+"""A function that takes the next bytes of an object."""
 
 
 class TransientError(Exception):
@@ -26,11 +26,11 @@ class TransientError(Exception):
 
 
 class ObjectMissingError(Exception):
-    """There is no object of this name."""
+    """The bucket has no object of this name."""
 
 
 class ObjectExistsError(Exception):
-    """The object was there already, or is another version than was expected."""
+    """The object exists already, or its version is not the expected one."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,20 @@ class StoredObject:
 
 
 class PartedUpload(ABC):
-    """A large object that travels in parts, in parallel. It appears whole, on `complete`, or not at all."""
+    """The upload of a large object in parallel parts. The object appears whole, on `complete`, or not at all."""
 
     def __init__(self, size_bytes: int, part_bytes: int) -> None:
-        """All parts but the last have `part_bytes`."""
+        """Divides the object into parts of `part_bytes`; the last part may be smaller."""
         self.part_bytes = part_bytes
         self.num_parts = -(-size_bytes // part_bytes)
 
     @abstractmethod
     def put_part(self, index: int, content: bytes) -> None:
-        """Sends part `index`, from 0; safe in threads, and to be repeated. The store checks what arrives."""
+        """Sends part `index`, counted from 0. Safe in threads, and safe to repeat. The store checks what arrives."""
 
     @abstractmethod
     def complete(self) -> None:
-        """Makes the object exist, once all parts are there. Safe to be repeated where the answer was lost."""
+        """Makes the object exist, after all parts have arrived. Safe to repeat if the answer was lost."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -68,54 +68,53 @@ class PartedUpload(ABC):
 
 
 def part_bytes(size_bytes: int, most_parts: int, least: int = 16 << 20) -> int:
-    """How large to make the parts of an object: `least`, or whole MiB more where `most_parts` would not do."""
+    """Returns the size of the parts of an object: `least`, or as many whole MiB as `most_parts` parts need."""
     return max(least, -(-size_bytes // (most_parts << 20)) << 20)
 
 
 class Bucket(ABC):
     """The objects under one prefix of one bucket; their names are relative to the prefix. Safe in threads.
 
-    No method tries again: that is `Retry`'s. Each raises `TransientError` for what may pass by itself, and for what
-    will not `BucketNotFoundError`, `CredentialsMissingError`, `CredentialsRejectedError`, or `StoragePermissionError`
-    naming the object and the permission. No message holds a secret.
-
-    Where a method says so, `ObjectMissingError` or `ObjectExistsError`.
+    No method retries; `Retry` does. Each method raises `TransientError` for a failure that may pass by itself. For
+    other failures it raises `BucketNotFoundError`, `CredentialsMissingError`, `CredentialsRejectedError`, or
+    `StoragePermissionError`, which names the object and the permission. Some methods also raise `ObjectMissingError`
+    or `ObjectExistsError`, and say so. No message holds a secret.
     """
 
     url: str
-    """Names bucket and prefix so that another process can open them; without credentials."""
+    """The address of bucket and prefix by which another process can open them; holds no credentials."""
 
     def where(self, name: str) -> str:
-        """The object, or with "" the prefix itself, as a person knows it: gs://bucket/prefix/name."""
+        """Returns the object's address for messages: gs://bucket/prefix/name. For "", returns that of the prefix."""
         return f"{self.url.partition('?')[0].rstrip('/')}/{name}".rstrip("/")
 
     @abstractmethod
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
         """Stores a small object. The store compares its checksum with ours: `TransientError` if they differ.
 
-        With `if_absent` or `if_version` only if there is none yet, or this one: `ObjectExistsError`. A store that does
-        not know preconditions ignores them.
+        With `if_absent`, raises `ObjectExistsError` if the object exists; with `if_version`, if it does not have this
+        version. A store that does not know preconditions ignores them.
         """
 
     @abstractmethod
     def begin(self, name: str, entry: FileEntry) -> PartedUpload:
-        """Begins a large object, of the size and checksum of `entry`; it replaces one of the same name."""
+        """Begins the upload of a large object with the size and checksum of `entry`. Overwrites an object of the name."""
 
     @abstractmethod
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
-        """Hands `size_bytes` > 0 bytes from `start` on to `sink`, in pieces of at most 1 MiB, as they arrive.
+        """Passes the `size_bytes` > 0 bytes from `start` on to `sink`, as they arrive, in pieces of at most 1 MiB.
 
-        Raises `ObjectMissingError`, also where the object is shorter. An answer that is not this range, of this
-        object, is a `TransientError`. Some bytes may have been handed on before an error.
+        Raises `ObjectMissingError`, also if the object is too short, and `TransientError` for an answer with another
+        range. Some bytes may have been passed on before an error.
         """
 
     @abstractmethod
     def stat(self, name: str) -> StoredObject:
-        """Raises `ObjectMissingError`."""
+        """Returns what the store says about an object. Raises `ObjectMissingError`."""
 
     @abstractmethod
     def list(self, under: str = "") -> Iterator[StoredObject]:
-        """All objects whose names begin with `under`, in the order of their names, page by page."""
+        """Yields all objects whose names begin with `under`, in the order of their names. Asks page by page."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
@@ -123,9 +122,9 @@ class Bucket(ABC):
 
     @abstractmethod
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
-        """Copies an object within the store, any size; no byte of it passes through here.
+        """Copies an object of any size within the store; its content does not pass through this process.
 
-        Raises `ObjectMissingError` if there is no source. The caller compares what it gives with `entry`.
+        Returns the copy, which the caller compares with `entry`. Raises `ObjectMissingError` if there is no source.
         """
 
     @abstractmethod

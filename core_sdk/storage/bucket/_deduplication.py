@@ -8,22 +8,22 @@ from collections.abc import Callable, Sequence
 from core_sdk.errors import CheckpointError
 from core_sdk.records import FileEntry, Manifest
 
-# To ask for a copy costs as much as to send so little.
+# Requesting a copy costs as much as sending fewer bytes than this.
 _WORTH_COPYING_BYTES = 4096
-# Enough for a hundred checkpoints of ten thousand files, in some 200 MB at the very most.
+# Enough for a hundred checkpoints of ten thousand files; takes about 200 MB at most.
 _MAX_ENTRIES = 1_000_000
 
 _Content = tuple[int, str, str]
 
 
 class KnownContents:
-    """Learns from manifests; safe in threads. Old checkpoints give way to newer ones."""
+    """The contents that the manifests of known checkpoints list. Safe in threads. The oldest are dropped first."""
 
     def __init__(self, read_manifest: Callable[[str], Manifest]) -> None:
         self._read_manifest = read_manifest
         self._unread: list[str] = []
         self._objects: dict[_Content, tuple[str, str]] = {}
-        """Content -> storage id and name; the newest stand last."""
+        """The storage id and the name for each content; the newest come last."""
         self._lock = threading.RLock()
 
     def remember(self, storage_ids: Sequence[str]) -> None:
@@ -46,16 +46,16 @@ class KnownContents:
             self._objects = {key: found for key, found in self._objects.items() if found[0] != storage_id}
 
     def find(self, entry: FileEntry) -> str | None:
-        """The object with this content."""
+        """Returns the name of an object with this content, or None."""
         if not entry.xxh128:
             return None
-        # Others who ask wait meanwhile: the answer may be among what is being read.
+        # Other threads wait here too: the manifests that are being read may hold their answer.
         with self._lock:
             while self._unread:
                 try:
                     self.learn(self._read_manifest(self._unread.pop(0)))
                 except CheckpointError:
-                    continue  # what cannot be read saves nothing
+                    continue  # an unreadable manifest helps no upload
             found = self._objects.get(_content(entry))
         return None if found is None else "/".join(found)
 

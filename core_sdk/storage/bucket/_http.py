@@ -21,7 +21,7 @@ def check_range(content_range: str | None, start: int, size_bytes: int, where: s
 
 
 def hand_on(pieces: Iterable[bytes], size_bytes: int, sink: Sink) -> None:
-    """Hands exactly `size_bytes` bytes on to `sink`. Raises `TransientError` if more or fewer arrive."""
+    """Passes exactly `size_bytes` bytes on to `sink`. Raises `TransientError` if more or fewer arrive."""
     num_bytes = 0
     for piece in pieces:
         num_bytes += len(piece)
@@ -33,7 +33,7 @@ def hand_on(pieces: Iterable[bytes], size_bytes: int, sink: Sink) -> None:
 
 
 def retry_after_s(header: str | None) -> float | None:
-    """How long the store asks us to wait. Its header has a number of seconds, or a date."""
+    """Returns the seconds that the store asks us to wait, or None. The header holds a number of seconds, or a date."""
     if header is not None:
         with contextlib.suppress(ValueError):
             return float(header)
@@ -43,10 +43,10 @@ def retry_after_s(header: str | None) -> float | None:
 
 
 def system_reason(error: BaseException) -> str:
-    """The operating system's word for a failed connection, or "". The libraries' own texts hold signed URLs."""
+    """Returns the operating system's text for a failed connection, or "". The libraries' own texts hold signed URLs."""
     cause: BaseException | None = error
     while cause is not None:
-        # Libraries derive from OSError too, and put addresses into the place of the system's words.
+        # Libraries derive classes from OSError too, and put URLs into `strerror`.
         if isinstance(cause, OSError) and cause.strerror and type(cause).__module__ in ("builtins", "socket", "ssl"):
             return redacted(cause.strerror)
         cause = getattr(cause, "inner_exception", None) or cause.__cause__ or cause.__context__

@@ -1,8 +1,8 @@
 """Leases: objects beside the checkpoints that say who is writing or removing what.
 
-A bucket has no locks. On the machine that took a lease, a lock file tells whether its owner is alive; elsewhere a lease
-counts as abandoned once it was not renewed for an hour by the store's clock. An owner that was only slow finds the name
-of its manifest taken, and fails: see `sweep`.
+A bucket has no locks. On the machine that took a lease, a lock file tells whether its owner is alive. On other machines
+a lease counts as abandoned if it has not been renewed for an hour by the store's clock. If its owner was only slow, it
+finds the name of its manifest taken, and fails: see `sweep`.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _MAX_BYTES = 65_536
 
 
 class LeaseRecord(msgspec.Struct, kw_only=True, frozen=True):
-    """What a lease says."""
+    """The content of a lease."""
 
     format: int = 1
     storage_id: str
     machine: str
-    """The machine, since it was started last."""
+    """The id of the machine, which changes with each boot."""
     lock: str
-    """The path of the file, on that machine, that the owner holds locked."""
+    """The path, on that machine, of the file that the owner keeps locked."""
     host: str
-    """For people only, as is the next field."""
+    """For people only, like `pid`."""
     pid: int
 
 
@@ -51,7 +51,7 @@ class LeaseLostError(Exception):
 
 
 class Lease:
-    """Held from construction to `release`, and renewed in between by a thread of its own."""
+    """A lease that is held from construction to `release`; a thread of its own renews it."""
 
     def __init__(self, objects: RetryingBucket, lease_s: float, storage_id: str, lock_path: Path) -> None:
         self._objects = objects
@@ -74,7 +74,7 @@ class Lease:
         threading.Thread(target=self._renew, name="core-sdk-lease", daemon=True).start()
 
     def check(self) -> None:
-        """Raises `LeaseLostError` if somebody may have taken the lease for abandoned, or soon will."""
+        """Raises `LeaseLostError` if another process may take the lease for abandoned, now or soon."""
         # Half the lease is left for the request that relies on it.
         if _now_s() - self._renewed > self._lease_s / 2:
             raise LeaseLostError
@@ -104,14 +104,14 @@ class Lease:
 
 
 def abandoned_leases(objects: RetryingBucket, lease_s: float) -> list[tuple[StoredObject, LeaseRecord]]:
-    """The leases whose owners are dead, or were not heard of for so long that they count as dead."""
+    """Returns the leases whose owners are dead, or have not renewed them for `lease_s`."""
     read = [(lease, record) for lease in objects.all_under(LEASES) if (record := _read(objects, lease)) is not None]
     now = store_time(objects) if any(_is_elsewhere(record) for _, record in read) else 0.0
     return [(lease, record) for lease, record in read if _is_abandoned(lease, record, lease_s, now)]
 
 
 def store_time(objects: RetryingBucket) -> float:
-    """The store's time: only its own clock tells how old an object is."""
+    """Returns the time by the store's clock, by which the ages of objects are measured."""
     objects.put(_CLOCK, b"{}")
     return objects.stat(_CLOCK).updated
 
@@ -123,7 +123,7 @@ def _is_abandoned(lease: StoredObject, record: LeaseRecord, lease_s: float, now:
 
 
 def _read(objects: RetryingBucket, lease: StoredObject) -> LeaseRecord | None:
-    """Reads a lease; None for an object that is not a lease, or is gone."""
+    """Reads a lease. Returns None for an object that is not a lease, or no longer exists."""
     if not 0 < lease.size_bytes <= _MAX_BYTES:
         return None
     try:
@@ -135,7 +135,7 @@ def _read(objects: RetryingBucket, lease: StoredObject) -> LeaseRecord | None:
 
 
 def _is_elsewhere(record: LeaseRecord) -> bool:
-    """Whether its lock cannot be asked: it is on another machine, in another container, or another user's."""
+    """Whether its lock is out of reach: on another machine, in another container, or of another user."""
     try:
         can_ask = Path(record.lock).is_file() and os.access(record.lock, os.R_OK)
     except (OSError, ValueError):

@@ -19,7 +19,7 @@ CONFIG_KEYS = {
     "s3": {"bucket", "prefix", "access_key", "secret_key", "endpoint_url", "temp_dir"},
     "azure": {"container", "connection_string", "account_url", "credential", "temp_dir"},
 }
-"""What an experiment configuration may say of each type. `temp_dir` is where files are staged."""
+"""The keys that an experiment configuration may have for each type. `temp_dir` is where files are staged."""
 
 _TYPES = {"gs": "gcs", "s3": "s3", "azure": "azure"}
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
@@ -27,7 +27,10 @@ _QUERY_KEYS = {"gs": frozenset[str](), "s3": frozenset({"endpoint_url"}), "azure
 
 
 def bucket_storage_from_url(url: str) -> BucketStorage:
-    """Credentials come from the environment. Raises `UnknownStorageError`, `MissingDependencyError`, `StorageError`."""
+    """Opens the bucket at `url`, with credentials from the environment.
+
+    Raises `UnknownStorageError`, `MissingDependencyError`, `StorageError`.
+    """
     parts = urlsplit(url)
     shown = url.partition("?")[0]
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
@@ -45,7 +48,10 @@ def bucket_storage_from_url(url: str) -> BucketStorage:
 
 
 def bucket_storage_from_config(config: Mapping[str, Any]) -> BucketStorage:
-    """`config` has a `type` of `CONFIG_KEYS`, and no other keys than those. Raises `ValueError` for its values too."""
+    """Opens the bucket of `config`, which has a `type` of `CONFIG_KEYS` and only its keys.
+
+    Raises `ValueError` for impossible values, and what `bucket_storage_from_url` raises.
+    """
     for key, value in config.items():
         if value is not None and not isinstance(value, str) and key in CONFIG_KEYS[config["type"]]:
             raise ValueError(f"checkpoint_storage has a {key} that is no string, but {type(value).__name__}")
@@ -61,7 +67,7 @@ def _storage(bucket: Bucket, temp_dir: Path | None) -> BucketStorage:
 
 
 def _bucket(kind: str, name: str, prefix: str, given: Mapping[str, str]) -> Bucket:
-    """Credentials that are not `given` come from the environment. Each adapter needs a library of its own."""
+    """Makes the adapter for a store. Credentials that are not `given` come from the environment."""
     match kind:
         case "gcs":
             from core_sdk.storage.bucket.gcs._bucket import GcsBucket
@@ -92,7 +98,7 @@ def _bucket(kind: str, name: str, prefix: str, given: Mapping[str, str]) -> Buck
 def _name_and_prefix(config: Mapping[str, str], key: str) -> tuple[str, str]:
     if key not in config:
         raise ValueError(f"checkpoint_storage of this type needs {key}")
-    # Some write a path behind the container's name.
+    # Some users write a path after the container's name.
     name, _, path = config[key].strip("/").partition("/")
     try:
         return _checked_name(name), _checked_prefix(f"{path}/{config.get('prefix', '')}")

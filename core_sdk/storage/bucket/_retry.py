@@ -27,9 +27,9 @@ class TransferCancelledError(Exception):
 class Retry:
     """Repeats a call until it works, for at most `deadline_s` without progress.
 
-    The pause grows exponentially up to 30 s, each drawn between nothing and its bound, so that many clients do not
-    come back together (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/, "full jitter"). A
-    store that says when to come back is obeyed. A wait of more than 5 s is said in the log, with how to end it.
+    Each pause is drawn between 0 and a bound that grows exponentially up to 30 s, so that many clients do not retry at
+    the same time (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/, "full jitter"). If the
+    store says how long to wait, that is obeyed. A wait of more than 5 s is logged, with how to end it.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Retry:
         self._silence = SilenceWatch(how_to_end)
 
     def call(self, what: str, work: Callable[[], T], progress: Callable[[], object] = lambda: None) -> T:
-        """What `work` returns; a new value of `progress` begins the deadline anew.
+        """Returns what `work` returns. Whenever `progress` has a new value, the deadline starts anew.
 
         Raises `StorageUnreachableError` at the deadline, naming `what`; `TransferCancelledError`.
         """

@@ -1,4 +1,4 @@
-"""A bucket's small objects, each request tried again where that may help."""
+"""A bucket's small objects, with retries."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from core_sdk.storage.bucket.transfer._threads import run_in_threads
 T = TypeVar("T")
 
 TOMBSTONE = b""
-"""In the place of a manifest: no checkpoint of this id will come to exist any more."""
+"""Takes the place of a manifest, so that no checkpoint with this id can come to exist."""
 
-# A manifest of a million files has half as much.
+# Twice the size of a manifest of a million files.
 _MAX_BYTES = 512 << 20
 
 
 class OversizedError(Exception):
-    """An object that is larger than any of ours."""
+    """An object is larger than any that we write."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(f"has {size_bytes:,} bytes, more than any of ours")
 
 
 class RetryingBucket:
-    """Each call raises `StorageError` for what does not pass by itself."""
+    """Reads and writes small objects with retries. Each call raises `StorageError` if the retries do not help."""
 
     def __init__(self, bucket: Bucket, limits: Limits, retry: Retry | None = None) -> None:
         self._bucket = bucket
@@ -40,18 +40,21 @@ class RetryingBucket:
         return self._bucket.where(name)
 
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
-        """Raises `ObjectExistsError` as `Bucket.put` does; with `if_absent` also where a lost answer hid a success."""
+        """Stores an object, and raises `ObjectExistsError` as `Bucket.put` does.
+
+        With `if_absent` that error may also mean that an earlier try has stored the object, and its answer was lost.
+        """
         self._call(name, partial(self._bucket.put, name, content, if_absent=if_absent, if_version=if_version))
 
     def read(self, name: str) -> bytes:
-        """The whole of a small object. Raises `ObjectMissingError`, `OversizedError`."""
+        """Returns the content of a small object. Raises `ObjectMissingError`, `OversizedError`."""
         return self.read_version(name)[0]
 
     def read_version(self, name: str) -> tuple[bytes, str]:
         return self._call(name, partial(self._read, name))
 
     def stat(self, name: str) -> StoredObject:
-        """Raises `ObjectMissingError`."""
+        """Returns what the store says about an object. Raises `ObjectMissingError`."""
         return self._call(name, partial(self._bucket.stat, name))
 
     def all_under(self, under: str) -> list[StoredObject]:
@@ -68,9 +71,9 @@ class RetryingBucket:
         return self._call(under, partial(self._bucket.abort_uploads, under))
 
     def put_tombstone(self, name: str) -> bool:
-        """Puts a tombstone where a manifest would stand, so that none can come there; False if one is there.
+        """Puts a tombstone in the place of a manifest. Returns False if a manifest is there already.
 
-        Asked first, since some stores do not know preconditions.
+        Looks for a manifest first, since some stores do not know preconditions.
         """
         try:
             return self.stat(name).size_bytes == len(TOMBSTONE)
@@ -91,7 +94,7 @@ class RetryingBucket:
             if found.size_bytes:
                 self._bucket.read(name, 0, found.size_bytes, content.extend)
         except ObjectMissingError:
-            self._bucket.stat(name)  # it is gone, and this says so
+            self._bucket.stat(name)  # raises `ObjectMissingError` if it is gone
             raise TransientError("the object was replaced while it was read") from None
         return bytes(content), found.version
 

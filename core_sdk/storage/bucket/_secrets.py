@@ -1,4 +1,4 @@
-"""Keeps credentials out of texts that others wrote: servers, proxies and libraries quote requests."""
+"""Keeps credentials out of the texts of servers, proxies and libraries, which quote requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES = (
     r"(?:api|access|account|private|shared)[ _-]?key)[\w-]*+|sig|pass|auth|key"
 )
 _SCHEMES = r"bearer|basic|digest|negotiate|ntlm|sharedkey(?:lite)?|aws4-hmac-sha256|goog4-[\w-]+"
-# Each takes a time that grows with the text's length only: what they read may be written by anybody.
+# Each runs in time linear in the text's length, since anybody may have written the text.
 _SECRETS = (
     re.compile(r"(?<=//)[^/\s@]*+@"),  # user:password@host
     re.compile(r"(?<=\?)[^\s'\"<]++"),  # a URL's query: a signature, a token, the id of an upload session
@@ -24,12 +24,12 @@ _SECRETS = (
 )
 _HEADERS = frozenset({"authorization", "proxy-authorization", "x-amz-security-token", "x-goog-api-key", "cookie"})
 _LEAST_CHARS = 4
-# "NoSuchUpload", "XAmzContentSHA256Mismatch", or a status.
+# A name such as "NoSuchUpload" or "XAmzContentSHA256Mismatch", or a status.
 _WORD = re.compile(r"\d{3}|(?=.{1,40}$)[A-Za-z]+(?:\d{1,3}[A-Za-z]*)?")
 
 
 def redacted(text: str, known: Iterable[str] = ()) -> str:
-    """`text` without what is, or looks like, a credential; `known` are credentials that it may quote."""
+    """Returns `text` without anything that is, or looks like, a credential. `known` are credentials it may quote."""
     for secret in known:
         text = text.replace(secret, "…")
     for pattern in _SECRETS:
@@ -38,7 +38,7 @@ def redacted(text: str, known: Iterable[str] = ()) -> str:
 
 
 def secrets_of(headers: Mapping[str, str | bytes]) -> list[str]:
-    """The credentials that a request has sent, in every spelling in which they may come back, the longest first."""
+    """Returns the credentials that a request has sent, in every form in which they may be quoted, longest first."""
     found: set[str] = set()
     for name, value in headers.items():
         if name.lower() in _HEADERS:
@@ -50,12 +50,12 @@ def secrets_of(headers: Mapping[str, str | bytes]) -> list[str]:
 
 
 def word(text: str, known: Iterable[str] = ()) -> str:
-    """`text` if it is a store's own word for a failure ("NoSuchUpload"), else ""."""
+    """Returns `text` if it is a store's code for a failure ("NoSuchUpload"), else ""."""
     return text if _WORD.fullmatch(text) and not any(secret in text for secret in known) else ""
 
 
 def hide_in_logs(*loggers: str) -> None:
-    """Has what these loggers of libraries write be redacted; does nothing the second time."""
+    """Redacts what these loggers of libraries write. Does nothing the second time."""
     for name in loggers:
         logging.getLogger(name).addFilter(_redact_record)
 
@@ -68,7 +68,7 @@ def _redact_record(record: logging.LogRecord) -> bool:
 
 
 def _password(part: str) -> str:
-    """The password in what Basic authentication sends; "" for anything else."""
+    """Returns the password in a value that Basic authentication sends; "" for anything else."""
     try:
         return base64.b64decode(part, validate=True).decode().partition(":")[2]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Says which store is waited for, where the wait takes longer than a person expects."""
+"""Warns when a request to a store takes longer than a person expects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger("core_sdk.storage")
 _LONG_S = 5.0
 _LOOK_INTERVAL_S = 0.25
 _IDLE_LOOKS = 40
-"""The thread ends when it has found nothing to watch so often."""
+"""The thread ends when it has found nothing to watch this many times."""
 
 
 @dataclass(eq=False)
@@ -25,17 +25,17 @@ class Wait:
     progress: Callable[[], object]
     reached: object
     since: float
-    """By the monotonic clock, as is the next field."""
+    """In seconds of the monotonic clock, like `give_up_at`."""
     give_up_at: float
     reason: str = ""
     """Why the last try failed."""
 
 
 class SilenceWatch:
-    """Warns of a wait of 5 s in which nothing has moved, and of the next one only when it is twice as long.
+    """Warns of a wait of 5 s without progress, and then again whenever a wait is twice as long as at the last warning.
 
-    A request that is answered in time begins anew at 5 s. A thread looks at the waits, since a request that hangs
-    returns to nobody. Safe in threads.
+    After a request that takes less than 5 s, the next warning comes after 5 s again. A thread watches the waits, since
+    a request that hangs does not return. Safe in threads.
     """
 
     def __init__(self, how_to_end: str) -> None:

@@ -34,7 +34,7 @@ logger = logging.getLogger("core_sdk.storage")
 
 
 class BucketStaging(Staging):
-    """Every rank sends its own files: no disk is shared. The chief adds the manifest."""
+    """Stages files in a local directory. Each rank sends its own, so no disk is shared. The chief adds the manifest."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class BucketStaging(Staging):
         self._lease: Lease | None = None
         self._sent_names: list[str] = []
         self._manifest: bytes | None = None
-        """What may be in the bucket by now."""
+        """The manifest that may be in the bucket by now."""
         self._is_committed = False
 
     def check_reachable(self, address: str) -> None:
@@ -78,7 +78,7 @@ class BucketStaging(Staging):
             self._source = tree
 
     def seal(self) -> Shard:
-        # Copies take the place of links.
+        # Links are replaced by copies, which need space.
         with space_for(0, self.path):
             tree = self._source or self._staged()
         paths = {name: tree.files[name].path for name in sorted(tree.files)}
@@ -115,7 +115,7 @@ class BucketStaging(Staging):
             self._objects.put(self._object(METADATA_NAME), content)
             self._check_all_there(manifest.files)
             if any(entry.size_bytes > self._limits.whole_bytes for entry in manifest.files.values()):
-                # Some were begun twice because the first answer was lost. All others have ended by now.
+                # If an answer was lost, an upload was begun twice. All other uploads have ended by now.
                 with self._failures_logged("uploads in parts that broke off may stay"):
                     self._objects.abort_uploads(f"{self._storage_id}/")
             self._put_manifest(encode_manifest(manifest))
@@ -127,7 +127,7 @@ class BucketStaging(Staging):
         self._cancelled.set()
 
     def discard(self) -> None:
-        """Removes what was sent. What cannot be removed now is swept later."""
+        """Removes what was sent to the bucket. What cannot be removed now is swept later."""
         if self._local.is_ours and self._lease is not None:
             if self._is_committed:
                 with self._failures_logged("its lease stays for now"):
@@ -144,7 +144,7 @@ class BucketStaging(Staging):
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         if exc_val is None and self._lease is not None and not self._is_committed:
-            # The chief has committed: what it holds need not be sent again by this rank either.
+            # The chief has committed. This rank need not send the same contents again either.
             self._contents.remember([self._storage_id])
             self._is_committed = True
         self.discard()
@@ -153,7 +153,7 @@ class BucketStaging(Staging):
         name = self._object(MANIFEST_NAME)
         if self._manifest is not None:
             self._remove_own_manifest(name)
-        # Another rank may be about to commit, or a request of ours still under way: no manifest can come after this.
+        # Another rank may be about to commit, or a request of ours be under way. A tombstone keeps their manifest out.
         needs_tombstone = self._is_shared or self._manifest is not None
         if needs_tombstone and not self._objects.put_tombstone(name):
             return
@@ -169,7 +169,7 @@ class BucketStaging(Staging):
             raise ObjectExistsError(self._storage_id)
 
     def _check_all_there(self, files: Mapping[str, FileEntry]) -> None:
-        """Raises if something has gone since it was sent: a sweep may have taken this process for dead."""
+        """Raises if an object has vanished since it was sent: a sweep may have taken this process for dead."""
         found = {item.name: item for item in self._objects.all_under(f"{self._storage_id}/")}
         for name, entry in files.items():
             item = found.get(self._object(name))
@@ -190,9 +190,9 @@ class BucketStaging(Staging):
                 raise
 
     def _remove_own_manifest(self, name: str) -> None:
-        """Removes the manifest if it is there: nobody knows how the attempt to write it has ended."""
+        """Removes our manifest if it is in the bucket. Whether the attempt to write it has succeeded is not known."""
         with contextlib.suppress(ObjectMissingError):
-            # Twice, since the first answer may have been damaged on its way.
+            # Read twice, since the first answer may have been damaged on its way.
             if self._manifest in (self._objects.read(name), self._objects.read(name)):
                 self._objects.remove(name)
 

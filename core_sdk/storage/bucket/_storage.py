@@ -40,10 +40,10 @@ logger = logging.getLogger("core_sdk.storage")
 
 
 class BucketStorage(Storage):
-    """Files are staged in a local directory, and sent from there when the checkpoint is committed.
+    """Keeps checkpoints in a bucket. Files are staged in a local directory, and sent when they are contributed.
 
-    `temp_dir` is where; by default the system's temporary directory, which TMPDIR moves. It takes one whole checkpoint.
-    Raises `StorageNotWritableError` if nothing can be made there.
+    `temp_dir` is that directory; by default the system's temporary directory, which TMPDIR sets. It needs room for one
+    whole checkpoint. Raises `StorageNotWritableError` if no directory can be made there.
     """
 
     def __init__(self, bucket: Bucket, *, temp_dir: Path | None = None, limits: Limits | None = None) -> None:
@@ -61,7 +61,7 @@ class BucketStorage(Storage):
         except OSError as error:
             raise StorageNotWritableError(str(self._area.path), str(error)) from error
         with locked:
-            # The true thing: who may read a bucket may not be allowed to write to it.
+            # Really writes an object: the permission to read a bucket does not include the one to write.
             Lease(self._objects, self._limits.lease_s, "check", locked.lock_path).release()
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
@@ -109,7 +109,7 @@ class BucketStorage(Storage):
         self._contents.remember(storage_ids)
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
-        # However damaged its manifest may be.
+        # Does not read the manifest, which may be damaged.
         if not self._is_stored(storage_id):
             raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
         self._contents.forget(storage_id)
@@ -136,23 +136,23 @@ class BucketStorage(Storage):
         self._bucket.close()
 
     def _sweep_beside(self) -> None:
-        """Sweeps until it is done or the storage is closed. What remains is left to the next sweep."""
+        """Sweeps until all is swept or the storage is closed. What remains is left to the next sweep."""
         retry = Retry(
             self._limits.deadline_s, self._closing, "Only the removal of what dead processes left waits for it"
         )
         try:
             self._sweep(RetryingBucket(self._bucket, self._limits, retry))
         except Exception as error:  # noqa: BLE001  the training must not hear of it
-            # Whoever closes a storage also breaks the connections that the sweep uses.
+            # Closing the storage also closes the connections that the sweep uses.
             if not self._closing.is_set():
                 self._warn_of_remains(error)
 
     def _sweep(self, objects: RetryingBucket) -> list[str]:
-        # In this order: the files in the area tell whose leases are abandoned.
+        # Leases first: the lock files in the area tell which of them are abandoned.
         try:
             swept = sweep(objects, self._limits.lease_s)
         except StorageError as error:
-            # It is left to somebody who has the permissions.
+            # A user with the permissions will sweep it.
             self._warn_of_remains(error)
             return []
         return [*swept, *map(str, self._area.sweep())]
@@ -184,7 +184,7 @@ class BucketStorage(Storage):
 
     @contextlib.contextmanager
     def _deletions_told_from_damage(self, storage_id: str) -> Iterator[None]:
-        """Raises `CheckpointNotFoundError` where objects are missing because somebody has deleted the checkpoint."""
+        """Raises `CheckpointNotFoundError` if objects are missing because the checkpoint has been deleted."""
         try:
             yield
         except CheckpointDamagedError:
@@ -197,7 +197,7 @@ class BucketStorage(Storage):
         self._objects.remove_all(item.name for item in self._objects.all_under(folder))
 
     def _shrink(self, storage_id: str, globs: Sequence[str]) -> Manifest | None:
-        """Changes the manifest, then removes the files; gives what remains, or None if that is nothing."""
+        """Changes the manifest, then removes the files. Returns the new manifest, or None if no files remain."""
         while True:
             manifest, _, version = self._read_checked(storage_id)
             remaining = without(manifest, globs)
@@ -206,12 +206,12 @@ class BucketStorage(Storage):
             try:
                 self._objects.put(self._manifest_name(storage_id), encode_manifest(remaining), if_version=version)
             except ObjectExistsError:
-                continue  # somebody else's is there; or ours, and the answer was lost: then the same comes out again
+                continue  # another process was first, or our answer was lost: a second pass does the same again
             self._objects.remove_all(f"{storage_id}/{name}" for name in _files(remaining.removed))
             return remaining
 
     def _read_checked(self, storage_id: str) -> tuple[Manifest, bytes, str]:
-        """The manifest, its content and its version; fetched once more if it was damaged, perhaps on its way."""
+        """Returns the manifest, its content and its version. Fetches it again if it was damaged, perhaps on its way."""
         content, version = self._read_manifest(storage_id)
         try:
             return checked_manifest(content, storage_id), content, version
@@ -268,6 +268,6 @@ def _private_root(parent: Path) -> Path:
         root.mkdir(mode=0o700, parents=True)
     status = root.lstat()
     if root.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        # It is somebody else's: anybody may make directories there.
+        # The directory belongs to another user: anybody may make directories there.
         return Path(tempfile.mkdtemp(prefix="core-sdk-", dir=parent))
     return root

@@ -1,11 +1,11 @@
 """Removes what dead processes have left in a bucket.
 
-A save sends its files, then its manifest, and holds a lease all the while. A removal holds one too, and takes the
-manifest away first. So objects without a manifest belong to a lease, and once its owner is dead they can go. But the
-owner may only have been slow, and its manifest under way. Therefore the sweep puts a tombstone, an empty object, in the
-manifest's place, which both write only if nothing is there: whoever comes first, the other one fails. A save that finds
-a tombstone knows that its files are gone; a sweep that finds a manifest leaves everything as it is. The tombstone stays
-for as long as a request can be under way, and then goes with the lease.
+A save sends its files, then its manifest, and holds a lease all the while. A removal holds one too, and removes the
+manifest first. So objects without a manifest belong to a lease, and can be removed when its owner is dead. But the
+owner may only be slow, and its manifest under way. Therefore the sweep puts a tombstone, an empty object, in the
+manifest's place. Both are written only if nothing is there, so that the second one to come fails. A save that finds a
+tombstone knows that its files are gone; a sweep that finds a manifest changes nothing. The tombstone stays for as long
+as a request can be under way, and is then removed together with the lease.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ logger = logging.getLogger("core_sdk.storage")
 
 
 def sweep(objects: RetryingBucket, lease_s: float) -> list[str]:
-    """Returns what was removed, for people. Safe beside saves, removals and other sweeps. Raises `StorageError`."""
+    """Removes the remains of dead processes, and returns descriptions of them for people.
+
+    Safe beside saves, removals and other sweeps. Raises `StorageError`.
+    """
     leases = abandoned_leases(objects, lease_s)
     return [removed for lease, record in leases for removed in _clean(objects, lease_s, lease, record)]
 
@@ -32,7 +35,7 @@ def _clean(objects: RetryingBucket, lease_s: float, lease: StoredObject, record:
     folder = f"{record.storage_id}/"
     manifest_name = f"{folder}{MANIFEST_NAME}"
     if not objects.put_tombstone(manifest_name):
-        # It was stored, or not removed, after all; or it was removed in part.
+        # The checkpoint is stored after all, or still, or some of its files were to be removed.
         _remove_removed(objects, record.storage_id, manifest_name)
         objects.abort_uploads(folder)
         objects.remove(lease.name)
@@ -50,11 +53,11 @@ def _clean(objects: RetryingBucket, lease_s: float, lease: StoredObject, record:
 
 
 def _remove_removed(objects: RetryingBucket, storage_id: str, manifest_name: str) -> None:
-    """Removes the files that the manifest calls removed."""
+    """Removes the files that the manifest lists as removed."""
     try:
         manifest = checked_manifest(objects.read(manifest_name), storage_id)
     except (ObjectMissingError, CheckpointDamagedError, CheckpointTooNewError):
-        return  # nothing can be told of it
+        return  # an unreadable manifest does not say what to remove
     names = {f"{storage_id}/{name}" for name in set(manifest.removed) - manifest.files.keys()}
     objects.remove_all(item.name for item in objects.all_under(f"{storage_id}/") if item.name in names)
 

@@ -1,4 +1,4 @@
-"""Fsyncs of many files at a time."""
+"""Fsyncs many files at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core_sdk.files import opened
 
-# One after the other, each call would wait for the disk; together they share the wait.
+# Calls at the same time share the wait for the disk.
 _NUM_THREADS = 4
 
 

@@ -27,12 +27,12 @@ from core_sdk.storage._tree import source_tree, staged_tree, walk
 from core_sdk.storage.directory._fsync import FsyncThreads
 
 _MAPS = Path("/proc/self/maps")
-# CLOCK_REALTIME_COARSE, which Python has no name for: 1 to 10 ms.
+# The resolution of CLOCK_REALTIME_COARSE, which Python has no name for: 1 to 10 ms.
 _TICK_NS = int(time.clock_getres(5) * 1e9) if sys.platform == "linux" else 10_000_000
 
 
 class _Stamp(NamedTuple):
-    """What every write to a file changes, except a write through mapped memory."""
+    """The metadata that every write to a file changes, except a write through mapped memory."""
 
     size_bytes: int
     mtime_ns: int
@@ -43,14 +43,14 @@ class DirectoryStaging(Staging):
 
     def __init__(self, root: Path, locked: LockedDirectory, storage_id: str) -> None:
         self.path = locked.path / storage_id
-        # Relative, since hosts may have mounted the storage at different places.
+        # Relative, since hosts may have mounted the storage at different paths.
         self.address = f"{locked.path.name}/{storage_id}"
         self._root = root
         self._locked = locked
         self._storage_id = storage_id
         self._fsyncs = FsyncThreads()
         self._sealed: dict[str, tuple[_Stamp, FileEntry]] = {}
-        """Each file as it was when its checksum was taken."""
+        """The metadata and checksum of each sealed file."""
         self._directories: list[str] = []
         self._mapped_inodes: set[int] = set()
         self._is_cancelled = False
@@ -82,7 +82,7 @@ class DirectoryStaging(Staging):
             self._mapped_inodes = _writable_mappings()
             for name in stamps:
                 self._fsyncs.add(self.path / name)
-            # Read from the page cache while the disk works.
+            # Reads from the page cache while the fsyncs wait for the disk.
             self._sealed = {name: (stamp, self._checksum(name)) for name, stamp in stamps.items()}
         self._directories = tree.directories
         return Shard({name: entry for name, (_, entry) in self._sealed.items()}, tree.directories)
@@ -90,14 +90,14 @@ class DirectoryStaging(Staging):
     def contribute(self, names: Sequence[str], address: str) -> None:
         target = self._path_at(address)
         with self._refusals():
-            # Time has passed since: other ranks may have taken long.
+            # The files may have changed while this rank waited for the others.
             self._check_unchanged(self.path)
             if target == self.path:
                 return
             self._check_nothing_added({*self._sealed, *self._directories})
             self._fsyncs.wait()
             with opened_directory(target) as directory:
-                # Without their parents: if the chief has given up, nothing must be made anew.
+                # Does not make missing parents: after the chief has given up, its directory must not come back.
                 for name in self._directories:
                     with opened_parent(directory, name) as (parent, last), contextlib.suppress(FileExistsError):
                         os.mkdir(last, dir_fd=parent)
@@ -125,7 +125,7 @@ class DirectoryStaging(Staging):
     def discard(self) -> None:
         if self._locked.is_ours:
             self._fsyncs.close()
-            # Ranks that still bring their files must not find it while it is being removed.
+            # Ranks that still contribute must not find the directory while it is being removed.
             with contextlib.suppress(OSError):
                 self.path.rename(self.path.with_name("discarded"))
         if self._is_open:
@@ -140,7 +140,7 @@ class DirectoryStaging(Staging):
         return self._locked.path.parent / address
 
     def _publish(self) -> None:
-        """Gives the checkpoint its name, as the last step of all; or raises, and it has none."""
+        """Gives the checkpoint its name, which is the last step. If it raises, the checkpoint has no name."""
         self._check_cancelled()
         final_path = self._root / self._storage_id
         try:
@@ -149,7 +149,7 @@ class DirectoryStaging(Staging):
             self._check_in_place(final_path)
             fsync_directory(self._root)
             self.discard()
-            # What is written from now on is written into a stored checkpoint.
+            # A write that comes after this check changes a checkpoint that is stored.
             self._check_unchanged(final_path)
         except BaseException:
             if not os.path.lexists(self.path):
@@ -164,14 +164,14 @@ class DirectoryStaging(Staging):
         try:
             StagingArea(self._root).remove(final_path)
         except OSError:
-            # Without its manifest it is no checkpoint.
+            # A directory without a manifest is not a checkpoint.
             with contextlib.suppress(FileNotFoundError, NotADirectoryError), opened_directory(final_path) as directory:
                 os.unlink(MANIFEST_NAME, dir_fd=directory)
 
     def _check_unchanged(self, directory: Path) -> None:
-        """Raises `CheckpointNotStoredError` if a sealed file is no longer what its checksum says.
+        """Raises `CheckpointNotStoredError` if a sealed file has changed.
 
-        Files that this process has mapped into its memory are read again: writes there leave no other trace.
+        Files that this process has mapped for writing are read again: writes through a mapping leave no other trace.
         """
         mapped_inodes = self._mapped_inodes | _writable_mappings()
         for name, (stamp, entry) in self._sealed.items():
@@ -180,7 +180,7 @@ class DirectoryStaging(Staging):
                 raise self._changed(name)
 
     def _check_nothing_added(self, known: Collection[str]) -> None:
-        """Raises `CheckpointNotStoredError` for a file or a directory that has come since the directory was sealed."""
+        """Raises `CheckpointNotStoredError` for a file or directory that was added after the files were sealed."""
         for name, _ in walk(self.path):
             if name not in known:
                 raise self._changed(name)
@@ -203,7 +203,7 @@ class DirectoryStaging(Staging):
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Turns what the disk refuses into our errors."""
+        """Turns errors of the operating system into ours."""
         try:
             yield
         except OSError as error:
@@ -219,23 +219,23 @@ def _stamp(path: Path) -> _Stamp:
 
 
 def _writable_mappings() -> set[int]:
-    """The inodes of files that this process can change through mapped memory (`mmap`, `numpy.memmap`).
+    """Returns the inodes of files that this process can change through mapped memory (`mmap`, `numpy.memmap`).
 
-    Only Linux tells them; elsewhere there are none.
+    Returns none on systems other than Linux, which do not list them.
     """
     try:
         lines = _MAPS.read_text(errors="replace").splitlines()
     except OSError:
         return set()
     fields = (line.split(maxsplit=5) for line in lines)
-    # Address, rights, offset, device, inode, path.
+    # The fields are address, rights, offset, device, inode and path.
     return {int(inode) for _, rights, _, _, inode, *_ in fields if rights[1] == "w" and rights[3] == "s"}
 
 
 def _await_next_tick(mtime_ns: int) -> None:
-    """Waits until a write would change the time stamp `mtime_ns`: the kernel's clock for files ticks slowly."""
+    """Waits until a write would change the time stamp `mtime_ns`, since the kernel's clock for files ticks slowly."""
     rest_ns = mtime_ns + 2 * _TICK_NS - time.time_ns()
-    if 0 < rest_ns <= 2 * _TICK_NS:  # else another machine's clock has stamped it
+    if 0 < rest_ns <= 2 * _TICK_NS:  # otherwise the stamp comes from another machine's clock
         time.sleep(rest_ns / 1e9)
 
 

@@ -27,7 +27,7 @@ from core_sdk.storage.directory._staging import DirectoryStaging
 
 
 class DirectoryStorage(Storage):
-    """`root` is made when something is stored; a missing one is an empty storage."""
+    """Checkpoints in the directory `root`, which is made when something is stored. If it is missing, there are none."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -36,7 +36,7 @@ class DirectoryStorage(Storage):
 
     def check_writable(self) -> None:
         try:
-            # The true thing: a look at permissions would not notice a read-only file system, or one without locks.
+            # Really writes: permissions do not show that a file system is read-only or has no locks.
             self._area.new_directory().release()
         except OSError as error:
             raise StorageNotWritableError(str(self.root), error.strerror or str(error)) from error
@@ -54,7 +54,7 @@ class DirectoryStorage(Storage):
         yield self._path(storage_id)
 
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
-        # What is being staged is no part of the storage yet.
+        # A directory within the staging area is no part of the storage yet.
         if _is_within(directory, self.root) and not _is_within(directory, self._area.path):
             raise ValueError(f"{directory} lies inside the storage {self.root} itself: download to another directory")
         manifest = self.manifest(storage_id)
@@ -71,20 +71,21 @@ class DirectoryStorage(Storage):
         return manifest
 
     def check(self, storage_id: str) -> Manifest:
-        return self.verify(storage_id)  # a disk's own checksums, if it has any, are not to be asked for
+        return self.verify(storage_id)  # a disk does not report its checksums, if it has any
 
     def remember(self, storage_ids: Sequence[str]) -> None:
-        pass  # nothing travels
+        pass  # nothing is uploaded
 
     @contextlib.contextmanager
     def receive(self, storage_id: str) -> Iterator[Path]:
-        """A directory for the files of a checkpoint that was stored elsewhere, with its manifest.
+        """Gives a directory for the files and the manifest of a checkpoint that was stored elsewhere.
 
-        At the end of the block they are verified, and the checkpoint is here; one that was here already stays.
+        At the end of the block the files are verified and the checkpoint is stored. If it was stored already, that one
+        stays.
         """
         target = self._path(storage_id)
         with self._area.new_directory() as place:
-            # A manifest tells by the directory's name whether it is this checkpoint's.
+            # The manifest is checked against the directory's name.
             directory = place.path / storage_id
             directory.mkdir()
             yield directory
@@ -96,7 +97,7 @@ class DirectoryStorage(Storage):
 
     @contextlib.contextmanager
     def _deletions_told_from_damage(self, storage_id: str) -> Iterator[None]:
-        """Files vanish under a reader when somebody deletes the checkpoint meanwhile."""
+        """Raises `CheckpointNotFoundError` if files are missing because the checkpoint has been deleted."""
         try:
             yield
         except (CheckpointDamagedError, FileNotFoundError) as error:
@@ -115,7 +116,7 @@ class DirectoryStorage(Storage):
         with self._area.new_directory() as locked, opened_directory(path) as directory:
             if replaced := first_replaced(directory, remaining.removed):
                 raise CheckpointDamagedError(storage_id, replaced, "is not a directory any more")
-            # From here on the other files are no part of the checkpoint, whenever they go.
+            # From here on the other files are no part of the checkpoint, even before they are removed.
             write_atomically(locked.path / MANIFEST_NAME, encode_manifest(remaining))
             os.rename(locked.path / MANIFEST_NAME, MANIFEST_NAME, dst_dir_fd=directory)
             os.fsync(directory)
@@ -125,7 +126,7 @@ class DirectoryStorage(Storage):
     def _remove(self, storage_id: str) -> None:
         try:
             self._area.remove(self._path(storage_id))
-        except FileNotFoundError as error:  # somebody else was first
+        except FileNotFoundError as error:  # another process was first
             raise CheckpointNotFoundError(storage_id, str(self.root)) from error
 
     def sweep(self) -> list[str]:

@@ -11,13 +11,13 @@ from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError, M
 from core_sdk.storage.bucket._secrets import hide_in_logs
 from core_sdk.storage.bucket.azure._errors import CREDENTIALS_ADVICE, refuse_foreign
 
-# After ours, which says what to install where it is missing.
+# These come after our own imports, one of which says what to install if they are missing.
 from azure.core.credentials import AzureNamedKeyCredential  # isort: skip
 from azure.core.pipeline.transport import RequestsTransport  # isort: skip
 from azure.storage.blob import BlobServiceClient  # isort: skip
 from requests.adapters import HTTPAdapter  # isort: skip
 
-# More than the threads of any transfer: a connection that is not pooled is made anew for each request.
+# More than a transfer has threads. A connection beyond the pool's size would be opened for each request.
 _MOST_CONNECTIONS = 64
 # The library reads answers in pieces of this size.
 _PIECE_BYTES = 1 << 20
@@ -26,9 +26,10 @@ _UNBOUNDED = 1 << 62
 
 @dataclass(frozen=True)
 class Account:
-    """One of `connection_string` and `url`; a `credential`, which is a key or a SAS, goes with the latter.
+    """A storage account and our credentials for it: a `connection_string`, or a `url` with or without a `credential`.
 
-    With a `url` alone it is who is logged in: a managed identity, `az login`, …
+    `credential` is a key or a SAS. A `url` without one uses the identity that is logged in, such as a managed identity
+    or that of `az login`.
     """
 
     connection_string: str | None = field(default=None, repr=False)
@@ -45,9 +46,10 @@ class Account:
 
     @classmethod
     def from_environment(cls, where: str, url: str | None = None) -> Account:
-        """The account at `url`, or the one that the environment names. Raises `CredentialsMissingError` if none.
+        """Returns the account at `url`, or the one that the environment names, with credentials from the environment.
 
-        A key or a SAS of another account than `url` is not used: a SAS would be handed to a stranger.
+        The key or SAS of another account is not used: a SAS would be disclosed to a stranger. Raises
+        `CredentialsMissingError` if there is neither a `url` nor an account in the environment.
         """
         settings = AzureSettings.read()
         if settings.connection_string is not None:
@@ -63,7 +65,7 @@ class Account:
         return cls(url=url, credential=settings.key or settings.sas_token)
 
     def endpoint(self, where: str) -> str:
-        """The address of its blobs, without credentials."""
+        """Returns the address of the account's blobs, without credentials."""
         if self.url is not None:
             return self.url.rstrip("/")
         with _service(self, where, {}) as service:
@@ -72,8 +74,8 @@ class Account:
         return endpoint
 
     def connect(self, where: str, timeout_s: float) -> BlobServiceClient:
-        """Makes no request yet. `where` is for messages."""
-        # Connections log the address of every request, and the signature of a SAS is part of it.
+        """Makes a client, without sending a request. `where` is for messages."""
+        # Connections log the URL of every request, which includes the signature of a SAS.
         hide_in_logs("urllib3.connectionpool")
         return _service(
             self,
@@ -86,9 +88,9 @@ class Account:
                 "retry_read": 0,
                 "retry_status": 0,
                 "retry_to_secondary": False,
-                # Azure sends nobody elsewhere; a network that wants a login does.
+                # Azure never redirects; a network with a login page does.
                 "permit_redirects": False,
-                # Else the library splits a range into several requests of its own.
+                # Otherwise the library splits a range into several requests.
                 "max_single_get_size": _UNBOUNDED,
                 "max_single_put_size": _UNBOUNDED,
             },
@@ -123,13 +125,13 @@ def _credential(url: str, credential: str | None, where: str) -> Any:
             raise CredentialsMissingError(where, f"A login needs an account_url with https. {CREDENTIALS_ADVICE}")
         return _logged_in_identity()
     if "sig=" in credential:
-        return credential.lstrip("?")  # as text the library signs the sources of copies with it too
+        return credential.lstrip("?")  # given as text, the library also signs the sources of copies with it
     return AzureNamedKeyCredential(_account_name(url), credential)
 
 
 def _logged_in_identity() -> Any:
     try:
-        from azure.identity import DefaultAzureCredential  # slow to import, and needed only without key and SAS
+        from azure.identity import DefaultAzureCredential  # slow to import; only needed without a key or SAS
     except ImportError as error:
         raise MissingDependencyError("azure-identity", "azure", "Azure without a key or a SAS") from error
     return DefaultAzureCredential()
@@ -144,6 +146,6 @@ def _check_url(url: str) -> None:
 
 
 def _account_name(url: str) -> str:
-    """The account's name is in the host's name, or, for emulators, in the path."""
+    """Returns the account's name, which is in the host's name or, for emulators, in the path."""
     parts = urlsplit(url)
     return parts.path.strip("/") or (parts.hostname or "").partition(".")[0]

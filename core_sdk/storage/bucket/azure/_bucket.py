@@ -30,7 +30,7 @@ from core_sdk.storage.bucket.azure._errors import (
 )
 from core_sdk.storage.bucket.azure._upload import AzurePartedUpload, drop_blocks
 
-# After ours, which says what to install where it is missing.
+# These come after our own imports, one of which says what to install if they are missing.
 from azure.core import MatchConditions  # isort: skip
 from azure.core.exceptions import AzureError  # isort: skip
 from azure.storage.blob import BlobClient, BlobProperties  # isort: skip
@@ -55,9 +55,9 @@ class AzureBucket(Bucket):
     ) -> None:
         """Makes no request. `credential`, which goes with `account_url`, is a key or a SAS.
 
-        Without credentials the variables of `AzureSettings` count, and then who is logged in. Raises `ValueError` for
-        contradictions and for addresses that hold credentials, `CredentialsMissingError` if no account is known,
-        `CredentialsRejectedError` for a malformed connection string.
+        Without credentials it uses the variables of `AzureSettings`, and without those the identity that is logged in.
+        Raises `ValueError` for contradictions and for addresses that hold credentials, `CredentialsMissingError` if no
+        account is known, `CredentialsRejectedError` for a malformed connection string.
         """
         prefix = prefix.strip("/")
         place = f"azure://{container}/{prefix}".rstrip("/")
@@ -83,7 +83,7 @@ class AzureBucket(Bucket):
                     content, length=len(content), overwrite=True, validate_content=True, **condition
                 )
         except ObjectMissingError as error:
-            raise ObjectExistsError(self.where(name)) from error  # `if_version` of what is gone
+            raise ObjectExistsError(self.where(name)) from error  # with `if_version`, and the object is gone
 
     def begin(self, name: str, entry: FileEntry) -> PartedUpload:
         return AzurePartedUpload(self._blob(name), self.where(name), entry)
@@ -100,11 +100,11 @@ class AzureBucket(Bucket):
                     check_range(content_range, start, size_bytes, where)
                     hand_on(answer.stream_download(None, decompress=False), size_bytes, sink)
             except BaseException:
-                answer.internal_response.close()  # what is not read to its end cannot be used for another request
+                answer.internal_response.close()  # a connection with unread bytes cannot serve another request
                 raise
 
-        # The library would join the whole range in memory, and ask again, twice, when it breaks off. The hook takes
-        # the bytes before; without decompressing, the library then finds the answer at its end and is content.
+        # The library would collect the whole range in memory, and retry twice when the connection breaks. This hook
+        # takes the bytes first, without decompressing them; the library then finds nothing left to read.
         with translated_errors(where, READ):
             self._blob(name).download_blob(
                 start, size_bytes, max_concurrency=1, decompress=False, raw_response_hook=take
@@ -117,30 +117,30 @@ class AzureBucket(Bucket):
     def list(self, under: str = "") -> Iterator[StoredObject]:
         with translated_errors(self.where(under), LIST):
             for found in self._container.list_blobs(name_starts_with=self._root + under):
-                # Consoles make an empty blob of the prefix itself, as a folder.
+                # Consoles make an empty blob with the name of the prefix, as a folder.
                 if name := found.name.removeprefix(self._root):
                     yield _stored(name, found)
 
     def delete(self, name: str) -> None:
         if {".", ".."} & set(name.split("/")):
-            return  # no address can hold such a name: the blob of another name would go
+            return  # such a name cannot be part of a URL: another blob would be deleted
         with contextlib.suppress(ObjectMissingError), translated_errors(self.where(name), DELETE):
             self._blob(name).delete_blob()
 
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
-        """Within an account the copy needs no further credentials; a SAS is part of the source's address."""
+        """Copies a blob within the account. Needs no further credentials: a SAS is part of the source's address."""
         blob = self._blob(target)
         with translated_errors(self.where(source), READ):
             copy_id = str(blob.start_copy_from_url(self._blob(source).url)["copy_id"])
         try:
             return self._copied(blob, source, target)
         except BaseException:
-            with contextlib.suppress(AzureError, TransientError):  # it has ended, or will be replaced
+            with contextlib.suppress(AzureError, TransientError):  # the copy has ended, or will be replaced
                 blob.abort_copy(copy_id)
             raise
 
     def _copied(self, blob: BlobClient, source: str, target: str) -> StoredObject:
-        """Waits for as long as the copy makes progress."""
+        """Waits for the end of the copy, for as long as it makes progress."""
         pause_s, progress, give_up_at = _FIRST_LOOK_S, None, time.monotonic() + self._timeout_s
         while True:
             with translated_errors(self.where(target), READ):
@@ -159,7 +159,7 @@ class AzureBucket(Bucket):
     def abort_uploads(self, under: str) -> int:
         with translated_errors(self.where(under), LIST):
             found = list(self._container.list_blobs(name_starts_with=self._root + under, include=["uncommittedblobs"]))
-        # What is not committed is listed with no size, as empty blobs are; those refuse a create-only commit.
+        # Uncommitted blobs are listed without a size, like empty blobs, which refuse a create-only commit.
         names = [item.name.removeprefix(self._root) for item in found if not item.size]
         return sum(drop_blocks(self._blob(name), self.where(name)) for name in names)
 
@@ -175,5 +175,5 @@ def _stored(name: str, found: BlobProperties) -> StoredObject:
         name=name,
         size_bytes=found.size,
         updated=found.last_modified.timestamp(),
-        version=found.etag.strip('"'),  # quoted in headers, and not in lists
+        version=found.etag.strip('"'),  # quoted in headers, but not in lists
     )

@@ -1,4 +1,4 @@
-"""Turns Azure's refusals into the errors of `Bucket`. Their own texts are not passed on: they quote requests."""
+"""Turns Azure's refusals into the errors of `Bucket`, without Azure's own texts, which quote requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PASSING = frozenset(
         "BlobBeingRehydrated",
         "ContainerBeingDeleted",
         "InternalError",
-        # Another upload of the name was committed, or a week has passed. The engine ends at its deadline and says so.
+        # Another upload of this name was committed, or a week has passed. Retries end at the deadline with this error.
         "InvalidBlockList",
         "Md5Mismatch",
         "OperationTimedOut",
@@ -79,7 +79,7 @@ DELETE = Need("delete", "d")
 
 
 class ForeignAnswerError(TransientError):
-    """Something on the way answered in Azure's place: a login page, a load balancer."""
+    """The answer came from something between us and Azure: a login page, a load balancer."""
 
 
 @contextlib.contextmanager
@@ -92,13 +92,13 @@ def translated_errors(where: str, need: Need) -> Iterator[None]:
 
 
 def refuse_foreign(response: Any) -> None:
-    """Raises `ForeignAnswerError` for an answer without what every answer of the service has.
+    """Raises `ForeignAnswerError` for an answer without the headers that every answer of the service has.
 
-    To be called by the library for every answer, before it looks into it.
+    The library calls this for every answer, before it reads it.
     """
     answer = response.http_response
     headers: Mapping[str, str] = answer.headers
-    # Azurite gives a refusal no version; the service gives every answer an id.
+    # Every answer of the service has an id. A refusal of Azurite has no version.
     if "x-ms-request-id" not in headers:
         status = answer.status_code
         reason = f"the answer (HTTP {status}) is not Azure's: something on the way gave it, a login page perhaps"
@@ -106,7 +106,7 @@ def refuse_foreign(response: Any) -> None:
 
 
 def _wait_s(headers: Mapping[str, str]) -> float | None:
-    """For how long the answer asks to wait."""
+    """Returns the seconds that the answer asks us to wait, or None."""
     for name in ("x-ms-retry-after-ms", "retry-after-ms"):
         if (wait_ms := retry_after_s(headers.get(name))) is not None:
             return wait_ms / 1000
@@ -114,7 +114,7 @@ def _wait_s(headers: Mapping[str, str]) -> float | None:
 
 
 def meaning_of(error: AzureError, where: str, need: Need) -> Exception:
-    """Our error for a failure that the library has raised."""
+    """Returns our error for a failure that the library has raised."""
     response = getattr(error, "response", None)
     if response is None:
         return _without_answer(error, where)
@@ -123,7 +123,10 @@ def meaning_of(error: AzureError, where: str, need: Need) -> Exception:
 
 
 def meaning_of_status(status: int, code: str, headers: Mapping[str, str], where: str, need: Need) -> Exception:
-    """`code` is Azure's name for the failure: learn.microsoft.com/rest/api/storageservices/blob-service-error-codes."""
+    """Returns our error for a failed request. `code` is Azure's name for the failure.
+
+    See learn.microsoft.com/rest/api/storageservices/blob-service-error-codes.
+    """
     said = f"{code} (HTTP {status})"
     if status in (408, 429) or (status >= 500 and status not in (501, 505)) or code in _PASSING:
         return TransientError(f"Azure answered {said}", _wait_s(headers))
@@ -156,7 +159,7 @@ def _without_answer(error: AzureError, where: str) -> Exception:
 
 
 def _network_reason(error: AzureError) -> str:
-    """A reason without the request's address, which may be signed."""
+    """Returns a reason without the request's URL, which may be signed."""
     match error:
         case ServiceRequestTimeoutError() | ServiceResponseTimeoutError():
             what = "nothing came in time"

@@ -14,7 +14,7 @@ from core_sdk.storage.bucket._bucket import (
 )
 from core_sdk.storage.bucket.azure._errors import DELETE, WRITE, translated_errors
 
-# After ours, which says what to install where it is missing.
+# These come after our own imports, one of which says what to install if they are missing.
 from azure.core import MatchConditions  # isort: skip
 from azure.storage.blob import BlobBlock, BlobClient  # isort: skip
 
@@ -22,14 +22,14 @@ _MOST_BLOCKS = 50_000
 
 
 class AzurePartedUpload(PartedUpload):
-    """Blocks are staged in any order and then committed: the blob is replaced at that moment, whole."""
+    """An upload in blocks, staged in any order. The commit replaces the whole blob at once."""
 
     def __init__(self, blob: BlobClient, where: str, entry: FileEntry) -> None:
         super().__init__(entry.size_bytes, part_bytes(entry.size_bytes, _MOST_BLOCKS))
         self._blob = blob
         self._where = where
         self._entry = entry
-        # Two uploads of one name do not take each other's blocks. All ids of a blob must have one length.
+        # Keeps two uploads of one name from taking each other's blocks. All ids of a blob must have the same length.
         self._token = uuid.uuid4().hex
         self._is_complete = False
 
@@ -40,7 +40,7 @@ class AzurePartedUpload(PartedUpload):
     def complete(self) -> None:
         blocks = [BlobBlock(self._block_id(index)) for index in range(self.num_parts)]
         with translated_errors(self._where, WRITE):
-            # Blocks of an earlier call whose answer was lost count too: the library asks for the latest of each id.
+            # The library commits the latest block of each id, also if an earlier answer was lost.
             self._blob.commit_block_list(blocks, validate_content=True)
             size_bytes = self._blob.get_blob_properties().size
         if size_bytes != self._entry.size_bytes:
@@ -48,7 +48,7 @@ class AzurePartedUpload(PartedUpload):
         self._is_complete = True
 
     def abort(self) -> None:
-        """Drops the blocks: see `drop_blocks`."""
+        """Drops the blocks. See `drop_blocks`."""
         if not self._is_complete:
             drop_blocks(self._blob, self._where)
 
@@ -57,11 +57,11 @@ class AzurePartedUpload(PartedUpload):
 
 
 def drop_blocks(blob: BlobClient, where: str) -> bool:
-    """Removes the uncommitted blocks of a name at which there is no blob; says whether there was none.
+    """Removes the uncommitted blocks of a name that has no blob. Returns whether there was no blob.
 
-    Azure cannot delete them: it forgets them after a week, or when a blob of the name is committed. So an empty one is
-    committed, create-only, and deleted if it is still that one. For a moment an empty blob has the name; no manifest
-    speaks of it, so no checkpoint appears. Where there is a whole blob, it and the blocks beside it are let be.
+    Azure cannot delete blocks: it drops them after a week, or when a blob of the name is committed. So this commits an
+    empty blob, only if there is none, and deletes it if it is unchanged. For a moment the name has an empty blob, but
+    no manifest lists it, so no checkpoint appears. If the name has a blob, the blob and the blocks are left alone.
     """
     try:
         with translated_errors(where, WRITE):

@@ -21,10 +21,13 @@ _PIECE_BYTES = 1 << 20
 
 
 class GcsBucket(Bucket):
-    """Credentials are found as Google's tools find them; with STORAGE_EMULATOR_HOST there are none."""
+    """A bucket of Google Cloud Storage.
+
+    Credentials are found as Google's tools find them. With STORAGE_EMULATOR_HOST no credentials are used.
+    """
 
     def __init__(self, bucket: str, prefix: str, *, timeout_s: float = 60) -> None:
-        """`timeout_s` is how long the store may be silent.
+        """Makes a client. `timeout_s` is how long the store may be silent.
 
         Raises `CredentialsMissingError`, `UnknownStorageError`.
         """
@@ -47,7 +50,7 @@ class GcsBucket(Bucket):
         )
         resource = _resource_in(answer)
         if (resource.get("size"), resource.get("crc32c")) != (str(len(content)), crc32c):
-            # Otherwise it would be in the way of the next try, if that must find none.
+            # Otherwise the next try would fail if it uses `if_absent`.
             self._client.delete(name, str(resource["generation"]))
             raise TransientError("the store received other bytes than were sent")
 
@@ -56,7 +59,7 @@ class GcsBucket(Bucket):
 
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
         purpose = self._client.purpose(name, "storage.objects.get", needs_object=True)
-        # Without an encoding the store does not unpack objects that say they are compressed.
+        # With "identity" the store does not unpack objects that are marked as compressed.
         headers = {"Range": f"bytes={start}-{start + size_bytes - 1}", "Accept-Encoding": "identity"}
         answer = self._client.ask("GET", self._client.media_url(name), purpose, headers=headers, stream=True)
         with answer, translated_errors(purpose):
@@ -70,7 +73,7 @@ class GcsBucket(Bucket):
         fields = "items(name,size,updated,generation,crc32c),nextPageToken"
         for page in self._pages(under, prefix=self._client.key(under), fields=fields):
             stored = map(self._client.stored_object, page)
-            # Consoles make folders visible by an object of the prefix's own name.
+            # Consoles make an empty object with the name of the prefix, as a folder.
             yield from (each for each in stored if each.name)
 
     def delete(self, name: str) -> None:
@@ -108,7 +111,7 @@ class GcsBucket(Bucket):
 
 
 def _multipart(metadata: dict[str, str], content: bytes) -> tuple[str, Pieces]:
-    """Content type and body of an upload in one request (RFC 2387)."""
+    """Returns the content type and body of an upload in one request (RFC 2387)."""
     boundary = secrets.token_hex(16)
     head = (
         f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(metadata)}\r\n"

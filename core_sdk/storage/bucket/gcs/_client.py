@@ -1,7 +1,7 @@
 """The connections to Google's storage: credentials, addresses, and the requests that Google's library cannot make.
 
-Google's library asks for lists, deletes and copies. The bytes travel past it: its own uploads keep whole chunks in
-memory, and when one breaks off, it cannot go on after what has arrived.
+Google's library makes the requests that list, delete and copy. Contents do not pass through it: its uploads keep whole
+chunks in memory, and cannot resume after the bytes that have arrived.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from core_sdk.storage.bucket._bucket import ObjectMissingError, StoredObject, Tr
 from core_sdk.storage.bucket._secrets import hide_in_logs
 from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, check, translated_errors
 
-# With one socket per thread of those who transfer; more would be opened and thrown away.
+# At least one socket for each thread of a transfer; sockets beyond this number would be closed after each request.
 _NUM_SOCKETS = 32
 _SOCKET_BLOCK_BYTES = 1 << 20
-# `sendall` gets the time-out as a whole, so that a slow line needs small pieces.
+# The time-out applies to a whole `sendall`, so that a slow line needs small pieces.
 _PIECE_BYTES = 256 << 10
 
 
 class Pieces:
-    """A request's body, which travels piece by piece, and again from its start if a token had to be renewed."""
+    """A request's body, sent piece by piece; sent again from its start if a token had to be renewed."""
 
     def __init__(self, *contents: bytes) -> None:
         self._contents = contents
@@ -47,7 +47,7 @@ class Pieces:
 
 
 class GcsClient:
-    """One bucket, seen through its prefix. Safe in threads."""
+    """The connections to a bucket. Object names are relative to the prefix. Safe in threads."""
 
     def __init__(self, url: str, bucket: str, prefix: str, timeout_s: float) -> None:
         self.url = url
@@ -55,10 +55,10 @@ class GcsClient:
         self.timeout_s = timeout_s
         self._base = f"{prefix}/" if prefix else ""
         with translated_errors(Purpose(url, "storage.objects.list")):
-            # None stands for no project, which only creating buckets would need.
+            # A project is needed only to create buckets.
             self.library: Any = storage.Client(project=None)
             self._session: requests.Session = self.library._http
-        # What STORAGE_EMULATOR_HOST says, if it is set: then the library uses no credentials.
+        # The value of STORAGE_EMULATOR_HOST, if it is set; then the library uses no credentials.
         self._endpoint: str = self.library.api_endpoint
         if urlsplit(self._endpoint).scheme not in ("http", "https"):
             raise UnknownStorageError(url, "STORAGE_EMULATOR_HOST is no URL, such as http://localhost:4443")
@@ -66,15 +66,15 @@ class GcsClient:
 
     def _adapt(self) -> None:
         hide_in_logs("urllib3.connectionpool", "google.auth.transport.requests")
-        # With it each first call starts a thread that asks for the bucket's own data, for traces that nobody takes.
+        # With this cache a first call starts a thread that fetches the bucket's metadata, for traces that are not used.
         self.library._bucket_metadata_cache = None
-        # The library follows redirects. We want to hear of them: they lead to login pages.
+        # A redirect leads to a login page. It is reported as an error instead of being followed.
         self._session.max_redirects = 0
-        # What the environment says of proxies and certificates, once: asked at each request it is a third of its cost.
+        # Reads the environment's proxies and certificates once. Reading them takes a third of the time of a request.
         settings = self._session.merge_environment_settings(self._endpoint, {}, None, None, None)
         self._session.proxies, self._session.verify = settings["proxies"], settings["verify"]
         self._session.trust_env = False
-        # A session with a client certificate has an adapter that holds it.
+        # A session with a client certificate keeps it in its adapter.
         if not getattr(self._session, "is_mtls", False):
             for scheme in ("http://", "https://"):
                 self._session.mount(scheme, _LargeBlocks(pool_maxsize=_NUM_SOCKETS))
@@ -97,7 +97,7 @@ class GcsClient:
         )
 
     def xml_url(self, key: str, **query: str | int) -> str:
-        # Slashes are quoted too, as Google's library does: a name may hold "..", which a URL's path may not.
+        # Slashes are quoted too, as by Google's library: a name may hold "..", but a URL's path may not.
         return f"{self._endpoint}/{quote(self.bucket)}/{quote(key, safe='~')}?{urlencode(query)}".replace(
             "uploads=", "uploads"
         )
@@ -113,7 +113,7 @@ class GcsClient:
         accept: Container[int] = (),
         stream: bool = False,
     ) -> requests.Response:
-        """The answer, if it is a success of the store or has a status in `accept`; else an error of `Bucket`."""
+        """Returns the store's answer if it is a success or its status is in `accept`. Raises the errors of `Bucket`."""
         with translated_errors(purpose):
             answer = self._session.request(
                 method,
@@ -129,11 +129,11 @@ class GcsClient:
             return answer
 
     def blob(self, name: str, generation: str | None = None) -> Any:
-        """The library's `Blob`; asks for nothing yet."""
+        """Returns the library's `Blob`, without a request."""
         return self.library.bucket(self.bucket).blob(self.key(name), generation=generation)
 
     def stat(self, name: str) -> StoredObject:
-        """Raises `ObjectMissingError`."""
+        """Returns what the store says about an object. Raises `ObjectMissingError`."""
         blob = self.blob(name)
         with translated_errors(self.purpose(name, "storage.objects.get", needs_object=True)):
             blob.reload(timeout=self.timeout_s, retry=None)
@@ -162,12 +162,12 @@ class GcsClient:
 
 
 class _LargeBlocks(HTTPAdapter):
-    """Sockets that are written and read in blocks of 1 MiB, where 16 KiB are usual."""
+    """An adapter whose sockets are read and written in blocks of 1 MiB instead of 16 KiB."""
 
     def init_poolmanager(self, *arguments: Any, **keywords: Any) -> None:
         super().init_poolmanager(*arguments, blocksize=_SOCKET_BLOCK_BYTES, **keywords)
 
 
 def base64_of(crc32c: str) -> str:
-    """Google writes a CRC-32C as base64 of its four bytes, we as hexadecimal digits."""
+    """Returns our hexadecimal CRC-32C as Google writes it: the base64 of its four bytes."""
     return base64.b64encode(bytes.fromhex(crc32c)).decode()

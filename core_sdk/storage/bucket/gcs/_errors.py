@@ -37,25 +37,25 @@ _LOGIN = "Run `gcloud auth application-default login`, or set GOOGLE_APPLICATION
 
 @dataclass(frozen=True)
 class Purpose:
-    """What errors say of a request."""
+    """A request, as errors describe it."""
 
     where: str
     permission: str
-    """Google's name for the permission that it needs."""
+    """Google's name for the permission that the request needs."""
     needs_object: bool = False
-    """If so, 404 means that the object is missing; otherwise the bucket is."""
+    """Whether a 404 means that the object is missing; otherwise it means that the bucket is missing."""
 
 
 @dataclass(frozen=True)
 class GcsErrorResponse:
-    """What Google says of a request that failed."""
+    """Google's answer to a request that failed."""
 
     status: int
     code: str = ""
-    """The store's word for it: "rateLimitExceeded", "NoSuchUpload"."""
+    """Google's code for the failure: "rateLimitExceeded", "NoSuchUpload"."""
     message: str = ""
     is_page: bool = False
-    """Whether it is HTML, with which the store does not answer."""
+    """Whether the answer is an HTML page, which the store never sends."""
     retry_after_s: float | None = None
 
     def __str__(self) -> str:
@@ -84,19 +84,19 @@ def translated_errors(purpose: Purpose) -> Iterator[None]:
 
 
 def check(answer: requests.Response, purpose: Purpose) -> None:
-    """Raises what the answer means, unless it is a success of the store."""
+    """Raises the error that the answer means, unless it is a success of the store."""
     if answer.status_code >= 300 or _is_html(answer):
         with answer:
             raise failure(refusal(answer), purpose)
 
 
 def refusal(answer: requests.Response) -> GcsErrorResponse:
-    """Reads at most the beginning of a body that has not been read yet."""
+    """Returns what the answer says. Reads at most the beginning of a body that has not been read yet."""
     text = next(answer.iter_content(_LONGEST_TEXT_BYTES), b"").decode(errors="replace").strip()
     if _is_html(answer) and text.startswith("<"):
         return GcsErrorResponse(answer.status_code, is_page=True)
     code, message = _code_and_message(text)
-    # A store, or a proxy, may quote what it was sent.
+    # A store or a proxy may quote the request.
     sent = secrets_of(answer.request.headers)
     code, message = word(code, sent), redacted(message, sent)
     return GcsErrorResponse(
@@ -105,11 +105,11 @@ def refusal(answer: requests.Response) -> GcsErrorResponse:
 
 
 def failure(refusal: GcsErrorResponse, purpose: Purpose) -> Exception:
-    """The error to raise for it."""
+    """Returns the error to raise for a refusal."""
     status = refusal.status
     if refusal.is_page or status < 400:
         return TransientError(NOT_THE_STORE)
-    # 501 and 505 do not pass: the server lacks what was asked for.
+    # 501 and 505 are permanent: the server does not implement the request.
     if status in (408, 429) or (status >= 500 and status not in (501, 505)) or refusal.code in _RATE_CODES:
         return TransientError(f"the store answered {refusal}", refusal.retry_after_s)
     if status == 401:
@@ -135,7 +135,10 @@ def _missing(refusal: GcsErrorResponse, purpose: Purpose) -> Exception:
 
 
 def _permission(message: str) -> str | None:
-    """Google's texts name it: "… does not have storage.objects.get access to the Google Cloud Storage object."."""
+    """Returns the permission that Google's text names, or None.
+
+    Such a text is "… does not have storage.objects.get access to the Google Cloud Storage object.".
+    """
     named = re.search(r"\bstorage\.[a-zA-Z]+\.[a-zA-Z]+\b(?<!googleapis\.com)", message)
     return named.group() if named else None
 
@@ -165,7 +168,7 @@ def _credentials_failure(error: GoogleAuthError, purpose: Purpose) -> Exception:
 
 
 def _refresh_reason(error: GoogleAuthError) -> str:
-    """OAuth's word, such as invalid_grant; the rest may hold what was sent."""
+    """Returns OAuth's code for the failure, such as invalid_grant. The rest of the text may quote the request."""
     word = re.match(r"[a-z]+_[a-z_]+\b", str(error.args[0])) if error.args else None
     if word:
         return f"they cannot be renewed ({word.group()})"

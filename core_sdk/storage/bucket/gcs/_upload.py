@@ -24,7 +24,7 @@ _GONE = 404
 
 
 class GcsPartedUpload(PartedUpload):
-    """Safe in threads."""
+    """An upload in parts to Google's storage. Safe in threads."""
 
     def __init__(self, client: GcsClient, name: str, entry: FileEntry) -> None:
         super().__init__(entry.size_bytes, part_bytes(entry.size_bytes, _MOST_PARTS))
@@ -57,7 +57,7 @@ class GcsPartedUpload(PartedUpload):
         url = self._url(uploadId=self._upload_id)
         answer = self._client.ask("POST", url, self._purpose, body=_completion(self._etags), accept={_GONE})
         if answer.status_code == _GONE:
-            # As after a completion whose answer was lost.
+            # The upload is also gone after a completion whose answer was lost.
             if not self._is_there():
                 raise self._gone(answer)
         else:
@@ -98,7 +98,7 @@ class GcsPartedUpload(PartedUpload):
 
 
 def abort_uploads(client: GcsClient, under: str) -> int:
-    """Removes the parts of all uploads under names that begin with `under`; says of how many."""
+    """Removes the parts of all uploads to names that begin with `under`, and returns the number of uploads."""
     uploads = list(_uploads(client, under))
     for key, upload_id in uploads:
         _abort(client, key, upload_id)
@@ -106,7 +106,7 @@ def abort_uploads(client: GcsClient, under: str) -> int:
 
 
 def _uploads(client: GcsClient, under: str) -> Iterator[tuple[str, str]]:
-    """The key and the id of each upload that was begun."""
+    """Yields the key and the id of each unfinished upload."""
     purpose = client.purpose(under, "storage.multipartUploads.list")
     markers: dict[str, str] = {}
     while True:

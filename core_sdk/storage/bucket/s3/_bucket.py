@@ -46,11 +46,10 @@ class S3Bucket(Bucket):
         part_bytes: int = 16 * _MIB,
         copy_in_parts_from_bytes: int = 1 << 30,
     ) -> None:
-        """Makes no request. Raises `ValueError` for an endpoint that is none, or that holds credentials.
+        """Makes no request. Raises `ValueError` for an endpoint that is not a URL, or that holds credentials.
 
-        Parts of large objects have at least `part_bytes`; S3 takes no less than 5 MiB.
-        Larger objects than `copy_in_parts_from_bytes` are copied in parts; S3 copies 5 GB in one at most, and that
-        takes minutes.
+        Parts of large objects have at least `part_bytes`; S3 accepts no less than 5 MiB. Objects of more than
+        `copy_in_parts_from_bytes` are copied in parts. S3 copies at most 5 GB in one request, which takes minutes.
         """
         if (access_key is None) != (secret_key is None):
             raise ValueError("there is only one of access_key and secret_key: give both, or neither")
@@ -68,7 +67,7 @@ class S3Bucket(Bucket):
         try:
             answer = self._client.of_object("PutObject", name, Body=content, **integrity, **preconditions)
         except ObjectMissingError as error:
-            raise ObjectExistsError(self.where(name)) from error  # `if_version` of what is gone
+            raise ObjectExistsError(self.where(name)) from error  # with `if_version`, and the object is gone
         if "ETag" not in answer:
             raise not_from_s3("PutObject")
         capabilities.check_arrived(content, answer)
@@ -92,7 +91,7 @@ class S3Bucket(Bucket):
         root = self._client.root
         for page in self._pages("ListObjectsV2", under, _after_objects, Prefix=root + under):
             for found in page.get("Contents", ()):
-                # Consoles make an empty object of the prefix itself, as a folder.
+                # Consoles make an empty object with the name of the prefix, as a folder.
                 if name := found["Key"].removeprefix(root):
                     yield _stored(name, found, found["Size"])
 
@@ -125,7 +124,7 @@ class S3Bucket(Bucket):
                     pass
             upload.complete()
         except BaseException as error:
-            with contextlib.suppress(TransientError, StorageError):  # what cannot be aborted now is swept later
+            with contextlib.suppress(TransientError, StorageError):  # an upload that cannot be aborted is swept later
                 upload.abort()
             if isinstance(error, ObjectExistsError):
                 raise TransientError(f"{self.where(source)} was replaced while it was copied") from None
@@ -139,7 +138,7 @@ class S3Bucket(Bucket):
         ]
         ours = [(key, upload_id) for key, upload_id in begun if key.startswith(root + under)]
         for key, upload_id in ours:
-            with contextlib.suppress(ObjectMissingError):  # it has ended meanwhile
+            with contextlib.suppress(ObjectMissingError):  # the upload has ended by itself
                 self._client.of_object("AbortMultipartUpload", key.removeprefix(root), UploadId=upload_id)
         return len(ours)
 
@@ -149,7 +148,7 @@ class S3Bucket(Bucket):
     def _pages(
         self, operation: str, under: str, after: Callable[[dict[str, Any]], dict[str, Any]], **parameters: Any
     ) -> Iterator[dict[str, Any]]:
-        """The answers to a request, each of which says what comes after it."""
+        """Yields the answers to a request for a list. Each answer says where the next one begins."""
         place: dict[str, Any] = {}
         while True:
             page = self._client.of_bucket(operation, under, **parameters, **place)
@@ -170,7 +169,7 @@ def _after_uploads(page: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decoded(page: dict[str, Any], key: str) -> str:
-    """The key itself: XML cannot hold every key, so servers encode them if they can."""
+    """Returns the key, which servers encode if they can, since XML cannot hold every key."""
     return unquote_plus(key) if page.get("EncodingType") == "url" else key
 
 

@@ -1,4 +1,4 @@
-"""What an S3 server can do beyond storing objects: other servers than Amazon's differ in this."""
+"""The features of an S3 server that servers other than Amazon's may lack."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _NOT_KNOWN = ("InvalidArgument", "NotImplemented")
 
 
 class Capabilities:
-    """All of S3's, until the server's answers say otherwise. Then a request goes another way when it is tried again.
+    """The features that a server is believed to have: all of S3's, until an answer of the server shows otherwise.
 
-    Backblaze B2 refuses every header of S3's checksums, by name. Others pass over them, and do not check. All know
-    Content-MD5, which takes the processor longer.
+    The retry of a refused request does without the missing feature. Backblaze B2 refuses every checksum header of S3,
+    by name. Other servers ignore these headers, and do not check. All servers know Content-MD5, which takes more CPU
+    time.
     """
 
     def __init__(self) -> None:
@@ -29,13 +30,13 @@ class Capabilities:
         self._takes_preconditions = True
 
     def for_content(self, content: bytes) -> Parameters:
-        """Lets the server notice content that was damaged on its way."""
+        """Returns the parameters by which the server notices content that was damaged on its way."""
         if self.checks_crc32c:
             return {"ChecksumCRC32C": in_base64(google_crc32c.value(content))}
         return {"ContentMD5": content_md5(content)}
 
     def for_large_object(self) -> Parameters:
-        """Makes the server keep the checksum of the whole, rather than one of its parts' checksums."""
+        """Returns the parameters that make the server keep the checksum of the whole, not of the parts' checksums."""
         return {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"} if self.checks_crc32c else {}
 
     def for_reading(self) -> Parameters:
@@ -48,7 +49,7 @@ class Capabilities:
         return absent if if_version is None else absent | {"IfMatch": f'"{if_version}"'}
 
     def check_arrived(self, content: bytes, answer: Mapping[str, Any]) -> None:
-        """Raises `TransientError` if the server has read another checksum than was sent."""
+        """Raises `TransientError` if the server has computed a different checksum from ours."""
         if not self.checks_crc32c:
             return
         found = answer.get("ChecksumCRC32C")
@@ -58,7 +59,7 @@ class Capabilities:
             raise TransientError("the content was damaged on its way")
 
     def heed(self, refused: S3ErrorResponse, parameters: Mapping[str, Any]) -> None:
-        """Raises `TransientError` if a refusal is for what can be left out."""
+        """Raises `TransientError` if the server has refused a feature, which the retry then does without."""
         if refused.code in _NOT_KNOWN and refused.named_header and self.checks_crc32c:
             self.checks_crc32c = False
             raise TransientError(f"the server does not take {refused.named_header}: next time without") from None
@@ -68,14 +69,14 @@ class Capabilities:
 
 
 def in_base64(crc32c: int) -> str:
-    """As S3 writes it."""
+    """Returns a CRC-32C as S3 writes it: the base64 of its four bytes."""
     return base64.b64encode(crc32c.to_bytes(4, "big")).decode()
 
 
 def crc32c_of(answer: Mapping[str, Any]) -> str | None:
-    """The checksum of a whole object in an answer about it, as in `FileEntry`."""
+    """Returns the checksum of a whole object from an answer about it, as in `FileEntry`; None if there is none."""
     found = answer.get("ChecksumCRC32C")
-    # Of an object that came in parts it may be that of the parts' checksums: "…-7".
+    # For an object that was uploaded in parts, it may be the checksum of the parts' checksums: "…-7".
     came_in_parts = "-" in str(answer.get("ETag", ""))
     if not isinstance(found, str) or "-" in found:
         return None

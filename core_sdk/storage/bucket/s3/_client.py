@@ -10,7 +10,7 @@ from core_sdk.storage.bucket._secrets import hide_in_logs
 from core_sdk.storage.bucket.s3._capabilities import Capabilities
 from core_sdk.storage.bucket.s3._errors import S3ErrorResponse, S3Request, translated_errors
 
-# After the others, which say what to install where it is missing.
+# These come after our own imports, one of which says what to install if they are missing.
 import boto3.session  # isort: skip
 import botocore.loaders  # isort: skip
 import botocore.session  # isort: skip
@@ -18,12 +18,12 @@ from botocore import xform_name  # isort: skip
 from botocore.config import Config  # isort: skip
 from botocore.exceptions import ClientError  # isort: skip
 
-# More than the threads of any transfer: a connection that is not pooled is made anew for each request.
+# More than a transfer has threads. A connection beyond the pool's size would be opened for each request.
 _MOST_CONNECTIONS = 64
 
 
 class S3Client:
-    """The client is made for the first request: it may have to look for credentials far away."""
+    """Sends requests to one bucket. boto3's client is made for the first one, since finding credentials may be slow."""
 
     def __init__(
         self, bucket: str, prefix: str, keys: tuple[str | None, str | None], endpoint_url: str | None, timeout_s: float
@@ -31,7 +31,7 @@ class S3Client:
         """`keys` are the access key and the secret key; with None boto3 looks for credentials."""
         self.bucket = bucket
         self.root = f"{prefix}/" if prefix else ""
-        """All keys of objects begin with it."""
+        """The beginning of all keys."""
         self.capabilities = Capabilities()
         self._keys = keys
         self._endpoint_url = endpoint_url
@@ -43,15 +43,15 @@ class S3Client:
         return f"s3://{self.bucket}/{self.root}{name}".rstrip("/")
 
     def request(self, operation: str, name: str) -> S3Request:
-        """How errors speak of a request."""
+        """Describes a request for errors."""
         return S3Request(operation, self.where(name), self.bucket)
 
     def of_object(self, operation: str, name: str, **parameters: Any) -> dict[str, Any]:
-        """The answer to a request about one object. `operation` is S3's own name of it: "PutObject"."""
+        """Sends a request about one object and returns the answer. `operation` is S3's name of it: "PutObject"."""
         return self.of_bucket(operation, name, Key=self.root + name, **parameters)
 
     def of_bucket(self, operation: str, about: str, **parameters: Any) -> dict[str, Any]:
-        """The answer to a request; `about` is the object or folder that errors name."""
+        """Sends a request and returns the answer. `about` is the object or folder that errors name."""
         with translated_errors(self.request(operation, about)):
             try:
                 return self._send(operation, parameters)
@@ -60,14 +60,14 @@ class S3Client:
                 raise
 
     def head(self, name: str) -> dict[str, Any]:
-        """What S3 says of an object without its content."""
+        """Returns S3's answer about an object, without the content."""
         parameters = {"Key": self.root + name, **self.capabilities.for_reading()}
         with translated_errors(self.request("HeadObject", name)):
             try:
                 return self._send("HeadObject", parameters)
             except ClientError as error:
                 if S3ErrorResponse.read(error.response).is_bare:
-                    # An answer to HEAD has no body. To GET S3 says whether object, bucket or credentials are wrong.
+                    # An answer to HEAD has no body. An answer to GET says if object, bucket or credentials are wrong.
                     self.of_bucket("GetObject", name, Range="bytes=0-0", **parameters)["Body"].close()
                 raise
 
@@ -93,13 +93,13 @@ class S3Client:
             connect_timeout=self._timeout_s,
             read_timeout=self._timeout_s,
             tcp_keepalive=True,
-            # We do both ourselves; and what the library sends by default is refused by many servers.
+            # We compute and check checksums ourselves, and many servers refuse what the library sends by default.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
-        # With DEBUG the library shows requests and answers as they are.
+        # At the level DEBUG the library logs requests and answers unchanged.
         hide_in_logs("botocore.auth", "botocore.endpoint", "botocore.parsers", "urllib3.connectionpool")
-        # The default session is the process's own, and not safe in threads.
+        # The default session is shared by the whole process, and not safe in threads.
         library = botocore.session.Session()
         library.register_component("data_loader", _tables())
         session = boto3.session.Session(*self._keys, botocore_session=library)
@@ -110,14 +110,15 @@ class S3Client:
 
 @functools.cache
 def _tables() -> Any:
-    """What the library knows of S3's requests: a quarter of a second to read, hence once for all clients."""
+    """Returns the library's descriptions of S3's requests. Reading them takes 0.25 s, so all clients share them."""
     return botocore.loaders.create_loader()
 
 
 def _spare_region_search(request_dict: dict[str, Any], response: Any, **_: object) -> None:
-    """Keeps the library from following a redirection that names no region, as to a login page.
+    """Keeps the library from following a redirect that names no region, such as one to a login page.
 
-    It would ask for the bucket's region, be redirected again, and so on until the stack overflows. S3 names the region.
+    The library would ask for the bucket's region, be redirected again, and so on until the stack overflows. A redirect
+    of S3 names the region.
     """
     if response is None or response[0].status_code not in (301, 302, 307):
         return

@@ -1,4 +1,4 @@
-"""Turns what boto3 and S3 say of a failed request into the errors of `Bucket`.
+"""Turns the failures that boto3 and S3 report into the errors of `Bucket`.
 
 The texts of the library and of servers are never passed on: they quote requests, which are signed.
 """
@@ -34,7 +34,7 @@ except ImportError as error:
 _TRANSIENT_CODES = frozenset(
     {
         "BadDigest",  # damaged on its way
-        "ConditionalRequestConflict",  # S3: another write of this object is under way, come again
+        "ConditionalRequestConflict",  # S3: another write of this object is under way, retry
         "IncompleteBody",
         "InternalError",
         "OperationAborted",
@@ -56,7 +56,7 @@ _REJECTED = {
     "SignatureDoesNotMatch": ("the secret key does not belong to the access key", _GET_CREDENTIALS),
     "TokenRefreshRequired": ("they must be renewed", _GET_CREDENTIALS),
 }
-# Without the permission to list, S3 refuses to say that an object is missing.
+# Without the permission to list, S3 does not say that an object is missing.
 _TO_READ = "s3:GetObject, and s3:ListBucket on the bucket"
 _PERMISSIONS = {
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
@@ -72,7 +72,7 @@ _PERMISSIONS = {
     "UploadPart": "s3:PutObject",
     "UploadPartCopy": "s3:GetObject and s3:PutObject",
 }
-# The first that fits counts.
+# The first class that matches is used.
 _NETWORK: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.ConnectTimeoutError, "no connection in time"),
     (exceptions.ReadTimeoutError, "no answer in time"),
@@ -88,10 +88,10 @@ _NETWORK: tuple[tuple[type[Exception], str], ...] = (
 
 @dataclass(frozen=True)
 class S3Request:
-    """What errors say of a request."""
+    """A request, as errors describe it."""
 
     operation: str
-    """S3's own name of it."""
+    """S3's name of the request."""
     where: str
     """The object, or the prefix."""
     bucket: str
@@ -110,15 +110,15 @@ def translated_errors(request: S3Request) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class S3ErrorResponse:
-    """What S3 says of a request that failed."""
+    """S3's answer to a request that failed."""
 
     code: str
-    """S3's own word, or the status where the answer had no such body."""
+    """S3's code for the failure, or the status if the answer has no such code."""
     status: int
     named_header: str | None = None
-    """The header of a checksum that the answer speaks of."""
+    """The checksum header that the answer names."""
     region: str | None = None
-    """The bucket's region, if another one was asked."""
+    """The bucket's region, if the request went to another one."""
     retry_after_s: float | None = None
 
     @classmethod
@@ -137,18 +137,18 @@ class S3ErrorResponse:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it gives no reason: it answers a HEAD, which has no body, or it is not S3's."""
+        """Whether the answer gives no reason: it answers a HEAD, which has no body, or it does not come from S3."""
         return self.code.isdigit() or not self.code
 
 
 def _meaning(request: S3Request, answer: S3ErrorResponse) -> Exception:
-    """The error to raise for it."""
+    """Returns the error to raise for an answer."""
     code, where = answer.code, request.where
     said = f"{request.operation} was answered with {code or answer.status}"
     if _is_transient(answer):
         return TransientError(said, answer.retry_after_s)
     if answer.is_bare:
-        # S3 gives a reason in all but its answers to HEAD, which are asked again.
+        # S3 always gives a reason, except in answers to HEAD, after which a GET is sent.
         return not_from_s3(request.operation)
     if code in _MISSING_CODES:
         return ObjectMissingError(where)
@@ -168,7 +168,7 @@ def _meaning(request: S3Request, answer: S3ErrorResponse) -> Exception:
 def _is_transient(answer: S3ErrorResponse) -> bool:
     if answer.code in _TRANSIENT_CODES or answer.code.startswith("Throttl"):
         return True
-    # 501 does not pass: the server lacks what was asked for.
+    # 501 is permanent: the server does not implement the request.
     return answer.status in (408, 429) or (answer.status >= 500 and answer.code != "NotImplemented")
 
 
@@ -187,7 +187,7 @@ def _without_answer(request: S3Request, error: Exception) -> Exception:
 
 
 def not_from_s3(operation: str) -> TransientError:
-    """The error for an answer that lacks what S3 always says."""
+    """Returns the error for an answer that lacks what every answer of S3 has."""
     return TransientError(f"the answer to {operation} is not S3's: a login page, or a proxy's?")
 
 

@@ -18,7 +18,7 @@ _MOST_PARTS = 10_000
 class S3PartedUpload(PartedUpload):
     """S3's multipart upload.
 
-    `put_part` and `complete` raise `ObjectMissingError` if somebody aborted it.
+    `put_part` and `complete` raise `ObjectMissingError` if the upload has been aborted.
     """
 
     def __init__(self, client: S3Client, name: str, entry: FileEntry, least_part_bytes: int) -> None:
@@ -42,7 +42,7 @@ class S3PartedUpload(PartedUpload):
         self._note("UploadPart", index, answer)
 
     def copy_part(self, index: int, source_key: str, source_version: str) -> None:
-        """Part `index` of another object, if that is still this version."""
+        """Copies part `index` from another object, if that still has this version."""
         start = index * self.part_bytes
         end = min(start + self.part_bytes, self._entry.size_bytes)
         answer = self._ask(
@@ -61,7 +61,7 @@ class S3PartedUpload(PartedUpload):
         try:
             self._complete(parts, is_checked)
         except ObjectMissingError:
-            # Done before, perhaps, by a request whose answer was lost.
+            # An earlier request, whose answer was lost, may have completed the upload.
             self._check_stored(is_checked, etag_of_parts(parts))
         else:
             self._check_stored(is_checked, None)
@@ -73,7 +73,7 @@ class S3PartedUpload(PartedUpload):
         try:
             self._ask("AbortMultipartUpload")
         except ObjectMissingError:
-            return  # it is gone already
+            return  # the upload has ended already
 
     def _complete(self, parts: list[dict[str, Any]], is_checked: bool) -> None:
         whole = {"ChecksumCRC32C": in_base64(int(self._entry.crc32c, 16)), "ChecksumType": "FULL_OBJECT"}
@@ -82,7 +82,7 @@ class S3PartedUpload(PartedUpload):
             raise not_from_s3("CompleteMultipartUpload")
 
     def _check_stored(self, is_checked: bool, expected_etag: str | None) -> None:
-        """Raises unless the object is there and whole; what is told of it must include `expected_etag`, if given."""
+        """Raises unless the object exists and is whole. With `expected_etag` it must have that ETag or our checksum."""
         found = self._client.head(self._name)
         crc32c = crc32c_of(found) if is_checked else None
         is_ours = expected_etag in (None, _bare(found.get("ETag"))) or crc32c == self._entry.crc32c
@@ -105,7 +105,10 @@ class S3PartedUpload(PartedUpload):
 
 
 def etag_of_parts(parts: list[dict[str, Any]]) -> str:
-    """The ETag that S3 gives to an object made of these parts; "" if theirs are no MD5s, as with some encryption."""
+    """Returns the ETag that S3 gives to an object made of these parts.
+
+    Returns "" if the parts' ETags are not MD5s, as with some kinds of encryption.
+    """
     etags = [_bare(part["ETag"]) for part in parts]
     try:
         digests = b"".join(bytes.fromhex(etag) for etag in etags)

@@ -1,1 +1,1 @@
-"""Many files at once on their way between a disk and a bucket."""
+"""Transfers many files at once between a disk and a bucket."""

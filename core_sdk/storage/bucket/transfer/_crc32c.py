@@ -1,4 +1,4 @@
-"""The CRC-32C of a whole from those of its parts, so that parts may be read in any order."""
+"""Computes the CRC-32C of a whole from those of its parts, so that parts may be read in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Crc32c:
     num_bytes: int
 
     def followed_by(self, other: Crc32c) -> Crc32c:
-        """The checksum of both contents, one after the other: the first one's is shifted by the second's length."""
+        """Returns the checksum of both contents, one after the other: shifts this checksum by the other's length."""
         shifted = _product(_power_of_x(8 * other.num_bytes), self.value)
         return Crc32c(shifted ^ other.value, self.num_bytes + other.num_bytes)
 
@@ -44,7 +44,7 @@ def _product(a: int, b: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _power_of_x(exponent: int) -> int:
-    """x^exponent modulo the polynomial, by squaring. Parts of one length need it once."""
+    """Returns x^exponent modulo the polynomial, by squaring. Cached, since most parts have the same length."""
     power, square = _ONE, _ONE >> 1
     while exponent:
         if exponent & 1:

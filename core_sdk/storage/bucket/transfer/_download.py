@@ -19,7 +19,7 @@ from core_sdk.storage.bucket.transfer._part_file import PartFile, Target
 from core_sdk.storage.bucket.transfer._progress import Progress
 from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
 
-# Once more for what was damaged on its way; what lies damaged in the store stays so.
+# A second try helps if the object was damaged on its way. If it is damaged in the store, no try helps.
 _NUM_TRIES = 2
 
 
@@ -27,7 +27,7 @@ _NUM_TRIES = 2
 class ObjectToDownload:
     object_name: str
     entry: FileEntry
-    """What the object must turn out to be."""
+    """The size and checksum that the object must have."""
     path: Path | None
     """None if the object is only read."""
 
@@ -36,7 +36,7 @@ class ContentError(Exception):
     """An object is not what was stored."""
 
     def __init__(self, object_name: str, found: FileEntry | None) -> None:
-        """`found` is None where the object is missing, or too short."""
+        """`found` is None if the object is missing or too short."""
         super().__init__(object_name)
         self.object_name = object_name
         self.found = found
@@ -54,7 +54,7 @@ class Downloader:
         self._begun: list[_PartialDownload] = []
 
     def fetch(self, objects: Sequence[ObjectToDownload]) -> None:
-        """Fetches all. What has arrived of a large object when an error comes is not fetched again the next time.
+        """Fetches all objects. After an error, the ranges of large objects that have arrived are not fetched again.
 
         Raises `ContentError`, `StorageError`, or `OSError` for a file.
         """
@@ -108,7 +108,7 @@ class _PartialDownload:
         self.target = target
         self.range_bytes = range_bytes
         self.num_tries = num_tries
-        """This one, and those that may follow."""
+        """The number of tries, this one included."""
         self._num_ranges = -(-wanted.entry.size_bytes // range_bytes)
         self._checksums = target.arrived()
         self._lock = threading.Lock()
@@ -120,7 +120,7 @@ class _PartialDownload:
         return min(self.range_bytes, self.wanted.entry.size_bytes - index * self.range_bytes)
 
     def note(self, index: int, checksum: Crc32c) -> bool:
-        """Whether it was the last one to arrive."""
+        """Records that a range has arrived. Returns whether it was the last one."""
         with self._lock:
             self._checksums[index] = checksum
             self.target.note(index, checksum)
@@ -132,7 +132,7 @@ class _PartialDownload:
 
 
 class _RangeDownload:
-    """One range, which goes on where it broke off."""
+    """The download of one range. After an interruption, `fetch` resumes where the last call stopped."""
 
     def __init__(self, download: _PartialDownload, index: int, advance: Callable[[int], None]) -> None:
         self._download = download

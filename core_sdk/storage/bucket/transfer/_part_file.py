@@ -16,33 +16,33 @@ from core_sdk.storage.bucket.transfer._crc32c import Crc32c
 
 
 class Target:
-    """Takes ranges in any order, in many threads. This one keeps nothing: its object is only read."""
+    """Receives ranges, in any order and from many threads. This class discards them: the object is only verified."""
 
     def arrived(self) -> dict[int, Crc32c]:
-        """The ranges that an earlier process has left here, whole."""
+        """Returns the complete ranges that an earlier download has left here, by their index."""
         return {}
 
     def write(self, offset: int, content: bytes) -> None:
-        """Takes some bytes of a range."""
+        """Writes some bytes of a range."""
 
     def note(self, index: int, checksum: Crc32c) -> None:
-        """Takes note that a range is complete."""
+        """Records that a range is complete."""
 
     def keep(self) -> None:
-        """Everything has arrived, and is right."""
+        """Keeps the content, after everything has arrived and been verified."""
 
     def drop(self) -> None:
-        """Something that has arrived is wrong."""
+        """Discards the content, after something wrong has arrived."""
 
     def close(self) -> None:
-        """Does nothing after `keep` or `drop`."""
+        """Stops receiving. Does nothing after `keep` or `drop`."""
 
 
 class PartFile(Target):
-    """A hidden file beside the final one, which becomes it; and another that says which ranges it has.
+    """A hidden file beside the final one, to which it is renamed, and a second hidden file that lists its ranges.
 
-    Both stay where a download is interrupted, and the next one goes on. What the second one says is believed only after
-    the range was read back: after a power cut it may be ahead.
+    Both stay when a download is interrupted, so that the next one resumes. A listed range is read back before it is
+    trusted: after a power failure the list may be ahead of the content.
     """
 
     def __init__(self, path: Path, entry: FileEntry, range_bytes: int) -> None:
@@ -53,7 +53,7 @@ class PartFile(Target):
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            # Somebody else fetches the same file into the same directory.
+            # Another process is fetching the same file into the same directory.
             os.close(self._descriptor)
             self._part_path = path.with_name(f".core-sdk-{uuid.uuid4().hex}.part")
             self._descriptor = _open(self._part_path)
@@ -103,7 +103,7 @@ class PartFile(Target):
 
 
 def _part_name(name: str, entry: FileEntry, range_bytes: int) -> str:
-    """The same for the same content, wherever the download is begun again; of bounded length."""
+    """Returns a name of bounded length that depends only on the arguments, so that the next download finds the file."""
     name_hash = xxhash.xxh3_64_hexdigest(name.encode())
     return f".core-sdk-{name_hash}-{entry.crc32c}-{entry.size_bytes:x}-{range_bytes:x}.part"
 

@@ -17,18 +17,21 @@ _MB = 1e6
 
 
 class Progress(Protocol):
-    """Safe in threads."""
+    """Shows how far a transfer is. Safe in threads."""
 
     def add(self, num_bytes: int) -> None:
-        """So many more bytes have arrived; negative where some must be sent again."""
+        """Adds bytes that have been transferred. A negative number takes back bytes that must be transferred again."""
 
     def close(self) -> None:
-        """The transfer has ended, well or not."""
+        """Ends the display, when the transfer has succeeded or failed."""
 
 
 @contextlib.contextmanager
 def progress_of(what: str, total_bytes: int) -> Iterator[Progress]:
-    """Shows a bar if a person watches the main thread; other threads would draw into the script's own output."""
+    """Shows a bar if stderr is a terminal and this is the main thread; otherwise logs.
+
+    In another thread a bar would be drawn into the script's own output.
+    """
     is_watched = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
     progress: Progress = LoggedProgress(what, total_bytes)
     if is_watched:
@@ -42,7 +45,7 @@ def progress_of(what: str, total_bytes: int) -> Iterator[Progress]:
 
 
 class LoggedProgress:
-    """A line every `interval_s`, while something moves."""
+    """Logs a line every `interval_s`, as long as bytes arrive."""
 
     def __init__(self, what: str, total_bytes: int, interval_s: float = _LOG_INTERVAL_S) -> None:
         self._what = what

@@ -7,12 +7,12 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-# What is over sooner is not worth a bar.
+# A shorter transfer shows no bar.
 _QUIET_S = 2.0
 
 
 class ProgressBar:
-    """Drawn on stderr once `quiet_s` have passed, and removed at the end."""
+    """A bar on stderr, drawn after `quiet_s` have passed, and removed at the end."""
 
     def __init__(self, what: str, total_bytes: int, quiet_s: float = _QUIET_S) -> None:
         self._shown_at = time.monotonic() + quiet_s

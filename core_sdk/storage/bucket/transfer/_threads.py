@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable
 from core_sdk.storage.bucket._retry import TransferCancelledError
 
 Task = Callable[[], "Iterable[Task] | None"]
-"""May return tasks that come next: what was begun is ended before more is begun."""
+"""May return tasks that are run next, before tasks that have not begun."""
 
 
 def run_in_threads(tasks: Iterable[Task], num_threads: int, cancelled: threading.Event) -> None:
-    """Returns once all tasks have ended; raises the first failure, or `TransferCancelledError`.
+    """Runs all tasks, and blocks until they have ended. Raises the first failure, or `TransferCancelledError`.
 
-    After a failure, or once `cancelled` is set, no more tasks are begun, and `cancelled` tells those under way to stop.
+    After a failure, `cancelled` is set. Once it is set, no more tasks are begun, and running tasks should stop.
     """
     pool = _Pool(tasks, cancelled)
-    # A pool of the standard library would keep a process that has given up a transfer from exiting.
+    # The standard library's pool would keep a process from exiting after it has given up a transfer.
     threads = [threading.Thread(target=pool.work, name="core-sdk-transfer", daemon=True) for _ in range(num_threads)]
     try:
         for thread in threads:
@@ -51,7 +51,7 @@ class _Pool:
             try:
                 following = list(task() or ())
             except BaseException as error:  # noqa: BLE001  raised again by `run_in_threads`
-                # The tasks that are told to stop fail too.
+                # Tasks that were told to stop fail too; that is not the first failure.
                 if self.failure is None and not isinstance(error, TransferCancelledError):
                     self.failure = error
                 self._cancelled.set()

@@ -29,18 +29,18 @@ class FileToUpload:
     path: Path
     object_name: str
     entry: FileEntry
-    """What was found in the file when the checkpoint was sealed."""
+    """The size and checksum of the file when the checkpoint was sealed."""
 
 
 class FileChangedError(Exception):
-    """A file is no longer what it was when the checkpoint was sealed."""
+    """A file has changed since the checkpoint was sealed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path.name!r} changed while it was being stored: end every write to it first")
 
 
 class Uploader:
-    """Sends files, or has the store copy what it holds already; `cancelled` ends it early."""
+    """Sends files, or has the store copy contents that it holds already. `cancelled` ends it early."""
 
     def __init__(
         self,
@@ -50,23 +50,23 @@ class Uploader:
         progress: Progress,
         find_copy: Callable[[FileEntry], str | None],
     ) -> None:
-        """`find_copy` names an object with this very content, if one is known."""
+        """`find_copy` returns the name of an object with the same content, or None."""
         self._bucket = bucket
         self._limits = limits
         self._cancelled = cancelled
         self._progress = progress
         self._find_copy = find_copy
         self._retry = Retry(limits.deadline_s, cancelled)
-        # Bounds how many contents are in memory at one time, whatever the files' sizes.
+        # Limits the number of contents in memory at one time.
         self._slots = threading.Semaphore(limits.num_contents)
         self._begun: list[PartedUpload] = []
 
     def send(self, files: Sequence[FileToUpload]) -> None:
-        """Sends all of them, or raises and leaves nothing of those that travel in parts.
+        """Sends all files. After an error, removes the parts of those that are sent in parts.
 
         Raises `FileChangedError`, `TransferCancelledError`, `StorageError`, or `OSError` for a file.
         """
-        # The largest first, since the last one to begin is the one that all wait for.
+        # A large file that began last would be waited for alone.
         largest_first = sorted(files, key=lambda file: -file.entry.size_bytes)
         try:
             run_in_threads(
@@ -92,7 +92,7 @@ class Uploader:
         try:
             copied = self._call(file, partial(self._bucket.copy, source, file.object_name, file.entry))
         except (ObjectMissingError, StorageError):
-            return False  # it has been deleted meanwhile, or may not be read: then the file travels
+            return False  # the object has been deleted, or may not be read: the file is sent
         return copied.size_bytes == file.entry.size_bytes and copied.crc32c in (None, file.entry.crc32c)
 
     def _send_whole(self, file: FileToUpload) -> None:
@@ -123,14 +123,14 @@ class Uploader:
 
     def _abort(self) -> None:
         for upload in self._begun:
-            # What cannot be aborted now is swept later.
+            # An upload that cannot be aborted now is swept later.
             with contextlib.suppress(TransientError, StorageError, ObjectMissingError):
                 upload.abort()
 
 
 @dataclass
 class _FileInParts:
-    """A file some parts of which have arrived."""
+    """A file of which some parts have arrived."""
 
     file: FileToUpload
     upload: PartedUpload
@@ -143,7 +143,7 @@ class _FileInParts:
             return opened.read(self.upload.part_bytes)
 
     def note(self, index: int, checksum: Crc32c) -> bool:
-        """Whether it was the last one to arrive."""
+        """Records that a part has arrived. Returns whether it was the last one."""
         with self._lock:
             self._checksums[index] = checksum
             return len(self._checksums) == self.upload.num_parts
