@@ -5,7 +5,7 @@ full implementation of the same interface, so that one script runs on one rank o
 their chief: `joining` connects them, `calls` makes the collective calls, `transport` carries frames between two ranks.
 Each member has two connections to the chief. The calling thread itself reads and writes the first one, so that a
 collective costs a few microseconds and no change of threads. A thread of the channel reads the second one, which
-carries what no call waits for: deaths, farewells, questions to a late rank, notices.
+carries the messages that no call waits for: deaths, farewells, questions to a late rank, notices.
 """
 
 from core_sdk.distributed._channel import Channel, Listener, SoloChannel

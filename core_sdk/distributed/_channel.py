@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Listener = Callable[[int, bytes], None]
-"""Is called with the rank that sent a notice, and its content."""
+"""A function that is called with the rank that sent a notice, and the notice's content."""
 
 
 class Channel(ABC):
@@ -26,51 +26,54 @@ class Channel(ABC):
 
     @abstractmethod
     def gather(self, value: T) -> list[T] | None:
-        """All ranks' values, in rank order, on the group's chief; None on the others, once the chief has them all."""
+        """Returns the values of all ranks, in rank order, on the chief.
+
+        Returns None on the other ranks, after the chief has received all values.
+        """
 
     @abstractmethod
     def allgather(self, value: T) -> list[T]:
-        """All ranks' values, in rank order, on every rank."""
+        """Returns the values of all ranks, in rank order, on every rank."""
 
     @abstractmethod
     def broadcast(self, value: T) -> T:
-        """The chief's value on every rank. The chief does not wait until it has arrived."""
+        """Returns the chief's value on every rank. The chief does not wait until it has arrived."""
 
     @abstractmethod
     def allgather_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> list[T]:
-        """What `compute` returns on each rank, in rank order, on every rank.
+        """Calls `compute` on every rank, and returns the results of all ranks, in rank order, on every rank.
 
-        If it raises on one rank, the call fails on all: there with that error, elsewhere with `RankFailedError`. A
+        If `compute` raises on one rank, the call raises that error there, and `RankFailedError` on the other ranks. A
         patient call waits for a rank for as long as that rank lives, since `compute` may take long.
         """
 
     @abstractmethod
     def broadcast_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> T:
-        """What `compute`, called on the chief only, returns, on every rank. It fails as `allgather_outcome()` does."""
+        """Calls `compute` on the chief, and returns its result on every rank. Fails as `allgather_outcome()` does."""
 
     @abstractmethod
     def listen(self, topic: str, listener: Listener) -> None:
-        """Has a thread of the channel call `listener` with all notices of this topic, also those that came before."""
+        """Has a thread of the channel call `listener` with all notices of this topic, including earlier ones."""
 
     @abstractmethod
     def tell_chief(self, topic: str, content: bytes) -> None:
-        """Sends the chief a notice, which is dropped if the chief is gone. Not collective."""
+        """Sends a notice to the chief. It is dropped if the chief is gone. Not collective."""
 
     @abstractmethod
     def tell_all(self, topic: str, content: bytes) -> None:
-        """On the chief: sends a notice to every rank, itself included. Not collective."""
+        """Sends a notice to every rank, this one included. Only the chief may call it. Not collective."""
 
     @abstractmethod
     def check(self) -> None:
-        """Raises the `ChannelError` that has ended the group, if there is one. Does not wait; not collective."""
+        """Raises the `ChannelError` that has ended the group, if there is one. Does not block; not collective."""
 
     @abstractmethod
     def has_chief(self) -> bool:
-        """Whether the chief still hears notices. Not collective."""
+        """Whether the chief still receives notices. Not collective."""
 
     @abstractmethod
     def leave(self, error: BaseException | None = None) -> None:
-        """Tells the others that this rank makes no more calls, perhaps because of `error`; notices still work."""
+        """Tells the other ranks that this rank makes no more calls, perhaps because of `error`. Notices still work."""
 
     @abstractmethod
     def close(self, error: BaseException | None = None) -> None:

@@ -289,7 +289,7 @@ def _check_numbers(place: RankPlace) -> None:
 
 
 def _close(channels: Sequence[Channel], error: BaseException | None) -> None:
-    """The last one first."""
+    """Closes the channels, the last one first."""
     for channel in reversed(channels):
         channel.close(error)
 

@@ -1,4 +1,4 @@
-"""Who each rank is and where it runs, and whether what the ranks say of themselves fits together."""
+"""The identity of each rank, and the check that the identities of all ranks agree."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     python: str
     rank_of_all: int | None = None
-    """The rank among all, where `rank` counts within a node."""
+    """The rank in the whole trial, if `rank` counts within a node."""
 
     @property
     def known_as(self) -> int:
-        """The rank among all, by which errors name it in every group."""
+        """The rank in the whole trial, by which errors name it in every group."""
         return self.rank if self.rank_of_all is None else self.rank_of_all
 
     @property
@@ -43,7 +43,7 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_rank(place: RankPlace) -> RankIdentity:
-    """The rank with these numbers, which runs in this process."""
+    """Returns the identity of this process as the rank with these numbers."""
     return RankIdentity(
         **dataclasses.asdict(place),
         host=host_identity(),
@@ -54,16 +54,19 @@ def this_rank(place: RankPlace) -> RankIdentity:
 
 
 def host_identity() -> str:
-    """Equal for two processes exactly if they see the same files: one kernel, and one mount namespace in it."""
+    """Returns an id that is equal for two processes if they share a kernel and a mount namespace.
+
+    Such processes see the same files.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/mnt').readlink()}"
-    except OSError:  # not Linux, and so no containers that share a kernel
+    except OSError:  # not Linux: no containers share a kernel
         return socket.gethostname()
 
 
 def problems_of_numbers(place: RankPlace) -> list[str]:
-    """What is wrong with one rank's numbers, whatever the other ranks say."""
+    """Returns descriptions of what is wrong with the numbers of one rank, taken alone."""
     problems = []
     for name, number, size_name, size in (
         ("rank", place.rank, "size", place.size),
@@ -84,7 +87,7 @@ def problems_of_numbers(place: RankPlace) -> list[str]:
 
 
 def problems_among(ranks: Sequence[RankIdentity]) -> list[str]:
-    """The contradictions among the identities of all ranks."""
+    """Returns descriptions of the contradictions among the identities of all ranks."""
     problems = [
         f"there are {count} processes with rank {rank}"
         for rank, count in sorted(Counter(each.rank for each in ranks).items())

@@ -17,7 +17,7 @@ _NUM_CACHED = 4096
 _MAX_CHARS = 200
 _UNKNOWN = "an unknown place"
 
-# Files whose frames may stand between the script's own line and ours.
+# Frames in these files may be between the script's line and ours.
 _NOT_THE_SCRIPT = (
     str(Path(__file__).parent.parent.parent),
     contextlib.__file__,
@@ -27,20 +27,20 @@ _NOT_THE_SCRIPT = (
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One collective, as one rank makes it."""
+    """A collective call of one rank."""
 
     operation: int
     number: int
     """Counts all calls of the group, from 1."""
     site: bytes
     is_patient: bool = False
-    """Whether it goes on waiting after its time-out."""
+    """Whether the call goes on waiting after its time-out."""
 
     def __str__(self) -> str:
         return f"{Operation.NAMES[self.operation]} (its call {self.number}, at {describe(self.site)})"
 
     def is_met_by(self, frame: Frame) -> bool:
-        """Whether another rank's frame belongs to the same call, whichever line of its script makes it."""
+        """Whether another rank's frame belongs to the same call. The call sites may differ."""
         return frame.operation == self.operation and frame.sequence == self.number
 
 
@@ -48,17 +48,20 @@ class CallSites:
     """The lines of the script that make calls, as bytes for the wire. Several threads may use it."""
 
     def __init__(self) -> None:
-        # Keeping the code objects alive keeps their ids from being used again.
+        # The code objects are kept alive so that their ids are not used again.
         self._known: dict[tuple[int, int], tuple[bytes, CodeType]] = {}
 
     def current_call_site(self, num_ours: int = 0) -> bytes:
-        """Where the script is now: the innermost frame that is not ours, as the first `num_ours` certainly are."""
+        """Returns the script's current line: that of the innermost frame that is not ours.
+
+        The innermost `num_ours` frames are skipped without a look.
+        """
         frame: FrameType | None = sys._getframe(1 + num_ours)
         while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_SCRIPT):
             frame = frame.f_back
         if frame is None:
             return b""
-        # By instruction: its line is slow to find.
+        # The key is the instruction, since finding its line is slow.
         known = self._known.get((id(frame.f_code), frame.f_lasti))
         return known[0] if known is not None else self._learn(frame)
 
@@ -71,7 +74,10 @@ class CallSites:
 
 
 def describe(site: bytes) -> str:
-    """A call site for messages, such as `train.py:57 (evaluate)`. Accepts any bytes, since another rank sent them."""
+    """Returns a call site for messages, such as `train.py:57 (evaluate)`.
+
+    Accepts any bytes, since another rank may have sent them.
+    """
     text = site.decode("utf-8", "replace")
     # Control characters could move the cursor of the reader's terminal.
     return "".join(letter if letter.isprintable() else "?" for letter in text) or _UNKNOWN

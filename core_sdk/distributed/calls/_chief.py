@@ -27,32 +27,36 @@ logger = logging.getLogger("core_sdk.distributed")
 
 # How long the news of a death waits for a delivery, which may be waiting for the very rank that it is about.
 _NEWS_DELAY_S = 0.5
-# Without any progress, as long as a host may be silent: a cable that is mended within it harms nothing.
+# Applies to a time without progress. It equals the time for which a host may be silent, so that a network that fails
+# for a shorter time does no harm.
 _DELIVERY_TIMEOUT_S = 30.0
 _DELIVERY_INTERVAL_MS = 10.0
 # Below this size, many small pieces cost more than one copy for all members.
 _JOINED_BYTES = 1 << 15
-# For so long only one member is waited for, so that the others do not wake us one by one.
+# The chief waits this long for one member alone, so that the others do not wake it one by one.
 _ALONE_MS = 5.0
-# After so many broadcasts the chief reads what members have announced; a socket holds many more announcements.
+# After this many broadcasts the chief reads the members' announcements. A socket holds many more of them.
 _NUM_UNHEARD = 16
 
 
 class _Member:
-    """A member's connection for collectives, and what has come over it."""
+    """A member's connection for collectives, and what has been received over it."""
 
     def __init__(self, peer: Peer) -> None:
         self.rank = peer.identity.rank
         self.data = peer.data
         self.num_heard = 0
-        """The number of its last call that has come."""
+        """The number of the member's last call that has been received."""
         self.lent_at = 0
-        """The number of the last call that sent it a file."""
+        """The number of the last call that sent the member a file."""
         self._ahead: Frame | None = None
-        """A frame that belongs to our next call."""
+        """A received frame that belongs to our next call."""
 
     def listen(self, number: int) -> Frame | None:
-        """The next frame of the calls up to this one, if it has come. Raises `ConnectionEndedError`."""
+        """Returns the member's next frame if it has come and belongs to call `number` or an earlier one.
+
+        Otherwise returns None. Raises `ConnectionEndedError`.
+        """
         frame, self._ahead = self._ahead or self.data.receive_nowait(), None
         if frame is None:
             return None
@@ -71,7 +75,7 @@ class ChiefChannel(StarChannel):
         self._members = {peer.identity.rank: _Member(peer) for peer in peers}
         self._members_by_descriptor = {member.data.fileno(): member for member in self._members.values()}
         self._own_failure = NOTHING
-        # While results are being delivered, the news of a death must not overtake them.
+        # Held during a delivery, so that the news of a death does not overtake results.
         self._delivering = threading.Lock()
         self._poller = self._poller_of(self._members_by_descriptor)
         self._single_pollers = {rank: self._poller_of([member.data.fileno()]) for rank, member in self._members.items()}
@@ -81,7 +85,7 @@ class ChiefChannel(StarChannel):
         self._control.post_to_all(message, but=sender)
 
     def _exchange(self, call: Call, contribution: Contribution) -> Contribution | Contents:
-        # A value is not kept: it may be large.
+        # Only a failure is kept: a value may be large.
         self._own_failure = contribution if contribution.is_failure else NOTHING
         if call.operation == Operation.BROADCAST:
             self._deliver(call, contribution)
@@ -96,7 +100,7 @@ class ChiefChannel(StarChannel):
             self._deliver(call, failed)
             return failed
         try:
-            # Before the delivery, so that what cannot be read fails on all ranks.
+            # Decoded before the delivery, so that an unreadable value fails the call on all ranks.
             decoded = [Decoded(rank and self._decoded(rank, content)) for rank, content in enumerate(contents)]
         except UnreadableObjectError as error:
             self._deliver(call, Contribution.of_error(self.rank, error))
@@ -109,7 +113,8 @@ class ChiefChannel(StarChannel):
     def _collect(self, call: Call, contribution: Contribution) -> list[Contribution]:
         contributions = [contribution] * self.size
         missing = dict(self._members)
-        # The last member to be answered probably calls again last: waiting for it first spares waking up for each.
+        # The last member to be answered probably calls again last. Waiting for it first avoids a wakeup for each of
+        # the others.
         for member in reversed(self._members.values()):
             if (heard := self._hear_soon(member, call)) is None:
                 break
@@ -129,7 +134,7 @@ class ChiefChannel(StarChannel):
                 deadline = 0.0
 
     def _wait(self, call: Call, deadline: float, missing: list[int]) -> list[_Member]:
-        """The members that have sent something, perhaps none."""
+        """Waits until members have sent something, and returns them. May return none."""
         events = self._poller.poll(milliseconds_until(deadline))
         if not events:
             self._time_out(call, missing)
@@ -148,7 +153,7 @@ class ChiefChannel(StarChannel):
         return self._hear(member, call)
 
     def _hear(self, member: _Member, call: Call) -> Contribution | None:
-        """What the member contributes to this call, if it has come."""
+        """Returns the member's contribution to this call, or None if it has not come."""
         try:
             while (frame := member.listen(call.number)) is not None:
                 self._check(member, frame, call)
@@ -159,14 +164,15 @@ class ChiefChannel(StarChannel):
         return None
 
     def _check(self, member: _Member, frame: Frame, call: Call) -> None:
-        """A frame of an earlier call announces that the member waits for our broadcast.
+        """Fails the call if a member's frame carries an error or does not match this call.
 
-        If the member made another call there, it sees that in the broadcast and says so. Only an error is news.
+        A frame of an earlier call only announces that the member was waiting for our broadcast. If the calls differ,
+        the member notices that in the broadcast; so such a frame matters only if it carries an error.
         """
         is_failure = frame.kind == Kind.FAILURE
         if not (is_failure if frame.sequence < call.number else not call.is_met_by(frame)):
             return
-        # An error, ours or the member's, explains why the calls differ.
+        # An error of either rank explains why the calls differ.
         theirs = Contribution(is_failure, frame.content)
         if (failed := next((each for each in (self._own_failure, theirs) if each.is_failure), None)) is not None:
             self._fail(failed.failure(), call)
@@ -199,8 +205,11 @@ class ChiefChannel(StarChannel):
             self._fail_lost(rank, call)
 
     def _await_room(self, member: _Member, call: Call, deadline: float) -> None:
-        """A file under way takes memory, and no room in the connection: waits until the previous one has arrived."""
-        # What the member has sent may have come with something earlier: then nothing more is under way.
+        """Waits until the member has received the previous file.
+
+        Files under way take memory but no room in the connection, so that a full socket does not limit their number.
+        """
+        # The member's answer may have been read already, together with an earlier frame.
         self._hear_announced(member, call)
         while member.num_heard < member.lent_at:
             self._wait_for(member, select.POLLIN, call, deadline)
@@ -208,12 +217,12 @@ class ChiefChannel(StarChannel):
         member.lent_at = call.number
 
     def _wait_to_send(self, member: _Member, call: Call, deadline: float) -> None:
-        """The member may itself wait until we have read what it announces."""
+        """Waits until the socket has room, and reads the member's announcements, since it may be blocked on sending."""
         if self._wait_for(member, select.POLLIN | select.POLLOUT, call, deadline) & ~select.POLLOUT:
             self._hear_announcement(member, call)
 
     def _wait_for(self, member: _Member, wanted: int, call: Call, deadline: float) -> int:
-        """The events of its connection, perhaps none."""
+        """Waits for an event of the member's connection, and returns the events. May return none."""
         poller = select.poll()
         poller.register(self._state.wakeup, select.POLLIN)
         poller.register(member.data, wanted)
@@ -225,7 +234,7 @@ class ChiefChannel(StarChannel):
         return events.get(member.data.fileno(), 0)
 
     def _hear_announcements(self) -> None:
-        """Keeps announcements from piling up, and finds a wrong call at once."""
+        """Reads the announcements that have come, so that they do not fill the sockets and a wrong call is noticed."""
         last = self._call
         if last is None:
             return
@@ -237,8 +246,8 @@ class ChiefChannel(StarChannel):
         try:
             self._hear_announced(member, last)
         except ConnectionEndedError:
-            # It has what it came for, or the other connection tells of its death. Or another thread is closing all
-            # connections: a closed one has no descriptor any more, which is a ValueError.
+            # The member has its result and left, or the control connection reports its death. Or another thread is
+            # closing all connections: a closed one has no descriptor, which raises ValueError.
             with contextlib.suppress(KeyError, ValueError):
                 self._poller.unregister(member.data)
 
@@ -247,9 +256,10 @@ class ChiefChannel(StarChannel):
             self._check(member, frame, last)
 
     def _time_out(self, call: Call, missing: list[int]) -> None:
-        """Ends the group, naming who is late; a patient call waits on for ranks that answer, which is logged.
+        """Ends the group because of the ranks that are late. A patient call fails only if some of them do not answer.
 
-        A host that is gone without a word does not confirm what it is asked here, and is given up for that.
+        Otherwise it logs a warning and goes on waiting. A host that has vanished does not confirm the question, and so
+        its connection ends.
         """
         answers = self._ask_all()
         late = [rank for rank in missing if rank not in answers] if call.is_patient else missing
@@ -269,9 +279,10 @@ class ChiefChannel(StarChannel):
         super()._hear_fault(fault, sender)
 
     def _finish_sending(self) -> None:
-        """A TCP connection that is closed before all was read from it may lose what the other side has not yet read.
+        """Waits until the members have received all data, and reads what they send meanwhile.
 
-        What members send from now on cannot cause that: they hear that the chief leaves, and send no more.
+        Closing a TCP connection with unread data may destroy data that the peer has not yet read. Members send nothing
+        more after they have been told that the chief leaves.
         """
         num_bytes, deadline = self._num_bytes_on_their_way(), 0.0
         with contextlib.suppress(ChannelError):
@@ -285,12 +296,12 @@ class ChiefChannel(StarChannel):
                 self._hear_announcements()
 
     def _num_bytes_on_their_way(self) -> int:
-        """To ranks that may want them."""
+        """Returns the number of unconfirmed bytes to members that have not left."""
         readers = [member for member in self._members.values() if not self._state.has_left(member.rank)]
         return sum(member.data.num_bytes_on_their_way() for member in readers)
 
     def _poller_of(self, descriptors: Iterable[int]) -> select.poll:
-        """Of these connections, and of changes in the group's state."""
+        """Returns a poller for these connections and for changes of the group's state."""
         poller = select.poll()
         for descriptor in (self._state.wakeup.fileno(), *descriptors):
             poller.register(descriptor, select.POLLIN)
@@ -298,7 +309,10 @@ class ChiefChannel(StarChannel):
 
 
 def _joined(contents: Sequence[Content]) -> tuple[bytes, Sequence[Content]]:
-    """All as one piece, if they are small, as memory files never are; otherwise nothing, and all of them."""
+    """Joins small contents. Returns the joined bytes, and the contents that are too large to join: all or none.
+
+    Memory files are always too large.
+    """
     is_small = sum(map(len, contents)) <= _JOINED_BYTES
     return (b"".join(cast(Sequence[Buffer], contents)), ()) if is_small else (b"", contents)
 

@@ -1,4 +1,4 @@
-"""The collective calls of a group: what its chief and its members have in common."""
+"""The part of the collective calls that the chief and the members of a group have in common."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ Contents = Sequence[Content | Decoded]
 
 CHIEF = 0
 NOTHING = Contribution(False, b"")
-# A host that is cut off must not keep the others longer than its loss already has.
+# Keeps a host that is cut off from delaying the others' exit any longer.
 _CLOSE_TIMEOUT_S = 5.0
-# Longer than a busy host takes to read it, and a network that loses packets to bring it.
+# Longer than a message takes through a network that loses packets to a busy host.
 _NEWS_TIMEOUT_S = 5.0
 _SURVEY_S = 2.0
 
 
 class StarChannel(Channel):
-    """A rank of a group whose chief has two connections to every member: one for collectives, one for all else."""
+    """A rank of a group in which the chief has two connections to every member: for collectives, and for the rest."""
 
     def __init__(
         self, identity: RankIdentity, ranks: Sequence[RankIdentity], peers: Sequence[Peer], timeout_s: float
     ) -> None:
-        """`peers` are the ranks that this one has connections to. The subclass starts the control thread."""
+        """`peers` are the ranks to which this one has connections. The subclass starts the control thread."""
         self.rank = identity.rank
         self.size = len(ranks)
         self.ranks = tuple(ranks)
@@ -93,15 +93,18 @@ class StarChannel(Channel):
 
     @abstractmethod
     def _exchange(self, call: Call, contribution: Contribution) -> Contribution | Contents:
-        """A failure, or the other ranks' contents that this rank gets; raises a `ChannelError`."""
+        """Exchanges the contributions to a call. Returns a failure, or the contents that this rank receives.
+
+        Raises a `ChannelError`.
+        """
 
     @abstractmethod
     def _relay(self, message: Message, sender: int) -> None:
-        """On the chief, sends it to all but the sender and itself."""
+        """Passes a message on from the chief to all members but the sender. Does nothing on a member."""
 
     def gather(self, value: T) -> list[T] | None:
         if self.rank == CHIEF:
-            # Its own value is not sent, and need not be pickled.
+            # The chief's own value is not sent, and need not be pickled.
             return self._values(self._make(Operation.GATHER, None)[1], value)
         self._make(Operation.GATHER, lambda: value)
         return None
@@ -170,10 +173,13 @@ class StarChannel(Channel):
         self._control.post_to_all(Left(self.rank, self._num_calls - self._is_inside, failure))
 
     def _finish_sending(self) -> None:
-        """Waits until nothing that was sent can be lost by closing."""
+        """Waits until closing the connections can no longer lose what was sent."""
 
     def _close_if_unused(self) -> None:
-        """Leaves closing to a call that goes on, in another thread or below a signal handler."""
+        """Closes the connections, unless a call is using them. Then the call closes them when it ends.
+
+        The call may be in another thread, or in this one below a signal handler.
+        """
         if not self._is_closed or not self._calling.acquire(blocking=False):
             return
         try:
@@ -189,7 +195,7 @@ class StarChannel(Channel):
         return [own_value if rank == self.rank else self._read(rank, content) for rank, content in enumerate(contents)]
 
     def _read(self, sender: int, content: Content | Decoded) -> Any:
-        """Raises `UnreadableObjectError`."""
+        """Returns the object and frees the content. Raises `UnreadableObjectError`."""
         if isinstance(content, Decoded):
             return content.value
         try:
@@ -208,9 +214,9 @@ class StarChannel(Channel):
     def _make(
         self, operation: int, compute: Callable[[], object] | None, is_patient: bool = False
     ) -> tuple[Any, Contents]:
-        """Makes a call of the group with what `compute` returns or raises, or with nothing if it is None.
+        """Makes a call of the group with the value or the error of `compute`, or with no value if it is None.
 
-        Returns that value, and the contents of the other ranks that this one gets.
+        Returns this rank's value, and the contents that it receives.
         """
         site = self._sites.current_call_site(num_ours=2)
         if self._is_inherited or self._has_left:
@@ -237,7 +243,7 @@ class StarChannel(Channel):
         return value, outcome
 
     def _contribution(self, compute: Callable[[], object] | None) -> tuple[object, Contribution, BaseException | None]:
-        """This rank's value, the same for the wire, and the error if there is no value."""
+        """Returns this rank's value, the contribution that is sent, and the error if there is no value."""
         if compute is None:
             return None, NOTHING, None
         try:
@@ -250,7 +256,10 @@ class StarChannel(Channel):
             return None, Contribution.of_error(self.rank, error), error
 
     def _refuse_thread(self, call: Call) -> Never:
-        """On other ranks the other thread may have come first: the two results would be exchanged."""
+        """Ends the group because two threads call at once.
+
+        On other ranks they may call in the other order: then each would get the other's result.
+        """
         if self._is_closed:
             raise ChannelClosedError(str(call), is_forked=False)
         error = RuntimeError(
@@ -275,35 +284,35 @@ class StarChannel(Channel):
         except ChannelError:
             raise
         except BaseException as error:
-            # The next calls of this rank would be out of step.
+            # This rank's next calls would not match those of the others.
             self._break(Failure.of(self.rank, error))
             raise
         finally:
             self._is_inside = False
 
     def _break(self, fault: Fault) -> None:
-        """Ends the group, on all ranks."""
+        """Ends the group on all ranks."""
         if self._state.report(fault):
             self._control.post_to_all(fault)
 
     def _fail(self, fault: Fault, call: Call) -> None:
-        """Ends the group, and raises the first reason why it has ended."""
+        """Ends the group, and raises the error of the fault that has ended it first."""
         self._break(fault)
         self._state.check(call.number, call)
 
     def _fail_mismatch(self, rank: int, found: Call, call: Call) -> None:
-        """Ends the group because that rank has made another call."""
+        """Ends the group because rank `rank` has made another call."""
         pairs = sorted([(rank, str(found)), (self.rank, str(call))])
         self._fail(Mismatch(*pairs[0], *pairs[1]), call)
 
     def _fail_late(self, missing: list[int], findings: list[str], call: Call) -> None:
-        # A rank that has left meanwhile gives a better reason than the time-out.
+        # If a rank has left, that explains more than the time-out.
         self._state.check(call.number, call)
         self._fail(TimedOut(str(call), self.timeout_s, missing, findings), call)
 
     def _fail_lost(self, rank: int, call: Call) -> None:
-        """Raises the reason why the connection to this rank has ended."""
-        # The other connection tells it, at about the same time.
+        """Raises the error that says why the connection to this rank has ended."""
+        # The reason arrives over the control connection, at about the same time.
         deadline = time.monotonic() + _NEWS_TIMEOUT_S
         while not self._state.knows(rank) and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -312,12 +321,15 @@ class StarChannel(Channel):
         self._fail(Died(rank, self.ranks[rank].process), call)
 
     def _heed_wakeup(self, call: Call) -> None:
-        """Raises what has happened to the group meanwhile."""
+        """Raises the error of what has happened to the group, if that ends this call."""
         self._state.wakeup.forget()
         self._state.check(call.number, call)
 
     def _ask_all(self) -> dict[int, Status]:
-        """How far the other ranks are, of those that answer in time. The channels' threads answer, not the scripts."""
+        """Asks all other ranks how far they are. Returns the answers that come in time.
+
+        The answers come from the channels' threads, so that a rank answers while its script computes.
+        """
         survey = self._survey = StatusSurvey(next(self._survey_serials), self.size - 1)
         self._control.post_to_all(StatusRequest(self.rank, survey.serial))
         if not self._state.has_fault() and self.has_chief():
@@ -328,7 +340,7 @@ class StarChannel(Channel):
         match message:
             case Notice():
                 self._hear_notice(message)
-            # First to the others: once our own thread knows, it may leave, and they must hear of this reason before.
+            # Relayed before it is reported: then our own thread may leave, and the others must know this reason first.
             case Left():
                 self._relay(message, sender)
                 self._state.report_left(message)
@@ -368,7 +380,7 @@ class StarChannel(Channel):
         try:
             listener(notice.rank, notice.content)
         except Exception:
-            # The thread must live: deaths and other notices come through it. Whoever waits for this one has a time-out.
+            # The thread must go on, since deaths and other notices come through it.
             logger.exception("a notice about %r could not be handled", notice.topic)
 
     def _close_inherited(self) -> None:
@@ -381,12 +393,15 @@ class StarChannel(Channel):
 
 
 def milliseconds_until(deadline: float) -> float:
-    """At most eleven days, as much as `poll` takes: a deadline may be infinitely far."""
+    """Returns the milliseconds until a deadline, which may be infinite; at most eleven days, the limit of `poll`."""
     return min(max(0.0, 1000 * (deadline - time.monotonic())), 1e9)
 
 
 def _close_in_child(channel: StarChannel) -> None:
-    """A forked data-loader worker that kept our connections open would hide our death from the others."""
+    """Has forked processes close the channel's connections.
+
+    A data-loader worker that kept them open would hide the death of this rank from the others.
+    """
     reference = weakref.ref(channel)
 
     def after_in_child() -> None:

@@ -1,6 +1,6 @@
-"""The channel's thread: it sends and hears what no collective waits for, on connections of its own.
+"""The channel's thread, which sends and receives the messages that no collective waits for, on its own connections.
 
-Through it a rank learns of another's death while its script computes, and answers while its script does not.
+Through it a rank learns of another's death, and answers questions, while its script computes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FINISH_INTERVAL_S = 0.01
 
 
 class ControlThread:
-    """Any thread and any signal handler may post: the thread itself sends."""
+    """A thread that sends posted messages and receives those of the peers. Any thread and signal handler may post."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class ControlThread:
     ) -> None:
         """The thread calls `on_message` with the sending rank, and `on_end` with a rank whose connection has ended.
 
-        What `on_end` returns is sent to that rank, which may live: it may have sent what cannot be understood.
+        A message that `on_end` returns is sent to that rank. It may be alive, if it has sent an invalid message.
         """
         self._connections = dict(connections)
         self._on_message = on_message
@@ -59,31 +59,31 @@ class ControlThread:
         self._thread.start()
 
     def post(self, rank: int, message: Message) -> None:
-        """Sends it soon; drops it if the rank is gone."""
+        """Sends a message soon. Drops it if the rank is gone. Does not block."""
         self._posts.append((rank, message))
         self._wakeup.wake()
 
     def post_to_all(self, message: Message, but: int | None = None) -> None:
-        """Sends it soon to every rank that this one is connected to."""
+        """Sends a message soon to every connected rank except `but`. Does not block."""
         self._posts.extend((rank, message) for rank in self._ranks if rank != but)
         self._wakeup.wake()
 
     def call(self, action: Callable[[], None]) -> None:
-        """Has the thread call `action` soon."""
+        """Has the thread call `action` soon. Does not block."""
         self._posts.append(action)
         self._wakeup.wake()
 
     def stop(self, timeout_s: float) -> None:
-        """Sends what was posted, and closes the connections once it has arrived."""
+        """Sends what was posted, and closes the connections after it has arrived. Blocks for `timeout_s` at most."""
         self._deadline = time.monotonic() + timeout_s
         self._is_stopping = True
         self._wakeup.wake()
-        # The garbage collector runs in any thread, this one included, and may close a forgotten group.
+        # The garbage collector may close a forgotten group in any thread, including the control thread.
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
     def close_inherited(self) -> None:
-        """In a forked child: the connections belong to the parent, and must end with it."""
+        """Closes the connections in a forked child. They belong to the parent, and must end with it."""
         for connection in self._connections.values():
             connection.close()
         self._selector.close()
@@ -91,12 +91,14 @@ class ControlThread:
 
     def _run(self) -> None:
         try:
-            # What came together with a peer's last word of joining was read with it, and makes no socket readable.
+            # Messages that came together with a peer's last message of joining are in the buffer already: the socket
+            # does not become readable for them.
             for rank in self._ranks:
                 self._hear(rank)
             while self._connections or not self._is_stopping:
                 ready = self._selector.select()
-                # In this order: a stop that comes later wakes the next turn, and what was posted before it is sent.
+                # Clears the wakeup before it looks for a stop. A later stop wakes the next turn, which sends all posts
+                # before it.
                 self._wakeup.forget()
                 is_last = self._is_stopping
                 self._send_posts()
@@ -114,7 +116,10 @@ class ControlThread:
             self._wakeup.close()
 
     def _finish_sending(self) -> None:
-        """A TCP connection that is closed before all was read from it may lose what the other side has not yet read."""
+        """Waits until the peers have received all data, and discards what they send meanwhile.
+
+        Closing a TCP connection with unread data may destroy data that the peer has not yet read.
+        """
         for connection in self._connections.values():
             connection.end_sending()
         while time.monotonic() < self._deadline and any(
@@ -145,7 +150,7 @@ class ControlThread:
         try:
             connection.send_message(encode_message(message), _SEND_TIMEOUT_S)
         except ConnectionEndedError:
-            # What the rank sent before it went is still there.
+            # Messages that the rank sent before it ended can still be read.
             self._hear(rank)
             if rank in self._connections:
                 self._end(rank)

@@ -20,10 +20,13 @@ from core_sdk.errors import (
 
 
 class GroupState:
-    """Any thread may report; the thread that makes the calls waits for `wakeup` among its connections."""
+    """The fault that has ended a group, and the ranks that have left it.
+
+    Any thread may report. The thread that makes the calls polls `wakeup` together with its connections.
+    """
 
     def __init__(self, known_as: Sequence[int]) -> None:
-        """`known_as` has the number under which errors name each rank of the group."""
+        """`known_as` holds the number by which errors name each rank of the group."""
         self.wakeup = WakeupPipe()
         self._known_as = known_as
         self._guard = threading.Lock()
@@ -32,7 +35,7 @@ class GroupState:
         self._is_closed = False
 
     def report(self, fault: Fault) -> bool:
-        """Only the first fault counts; returns whether it is this one."""
+        """Records a fault if it is the first one. Returns whether it is."""
         with self._guard:
             if self._fault is not None:
                 return False
@@ -46,12 +49,12 @@ class GroupState:
         self.wakeup.wake()
 
     def report_closed(self) -> None:
-        """This rank itself leaves, perhaps in the middle of a call."""
+        """Records that this rank itself has closed the channel, perhaps in the middle of a call."""
         self._is_closed = True
         self.wakeup.wake()
 
     def check(self, number: int, call: object) -> None:
-        """Raises the `ChannelError` that makes this rank's call of that number impossible."""
+        """Raises a `ChannelError` if this rank's call of that number has become impossible."""
         if self._is_closed:
             raise ChannelClosedError(str(call), is_forked=False)
         if self._fault is not None:
@@ -61,7 +64,7 @@ class GroupState:
                 raise self._error_of_left(left, call)
 
     def check_presence(self, rank: int, call: object) -> None:
-        """Raises the `ChannelError` for a call that needs this rank, even if the rank has made that call."""
+        """Raises a `ChannelError` if the rank has left, even if it made the call before."""
         if rank in self._left:
             raise self._error_of_left(self._left[rank], call)
 

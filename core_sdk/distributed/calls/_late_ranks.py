@@ -1,4 +1,4 @@
-"""Which ranks are late for a call, and what is known of each: for the error of a call that has timed out."""
+"""Finds out which ranks are late for a call, and describes them for the error of a call that has timed out."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from core_sdk.distributed.transport._messages import Status
 
 
 class StatusSurvey:
-    """One question to all other ranks, and the answers so far."""
+    """A question to all other ranks, and the answers that have come."""
 
     def __init__(self, serial: int, num_asked: int) -> None:
         self.serial = serial
         self.answers: dict[int, Status] = {}
         self.is_over = threading.Event()
-        """Set when all have answered; also by whoever knows that the answers are of no use any more."""
+        """Is set when all ranks have answered, or when the answers are no longer needed."""
         self._num_asked = num_asked
 
     def hear(self, status: Status) -> None:
@@ -27,14 +27,14 @@ class StatusSurvey:
 
 
 def late_ranks(answers: Mapping[int, Status], size: int, number: int, asker: int) -> list[int]:
-    """The ranks that have not begun call `number`, or do not answer."""
+    """Returns the ranks that have not begun call `number`, or do not answer."""
     return [rank for rank in range(size) if rank != asker and (rank not in answers or answers[rank].num_calls < number)]
 
 
 def findings_on(
     missing: Sequence[int], answers: Mapping[int, Status], ranks: Sequence[RankIdentity], number: int
 ) -> list[str]:
-    """A sentence about each rank that is waited for."""
+    """Returns a sentence about each missing rank."""
     return [_finding(ranks[rank], answers.get(rank), number) for rank in missing]
 
 

@@ -1,4 +1,4 @@
-"""A member's side of the collective calls: it speaks to the chief only."""
+"""A member's side of the collective calls: a member exchanges frames with the chief only."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from core_sdk.distributed.transport._memory_file import MemoryFile
 from core_sdk.distributed.transport._messages import Message, Status
 from core_sdk.errors import ChannelError
 
-# What the chief says on its control connection may overtake what it has sent on the other one.
+# The chief's messages on the control connection may overtake a result on the other one.
 _LAST_RESULT_S = 0.1
 _ON_ITS_WAY_S = 2.0
-# A chief that is about to broadcast need not hear that somebody waits.
+# A chief that broadcasts within this time need not be told that this rank waits.
 _SHORT_MS = 1.0
 
 
 class MemberChannel(StarChannel):
-    """Any rank of the group but its chief."""
+    """A rank of the group that is not its chief."""
 
     def __init__(self, identity: RankIdentity, chief: Peer, ranks: Sequence[RankIdentity], timeout_s: float) -> None:
         super().__init__(identity, ranks, [chief], timeout_s)
         self._data = chief.data
         self._early: Frame | None = None
-        """A result that came while this rank was still sending: it belongs to another call."""
+        """A result that came while this rank was still sending, and so belongs to another call."""
         self._poller = select.poll()
         self._poller.register(self._state.wakeup, select.POLLIN)
         self._poller.register(self._data, select.POLLIN)
@@ -60,7 +60,10 @@ class MemberChannel(StarChannel):
         return [result.content]
 
     def _await_broadcast(self, call: Call, contribution: Contribution) -> Frame:
-        """Tells the chief that it waits only if it waits long, or if the chief counts the files under way."""
+        """Waits for the chief's broadcast. Announces that to the chief only after a short wait, or if files have come.
+
+        The chief counts the files under way by the announcements.
+        """
         result = self._data.receive_nowait()
         if result is not None and not result.files:
             return result
@@ -75,20 +78,20 @@ class MemberChannel(StarChannel):
         return result
 
     def _tell(self, call: Call, contribution: Contribution, deadline: float) -> None:
-        # A chief that has left after a broadcast reads no more; over TCP, sending to it may destroy what is coming.
+        # A chief that has left after a broadcast reads nothing more. Over TCP, sending to it may destroy the result.
         if not self._state.is_quiet() and self._state.has_left(CHIEF):
             return
         kind = Kind.FAILURE if contribution.is_failure else Kind.VALUE
         content = contribution.content
         payload, files = (b"", [content]) if isinstance(content, MemoryFile) else (content, [])
         frame = Frame(kind, call.operation, call.number, call.site, payload)
-        with contextlib.suppress(ConnectionEndedError):  # what the chief sent before it went may still be there
+        with contextlib.suppress(ConnectionEndedError):  # the result of a chief that has ended may still be there
             self._data.send(frame, lambda: self._wait_to_send(call, deadline), files)
 
     def _wait_to_send(self, call: Call, deadline: float) -> None:
         poller = select.poll()
         poller.register(self._state.wakeup, select.POLLIN)
-        # The chief answers only a complete call: whatever comes now belongs to another one.
+        # The chief answers a call only when it is complete. A result that comes now belongs to another call.
         is_answer_early = call.operation != Operation.BROADCAST and self._early is None
         poller.register(self._data, select.POLLOUT | (select.POLLIN if is_answer_early else 0))
         events = dict(poller.poll(milliseconds_until(deadline)))
@@ -136,7 +139,10 @@ class MemberChannel(StarChannel):
             self._fail_mismatch(CHIEF, Call(result.operation, result.sequence, result.site), call)
 
     def _await_late_result(self, call: Call) -> Frame | None:
-        """Raises who is late, unless the result comes meanwhile. A patient call waits again if the chief answers."""
+        """Asks which ranks are late, and raises an error that names them, unless the result comes meanwhile.
+
+        Returns None for a patient call that should go on waiting, which it should if any rank answers.
+        """
         answers = self._ask_all()
         are_all_in_it = bool(answers) and not late_ranks(answers, self.size, call.number, self.rank)
         frame = self._last_result(_ON_ITS_WAY_S if are_all_in_it else 0.0)

@@ -1,4 +1,4 @@
-"""A pipe that wakes a thread which polls."""
+"""A pipe that wakes a polling thread."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import threading
 
 
 class WakeupPipe:
-    """Readable from `wake()` to `forget()`. Any thread and any signal handler may wake it, even after it is closed.
+    """A pipe that is readable from `wake()` until `forget()`. Any thread and any signal handler may call `wake()`.
 
-    After `close()` its descriptors are never used again: their numbers may belong to other files.
+    After `close()` all calls do nothing: the descriptors' numbers may belong to other files.
     """
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        # Reentrant: a signal handler may call `wake()` while the thread that it interrupts does.
+        # Reentrant, since a signal handler may call `wake()` while it interrupts `wake()` in the same thread.
         self._guard = threading.RLock()
         self._is_closed = False
 
@@ -40,6 +40,6 @@ class WakeupPipe:
                 os.close(self._write)
 
     def close_inherited(self) -> None:
-        """Closes it in a forked child, where the thread that held the guard may not exist."""
+        """Closes the pipe in a forked child, where the thread that held the guard may not exist."""
         self._guard = threading.RLock()
         self.close()

@@ -1,1 +1,1 @@
-"""How the ranks of a group find their chief, prove the key to each other, and are connected."""
+"""Joining: the ranks of a group find their chief, prove the key to each other, and connect."""

@@ -32,7 +32,7 @@ _TELL_TIMEOUT_S = 5.0
 
 
 def welcome(identity: RankIdentity, peers: Sequence[Peer]) -> None:
-    """Tells all ranks that all have come."""
+    """Tells all ranks that every rank has joined."""
     message = encode_message(Welcome([identity, *(peer.identity for peer in peers)]))
     for peer in peers:
         _tell(peer.control, message)
@@ -49,7 +49,7 @@ class RankAcceptor:
         timeout_s: float,
         check: Callable[[], None],
     ) -> None:
-        """`check` is called every second; it raises when waiting has become useless."""
+        """`check` is called at least once a second; it raises when waiting has become useless."""
         self._key = key
         self._identity = identity
         self._timeout_s = timeout_s
@@ -58,7 +58,7 @@ class RankAcceptor:
         self._selector = selectors.DefaultSelector()
         self._incoming: dict[socket.socket, IncomingConnection] = {}
         self._strangers: dict[socket.socket, IncomingConnection] = {}
-        """The incoming connections that have not knocked."""
+        """The incoming connections that have not sent a valid knock."""
         self._connections: dict[str, dict[bool, Connection]] = {}
         self._members: dict[str, RankIdentity] = {}
         self._num_refused = 0
@@ -66,7 +66,10 @@ class RankAcceptor:
             self._selector.register(listener, selectors.EVENT_READ)
 
     def receive_all(self) -> list[Peer]:
-        """Every other rank, in order; they wait to be welcomed. Raises a `JoinError`, or `RankDiedError`."""
+        """Blocks until every other rank has joined, and returns them in rank order. They wait for the welcome.
+
+        Raises a `JoinError` or `RankDiedError`, after it has sent the reason to the ranks that wait.
+        """
         has_formed = False
         try:
             while len(self._complete()) < self._identity.size - 1:
@@ -105,7 +108,7 @@ class RankAcceptor:
         )
 
     def _waiting_connections(self) -> list[Connection]:
-        """Those of ranks that wait for an answer; what some of them have sent was not yet read."""
+        """Returns the connections of ranks that wait for an answer, even if their introduction has not been read."""
         incoming = [each.connection for each in self._incoming.values() if each.connection is not None]
         return incoming + [connections[True] for connections in self._connections.values() if True in connections]
 
@@ -127,11 +130,11 @@ class RankAcceptor:
         self._drop_silent()
 
     def _lose(self, sock: socket.socket, hello: Hello) -> None:
-        """A rank sends nothing until all have come: its connection has ended."""
+        """Handles a readable connection of a rank. It has ended, since ranks send nothing until all have joined."""
         connections = self._connections[hello.member]
         if len(connections) == 2:
             raise RankDiedError(hello.identity.known_as, hello.identity.process)
-        # Its other connection may have been dropped among many strangers: then the rank tries again.
+        # The rank's other connection may have been dropped among many strangers. Then the rank tries again.
         del self._connections[hello.member], self._members[hello.member]
         self._selector.unregister(sock)
         sock.close()
@@ -155,7 +158,7 @@ class RankAcceptor:
             return
         self._incoming[sock] = self._strangers[sock] = incoming
         self._selector.register(sock, selectors.EVENT_READ)
-        # A rank knocks as it connects, so that it is never dropped as a stranger.
+        # A rank knocks as soon as it connects, so that it is never dropped as a stranger.
         self._read(incoming)
         self._keep_few()
 
@@ -197,9 +200,9 @@ class RankAcceptor:
 
     def _drop_silent(self) -> None:
         now = time.monotonic()
-        # In the order in which they came.
+        # The connections are in the order in which they came.
         for incoming in list(itertools.takewhile(lambda each: each.expires_at < now, self._incoming.values())):
-            # One that has proved the key is a rank whose introduction is late.
+            # A connection that has proved the key belongs to a rank whose introduction is late.
             if incoming.connection is None:
                 self._drop(incoming, f"it did not say who it is within {_STRANGER_TIMEOUT_S:g} s")
 
@@ -218,10 +221,13 @@ class IncomingConnection:
         sock.send(self._acceptor.greeting())
 
     def read(self) -> Hello | None:
-        """The introduction; None while more must come. Raises `WrongPeerError`, `ConnectionEndedError`, `OSError`."""
+        """Returns the introduction, or None if more bytes must come.
+
+        Raises `WrongPeerError`, `ConnectionEndedError`, `OSError`, or `msgspec.MsgspecError`.
+        """
         if self.connection is None:
             self._read_proof()
-        # The introduction may be there already.
+        # The introduction may have come together with the proof.
         if self.connection is None or (frame := self.connection.receive_nowait()) is None:
             return None
         if frame.kind != Kind.HELLO:
@@ -256,6 +262,6 @@ def _join_refused(error: BaseException) -> JoinRefused:
 
 
 def _tell(control: Connection, message: bytes) -> None:
-    """A rank that has gone meanwhile is noticed later."""
+    """Sends a message. Ignores a connection that has ended, which is noticed later."""
     with contextlib.suppress(ConnectionEndedError):
         control.send_message(message, _TELL_TIMEOUT_S)

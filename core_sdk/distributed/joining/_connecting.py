@@ -1,4 +1,4 @@
-"""A member's side of joining: it finds the chief, proves the key, and waits until all have come."""
+"""A member's side of joining: it finds the chief, proves the key, and waits until all ranks have joined."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ _FIRST_PAUSE_S = 0.002
 _LAST_PAUSE_S = 0.05
 _CONNECT_TIMEOUT_S = 5.0
 _INTRODUCTION_TIMEOUT_S = 5.0
-# The chief, who knows who is missing, begins to wait before it accepts us, and should be the one to give up.
+# The chief should give up first, since it knows which ranks are missing. It may accept this rank just after it began to
+# wait.
 _CHIEF_GRACE_S = 5.0
 
 
 def join_chief(
     rendezvous: Rendezvous, identity: RankIdentity, timeout_s: float, check: Callable[[], None] = lambda: None
 ) -> tuple[Peer, list[RankIdentity]]:
-    """The chief, and all ranks. Blocks until every rank has joined; raises a `JoinError`.
+    """Blocks until every rank has joined. Returns the connection to the chief, and all ranks.
 
-    `check` is called now and then; it raises when waiting has become useless.
+    Raises a `JoinError` or `RankDiedError`. `check` is called now and then; it raises when waiting has become useless.
     """
     data, control, address = _connect(rendezvous, identity, timeout_s, check)
     try:
@@ -93,7 +94,7 @@ def _targets(address: Address, identity: RankIdentity) -> Iterator[tuple[str, Ca
 def _open_unix(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # With the kernel's own time-out: with Python's the connection would be refused while the queue is full.
+        # Uses the kernel's time-out: with Python's, a full queue would refuse the connection at once.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(_CONNECT_TIMEOUT_S), 0))
         sock.connect(path)
     except BaseException:
@@ -105,7 +106,7 @@ def _open_unix(path: str) -> socket.socket:
 def _open_tcp(host: str, port: int) -> socket.socket:
     sock = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S)
     if sock.getsockname() == sock.getpeername():
-        # Nobody listens there: the system gave us that very port to connect from.
+        # No process listens at this port: the system chose it as our own port, and the socket is connected to itself.
         sock.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
     return sock
@@ -119,7 +120,7 @@ def _open_connections(
     try:
         for is_control in (False, True):
             connections.append(_introduce(open_socket(), key, Hello(identity, member, is_control), deadline))
-        # At once, so that a chief whose host vanishes before it confirms the introduction is given up, too.
+        # Set before the welcome, so that a chief whose host vanishes without confirming the introduction is given up.
         connections[1].expect_answers()
     except BaseException:
         for connection in connections:
@@ -132,7 +133,7 @@ def _introduce(sock: socket.socket, key: bytes, hello: Hello, deadline: float) -
     deadline = min(deadline, time.monotonic() + _INTRODUCTION_TIMEOUT_S)
     try:
         connector = ConnectorHandshake(key)
-        with contextlib.suppress(ConnectionError):  # reading finds out why
+        with contextlib.suppress(ConnectionError):  # the read below finds out why
             sock.sendall(connector.knock())
         sock.sendall(connector.proof(_read(sock, GREETING_BYTES, deadline, "it does not greet")))
         connector.check(_read(sock, REPLY_BYTES, deadline, "it does not accept the key of this rank"))
@@ -145,7 +146,7 @@ def _introduce(sock: socket.socket, key: bytes, hello: Hello, deadline: float) -
 
 
 def _read(sock: socket.socket, num_bytes: int, deadline: float, end: str) -> bytes:
-    """`end` says what it means if the connection is closed."""
+    """Reads exactly `num_bytes`. Raises `WrongPeerError`, with the text `end` if the peer closes the connection."""
     content = b""
     while len(content) < num_bytes:
         sock.settimeout(max(0.001, deadline - time.monotonic()))

@@ -1,14 +1,14 @@
-"""Two processes prove to each other that they hold the same key, before either trusts a byte of the other.
+"""The handshake in which two processes prove to each other that they hold the same key, before either is trusted.
 
     connector -> acceptor    knock: 32 random bytes B, HMAC-SHA-256(key, "knock" + B)
     acceptor  -> connector   greeting, 32 random bytes A
     connector -> acceptor    proof: HMAC-SHA-256(key, "connector" + A + B)
     acceptor  -> connector   HMAC-SHA-256(key, "acceptor" + A + B)
 
-Each message has a fixed length. The words keep a proof from being sent back to its sender; A and B keep it from being
-used again, and give the connection two keys of its own. The knock comes with the connection, before the greeting. It is
-no proof, since whoever has seen one can repeat it; but it tells ranks from strangers while nothing else is known, so
-that a crowd of strangers cannot crowd the ranks out.
+Each message has a fixed length. The words keep a proof from being sent back to its sender. A and B keep it from being
+used again, and give the connection two keys of its own. The knock is sent with the connection, before the greeting. It
+is not a proof, since anybody who has seen one can repeat it. But it tells ranks from strangers early, so that many
+strangers cannot crowd the ranks out.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class AcceptorHandshake:
         return GREETING + self._nonce
 
     def hear_knock(self, knock: bytes) -> None:
-        """Raises `WrongPeerError`."""
+        """Checks the knock. Raises `WrongPeerError`."""
         nonce, code = knock[:32], knock[32:]
         self._check(_proof(self._key, b"knock", nonce), code)
         self._nonces = self._nonce + nonce
 
     def reply(self, proof: bytes) -> bytes:
-        """After `hear_knock()`. Raises `WrongPeerError`."""
+        """Checks the proof and returns the reply. Call `hear_knock()` before. Raises `WrongPeerError`."""
         self._check(_proof(self._key, b"connector", self._nonces), proof)
         return _proof(self._key, b"acceptor", self._nonces)
 
@@ -72,7 +72,7 @@ class ConnectorHandshake:
         return self._nonce + _proof(self._key, b"knock", self._nonce)
 
     def proof(self, greeting: bytes) -> bytes:
-        """Raises `WrongPeerError`."""
+        """Checks the greeting and returns the proof. Raises `WrongPeerError`."""
         if greeting[: len(GREETING)] != GREETING:
             raise WrongPeerError("what answers there is no rank")
         self._theirs = greeting[len(GREETING) :]

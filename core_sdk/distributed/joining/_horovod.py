@@ -10,8 +10,8 @@ from core_sdk.distributed.joining._rendezvous import BroadcastRendezvous, Rendez
 from core_sdk.environment import RankPlace
 from core_sdk.errors import HorovodNotInitializedError
 
-# Without a name Horovod uses the type of the object, which differs between rank 0 and the ranks that wait for it;
-# operations of different names wait for each other for ever.
+# Without a name Horovod uses the type of the object, which differs between rank 0 and the ranks that wait for it.
+# Operations with different names wait for each other forever.
 _PLACE = "core_sdk.place"
 _ADDRESS = "core_sdk.address"
 
@@ -35,7 +35,10 @@ def horovod_rendezvous(hvd: Horovod) -> Rendezvous:
 
 
 def horovod_place(hvd: Horovod) -> RankPlace:
-    """Collective. Raises `HorovodNotInitializedError`, and `TypeError` for anything but `horovod.torch`."""
+    """Returns this rank's numbers. Collective.
+
+    Raises `HorovodNotInitializedError`, and `TypeError` for anything but `horovod.torch`.
+    """
     if not hasattr(hvd, "broadcast_object") or not hasattr(hvd, "rank"):
         raise TypeError(f"from_horovod() takes the module horovod.torch, after its init(); not {hvd!r}")
     if not hvd.is_initialized():
@@ -48,11 +51,11 @@ def horovod_place(hvd: Horovod) -> RankPlace:
 
 
 def nodes_of(ranks: Sequence[tuple[int, str]]) -> list[int]:
-    """Each rank's node, from the local rank and the host of each, in rank order.
+    """Returns the node of each rank. `ranks` holds the local rank and the host of each rank, in rank order.
 
-    Horovod's own cross ranks count only the nodes that have an equal local rank, which are fewer where nodes have
-    different numbers of ranks. The ranks of different hosts may alternate, as under mpirun. One host may also be
-    several nodes; then the ranks of each are consecutive.
+    Horovod's own cross ranks count only the nodes that have the same local rank, so they are not the nodes' numbers if
+    nodes have different numbers of ranks. The ranks of different hosts may alternate, as under mpirun. One host may
+    also hold several nodes; then the ranks of each node are consecutive.
     """
     nodes: list[int] = []
     newest, newest_on_host = -1, dict[str, int]()

@@ -1,4 +1,4 @@
-"""How the ranks of a group come together: the one place that chooses between chief and member, Unix and TCP."""
+"""Joins the ranks of a group: the one place that chooses between chief and member, and between Unix and TCP."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class ListenOptions:
-    """Where a chief listens, and how others reach it."""
+    """The addresses at which a chief listens, and by which other ranks reach it."""
 
     tcp_hosts: Sequence[str]
     bind_host: str | None
@@ -51,7 +51,7 @@ class ListenOptions:
 def join_ranks(
     identity: RankIdentity, options: JoinOptions, rendezvous: Rendezvous, listen_options: ListenOptions
 ) -> StarChannel:
-    """The group of all ranks. Collective; raises a `JoinError`."""
+    """Forms the group of all ranks. Collective; raises a `JoinError`."""
     if identity.rank != 0:
         return _connect(rendezvous, identity, options)
     key = rendezvous.address.key if isinstance(rendezvous, KnownRendezvous) else secrets.token_bytes(32)
@@ -62,7 +62,7 @@ def join_ranks(
             peers = RankAcceptor(listeners, key, identity, options.join_timeout_s, rendezvous.insist).receive_all()
         finally:
             rendezvous.withdraw()
-    # Only now: a rank that is welcomed may go on to the next group, with another chief at the same rendezvous.
+    # Only after the withdrawal: a welcomed rank may go on to the next group, whose chief may use the same rendezvous.
     welcome(identity, peers)
     return ChiefChannel(identity, peers, options.timeout_s)
 
@@ -70,7 +70,7 @@ def join_ranks(
 def join_again(
     identity: RankIdentity, everyone: StarChannel, options: JoinOptions, listen_options: ListenOptions
 ) -> StarChannel:
-    """A second group of all ranks, beside `everyone`. Collective; raises a `JoinError`."""
+    """Forms a second group of all ranks, beside `everyone`. Collective; raises a `JoinError`."""
     with Listeners() as listeners:
         key = secrets.token_bytes(32)
         address = everyone.broadcast_outcome(lambda: _listen(listeners, identity, listen_options, key))
@@ -80,7 +80,7 @@ def join_again(
 
 
 def join_node(identity: RankIdentity, everyone: StarChannel, options: JoinOptions) -> Channel:
-    """The group of this rank's node. Collective over all ranks; raises a `JoinError`."""
+    """Forms the group of this rank's node. Collective over all ranks; raises a `JoinError`."""
     if identity.cross_size == 1:
         return everyone
     node = msgspec.structs.replace(
@@ -124,7 +124,11 @@ def _gathered(address: Address) -> Rendezvous:
 
 
 def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: Meeting) -> Rendezvous:
-    """Raises `NoChannelKeyError`, or `ValueError` for a `rendezvous` that is neither a directory nor an address."""
+    """Chooses the place where the ranks meet.
+
+    Raises `NoChannelKeyError`, or `ValueError` if ranks on several nodes are not told where rank 0 is, and for a
+    `rendezvous` that is neither a directory nor an address.
+    """
     if options.rendezvous is not None:
         return _given_rendezvous(options.rendezvous, identity, meeting)
     is_spread = identity.cross_size > 1
@@ -139,9 +143,10 @@ def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: Mee
 
 
 def torch_rendezvous(meeting: Meeting, options: JoinOptions) -> Rendezvous | None:
-    """Through the store whose address torchrun or DeepSpeed has set; None if there is no store, or none is needed.
+    """Returns the rendezvous through the store whose address torchrun or DeepSpeed has set.
 
-    Raises `ValueError` for a wrong port, and `JoinError` if the store does not answer.
+    Returns None if there is no store, or none is needed. Raises `ValueError` for a wrong port, and `JoinError` if the
+    store does not answer.
     """
     if options.rendezvous is not None or meeting.directory is not None:
         return None
@@ -170,7 +175,7 @@ def choose_listen_options(
 
 
 def _own_address(host: str) -> str | None:
-    """`host` if it is an address of this host; None for a name, and for an address that a router translates."""
+    """Returns `host` if it is an address of this host; None for a name, and for an address that a router translates."""
     with contextlib.suppress(ValueError, OSError):
         family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""The sockets at which a chief accepts connections while its group forms."""
+"""The sockets on which a chief accepts connections while its group forms."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def _tcp_listener(host: str | None, port: int) -> socket.socket:
 
 
 def _short_private_directory() -> Path:
-    """The path of a Unix socket may have about a hundred bytes, fewer than some temporary directories have."""
+    """Makes a private directory whose path is short enough for a Unix socket.
+
+    Such a path may have about a hundred bytes, and some temporary directories have longer ones.
+    """
     for parent in (tempfile.gettempdir(), "/tmp"):
         directory = Path(tempfile.mkdtemp(prefix="core-sdk-", dir=parent))
         if len(str(directory / "chief.sock").encode()) <= _MAX_UNIX_PATH_BYTES:

@@ -1,4 +1,4 @@
-"""The rendezvous of a node's ranks that have not been told where to meet."""
+"""The rendezvous of ranks on one node that have not been told where to meet."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 from core_sdk.distributed.joining._rendezvous import Address, DirectoryRendezvous, Rendezvous
 from core_sdk.errors import ContradictoryRanksError
 
-# Time for a parent to start all its ranks, one after the other.
+# The time that a parent may need to start all its ranks, one after the other.
 _ALONE_AFTER_S = 1.0
 _INTERVAL_S = 0.5
 
 
 class NeighbourRendezvous(Rendezvous):
-    """Ranks that one process has started meet by the id of that process; other ranks by their home, number and size.
+    """A rendezvous by the id of the parent process, or by the home, the number and the size of the group.
 
-    Two trainings may have the same home, number and size. So ranks meet by these only if their parent has started fewer
-    processes like them than the node has ranks. A process like them runs the same Python in the same directory; an
-    unrelated one may pass for a sibling: then the ranks look for each other by their parent only.
+    Two trainings may have the same home, number and size. So ranks use these only if their parent has started fewer
+    similar processes than the node has ranks. A similar process runs the same Python in the same directory. If the
+    parent has also started unrelated processes like these, the ranks may look for each other by their parent only.
     """
 
     def __init__(self, home: Path, number: int, local_size: int) -> None:
@@ -43,7 +43,7 @@ class NeighbourRendezvous(Rendezvous):
     def insist(self) -> None:
         if self._address is None or not self._is_alone():
             return
-        # Another training with the same home, number and size may be forming: we wait for our turn.
+        # If another training with the same home, number and size is just forming, this one tries again later.
         with contextlib.suppress(ContradictoryRanksError):
             self._by_name.publish(self._address)
             self._address = None
@@ -56,7 +56,7 @@ class NeighbourRendezvous(Rendezvous):
         self._by_name.withdraw()
 
     def _is_alone(self) -> bool:
-        """Whether the other ranks have other parents. Finding out is slow, and is done twice a second at most."""
+        """Whether the other ranks have other parents. Finding out is slow, so it is False between two attempts."""
         if time.monotonic() < self._looks_further_at:
             return False
         self._looks_further_at = time.monotonic() + _INTERVAL_S
@@ -69,7 +69,7 @@ def directory_of_name(home: Path, number: int, local_size: int) -> Path:
 
 
 def num_siblings() -> int:
-    """The number of processes that our parent has started with this Python in this directory, this one included."""
+    """Returns how many processes our parent has started with this Python in this directory, including this one."""
     import psutil  # slow to import
 
     parent = os.getppid()
@@ -79,13 +79,13 @@ def num_siblings() -> int:
     with contextlib.suppress(psutil.Error, OSError):
         own = psutil.Process()
         for child in psutil.Process(parent).children():
-            with contextlib.suppress(psutil.Error, OSError):  # it has ended meanwhile
+            with contextlib.suppress(psutil.Error, OSError):  # the process has ended
                 num_alike += child.exe() == own.exe() and child.cwd() == own.cwd()
     return num_alike
 
 
 def _parent_start() -> str:
-    """When the parent process began, in the kernel's ticks, since its pid will be used again."""
+    """Returns the start time of the parent process, in clock ticks since boot. Its pid alone may be used again."""
     try:
         return Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

@@ -1,4 +1,4 @@
-"""How a group of ranks is to be made."""
+"""The options for making a group of ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class JoinOptions:
 
     chief_ip: str | None = None
     number: int = DEFAULT_NUMBER
-    """Distinguishes groups of one parent process, or of one home; between nodes, the port."""
+    """A number that distinguishes groups of one parent process or of one home; between nodes, the port."""
     has_tcp_only: bool = False
     rendezvous: str | None = None
     timeout_s: float = TIMEOUT_S

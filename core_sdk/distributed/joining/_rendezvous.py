@@ -1,4 +1,4 @@
-"""How the ranks of a group learn the address of their chief and the key: through something that exists already."""
+"""The places through which the ranks of a group learn the address of their chief, and the key."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from core_sdk.files import write_atomically
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a chief."""
+    """The addresses of a chief, and the key of its group."""
 
     key: bytes
     host: str
-    """The chief's host identity: only ranks with the same one can use its Unix socket."""
+    """The chief's host identity. Only ranks with the same one can use its Unix socket."""
     process: str
     unix_path: str | None = None
     tcp_hosts: list[str] = []
@@ -30,30 +30,30 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rendezvous(ABC):
-    """A place that all ranks of a group know from the start."""
+    """A place, known to all ranks of a group from the start, where the chief leaves its address."""
 
     where: str
-    """For messages."""
+    """The name of the place, for messages."""
 
     def publish(self, address: Address) -> None:  # noqa: B027 - some ranks know the address without
-        """On the chief. Raises `ContradictoryRanksError` if another process is chief here."""
+        """Publishes the chief's address (chief only). Raises `ContradictoryRanksError` if another chief is using it."""
 
     def insist(self) -> None:  # noqa: B027 - most have no second place
-        """On the chief, again and again while ranks are missing: may publish at a second place."""
+        """May publish the address at a second place. The chief calls it repeatedly while ranks are missing."""
 
     @abstractmethod
     def look(self) -> Address | None:
-        """On the others, without waiting: None while nothing has been published."""
+        """Returns the published address, or None if there is none (members only). Most implementations do not block."""
 
     def withdraw(self) -> None:  # noqa: B027 - most leave nothing behind
-        """On the chief, once all have come: whoever looks now belongs to a later group."""
+        """Removes the published address when joining has ended (chief only). Later looks belong to a later group."""
 
 
 class DirectoryRendezvous(Rendezvous):
     """A directory that only this user can enter."""
 
     def __init__(self, directory: Path, *, is_ours: bool = False) -> None:
-        """If it `is_ours`, it is removed when all have come."""
+        """`is_ours` says that `withdraw` removes the directory."""
         self.where = f"the directory {directory}"
         self._directory = directory
         self._is_ours = is_ours
@@ -66,7 +66,7 @@ class DirectoryRendezvous(Rendezvous):
             while self._lock is None:
                 with contextlib.suppress(FileExistsError):
                     self._directory.mkdir(mode=0o700, parents=True)
-                # The chief of an earlier group may be removing it just now: then it is made again.
+                # If the chief of an earlier group is just removing the directory, it is made again.
                 with contextlib.suppress(FileNotFoundError):
                     self._check_privacy()
                     self._lock = self._take_lock()
@@ -92,10 +92,13 @@ class DirectoryRendezvous(Rendezvous):
         self._lock = None
 
     def _take_lock(self) -> int | None:
-        """None if its file was removed meanwhile."""
+        """Returns the descriptor of the lock; None if the lock file was removed meanwhile.
+
+        Raises `ContradictoryRanksError` if another chief holds the lock.
+        """
         lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            # Not the lock of `alive.py`: two threads of a process may be chiefs here, and only one at a time.
+            # Not the lock of `alive.py`, since this one must also exclude another thread of this process.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(lock), self._lock_path.stat()):
                 return lock
@@ -136,7 +139,7 @@ class KnownRendezvous(Rendezvous):
 
 
 class BroadcastRendezvous(Rendezvous):
-    """Sends the address by a collective call of another library: `publish()` and the first `look()` are that call."""
+    """Sends the address by a collective call of another library. `publish()` and the first `look()` make that call."""
 
     def __init__(self, where: str, broadcast: Callable[[Address | None], Address]) -> None:
         self.where = where
@@ -153,7 +156,7 @@ class BroadcastRendezvous(Rendezvous):
 
 
 def own_addresses() -> list[str]:
-    """This host's name, and its addresses that other hosts may reach."""
+    """Returns this host's name, and those of its addresses that other hosts may reach."""
     import psutil  # only for ranks on several nodes
 
     entries = [entry for interface in psutil.net_if_addrs().values() for entry in interface]

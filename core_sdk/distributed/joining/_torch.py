@@ -19,15 +19,18 @@ from core_sdk.errors import ContradictoryRanksError, JoinError
 logger = logging.getLogger("core_sdk.distributed")
 
 _LONGEST_S = 1e6
-# Without a process group the script may wait here for a store that nobody starts.
+# If there is no process group, the script may wait for a store that no process starts.
 _TELL_AFTER_S = 10.0
 
 
 class TorchStoreRendezvous(Rendezvous):
-    """Whoever can connect to the store can read the key; they can also disturb torch's own groups."""
+    """A rendezvous through a store of torch.
+
+    Anybody who can connect to the store can read the key. They can also disturb torch's own groups.
+    """
 
     def __init__(self, host: str, port: int, prefix: str, timeout_s: float) -> None:
-        """Blocks until the store answers; raises `JoinError` if it does not."""
+        """Blocks until the store answers. Raises `JoinError` if it does not answer in time."""
         self.where = f"the store of torch.distributed at {host}:{port}"
         self._key = f"core_sdk/{prefix}/chief"
         self._is_published = False
@@ -65,8 +68,11 @@ class TorchStoreRendezvous(Rendezvous):
 
 
 def process_group_ranks() -> tuple[RankPlace, Rendezvous]:
-    """This rank, and the rendezvous. Collective. Ranks of one host are a node, in the order of their ranks."""
-    # A group of its own on the CPU: NCCL would need a GPU for each rank.
+    """Returns this rank's numbers, and a rendezvous through torch's process group. Collective.
+
+    The ranks of one host form a node; their local ranks are in rank order.
+    """
+    # A separate group on the CPU, since NCCL would need a GPU for each rank.
     group = dist.new_group(backend="gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     hosts: list[Any] = [None] * size

@@ -37,21 +37,22 @@ from core_sdk.distributed.transport._memory_file import (
 
 _CHUNK_BYTES = 1 << 14
 _LARGE_CHUNK_BYTES = 1 << 20
-# Below this size, one copy is cheaper than having the kernel walk over several buffers.
+# Below this size, one copy costs less than passing several buffers to the kernel.
 _COPIED_BYTES = 1 << 15
-# In one frame; more are sent as bytes, since a process may have only a thousand files open.
+# The number of files in one frame. Further contents are sent as bytes, since a process may have only about a thousand
+# open files.
 _MAX_FILES = 64
 
 _HEADER_BYTES = HEADER.size
 
-# Room for one descriptor.
+# The room for one descriptor.
 _RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
 _IS_TRUNCATED = int(socket.MSG_CTRUNC)
 # Linux's number of this socket option, which Python does not have yet.
 _TCP_RTO_MAX_MS = 44
-# Without it, the pause before a lost packet is sent again doubles each time.
+# Limits the pause before a lost packet is sent again, which otherwise doubles each time.
 _LONGEST_PAUSE_MS = 3_000
-# A script that has SIGPIPE end it does not mean our sockets.
+# A script may let SIGPIPE end it. Our sockets must not cause that signal.
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
@@ -69,10 +70,10 @@ class Connection:
         self._code_bytes = CODE_BYTES if seal else 0
         self.max_payload_bytes = max_payload_bytes
         self._data: bytes | bytearray = b""
-        """What was read, of which the first `_offset` bytes have been taken."""
+        """The bytes that were read. The first `_offset` of them have been taken."""
         self._offset = 0
         self._num_missing = 0
-        """How many bytes the frame still needs whose header has been taken."""
+        """The number of bytes that are missing from the frame whose header has been taken."""
         self._header: tuple[int, int, int, int, int] | None = None
         self._header_bytes: Buffer = b""
         self._memory_files: MemoryFiles | None = None
@@ -94,9 +95,9 @@ class Connection:
         return self._socket.fileno()
 
     def send(self, frame: Frame, blocked: Callable[[], None], payload: Sequence[Content] = ()) -> None:
-        """Calls `blocked` whenever the socket is full; it waits, or raises. `payload` is appended to the frame's own.
+        """Sends a frame, with `payload` appended to the frame's own payload. Raises `ConnectionEndedError`.
 
-        Raises `ConnectionEndedError`.
+        Calls `blocked` whenever the socket is full. It waits, or raises.
         """
         if self._seal is None and not payload and len(frame.payload) <= _COPIED_BYTES:
             self.send_packed(frame.packed(), blocked)
@@ -113,7 +114,7 @@ class Connection:
             self._send_all([header, *body], blocked)
 
     def send_packed(self, content: bytes, blocked: Callable[[], None]) -> None:
-        """Sends a small frame that was packed once for all members, like `send()`; not with a seal."""
+        """Sends a small frame that was packed once for all members, like `send()`. Not for connections with a seal."""
         try:
             num_sent = self._socket.send(content, _NO_SIGNAL)
         except BlockingIOError:
@@ -124,7 +125,7 @@ class Connection:
             self._send_all([content[num_sent:]], blocked)
 
     def send_message(self, message: bytes, timeout_s: float) -> None:
-        """Sends a message. Raises `ConnectionEndedError`, also if the peer reads nothing for that long."""
+        """Sends a message. Raises `ConnectionEndedError`, also if the peer reads nothing for `timeout_s`."""
 
         def wait() -> None:
             poller = select.poll()
@@ -135,7 +136,7 @@ class Connection:
         self.send(Frame(Kind.MESSAGE, Operation.NONE, 0, b"", message), wait)
 
     def _lend_files(self, contents: Sequence[Content], blocked: Callable[[], None]) -> list[Buffer]:
-        """Sends memory files ahead of the frame; returns what is left to send as bytes."""
+        """Sends memory files ahead of the frame, and returns the contents that must be sent as bytes."""
         pieces: list[Buffer] = []
         num_lent = position = 0
         for content in contents:
@@ -149,7 +150,7 @@ class Connection:
         return pieces
 
     def _lend(self, file: MemoryFile, position: int, blocked: Callable[[], None]) -> bool:
-        """Returns False if the file must be sent as bytes."""
+        """Sends the descriptor of a file. Returns False if the file must be sent as bytes."""
         if self._memory_files is None:
             return False
         header = HEADER.pack(Kind.FILE, Operation.NONE, 0, position, len(file))
@@ -183,7 +184,7 @@ class Connection:
                 waiting[0] = waiting[0][num_sent:]
 
     def receive_nowait(self) -> Frame | None:
-        """The next frame; None if it has not come yet, or not all of it. Raises `ConnectionEndedError`."""
+        """Returns the next frame, or None if it has not come completely. Raises `ConnectionEndedError`."""
         while (frame := self._take()) is None:
             try:
                 self._read()
@@ -203,7 +204,8 @@ class Connection:
             self._offset = 0
         if self._num_missing > _CHUNK_BYTES:
             self._data = bytearray(self._data) if isinstance(self._data, bytes) else self._data
-            # No further than this frame, and so much at once that an announced size takes no memory before it comes.
+            # Reads no further than this frame, and in chunks, so that an announced size takes no memory before the
+            # bytes come.
             chunk = self._socket.recv(min(self._num_missing, _LARGE_CHUNK_BYTES))
         elif self._memory_files is None:
             chunk = self._socket.recv(_CHUNK_BYTES)
@@ -214,7 +216,7 @@ class Connection:
         self._data += chunk
 
     def _read_with_descriptor(self) -> bytes:
-        # All complete frames were taken: a descriptor can only belong to one of which a part has come.
+        # All complete frames have been taken, so a descriptor can only belong to the incomplete one.
         if self._descriptor is not None and self._data[:1] != bytes([Kind.FILE]):
             raise ConnectionEndedError("a descriptor came that was not announced")
         chunk, descriptor = _receive_with_descriptor(self._socket)
@@ -229,7 +231,7 @@ class Connection:
         self._descriptor = descriptor
 
     def _take(self) -> Frame | None:
-        """The next frame, if all of it was read."""
+        """Returns the next frame, or None if it has not been read completely."""
         while (header := self._header or self._take_header()) is not None and header[0] == Kind.FILE:
             self._take_file(header)
         if header is None:
@@ -259,7 +261,7 @@ class Connection:
         return lent
 
     def _take_file(self, header: tuple[int, int, int, int, int]) -> None:
-        """Takes the file of a frame of kind `FILE`, which is no more than a header."""
+        """Takes the file of a frame of kind `FILE`, which consists of a header only."""
         _, operation, site_bytes, position, num_bytes = header
         self._header = None
         if operation or site_bytes or num_bytes < MIN_BYTES or position in self._lent or len(self._lent) == _MAX_FILES:
@@ -293,26 +295,26 @@ class Connection:
         return header
 
     def expect_answers(self) -> None:
-        """Ends the connection if the peer's host does not confirm for half a minute what was sent.
+        """Has the connection end if the peer's host does not confirm sent data for half a minute.
 
-        Not for connections whose peer may leave data unread for longer, while it computes.
+        Not for connections whose peer may leave data unread for longer while it computes.
         """
         if not self.is_local and (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
             self._socket.setsockopt(socket.IPPROTO_TCP, option, 30_000)
 
     def num_bytes_on_their_way(self) -> int:
-        """The bytes that were sent and not yet confirmed by the peer's host: closing could lose them."""
+        """Returns the number of bytes that the peer's host has not confirmed yet, which closing could lose."""
         if self.is_local:
             return 0
         try:
             return int.from_bytes(fcntl.ioctl(self._socket, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
         except OSError:
             return 1
-        except ValueError:  # closed meanwhile by another thread
+        except ValueError:  # another thread has closed the connection
             return 0
 
     def end_sending(self) -> None:
-        """Lets the peer read what was sent, and then the end."""
+        """Ends sending. The peer reads what was sent, and then the end of the stream."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
@@ -335,10 +337,10 @@ class Peer:
 
 
 def _receive_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
-    """Some bytes, and the descriptor that came with them.
+    """Returns some bytes, and the descriptor that came with them, if any.
 
-    What comes with a descriptor ends where the `send` that brought it ended. Raises `OSError`, with EMFILE if this
-    process has no room for the descriptor, and `ValueError` for several descriptors.
+    The bytes that come with a descriptor end where the `send` of the descriptor ended. Raises `OSError`, with EMFILE if
+    this process has too many open files, and `ValueError` for several descriptors.
     """
     content, ancillary, flags, _ = sock.recvmsg(_CHUNK_BYTES, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
     descriptors = [descriptor for _, _, rights in ancillary for descriptor in array.array("i", rights)]
@@ -355,8 +357,8 @@ def _tune_tcp(sock: socket.socket) -> None:
         with contextlib.suppress(OSError):  # a kernel before 6.15
             sock.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, _LONGEST_PAUSE_MS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A host that vanishes is noticed after half a minute without an answer. There are many probes, since a network may
-    # lose some of them.
+    # A vanished host is noticed after half a minute without an answer. Many probes are sent, since a network may lose
+    # some of them.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 10)):
         if (number := getattr(socket, option, None)) is not None:

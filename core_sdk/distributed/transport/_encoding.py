@@ -29,7 +29,7 @@ _COUNT = struct.Struct("!I")
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):
-    """An error of one rank, as text for the others."""
+    """An error of one rank, as text for the other ranks."""
 
     rank: int
     error_text: str
@@ -49,14 +49,14 @@ class Decoded(NamedTuple):
 
 
 class Contribution(msgspec.Struct, frozen=True):
-    """What one rank contributes to a collective: a value, or the failure that it has instead."""
+    """The contribution of one rank to a collective: a value, or a failure."""
 
     is_failure: bool
     content: Content
 
     @classmethod
     def of_value(cls, value: object, files: MemoryFiles | None = None) -> Contribution:
-        """A large value is written into a memory file. Raises whatever pickling the value raises."""
+        """Encodes a value; a large one is written into a memory file. Raises whatever pickling the value raises."""
         return cls(False, encode(value) if files is None else encode_into(files, value))
 
     @classmethod
@@ -82,7 +82,7 @@ def encode_into(files: MemoryFiles, value: object) -> Content:
     try:
         return files.write(lambda target: pickle.dump(value, target, protocol=pickle.HIGHEST_PROTOCOL))
     except (pickle.PicklingError, AttributeError, TypeError, OSError):
-        # Only cloudpickle can pickle it; or there is no memory left for files, but perhaps for bytes.
+        # Perhaps only cloudpickle can pickle the value, or memory is left for bytes but not for files.
         return encode(value)
 
 
@@ -93,18 +93,18 @@ def decode(content: Content) -> Any:
 
 
 def release(content: Content) -> None:
-    """Frees the memory of a content that is not needed any more."""
+    """Frees the memory of a content that is no longer needed."""
     if isinstance(content, MemoryFile):
         content.close()
 
 
 def names_in(content: Content) -> list[str]:
-    """The classes and functions that a pickle names first, without loading any of them."""
+    """Returns the first classes and functions that a pickle names, without loading them."""
     names: list[str] = []
     strings: list[str] = []
     memo: list[str] = []
     beginning = io.BytesIO(_in_memory(content)[:_MAX_BYTES_SEARCHED])
-    with contextlib.suppress(ValueError, IndexError):  # it is cut off, or not a pickle
+    with contextlib.suppress(ValueError, IndexError):  # the content is cut off, or not a pickle
         for opcode, argument, _ in pickletools.genops(beginning):
             match opcode.name:
                 case "MEMOIZE":
@@ -119,13 +119,13 @@ def names_in(content: Content) -> list[str]:
 
 
 def join(contents: Sequence[T]) -> list[bytes | T]:
-    """Several contents as one, in pieces that are sent one after the other."""
+    """Joins several contents into one. Returns it in pieces, which are sent one after the other."""
     lengths = struct.pack(f"!{len(contents)}Q", *map(len, contents))
     return [_COUNT.pack(len(contents)) + lengths, *contents]
 
 
 def split(content: Buffer, files: Mapping[int, MemoryFile]) -> list[Content]:
-    """The inverse of `join`. `files` are the contents that came as memory files, by their position."""
+    """Splits a content that `join` has made. `files` are the contents that came as memory files, by their position."""
     view = memoryview(content)
     (count,) = _COUNT.unpack_from(view)
     lengths = struct.unpack_from(f"!{count}Q", view, _COUNT.size)
@@ -148,6 +148,6 @@ def _in_memory(content: Content) -> Buffer:
 
 
 def _printable(text: str) -> str:
-    """Valid UTF-8. A long text is cut at its beginning, which says less than its end."""
+    """Returns the text as valid UTF-8. A long text loses its beginning, which says less than its end."""
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _MAX_TEXT_CHARS else "…" + text[-_MAX_TEXT_CHARS:]

@@ -11,9 +11,9 @@ The codes in brackets are sent over TCP only. Each covers the number of the fram
 so that frames cannot be altered, repeated, sent back or left out. The header's code is checked before any memory is
 taken for the announced payload.
 
-On Unix sockets a large content may be left out of the payload. Then a frame of kind `FILE` precedes, which carries the
-descriptor of a memory file; its sequence is the content's position in the payload, its length of the payload the
-content's size.
+On Unix sockets a large content may be left out of the payload. Then a frame of kind `FILE` comes first, which carries
+the descriptor of a memory file. The sequence in its header is the position of the content in the payload, and the
+length of the payload is the size of the content.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CODE_BYTES = 16
 NO_FILES: Mapping[int, MemoryFile] = MappingProxyType({})
 
 
-# Plain integers: members of enumerations are slow to look up and to pack, several times in each call.
+# Plain integers, since members of enumerations are slow to look up and to pack.
 class Kind:
     HELLO = 1
     VALUE = 2
@@ -62,11 +62,11 @@ class Frame(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> Content:
-        """The content of a frame that carries a single one."""
+        """Returns the content of a frame that carries a single one."""
         return self.files.get(0, self.payload) if self.files else self.payload
 
     def packed(self) -> bytes:
-        """The bytes of a small frame for a connection without a seal."""
+        """Returns the bytes of a small frame, for a connection without a seal."""
         header = HEADER.pack(self.kind, self.operation, len(self.site), self.sequence, len(self.payload))
         return b"".join((header, self.site, self.payload))
 

@@ -1,7 +1,7 @@
-"""Large contents in memory that the processes of a host share: one rank writes a file, the others get its descriptor.
+"""Files in shared memory for large contents. One rank writes a file, and others of its host get its descriptor.
 
-A file is sealed before it is sent, so that it neither changes nor shrinks while others read it. It is closed once its
-content has been decoded; a file that is dropped before, by an error say, is closed when no variable holds it.
+A file is sealed before it is sent, so that it neither changes nor shrinks while others read it. It is closed after its
+content has been decoded. A file that is dropped before that, because of an error, is closed when no variable holds it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import BinaryIO, Protocol, cast
 Buffer = bytes | bytearray | memoryview
 
 MIN_BYTES = 1 << 18
-"""Below this size, a copy through the sockets costs less."""
+"""A smaller content costs less if it is copied through the sockets."""
 
 
 class MemoryFile:
-    """A sealed content, and this process's descriptor of it."""
+    """A content in shared memory, and this process's descriptor of it."""
 
     def __init__(self, descriptor: int, num_bytes: int) -> None:
         self._descriptor = descriptor
@@ -36,25 +36,25 @@ class MemoryFile:
         return self._descriptor
 
     def finish(self, num_bytes: int) -> None:
-        """Ends writing, at this size."""
+        """Records the size of the content, after it has been written."""
         self._num_bytes = num_bytes
 
     def reader(self) -> BinaryIO:
-        """Reads from the beginning; cheaper than `view()` for what is read once."""
+        """Returns a reader from the beginning. Costs less than `view()` if the content is read once."""
         return cast(BinaryIO, io.BufferedReader(_Reading(self._descriptor)))
 
     def view(self) -> memoryview:
-        """The content in place, until the file is closed."""
+        """Returns the content without copying it. Valid until the file is closed."""
         if self._map is None:
-            # Older kernels refuse a shared map of a file whose seals forbid writing.
+            # Older kernels refuse a shared mapping of a file whose seals forbid writing.
             self._map = mmap.mmap(self._descriptor, self._num_bytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
         return memoryview(self._map)
 
     def close(self) -> None:
-        """Does nothing the second time."""
+        """Closes the file. Does nothing the second time."""
         descriptor, self._descriptor = self._descriptor, -1
         if self._map is not None:
-            with contextlib.suppress(BufferError):  # the map closes when its last view does
+            with contextlib.suppress(BufferError):  # the map closes together with its last view
                 self._map.close()
         if descriptor >= 0:
             os.close(descriptor)
@@ -64,7 +64,7 @@ class MemoryFile:
 
 
 class _Reading(io.RawIOBase):
-    """Reads at its own position, since all processes that hold the file share one."""
+    """A reader with its own position, since the file's position is shared by all processes that hold it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -90,7 +90,7 @@ class MemoryFiles:
         self._open: weakref.WeakSet[MemoryFile] = weakref.WeakSet()
 
     def write(self, dump: Callable[[Writable], None]) -> bytes | MemoryFile:
-        """What `dump` writes, in a file if it is large. Raises what `dump` raises, and `OSError`."""
+        """Returns the content that `dump` writes: a file if it is large. Raises what `dump` raises, and `OSError`."""
         draft = _Draft(self._open)
         try:
             dump(draft)
@@ -100,14 +100,14 @@ class MemoryFiles:
             raise
 
     def adopt(self, descriptor: int, num_bytes: int) -> MemoryFile:
-        """A file that a peer has sent. Raises `ValueError` if it is not sealed, or of another size."""
+        """Returns a file that a peer has sent. Raises `ValueError` if it is not sealed, or has another size."""
         file = MemoryFile(descriptor, num_bytes)
         _check(descriptor, num_bytes)
         self._open.add(file)
         return file
 
     def close_inherited(self) -> None:
-        """In a forked child, which would keep memory that its parent frees."""
+        """Closes the files in a forked child, which would otherwise keep memory that its parent frees."""
         for file in list(self._open):
             file.close()
 
@@ -117,7 +117,7 @@ def are_memory_files_available() -> bool:
 
 
 class _Draft:
-    """Collects what is written; becomes a file as soon as it is large."""
+    """Collects what is written, and moves it into a file as soon as it is large."""
 
     __slots__ = ("_file", "_num_bytes", "_opened", "_pieces")
 
@@ -129,7 +129,7 @@ class _Draft:
 
     def write(self, piece: Buffer) -> None:
         self._num_bytes += len(piece)
-        # The pickler may use the memory of a view again.
+        # The pickler may overwrite the memory of a view.
         self._pieces.append(piece if isinstance(piece, bytes) else bytes(piece))
         if self._num_bytes >= MIN_BYTES:
             self._flush()
@@ -148,7 +148,7 @@ class _Draft:
     def _flush(self) -> None:
         if self._file is None:
             self._file = MemoryFile(os.memfd_create("core-sdk", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), 0)
-            # At once, so that a process that is forked meanwhile closes it.
+            # Added at once, so that a process that is forked during the writing closes it.
             self._opened.add(self._file)
         for piece in self._pieces:
             waiting = memoryview(piece)
@@ -160,7 +160,7 @@ class _Draft:
 def _check(descriptor: int, num_bytes: int) -> None:
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-    except OSError:  # it is not a memory file
+    except OSError:  # not a memory file
         seals = 0
     if seals & _seals() != _seals():
         raise ValueError("a file came that its sender can still change")

@@ -16,12 +16,12 @@ class Hello(msgspec.Struct, frozen=True):
 
     identity: RankIdentity
     member: str
-    """An id that the two connections of one rank share."""
+    """The id that the two connections of a rank have in common."""
     is_control: bool
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
-    """All ranks have joined."""
+    """Tells a member that all ranks have joined."""
 
     ranks: list[RankIdentity]
 
@@ -34,7 +34,7 @@ class Died(msgspec.Struct, frozen=True, tag=True):
 
 
 class JoinRefused(msgspec.Struct, frozen=True, tag=True):
-    """The group does not form: some ranks did not come in time, one has died, or they contradict each other."""
+    """Tells why the group does not form: ranks did not come in time, one has died, or they contradict each other."""
 
     problems: list[str] = []
     missing: list[int] = []
@@ -51,7 +51,7 @@ class Left(msgspec.Struct, frozen=True, tag=True):
 
 
 class Mismatch(msgspec.Struct, frozen=True, tag=True):
-    """Two ranks have made different calls."""
+    """The fault that two ranks have made different calls."""
 
     first_rank: int
     first_call: str
@@ -60,7 +60,7 @@ class Mismatch(msgspec.Struct, frozen=True, tag=True):
 
 
 class TimedOut(msgspec.Struct, frozen=True, tag=True):
-    """A call has waited for the `missing` ranks for too long; `findings` has a sentence about each."""
+    """The fault that a call has waited too long for the `missing` ranks. `findings` has a sentence about each."""
 
     call: str
     timeout_s: float
@@ -69,27 +69,27 @@ class TimedOut(msgspec.Struct, frozen=True, tag=True):
 
 
 class StatusRequest(msgspec.Struct, frozen=True, tag=True):
-    """Asks every rank how far it is. The chief passes requests and answers on between members."""
+    """Asks every rank how far it is. The chief relays requests and answers between members."""
 
     asker: int
     serial: int
 
 
 class Status(msgspec.Struct, frozen=True, tag=True):
-    """One rank's answer to the request `serial` of the rank `asker`."""
+    """A rank's answer to the request `serial` of the rank `asker`."""
 
     asker: int
     serial: int
     rank: int
     num_calls: int
-    """The number of calls that it has begun."""
+    """The number of calls that the rank has begun."""
     call: str
-    """The call that it is in, or its last one."""
+    """The call that the rank is in, or its last one."""
     is_inside: bool
 
 
 class Notice(msgspec.Struct, frozen=True, tag=True):
-    """What `tell_chief()` and `tell_all()` send."""
+    """A notice that `tell_chief()` or `tell_all()` sends."""
 
     topic: str
     rank: int
@@ -97,7 +97,7 @@ class Notice(msgspec.Struct, frozen=True, tag=True):
 
 
 Fault = Died | Mismatch | TimedOut | Failure
-"""What ends a group. A `Failure` has interrupted a rank within a call, so that its next call would be out of step."""
+"""A reason why a group has ended. A `Failure` interrupted a rank within a call, so its next calls would not match."""
 Message = Welcome | JoinRefused | Left | Fault | StatusRequest | Status | Notice
 
 

@@ -98,7 +98,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def begin(self, name: str, entry: FileEntry) -> PartedUpload:
-        """Begins the upload of a large object with the size and checksum of `entry`. Overwrites an object of the name."""
+        """Begins the upload of a large object with the size and checksum of `entry`. Replaces an existing object."""
 
     @abstractmethod
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
