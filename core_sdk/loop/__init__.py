@@ -25,7 +25,7 @@ __all__ = [
     "resumable",
 ]
 
-# Loaded when first named: they need the channel between ranks, and importing core_sdk.pytorch should cost little.
+# Loaded when first used: they need the channel between ranks, and the import of core_sdk.pytorch should be quick.
 _NAMES = {
     "GroupedBatchSampler": "grouping",
     "ResumableLoader": "loading",

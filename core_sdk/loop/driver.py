@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 from core_sdk.loop.schedule import Batch, Counters, Epoch, TrainingClock, TrainUnit, is_due, is_reached, progress
 
 CheckpointPolicy = Literal["best", "all", "none"]
-"""Which validations a checkpoint follows: those that are the best so far, all, or none."""
+"""The validations after which a checkpoint is saved: those that are the best so far, all, or none."""
 
 
 class Trained(Protocol):
@@ -18,7 +18,7 @@ class Trained(Protocol):
 
     @property
     def num_global(self) -> int:
-        """Its samples, over all ranks."""
+        """The number of samples of the batch, on all ranks together."""
 
     @property
     def is_epoch_end(self) -> bool: ...
@@ -28,7 +28,7 @@ class Training(Protocol):
     """The work that a `Driver` orders. Every rank has one, and all of them get the same calls."""
 
     def should_stop(self) -> bool:
-        """Whether to save and end. Called once before each batch; True at the same call on all ranks."""
+        """Whether to save and end. Called once before each batch; it becomes True at the same call on all ranks."""
 
     def train_batch(self) -> Trained: ...
 
@@ -36,14 +36,14 @@ class Training(Protocol):
         """Reports the metrics of the batches since the last report, and the completed share of the training."""
 
     def validate(self) -> bool | None:
-        """Validates, and reports that. Returns whether this validation is the best; None if a stop has cut it off."""
+        """Validates, and reports that. Returns whether the result is the best so far; None if a stop has cut it off."""
 
     def save(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to validate, save and report, beside the end of the training."""
+    """The periods after which a training validates, saves and reports, apart from its end."""
 
     validation: TrainUnit | None = None
     checkpoint: TrainUnit | None = None
@@ -66,7 +66,7 @@ class Schedule:
 
 
 class _Due(NamedTuple):
-    """Why no further batch is trained at the moment."""
+    """The reasons why the training of batches pauses."""
 
     is_stopped: bool = False
     validation: bool = False
@@ -74,11 +74,11 @@ class _Due(NamedTuple):
 
 
 class Driver:
-    """Drives a training to a length, and remembers how far it is; its state belongs in each checkpoint.
+    """Drives a training to a length, and counts what is completed. Its state belongs in each checkpoint.
 
-    After a batch at which something is due, it reports, validates and saves, in this order. The end of the training is
-    validated and saved, unless that has been done. Before each batch it reads the stop flag, and saves if it is set. A
-    validation that a stop has cut off is owed: the training that resumes validates first.
+    After a batch at which something is due, it reports, validates and saves, in this order. At the end of the training
+    it validates and saves, unless that has been done. Before each batch it reads the stop flag, and saves if it is set.
+    If a stop cuts a validation off, the resumed training validates first.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class Driver:
         self._is_validation_owed = False
 
     def run(self, length: TrainUnit) -> bool:
-        """Trains until `length`, counted from the beginning of the training. Returns whether it came to its end.
+        """Trains until `length`, counted from the beginning of the training. Returns whether it got there.
 
-        A training that is as long already is not trained any further. May be called again, with a greater length.
+        If the training has that length already, nothing is trained. May be called again with a greater length.
         """
         schedule = self._schedule
         units = (length, schedule.validation, schedule.checkpoint, schedule.reporting)
@@ -144,7 +144,7 @@ class Driver:
         self._saved_at = self._reported_at = self.counters.batches
 
     def _train_until_due(self, length: TrainUnit) -> _Due:
-        """Trains one batch at least, unless the training is to stop."""
+        """Trains batches until something is due or the stop flag is set, and returns what is due."""
         training, schedule, clock = self._training, self._schedule, self._clock
         if clock is None:
             raise RuntimeError("a Driver trains in run() only")
@@ -178,7 +178,7 @@ class Driver:
             self._training.report(progress(length, self.counters))
 
     def _validate(self) -> bool:
-        """Returns whether it came to its end."""
+        """Validates. Returns False if a stop has cut the validation off."""
         is_best = self._training.validate()
         if is_best is None:
             self._is_validation_owed = True
@@ -201,7 +201,7 @@ class Driver:
 
 
 def _next_look(units: tuple[TrainUnit | None, ...], counters: Counters) -> tuple[float, bool]:
-    """The batch before which nothing can be due, except at an epoch's end; and whether something can be due there."""
+    """Returns the batch before which nothing is due except at epochs' ends, and whether something may be due there."""
     next_look, looks_at_epochs = math.inf, False
     for unit in units:
         if isinstance(unit, Epoch):

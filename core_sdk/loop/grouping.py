@@ -1,4 +1,4 @@
-"""Batches whose samples belong together, such as sentences of about one length or images of one shape."""
+"""Batches of similar samples, such as sentences of about the same length or images of the same shape."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from core_sdk.loop.rng import key
 
 
 class GroupedBatchSampler(Sampler[list[int]]):
-    """A batch sampler that shuffles, and whose batches hold samples of one group each.
+    """A batch sampler that shuffles, and takes the samples of each batch from one group.
 
         lengths = torch.tensor([len(text) for text in texts])
         groups = torch.bucketize(lengths, torch.tensor([64, 128, 256])).tolist()
         loader = DataLoader(dataset, batch_sampler=GroupedBatchSampler(groups, batch_size=32))
 
-    The order is a function of the seed and the epoch, so `resumable()` goes on in it exactly. On several ranks each
+    The order is a function of the seed and the epoch, so that `resumable()` can resume exactly. On several ranks each
     rank takes whole batches.
     """
 
     def __init__(self, groups: Iterable[Hashable], batch_size: int, *, drop_last: bool = False, seed: int = 0) -> None:
-        """`groups` names the group of each sample. `drop_last` drops the samples of a group that fill no batch.
+        """`groups` has the group of each sample. `drop_last` drops the samples of a group that do not fill a batch.
 
         Raises `ValueError` if there are no batches.
         """
@@ -45,7 +45,7 @@ class GroupedBatchSampler(Sampler[list[int]]):
         return sum(count // self._batch_size if self._drop_last else -(-count // self._batch_size) for count in counts)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of an epoch; `resumable()` does it by itself."""
+        """Chooses the order of an epoch. `resumable()` calls it."""
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""Moves batches to a device: nested containers of tensors."""
+"""Moves batches, which are nested containers of tensors, to a device."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ logger = logging.getLogger("core_sdk.loop")
 
 
 def to_device(data: Any, device: torch.device, warned_types: set[type] | None = None) -> Any:
-    """Moves a batch: everything in dictionaries, lists and tuples that has a method `to`. Arrays become tensors.
+    """Moves a batch to a device: every object with a method `to` in dictionaries, lists and tuples.
 
-    Warns once for each type that cannot be moved; `warned_types` remembers them.
+    Arrays become tensors. Warns once for each type that cannot be moved; `warned_types` collects them.
     """
     if isinstance(data, torch.Tensor):
         return data.to(device, non_blocking=True)
@@ -31,7 +31,7 @@ def to_device(data: Any, device: torch.device, warned_types: set[type] | None = 
 
 
 def like(original: Any, content: Any) -> Any:
-    """`content`, a list or dictionary, as a container of the original's type; as it is if that cannot be made of it."""
+    """Returns `content`, a list or dictionary, as a container of the original's type, if it can be converted."""
     kind = type(original)
     if kind is type(content):
         return content
@@ -49,6 +49,6 @@ def _warn_once(kind: type, warned_types: set[type] | None) -> None:
 
 
 def is_array(data: Any) -> bool:
-    """Whether it is NumPy's array. Where NumPy was never imported there are none."""
+    """Whether it is an array of NumPy. Does not import NumPy: without it there are no arrays."""
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and isinstance(data, numpy.ndarray)

@@ -1,4 +1,4 @@
-"""Values that `torch.load(weights_only=True)` loads: what reads them runs no code of theirs."""
+"""Plain values: those that `torch.load(weights_only=True)` loads, so that loading them cannot run foreign code."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _MAPPINGS = {dict, OrderedDict, Counter}
 
 
 def check_plain(value: Any, place: str) -> None:
-    """Raises `ForeignValueError` for the first value that would not be loaded, and names its place in `place`."""
+    """Raises `ForeignValueError`, which names the place within `place`, for the first value that is not plain."""
     if (foreign := _find_foreign(value)) is not None:
         inner_place, found = foreign
         raise ForeignValueError(place + inner_place, found)
 
 
 def holds_sharded_tensors(value: Any) -> bool:
-    """Whether a tensor in it is spread over ranks, so that each of them has only a part of it."""
-    module = sys.modules.get("torch.distributed.tensor")  # slow to import, and not there unless it is in use
+    """Whether a tensor in the value is spread over ranks, so that each rank has only a part of it."""
+    module = sys.modules.get("torch.distributed.tensor")  # slow to import; loaded already if it is in use
     return module is not None and _holds(value, module.DTensor)
 
 
@@ -38,8 +38,8 @@ def _holds(value: Any, kind: type[Any]) -> bool:
 
 
 def _find_foreign(value: Any) -> tuple[str, Any] | None:
-    """The place within `value`, such as `["lr"][0]`, and what is there."""
-    # By the exact type, since a subclass is not loaded, such as numpy.float64 of float.
+    """Returns the place of the first value within `value` that is not plain, such as `["lr"][0]`, and that value."""
+    # The exact type, since subclasses are not loaded, such as numpy.float64, a subclass of float.
     kind = type(value)
     items: Iterable[tuple[Any, Any]]
     if kind in _SCALARS:

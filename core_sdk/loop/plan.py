@@ -11,16 +11,16 @@ from core_sdk.loop.orders import Order
 
 LastBatch = Literal["drop", "keep", "carry"]
 
-# Orders are asked for many positions at once, because a call costs a hundred times what a position costs.
+# Orders are asked for many positions at once, since a call costs as much as a hundred positions.
 _BLOCK_SIZE = 4096
 
 
 class Position(NamedTuple):
-    """How much of the data has been consumed."""
+    """The amount of data that has been consumed."""
 
     epoch: int = 0
     offset: int = 0
-    """Units of that epoch. At the end of the epoch it has all units, and more if the last batch was carried over."""
+    """The units consumed in that epoch. At its end these are all, or more if the last batch was carried over."""
 
 
 class Draw(NamedTuple):
@@ -29,9 +29,9 @@ class Draw(NamedTuple):
     epoch: int
     """The epoch in which the global batch begins."""
     start: int
-    """How many positions of the training, over all its epochs, come before this part; it seeds what is random."""
+    """The number of positions, over all epochs, before this part. It seeds the random numbers of the part."""
     indices: list[Any]
-    """What the order has at `start` and the positions after it."""
+    """The keys that the order has at `start` and at the positions after it."""
     num_global: int
     """The number of samples of the global batch, on all ranks together."""
     offset: int
@@ -39,14 +39,14 @@ class Draw(NamedTuple):
     is_epoch_end: bool
     """Whether this is the last global batch of `epoch`."""
     is_filler: bool
-    """Whether too few units were left for all ranks, so that this one takes one again that another rank has."""
+    """Whether too few units were left for all ranks, so that this part repeats a unit of another rank."""
 
 
 class Plan:
     """Divides the order of the data into global batches, and each global batch among the ranks.
 
     A unit is a sample or, with a batch sampler of the user's, one of its batches. `batch_size` counts the units of all
-    ranks together. If the last batch of an epoch has too few units, `last_batch` says what becomes of them: they are
+    ranks together. If too few units are left for the last batch of an epoch, `last_batch` says whether they are
     dropped, kept as a smaller batch, or carried over to the first batch of the next epoch.
     """
 
@@ -82,11 +82,11 @@ class Plan:
         return left <= 0 or (self.last_batch == "drop" and left < self.batch_size)
 
     def next_epoch(self, position: Position) -> Position:
-        """Where the next epoch begins, after a batch that was carried over."""
+        """Returns the position at which the next epoch begins: after the units that a carried-over batch has taken."""
         return Position(position.epoch + 1, max(0, position.offset - self.num_units))
 
     def batches(self, position: Position = Position(), rank: int = 0, num_ranks: int = 1) -> Iterator[Draw]:  # noqa: B008
-        """The parts of one rank, from `position` on, without end."""
+        """Yields the parts of one rank, from `position` on, without an end."""
         if self.batch_size < num_ranks:
             raise ValueError(
                 f"a global batch of {self.batch_size} has nothing for some of {num_ranks} ranks: make it larger, or "
@@ -132,7 +132,7 @@ class Plan:
                 yield Draw(epoch, first + begin, part, num_global, end, is_epoch_end, False)
 
     def _last_batch(self, epoch: int, start: int, size: int, rank: int, num_ranks: int) -> Draw:
-        """A batch with what is left of an epoch."""
+        """Returns a batch with the units that are left of an epoch."""
         begin, end = _part(size, rank, num_ranks)
         is_filler = begin == end
         if is_filler:
@@ -151,5 +151,5 @@ class Plan:
 
 
 def _part(size: int, rank: int, num_ranks: int) -> tuple[int, int]:
-    """Where the part of a rank begins and ends in a batch. Parts differ by one unit at most."""
+    """Returns the beginning and the end of a rank's part of a batch. The sizes of parts differ by one unit at most."""
     return size * rank // num_ranks, size * (rank + 1) // num_ranks

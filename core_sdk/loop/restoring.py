@@ -1,4 +1,4 @@
-"""Loading one object's part of a checkpoint, if it fits the object."""
+"""Loads the part of a checkpoint that belongs to one object, if it fits the object."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from core_sdk.errors import StateMismatchError
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
-    """The module within DistributedDataParallel and `torch.compile`, whose names do not depend on these."""
+    """Returns the module within DistributedDataParallel and `torch.compile`, so that names do not depend on these."""
     while True:
         if isinstance(module, torch.nn.parallel.DistributedDataParallel):
             module = module.module
@@ -21,7 +21,7 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def load_object(name: str, target: Any, state: Any) -> None:
-    """Has `target` load its `state`. Raises `StateMismatchError`, with the script's `name` of the object."""
+    """Has `target` load its `state`. Raises `StateMismatchError` with `name`, the script's name of the object."""
     if isinstance(target, torch.nn.Module):
         load_module(name, target, state)
     elif isinstance(target, torch.optim.Optimizer):
@@ -76,7 +76,7 @@ def _group_differences(index: int, group: dict[str, Any], stored: dict[str, Any]
     if size != stored_size:
         differences.append(f"its group {index} has {stored_size} parameters in the checkpoint and {size} here")
     added, missing = group.keys() - stored.keys(), stored.keys() - group.keys()
-    # Another version of torch may know more options of an optimizer. Another optimizer also lacks some.
+    # Another version of torch may only add options to an optimizer. Another optimizer also lacks some.
     if added and missing:
         differences.append(
             f"it is another optimizer, with the options {', '.join(sorted(missing))} instead of "

@@ -1,7 +1,7 @@
-"""Random numbers that do not depend on what has happened before, and the state of the global generators.
+"""Random numbers that do not depend on earlier draws, and the state of the global generators.
 
-The generators of Python, NumPy and torch belong to the training. What the loop itself chooses at random is a function
-of a key, such as (seed, epoch, position). The function is our own, so that no version of a library changes it.
+The generators of Python, NumPy and torch belong to the training. The random choices of the loop itself are functions of
+a key, such as (seed, epoch, position). The functions are our own, so that no version of a library changes them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SHIFT_1, _SHIFT_2, _SHIFT_3 = 30, 27, 31
 _PYTHON: Any = random.random.__self__  # type: ignore[attr-defined]
 _seed_twister = super(random.Random, _PYTHON).seed
 
-# 624 words of 32 bits, and the position in them: the state of a Mersenne Twister in the memory of Python or NumPy.
+# The state of a Mersenne Twister in the memory of Python or NumPy: 624 words of 32 bits, and the position in them.
 _TWISTER_BYTES = 625 * 4
 
 
 def key(*parts: int | str) -> int:
-    """A number of 64 bits that depends on all parts and on their order, the same on every machine and for ever."""
+    """Returns a 64-bit number that depends on all parts and their order. It is the same on every machine, forever."""
     mixed = 0
     for part in parts:
         number = int.from_bytes(part.encode()) if isinstance(part, str) else part
@@ -44,12 +44,12 @@ def key(*parts: int | str) -> int:
 
 
 def key_of(start: int, part: int) -> int:
-    """`key(…, part)`, where `start` is `key(…)` and `part` a number of 64 bits."""
+    """Returns `key(…, part)`, where `start` is `key(…)` and `part` is a 64-bit number."""
     return _mix(start ^ part)
 
 
 def keys(start: int, parts: torch.Tensor) -> torch.Tensor:
-    """`key_of(start, part)` for each of `parts`; both parts and keys as int64."""
+    """Returns `key_of(start, part)` for each of `parts`. Both parts and keys are int64."""
     mixed = (parts ^ _signed(start)) + _signed(_GAMMA)
     mixed = (mixed ^ _shifted(mixed, _SHIFT_1)) * _signed(_FACTOR_1)
     mixed = (mixed ^ _shifted(mixed, _SHIFT_2)) * _signed(_FACTOR_2)
@@ -57,24 +57,24 @@ def keys(start: int, parts: torch.Tensor) -> torch.Tensor:
 
 
 def uniform(start: int, parts: torch.Tensor) -> torch.Tensor:
-    """A number of [0, 1) for each of `parts`, by `keys`."""
+    """Returns a number in [0, 1) for each of `parts`, computed by `keys`."""
     return _shifted(keys(start, parts), 11).double() * 2.0**-53
 
 
 def seed_all(seed: int) -> None:
-    """Seed the generators of Python, NumPy and torch, also on accelerators."""
+    """Seeds the generators of Python, NumPy and torch, also on accelerators."""
     seed_cpu(seed)
     torch.manual_seed(seed & _MASK)
 
 
 def seed_cpu(seed: int) -> None:
-    """Seed the generators of Python, NumPy and torch on the CPU; quicker than `seed_all`."""
+    """Seeds the generators of Python, NumPy and torch on the CPU. Faster than `seed_all`."""
     for generator in cpu_generators():
         generator.seed(seed)
 
 
 def capture() -> dict[str, Any]:
-    """The state of the generators of Python, NumPy, torch and the current CUDA device.
+    """Returns the state of the generators of Python, NumPy, torch and the current CUDA device.
 
     It consists of tuples, numbers, strings and tensors, which `torch.load(weights_only=True)` reads.
     """
@@ -88,7 +88,7 @@ def capture() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Continue with a state of `capture`. What this process has not is left out."""
+    """Restores a state of `capture`. Ignores generators that this process does not have."""
     random.setstate(state["python"])
     torch.set_rng_state(state["torch"])
     if "numpy" in state and (numpy_random := _numpy_random()):
@@ -100,7 +100,7 @@ def restore(state: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def seeded(*parts: int | str) -> Iterator[None]:
-    """Give a block generators that are seeded by `parts`, and put the state before it back afterwards."""
+    """Seeds the generators by `parts` for a block, and restores their state at the end of the block."""
     with kept():
         seed = key(*parts)
         seed_cpu(seed)
@@ -111,7 +111,7 @@ def seeded(*parts: int | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Put the generators, also that of the current CUDA device, back after a block that seeds them or draws."""
+    """Restores the generators, also that of the current CUDA device, after a block that may seed or use them."""
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
     try:
         with cpu_kept():
@@ -123,7 +123,7 @@ def kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def cpu_kept() -> Iterator[None]:
-    """Put the generators of the CPU back after a block that seeds them or draws from them."""
+    """Restores the generators of the CPU after a block that may seed or use them."""
     state = CPUState()
     try:
         yield
@@ -142,7 +142,7 @@ class GeneratorState(Protocol):
 
 @dataclass(frozen=True)
 class CPUGenerator:
-    """A global generator on the CPU. Reading its state leaves it as it is."""
+    """A global generator on the CPU. Reading its state does not change it."""
 
     seed: Callable[[int], object]
     state: Callable[[], GeneratorState]
@@ -150,7 +150,7 @@ class CPUGenerator:
 
 @functools.cache
 def cpu_generators() -> tuple[CPUGenerator, ...]:
-    """Those of Python and torch, and that of NumPy where it is installed."""
+    """Returns the generators of Python and torch, and that of NumPy if it is installed."""
     generators = CPUGenerator(_seed_python, _python_state), CPUGenerator(_seed_torch, _TorchState)
     return (*generators, CPUGenerator(_seed_numpy, _numpy_state)) if _numpy_random() else generators
 
@@ -162,7 +162,7 @@ class CPUState:
         self._states = [(generator, generator.state()) for generator in cpu_generators()]
 
     def changed(self, ignored: Container[CPUGenerator] = ()) -> set[CPUGenerator]:
-        """The generators that have drawn or were seeded since, without those that are ignored."""
+        """Returns the generators that have drawn or were seeded since, except those in `ignored`."""
         return {generator for generator, state in self._states if generator not in ignored and not state.is_current()}
 
     def is_current(self) -> bool:
@@ -175,7 +175,7 @@ class CPUState:
 
 
 def _seed_python(seed: int) -> None:
-    """As `random.seed` does it for whole numbers, without its check of the type, which takes a microsecond."""
+    """Seeds Python's generator as `random.seed` does for integers, without its check of the type, which takes 1 µs."""
     _seed_twister(seed)
     _PYTHON.gauss_next = None
 
@@ -204,7 +204,7 @@ def _bytes_of(state: torch.Tensor) -> bytes:
 
 
 class _AnyPythonState:
-    """As Python gives it, which takes as long as seeding several generators."""
+    """The state that `random.getstate()` returns. It takes as long as seeding several generators."""
 
     def __init__(self) -> None:
         self._state = random.getstate()
@@ -217,7 +217,7 @@ class _AnyPythonState:
 
 
 class _PythonState:
-    """A copy of the memory of Python's Mersenne Twister, and the second normal number of a pair."""
+    """A copy of the memory of Python's Mersenne Twister, and the second normal number of a pair, if it is kept."""
 
     def __init__(self, memory: Any) -> None:
         self._memory = memory
@@ -238,7 +238,7 @@ def _python_state() -> GeneratorState:
 
 @functools.cache
 def _python_memory() -> Any:
-    """The memory that holds the state of Python's generator; None where it is not known, as on another Python."""
+    """Returns the memory that holds the state of Python's generator; None if it is unknown, as on other Pythons."""
     begin = object.__basicsize__
     if sys.implementation.name != "cpython" or random.Random.__basicsize__ < begin + _TWISTER_BYTES:
         return None
@@ -248,7 +248,7 @@ def _python_memory() -> Any:
 
 
 class _AnyNumpyState:
-    """As NumPy gives it, which takes a fifth of a millisecond."""
+    """The state that `numpy.random.get_state()` returns. It takes 0.2 ms."""
 
     def __init__(self, numpy_random: Any) -> None:
         self._numpy_random = numpy_random
@@ -264,7 +264,7 @@ class _AnyNumpyState:
 
 
 class _TwisterState:
-    """A copy of the memory of NumPy's Mersenne Twister, where no second normal number of a pair waits to be drawn."""
+    """A copy of the memory of NumPy's Mersenne Twister, if the generator keeps no second normal number of a pair."""
 
     def __init__(self, numpy_random: Any, twister: Any, memory: Any, words: bytes) -> None:
         self._numpy_random = numpy_random
@@ -277,7 +277,7 @@ class _TwisterState:
 
     def restore(self) -> None:
         if not self.is_current():
-            self._numpy_random.set_bit_generator(self._twister)  # forgets the second number of a pair
+            self._numpy_random.set_bit_generator(self._twister)  # drops the second number of a pair
             self._memory.raw = self._words
 
 
@@ -289,10 +289,10 @@ def _numpy_state() -> GeneratorState:
     if (memory := _memory_of(twister)) is None:
         return _AnyNumpyState(numpy_random)
     words = memory.raw
-    # Normal numbers come in pairs. If the second one waits, it is given without a step of the twister.
+    # Normal numbers are drawn in pairs. If the second one of a pair is kept, it comes without a step of the twister.
     waiting = numpy_random.standard_normal()
     if memory.raw != words:
-        numpy_random.standard_normal()  # so that the second one of this pair does not wait
+        numpy_random.standard_normal()  # draws the second one of this pair, so that none is kept
         memory.raw = words
         return _TwisterState(numpy_random, twister, memory, words)
     numpy_random.set_state((*numpy_random.get_state()[:3], 1, waiting))
@@ -301,7 +301,7 @@ def _numpy_state() -> GeneratorState:
 
 @functools.lru_cache(maxsize=1)
 def _memory_of(bit_generator: Any) -> Any:
-    """The memory that holds a Mersenne Twister's state; None for another generator, or where that is not known."""
+    """Returns the memory of a Mersenne Twister's state; None for other generators, or if it is unknown."""
     if type(bit_generator).__name__ != "MT19937":
         return None
     memory = (ctypes.c_char * _TWISTER_BYTES).from_address(bit_generator.ctypes.state_address)
@@ -312,7 +312,7 @@ def _memory_of(bit_generator: Any) -> Any:
 
 @functools.cache
 def _numpy_random() -> Any:
-    """The module `numpy.random`, which datasets may import as late as they draw; None without NumPy."""
+    """Returns the module `numpy.random`, since a dataset may import it later; None if NumPy is not installed."""
     try:
         import numpy
     except ImportError:
@@ -328,7 +328,7 @@ def _mix(number: int) -> int:
 
 
 def _shifted(numbers: torch.Tensor, bits: int) -> torch.Tensor:
-    """Shifted to the right as 64 bits without a sign."""
+    """Shifts numbers to the right as unsigned 64-bit integers."""
     return (numbers >> bits) & ((1 << 64 - bits) - 1)
 
 

@@ -1,4 +1,4 @@
-"""Samplers that repeat, divide, skip or shuffle what another one draws; `core_sdk.pytorch.samplers` exports them."""
+"""Samplers that repeat, divide, skip or shuffle the draws of another one. `core_sdk.pytorch.samplers` exports them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils.data import BatchSampler, Sampler
 
 
 class RepeatSampler(Sampler[Any]):
-    """Draws all of `sampler`, again and again without an end. Its length is that of one round."""
+    """Draws all of `sampler`, again and again, without an end. Its length is that of one round."""
 
     def __init__(self, sampler: Iterable[Any]) -> None:
         self.sampler = sampler
@@ -27,7 +27,7 @@ class RepeatSampler(Sampler[Any]):
 class DistributedSampler(Sampler[Any]):
     """Draws every `num_workers`-th sample of `sampler`, beginning with number `rank`.
 
-    Unlike torch's class of that name it neither shuffles nor pads.
+    Unlike torch's class of this name, it neither shuffles nor pads.
     """
 
     def __init__(self, sampler: Iterable[Any], num_workers: int, rank: int) -> None:
@@ -46,7 +46,7 @@ class DistributedSampler(Sampler[Any]):
 
 
 class SkipSampler(Sampler[Any]):
-    """Leaves out the first `skip` samples of `sampler`. Repeat before, or each epoch is cut.
+    """Leaves out the first `skip` samples of `sampler`. Repeat first; otherwise each epoch lacks these samples.
 
     If `sampler` repeats, the length is that of one round: only the first one is shorter.
     """
@@ -64,7 +64,7 @@ class SkipSampler(Sampler[Any]):
 
 
 class ReproducibleShuffleSampler(Sampler[Any]):
-    """Draws all of `sampler` in an order that follows from `seed`, and in another one the next time."""
+    """Draws all of `sampler` in an order that `seed` determines. Each iteration has a different order."""
 
     def __init__(self, sampler: Iterable[Any], seed: int) -> None:
         self.sampler = sampler
@@ -72,7 +72,7 @@ class ReproducibleShuffleSampler(Sampler[Any]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """The next time gives the order of this epoch, counted from 0."""
+        """Has the next iteration use the order of this epoch, counted from 0."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class ReproducibleShuffleSampler(Sampler[Any]):
 
 
 class RepeatBatchSampler(RepeatSampler, BatchSampler):
-    """The same for a sampler that draws batches."""
+    """A `RepeatSampler` for a sampler that draws batches."""
 
     def __init__(self, batch_sampler: Iterable[Any]) -> None:
         super().__init__(batch_sampler)
@@ -94,7 +94,10 @@ class RepeatBatchSampler(RepeatSampler, BatchSampler):
 
 
 class DistributedBatchSampler(DistributedSampler, BatchSampler):
-    """The same for a sampler that draws batches. Repeat before, or ranks may get different numbers of batches."""
+    """A `DistributedSampler` for a sampler that draws batches.
+
+    Repeat first; otherwise ranks may get different numbers of batches.
+    """
 
     def __init__(self, batch_sampler: Iterable[Any], num_workers: int, rank: int) -> None:
         super().__init__(batch_sampler, num_workers, rank)
@@ -102,7 +105,7 @@ class DistributedBatchSampler(DistributedSampler, BatchSampler):
 
 
 class SkipBatchSampler(SkipSampler, BatchSampler):
-    """The same for a sampler that draws batches."""
+    """A `SkipSampler` for a sampler that draws batches."""
 
     def __init__(self, batch_sampler: Iterable[Any], skip: int) -> None:
         super().__init__(batch_sampler, skip)
@@ -110,14 +113,14 @@ class SkipBatchSampler(SkipSampler, BatchSampler):
 
 
 class ReproducibleShuffleBatchSampler(ReproducibleShuffleSampler):
-    """The same for a sampler that draws batches: the batches stay as they are, and come in another order."""
+    """A `ReproducibleShuffleSampler` for a sampler that draws batches: it changes the order of the batches only."""
 
     def __init__(self, batch_sampler: Iterable[Any], seed: int) -> None:
         super().__init__(batch_sampler, seed)
 
 
 def chain(sampler: Any) -> Iterator[Any]:
-    """A sampler, the sampler that it draws from, and so on."""
+    """Yields a sampler, the sampler that it draws from, and so on."""
     while sampler is not None:
         yield sampler
         sampler = getattr(sampler, "sampler", None)

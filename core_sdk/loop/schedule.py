@@ -1,4 +1,4 @@
-"""When something is due in a training: every so many batches, epochs, records or seconds, or at given counts."""
+"""Schedules of a training: periods, or counts, of batches, epochs, records or seconds."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 
 class Counters(NamedTuple):
-    """What a training has completed, on all ranks together and over all its attempts."""
+    """The amounts that a training has completed, on all ranks together and over all its attempts."""
 
     batches: int = 0
-    """Global batches: each rank's share of one is not counted by itself."""
+    """The number of global batches; each consists of the parts of all ranks."""
     epochs: int = 0
-    """Whole epochs."""
+    """The number of whole epochs."""
     records: int = 0
-    """Samples."""
+    """The number of samples."""
     seconds: float = 0.0
-    """By the clock of the chief, see `TrainingClock`; the time between two attempts does not count."""
+    """The time by the chief's clock (see `TrainingClock`). The time between two attempts does not count."""
 
 
 class TrainUnit(abc.ABC):
@@ -37,10 +37,10 @@ class TrainUnit(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def count(counters: Counters) -> float:
-        """What has been completed, in this unit."""
+        """Returns the completed amount in this unit."""
 
     def is_due(self, before: Counters, after: Counters) -> bool:
-        """Whether a batch between `before` and `after` has reached one of the counts."""
+        """Whether the batch between `before` and `after` has reached one of the counts."""
         start, end = self.count(before), self.count(after)
         if isinstance(self.value, Container):
             return self._has_count_between(start, end)
@@ -67,7 +67,7 @@ class Batch(TrainUnit):
 
 
 class Epoch(TrainUnit):
-    """Counts whole epochs; so it is due only after the last batch of an epoch."""
+    """Counts whole epochs. So it is due only after the last batch of an epoch."""
 
     @staticmethod
     def count(counters: Counters) -> int:
@@ -75,7 +75,7 @@ class Epoch(TrainUnit):
 
 
 class Record(TrainUnit):
-    """Counts samples. A count is reached by the batch that has its sample."""
+    """Counts samples. A count is reached by the batch that contains the sample of that number."""
 
     @staticmethod
     def count(counters: Counters) -> int:
@@ -83,7 +83,7 @@ class Record(TrainUnit):
 
 
 class Seconds(TrainUnit):
-    """Counts seconds, also fractions of them. A count is reached by the first batch that ends after it.
+    """Counts seconds, which may be fractions. A count is reached by the first batch that ends after it.
 
     A number of 0 or less is due after each batch.
     """
@@ -98,7 +98,7 @@ class Seconds(TrainUnit):
         return counters.seconds
 
     def next_due(self, seconds: float) -> float:
-        """The first count after `seconds`; infinity if there is none."""
+        """Returns the first count after `seconds`; infinity if there is none."""
         if isinstance(self.value, Collection):
             return min((float(count) for count in self.value if count > seconds), default=math.inf)
         return seconds if self.value <= 0 else float((seconds // self.value + 1) * self.value)
@@ -108,7 +108,7 @@ class Seconds(TrainUnit):
 
 
 def is_due(unit: TrainUnit | None, before: Counters, after: Counters) -> bool:
-    """Whether a batch between `before` and `after` has reached a count of `unit`; None is never due."""
+    """Whether the batch between `before` and `after` has reached a count of `unit`. None is never due."""
     return unit is not None and unit.is_due(before, after)
 
 
@@ -130,17 +130,18 @@ def is_reached(length: TrainUnit, counters: Counters) -> bool:
 
 
 def progress(length: TrainUnit, counters: Counters) -> float:
-    """The completed share of a training of this length, from 0 to 1."""
+    """Returns the completed share of a training of this length, from 0 to 1."""
     return min(1.0, length.count(counters) / float(length.value))
 
 
 class TrainingClock:
-    """The seconds of a training, by the clock of the chief and equal on every rank.
+    """The seconds of a training by the chief's clock, equal on every rank.
 
-    Ranks must agree on what is due, but should not talk after each batch. So the clock moves only at some batches: at
-    each of them the chief says how late it is, and at which batch it will say so again. That is when half of the time
-    to the next count of `units` has passed, by the speed since the last time; so a count is noticed within a batch or
-    two, after some ten messages. If the batches slow down by a factor meanwhile, it is noticed later by that factor.
+    Ranks must agree on what is due, but should not communicate after each batch. So the clock moves only at some
+    batches, at which the chief sends its time, and the number of the batch at which it will send it again. That batch
+    is the one after half of the time to the next count of `units`, at the current speed. So a count is noticed within
+    one or two batches, after about ten messages. If the batches become slower by a factor, it is noticed later by that
+    factor.
     """
 
     def __init__(
@@ -150,10 +151,10 @@ class TrainingClock:
         counters: Counters = Counters(),  # noqa: B008
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """All ranks give equal `units` and `counters`. `broadcast` returns the value of the chief to every rank."""
+        """`units` and `counters` must be equal on all ranks. `broadcast` returns the chief's value on every rank."""
         self._units = [unit for unit in units if isinstance(unit, Seconds)]
         self.is_read = bool(self._units)
-        """Whether anything depends on it; otherwise it need not be asked after each batch."""
+        """Whether anything depends on the clock. Otherwise it need not be asked after each batch."""
         self._broadcast = broadcast
         self._now = now
         self._start = now() - counters.seconds
@@ -162,14 +163,14 @@ class TrainingClock:
         self._next_batches: float = counters.batches + 1 if self._units else math.inf
 
     def after_batch(self, batches: int) -> float:
-        """The seconds of `Counters`, after so many batches. Collective, though it communicates rarely."""
+        """Returns the seconds for `Counters` after so many batches. Collective, though it communicates rarely."""
         if batches >= self._next_batches:
             seconds, self._next_batches = self._broadcast(self._look(batches))
             self._seconds, self._batches = seconds, batches
         return self._seconds
 
     def exact(self) -> float:
-        """The seconds by the clock of this rank; the chief's are stored in a checkpoint."""
+        """Returns the seconds by the clock of this rank. The chief's are stored in a checkpoint."""
         return self._now() - self._start
 
     def _look(self, batches: int) -> tuple[float, float]:

@@ -1,9 +1,9 @@
-"""Tensors that are spread over ranks, in a checkpoint: written by the ranks that hold them, read by any others.
+"""Stores tensors that are spread over ranks in a checkpoint. Any number of other ranks can read them.
 
 `torch.distributed.checkpoint` plans which rank writes which part, and which parts a rank reads. Its own files are not
-used: their metadata is a pickle. Here each rank writes one file of `torch.save()` that loads with `weights_only=True`,
-and the chief writes an index in JSON. `take_out()` leaves the rest of a state, which is stored as any other state is;
-`put_back()` makes it whole again.
+used, since their metadata is a pickle. Here each rank writes one file of `torch.save()` that loads with
+`weights_only=True`, and the chief writes an index in JSON. `take_out()` removes these tensors from a state, whose rest
+is stored as any other state is; `put_back()` puts them back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INDEX_NAME = "sharded_tensors.json"
 INDEX_VERSION = 1
 
 Place = tuple[str | int, ...]
-"""Where a value stands in a state: the keys and positions that lead to it."""
+"""The place of a value in a state: the keys and positions that lead to it."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class _Index(msgspec.Struct, frozen=True):
 
 
 def take_out(state: Any) -> tuple[Any, dict[Place, DTensor]]:
-    """The state with None in the place of each tensor that is spread over ranks, and these tensors."""
+    """Returns the state with None in place of each tensor that is spread over ranks, and these tensors."""
     taken: dict[Place, DTensor] = {}
 
     def take(place: Place, value: Any) -> Any:
@@ -75,7 +75,7 @@ def take_out(state: Any) -> tuple[Any, dict[Place, DTensor]]:
 
 
 def write(tensors: Mapping[Place, DTensor], directory: Path) -> None:
-    """Collective. Writes this rank's parts into a file of the directory; the chief writes the index, too."""
+    """Writes this rank's parts into a file of the directory; the chief also writes the index. Collective."""
     save(
         {_name(place): tensor for place, tensor in tensors.items()},
         storage_writer=_Writer(directory),
@@ -84,11 +84,11 @@ def write(tensors: Mapping[Place, DTensor], directory: Path) -> None:
 
 
 def put_back(state: Any, directory: Path, present: Any, *, within: Place = ()) -> Any:
-    """The state with its tensors, each spread over ranks as the one in its place in `present`.
+    """Returns the state with its tensors, each spread over ranks like the tensor at its place in `present`.
 
-    Where that is not spread, or not there, or has another size, the whole tensor is given, on the CPU. Where `present`
-    has a tensor in the place of a dict or list, it stands for all in it. Each rank reads for itself. Of the tensors in
-    the directory, only those `within` a place are read.
+    If there is no such tensor, or it is not spread, or has another size, the whole tensor is returned, on the CPU. A
+    tensor of `present` in place of a dict or list stands for all tensors in it. Only the tensors `within` a place are
+    read. Not collective.
     """
     tensors = _read(directory, present, within)
 
@@ -102,7 +102,7 @@ def put_back(state: Any, directory: Path, present: Any, *, within: Place = ()) -
 
 
 def presence(target: Any) -> Any:
-    """What `put_back()` needs to know of an object: a module's tensors, and an optimizer's parameters."""
+    """Returns what `put_back()` needs as `present` for an object: a module's tensors, or an optimizer's parameters."""
     if isinstance(target, torch.optim.Optimizer):
         return {"state": [parameter for group in target.param_groups for parameter in group["params"]]}
     if isinstance(target, torch.nn.Module):
@@ -160,13 +160,13 @@ def _fill(planner: DefaultLoadPlanner, index: _Index, directory: Path) -> None:
 
 
 def _spread(whole: torch.Tensor, target: DTensor) -> DTensor:
-    """This rank's part of a tensor that every rank has."""
+    """Returns a tensor that every rank has, spread over the ranks like `target`."""
     whole = whole.to(target.device)
     return distribute_tensor(whole, target.device_mesh, target.placements, src_data_rank=None)
 
 
 def _mapped(value: Any, change: Callable[[Place, Any], Any], place: Place = ()) -> Any:
-    """The same containers, with each value changed by its place."""
+    """Returns a copy of the containers in which `change` has replaced each value, given its place."""
     if isinstance(value, dict):
         changed = copy.copy(value)  # an OrderedDict keeps the versions of its modules
         changed.update({key: _mapped(item, change, (*place, key)) for key, item in value.items()})
@@ -177,7 +177,7 @@ def _mapped(value: Any, change: Callable[[Place, Any], Any], place: Place = ()) 
 
 
 class _Writer(StorageWriter):
-    """Writes the parts that fall to this rank into one file."""
+    """Writes the parts that are assigned to this rank into one file."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -235,7 +235,7 @@ def _metadata(index: _Index) -> Metadata:
 
 
 def _on_its_own(tensor: torch.Tensor) -> torch.Tensor:
-    """`torch.save()` would write the whole storage of which a tensor is a part."""
+    """Returns a tensor with its own storage, since `torch.save()` writes the whole storage of a tensor."""
     return tensor.clone() if tensor.untyped_storage().nbytes() != tensor.nbytes else tensor
 
 

@@ -1,4 +1,4 @@
-"""The state of a training: all that it needs to go on as if it had never been stopped."""
+"""The state of a training: all that it needs to resume as if it had never been stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RANDOM = "random"
 
 @runtime_checkable
 class Loader(Protocol):
-    """What gives the batches of a training, and counts them; `resumable()` makes one."""
+    """A loader that gives the batches of a training, and counts them. `resumable()` makes one."""
 
     @property
     def batches(self) -> int: ...
@@ -36,16 +36,16 @@ class Loader(Protocol):
 
 
 class State:
-    """Names the objects that a training keeps in its checkpoints, beside the random numbers of all ranks.
+    """The named objects that a training keeps in its checkpoints, beside the random numbers of all ranks.
 
         loader = det.loop.resumable(loader, seed=0)
         state = det.loop.State(model=model, optimizer=optimizer, loader=loader)
         state.restore(core_context)
 
-    An object has `state_dict()` and `load_state_dict()`. The script's own values lie in a dict, which is filled again
-    in place. On several ranks all of them name the same objects; a checkpoint keeps the chief's state of each, and the
-    loaders and the random numbers of every rank. Of a model that `fully_shard()` has split, each rank writes its part;
-    any number of ranks goes on from it, also with a whole model.
+    An object has `state_dict()` and `load_state_dict()`, or is a dict with the script's own values, which is restored
+    in place. All ranks name the same objects. A checkpoint keeps the chief's state of each object, and the loaders and
+    random numbers of every rank. If `fully_shard()` has split a model, each rank writes its part; any number of ranks
+    can resume from that, also with a whole model.
     """
 
     def __init__(self, **objects: Any) -> None:
@@ -64,12 +64,12 @@ class State:
         wait: bool = True,
         write: Callable[[Path], object] | None = None,
     ) -> str:
-        """Collective. Stores a checkpoint, and returns its storage id on every rank.
+        """Stores a checkpoint, and returns its storage id on every rank. Collective.
 
-        Save between two steps: a batch that a loader has given counts as trained on. `steps_completed` is the number of
-        the first loader's batches, unless it is given. `write` is called on the chief with the directory of the
-        checkpoint, to add files; what it draws at random does not change the training. With `wait=False` the checkpoint
-        is stored in the background, as by `store_path()`.
+        Save between two steps: a batch that a loader has given counts as trained on. `steps_completed` is by default
+        the number of the first loader's batches. `write` is called on the chief with the directory of the checkpoint,
+        to add files; its random draws do not change the training. With `wait=False` the checkpoint is stored in the
+        background, as by `store_path()`.
 
         Raises `ForeignValueError`, which names the place of a value that could not be loaded again.
         """
@@ -108,12 +108,12 @@ class State:
         strict: bool = True,
         keep: Literal["all", "model"] | Collection[str] | None = None,
     ) -> bool:
-        """Loads the checkpoint from which this attempt goes on, and returns whether there is one. Collective.
+        """Loads the checkpoint from which this attempt resumes, and returns whether there is one. Collective.
 
-        `keep` says what of it is loaded: "all"; "model", the weights of modules alone; or the names of some objects,
-        among which "random" are the random numbers. What is not kept begins anew, as the script has made it: an
-        optimizer with its new learning rate, a loader at its first batch. The default is "all"; and "model" in a new
-        trial that begins with the checkpoint of another (`core-sdk trial continue`).
+        `keep` says what is loaded: "all"; "model", only the weights of modules; or the names of some objects, where
+        "random" stands for the random numbers. Everything else begins anew, as the script has made it: an optimizer
+        with its new learning rate, a loader at its first batch. The default is "all", but "model" in a new trial that
+        begins with the checkpoint of another one (`core-sdk trial continue`).
 
         Raises what `load_state_dict()` raises, and `ValueError` for a name that is not registered.
         """
@@ -131,7 +131,7 @@ class State:
         return True
 
     def state_dict(self, core_context: Context | None = None) -> dict[str, Any]:
-        """All that a checkpoint holds. With a Context it is collective, and complete on the chief only."""
+        """Returns the content of a checkpoint. With a Context it is collective, and complete on the chief only."""
         own = {"random": rng.capture(), "loaders": {name: each.state_dict() for name, each in self._loaders.items()}}
         return {
             "format": FORMAT,
@@ -148,10 +148,10 @@ class State:
         strict: bool = True,
         keep: Literal["all", "model"] | Collection[str] | None = None,
     ) -> None:
-        """Loads what `state_dict()` gave; with a Context, for its trial and rank, as `restore()` does.
+        """Loads what `state_dict()` has returned. With a Context, loads it for its trial and rank, as `restore()` does.
 
-        Raises `StateMismatchError` if an object does not fit its state. With `strict`, also if an object is named here
-        and not in the checkpoint, or the other way round; otherwise such an object is left alone.
+        Raises `StateMismatchError` if an object does not fit its state. With `strict`, also raises it for an object
+        that is only here or only in the checkpoint; otherwise such an object is left alone.
         """
         self._check_keep(keep)
         if keep is None:
@@ -181,7 +181,7 @@ class State:
             raise ValueError(f"keep has {', '.join(map(repr, unknown))}; this State has {', '.join(names)}")
 
     def _put_back(self, objects: dict[str, Any], directory: Path) -> dict[str, Any]:
-        """With the tensors of which each rank has written a part, spread as those of the objects here are."""
+        """Returns the objects with the tensors that ranks have written in parts, spread as in the objects here."""
         own = [_state_of(each) for each in self._objects.values() if isinstance(each, torch.nn.Module)]
         if not holds_sharded_tensors(own) and not any(directory.glob(f"{SHARDED_FILES}*")):
             return objects
@@ -197,7 +197,10 @@ class State:
 
 
 def restore_random_numbers(states: Sequence[dict[str, Any]], rank: int) -> None:
-    """Restores what `rng.capture()` gave on each rank. A rank that is new has others, which follow from the chief's."""
+    """Restores the random numbers of this rank. `states` has the result of `rng.capture()` on each earlier rank.
+
+    A new rank gets other random numbers, which follow from the chief's.
+    """
     rng.restore(states[rank if rank < len(states) else 0])
     if rank >= len(states):
         rng.seed_all(rng.key(rank, random.getrandbits(64)))

@@ -1,3 +1,3 @@
-"""Loaders of data that go on after a stop with the very next sample."""
+"""Data loaders that resume after a stop with the very next sample."""
 
 from core_sdk.loop.loading._resumable import ResumableLoader, resumable

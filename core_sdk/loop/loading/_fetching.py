@@ -1,4 +1,4 @@
-"""Samples and batches under random numbers of their own."""
+"""Fetches samples and batches with random numbers that depend on their position only."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from core_sdk.loop.plan import Draw
 
 
 class Fetching(Dataset[Any]):
-    """Stands between torch's loader and the user's dataset, in the training process or in the loader's workers.
+    """A dataset between torch's loader and the user's dataset, in the training process or in the loader's workers.
 
     The generators of Python, NumPy and torch are seeded before each sample, by its position in the training, and before
-    the batch is collated. So neither the number of workers nor a stop changes what a sample draws, and the generators
-    stay as they are.
+    the batch is collated. So neither the number of workers nor a stop changes the random numbers of a sample.
+    Afterwards the generators are put back.
 
-    Seeding takes longer than many a dataset. So a generator from which nothing was drawn for the first batch is only
-    watched: if it is drawn from later, that batch is fetched again with this generator seeded too. Torch's own datasets
-    of tensors are not even watched, rows of a `TensorDataset` are taken all at once, and torch's own functions that
-    collate draw nothing.
+    Seeding takes longer than fetching a sample from many datasets. So a generator that was not used for the first batch
+    is only watched: if it is used for a later batch, that batch is fetched again with this generator seeded too.
+    Torch's own datasets of tensors need not be watched. The rows of a `TensorDataset` are taken all at once. Torch's
+    own collate functions draw nothing.
     """
 
     def __init__(self, loader: DataLoader[Any], form: Form, seed: int) -> None:
@@ -49,7 +49,7 @@ class Fetching(Dataset[Any]):
         self._drawn: set[rng.CPUGenerator] | None = None
 
     def __getitems__(self, draw: Draw) -> Any:
-        """The whole batch of a draw, where torch's loader expects a list of samples that it collates."""
+        """Returns the collated batch of a draw. Torch's loader expects a list of samples, which it would collate."""
         if self._has_rows and (rows := _rows(self._dataset, draw.indices)) is not None:
             return rows
         if self._draws_nothing:
@@ -65,7 +65,7 @@ class Fetching(Dataset[Any]):
                 try:
                     batch = self._batch(draw, self._drawn)
                 except Exception:
-                    # It may come of a late draw, and then of numbers that another fetch would not get.
+                    # The error may follow from numbers of an unseeded generator. Then the batch is fetched again.
                     if not self._has_drawn_late(state, self._drawn):
                         raise
                 else:
@@ -75,7 +75,7 @@ class Fetching(Dataset[Any]):
             state.restore()
 
     def _has_drawn_late(self, before: rng.CPUState, drawn: set[rng.CPUGenerator]) -> bool:
-        """Whether there were draws from generators that were not seeded. They will be, and are as before the batch."""
+        """Whether generators that were not seeded have been used. Puts them back, and adds them to `drawn`."""
         if late := before.changed(drawn):
             before.restore()
             drawn |= late
@@ -94,7 +94,7 @@ class Fetching(Dataset[Any]):
         fetch, gives_several = self._dataset.__getitem__, False
         if self._form == "batch":
             indices = [*indices[0]]
-            # Batches may have any size; so that no two samples share a number, each batch has a range of its own.
+            # Batches may have any size. Each has a range of numbers of its own, so that no two samples share a number.
             number <<= 32
         if self._form == "indices":
             indices, gives_several = [indices], True
@@ -115,14 +115,14 @@ class Fetching(Dataset[Any]):
 
 
 class _Seeded(Protocol):
-    """What is seeded before each sample."""
+    """A generator, or several, that can be seeded before each sample."""
 
     @property
     def seed(self) -> Callable[[int], object]: ...
 
 
 class _Watch:
-    """Seeds all generators, and notes which of them were drawn from after that."""
+    """Seeds all generators, and finds out which of them are used after that."""
 
     def __init__(self) -> None:
         self._drawn: set[rng.CPUGenerator] = set()
@@ -140,7 +140,10 @@ class _Watch:
 
 
 class WorkerStart:
-    """What each worker process calls first: shows the user's own dataset in `get_worker_info()`, as torch does."""
+    """Prepares a worker process: `get_worker_info()` then has the user's own dataset, as in torch's loader.
+
+    Also calls the user's `worker_init_fn`.
+    """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._dataset = loader.dataset
@@ -153,12 +156,12 @@ class WorkerStart:
 
 
 def as_it_is(batch: Any) -> Any:
-    """Collates nothing: `Fetching` has done it."""
+    """Returns the batch unchanged, since `Fetching` has collated it."""
     return batch
 
 
 def _draws_nothing(dataset: Any) -> bool:
-    """Whether it is one of torch's datasets that only index tensors; a subclass may do more."""
+    """Whether it is one of torch's datasets that only index tensors. Subclasses may do more, and do not count."""
     parts = _parts(dataset)
     return all(map(_draws_nothing, parts)) if parts else type(dataset) is TensorDataset
 
@@ -168,7 +171,7 @@ def _has_rows(dataset: Any) -> bool:
 
 
 def _rows(dataset: Any, indices: list[Any]) -> list[torch.Tensor] | None:
-    """What collating these samples gives, in one operation for each tensor; None for keys that are no indices."""
+    """Returns the collated samples, by one operation for each tensor; None if the keys are not integers."""
     while type(dataset) is Subset:
         indices = [dataset.indices[index] for index in indices]
         dataset = dataset.dataset
@@ -180,14 +183,14 @@ def _rows(dataset: Any, indices: list[Any]) -> list[torch.Tensor] | None:
 
 
 def _fetches_at_once(dataset: Any) -> bool:
-    """Whether it gives several samples at once in a way of its own, or one of its parts does."""
+    """Whether the dataset, or a dataset in it, has its own way to give several samples at once."""
     parts = _parts(dataset)
     gives_several = callable(getattr(dataset, "__getitems__", None))
     return gives_several and (not parts or any(map(_fetches_at_once, parts)))
 
 
 def _parts(dataset: Any) -> list[Any]:
-    """The datasets of which one of torch's consists."""
+    """Returns the datasets of which a dataset of torch's consists."""
     kind = type(dataset)
     if kind is Subset:
         return [dataset.dataset]

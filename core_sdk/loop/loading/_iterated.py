@@ -1,4 +1,4 @@
-"""Batches of data that can only be read from their beginning to their end."""
+"""The batches of data that can only be read in sequence."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _END = object()
 
 
 class IteratedSource(Source):
-    """Reads a loader of an iterable dataset, or of another library, as it is. Offsets count batches.
+    """Reads a loader of an iterable dataset, or of another library, unchanged. Offsets count batches.
 
-    `keeper` has `state_dict()` and `load_state_dict()`: it is the dataset, or the loader itself. The source reads one
-    batch ahead, because that alone shows which one is an epoch's last, and asks for the keeper's state before that.
-    Without a keeper it finds a position by reading all batches before it.
+    `keeper` is the dataset or the loader, if it has `state_dict()` and `load_state_dict()`. The source reads one batch
+    ahead, since only that shows which batch is the last of an epoch. Before that it asks for the keeper's state.
+    Without a keeper, it finds a position by reading all batches before it.
     """
 
     batches_per_epoch = None
@@ -46,7 +46,7 @@ class IteratedSource(Source):
         batches = self._iterate(position)
         batch = self._read(batches, position)
         if batch is _END and is_at_start:
-            # The state was that of the end of the epoch before.
+            # The loaded state was that at the end of the previous epoch.
             batches = self._iterate(position)
             batch = self._read(batches, position)
         while batch is not _END:
@@ -61,7 +61,7 @@ class IteratedSource(Source):
 
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
         if self._keeper is not None and self._before_pass is None:
-            # A loader that has not been read yet begins to be read for this, and draws a seed.
+            # The first iteration of a loader draws a seed.
             with rng.seeded(self._seed, "iterable"):
                 self._before_pass = copy.deepcopy(self._keeper.state_dict())
         elif self._keeper is not None:
@@ -102,7 +102,7 @@ class IteratedSource(Source):
         return batches
 
     def _read(self, batches: Iterator[Any], position: Position) -> Any:
-        """A batch, or `_END`. What is drawn at random for it is a function of its position."""
+        """Reads a batch; returns `_END` at the end. Its random numbers are a function of its position."""
         with rng.seeded(self._seed, "iterable", *position):
             return next(batches, _END)
 

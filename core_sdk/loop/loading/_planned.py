@@ -1,4 +1,4 @@
-"""Batches of a dataset whose samples can be asked for in any order."""
+"""The batches of a dataset whose samples can be fetched in any order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from core_sdk.loop.plan import Draw, LastBatch, Plan, Position
 
 
 class PlannedSource(Source):
-    """Follows a plan, by a loader of torch's with all options of the user's."""
+    """Fetches batches by a plan, with a loader of torch's that has all options of the user's loader."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class PlannedSource(Source):
         last_batch = last_batch or ("drop" if self._sampling.drop_last else "keep")
         batch_size = self._sampling.batch_size * (1 if shares_batch else ranks.size)
         self._plan = Plan(self._sampling.order, batch_size, last_batch)
-        # Nothing of a pass can be carried over.
+        # A single pass has no next epoch to which samples could be carried over.
         self._pass_plan = Plan(self._plan.order, self._plan.batch_size, "drop" if last_batch == "drop" else "keep")
         # Two, because torch's loader with persistent workers has one iterator at a time.
         self._streaming, self._passing = (self._planned_loader(loader, seed) for _ in range(2))
         self.batches_per_epoch = self._plan.batches_per_epoch
         self.start = self._sampling.start
         self._ahead: deque[Draw] = deque()
-        """The draws that the last iteration has asked for, and not delivered yet."""
+        """The draws that the last iteration has requested and not yet delivered."""
 
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
         return self._fetched(self._streaming, self._plan.batches(position, *self._ranks))
@@ -109,7 +109,7 @@ def _fetched(loader: DataLoader[Any], draws: Iterable[Draw], ahead: deque[Draw])
             for batch in loader:
                 yield ahead.popleft(), batch
         except (OSError, EOFError) as error:
-            # A worker that dies closes its connections first. Then torch's handler of the signal says why it died.
+            # A dying worker closes its connections first. Soon after, torch's signal handler says why it died.
             if _lost_worker(error, loader):
                 time.sleep(_DEATH_S)
             raise
@@ -120,7 +120,7 @@ def _fetched(loader: DataLoader[Any], draws: Iterable[Draw], ahead: deque[Draw])
 
 
 class _Draws:
-    """The batch sampler of a loader, which asks for it once per iteration."""
+    """The batch sampler of a loader, which reads it anew for each iteration."""
 
     source: Iterator[Draw]
 
@@ -129,18 +129,18 @@ class _Draws:
 
 
 def _noted(draws: Iterable[Draw], ahead: deque[Draw]) -> Iterator[Draw]:
-    """Keeps the draws that the loader has asked for and not yet delivered."""
+    """Yields the draws, and appends each to `ahead` when the loader requests it."""
     for draw in draws:
         ahead.append(draw)
         yield draw
 
 
-# The time within which the signal of a child's death comes.
+# The time within which the signal of a child's death arrives.
 _DEATH_S = 1.0
 
 
 def _lost_worker(error: Exception, loader: DataLoader[Any]) -> bool:
-    """Whether a worker has died or takes too long. Torch raises the dataset's own exceptions with other words."""
+    """Whether a worker has died or takes too long. Torch raises the dataset's own exceptions with other texts."""
     return loader.num_workers > 0 and not str(error).startswith("Caught ")
 
 

@@ -1,4 +1,4 @@
-"""A loader of data that goes on after a stop with the very next sample."""
+"""A data loader that resumes after a stop with the very next sample."""
 
 from __future__ import annotations
 
@@ -29,33 +29,34 @@ def resumable(
     distributed: DistributedContext | None = None,
     shares_batch: bool = False,
 ) -> ResumableLoader:
-    """A loader with the data and the options of `loader`, a `torch.utils.data.DataLoader`, that can resume exactly.
+    """Makes a loader that can resume exactly, with the data and options of `loader`, a `torch.utils.data.DataLoader`.
 
     The order of the samples, and what they draw at random, are functions of `seed`, the epoch and the position. `seed`
     is the trial's by default, and 0 outside a trial. The batch size counts the samples of one rank; each batch is
     divided among the ranks of `distributed`, by default those of torch.distributed. Give a loader of all the data. With
     `shares_batch` the batch size counts the samples of all ranks, so that any number of ranks has the same batches.
 
-    `last_batch` says what becomes of samples at an epoch's end that are fewer than a batch: "drop", "keep" as a smaller
-    batch, or "carry" over to the next epoch; by default what the loader's `drop_last` says.
+    `last_batch` says what happens if fewer samples than a batch are left at an epoch's end: "drop" them, "keep" them as
+    a smaller batch, or "carry" them over to the next epoch. The default follows the loader's `drop_last`.
 
-    Raises `NotExactError` if nothing can make the loader exact, which `exact=False` allows: such a loader goes on after
-    as many batches, and may repeat or miss samples. Raises `TypeError` for other kinds of loaders, and `ValueError`.
+    Raises `NotExactError` if the loader cannot be made exact. `exact=False` allows such a loader, which resumes after
+    the same number of batches, and may repeat or miss samples. Raises `TypeError` for other kinds of loaders, and
+    `ValueError`.
     """
     seed = _default_seed() if seed is None else seed
     return ResumableLoader(loader, seed, last_batch, exact, _ranks(distributed), shares_batch)
 
 
 class ResumableLoader:
-    """Made by `resumable()`. Iterate over it to get the batches that are left of the current epoch.
+    """A data loader that `resumable()` has made. Iterate over it to get the rest of the current epoch.
 
         for epoch in range(loader.epoch, num_epochs):
             for batch in loader:
                 …
 
     A batch counts as trained on as soon as the loop has it, so save at the end of the loop's body. An epoch ends when
-    the loop over it ends, so a training that was saved after the last batch resumes behind that loop, in the same
-    epoch.
+    the loop over it ends. So a training that was saved after the last batch resumes in the same epoch, after the end of
+    that loop.
     """
 
     def __init__(
@@ -72,17 +73,17 @@ class ResumableLoader:
 
     @property
     def seed(self) -> int:
-        """What the order of the data and all that is drawn for them depend on."""
+        """The seed of the order of the data, and of all random numbers that are drawn for them."""
         return self._progress.seed
 
     @property
     def batches(self) -> int:
-        """The global batches since the training began, over all its attempts."""
+        """The number of global batches since the training began, over all its attempts."""
         return self._progress.batches
 
     @property
     def samples(self) -> int:
-        """The samples of these batches, on all ranks together."""
+        """The number of samples of these batches, on all ranks together."""
         return self._progress.samples
 
     @property
@@ -92,7 +93,7 @@ class ResumableLoader:
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """The batches of each epoch; None if that is unknown, or if epochs differ."""
+        """The number of batches of each epoch; None if it is unknown, or if epochs differ."""
         return self._source.batches_per_epoch
 
     @property
@@ -100,13 +101,13 @@ class ResumableLoader:
         return self._loader.dataset
 
     def __len__(self) -> int:
-        """The batches of a whole epoch."""
+        """Returns the number of batches of a whole epoch."""
         if self.batches_per_epoch is None:
             raise TypeError("this loader has no length: its epochs differ, or its dataset has none")
         return self.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        """The rest of the current epoch; then the next epoch is the current one."""
+        """Yields the rest of the current epoch. Then the next epoch becomes the current one."""
         progress = self._progress
         if not self._source.is_epoch_over(progress.position):
             for draw, batch in self.stream():
@@ -116,24 +117,24 @@ class ResumableLoader:
         progress.start, progress.draw = self._source.next_epoch(progress.position), None
 
     def stream(self) -> Iterator[tuple[Draw, Any]]:
-        """All further batches without an end, each with what it was drawn from. There is one stream at a time."""
+        """Returns an endless iterator over all further batches, each with its draw. There is only one at a time."""
         if self._running is None or getgeneratorstate(self._running) == GEN_CLOSED:
             self._running = _stream(self._source, self._progress)
         return self._running
 
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
-        """All data once, in the order of the first epoch, for a validation; the position does not move."""
+        """Returns an iterator over all data, in the order of the first epoch, for a validation. Keeps the position."""
         return self._source.single_pass()
 
     def explain(self, error: BaseException) -> None:
-        """Adds to an error of torch about a lost worker a note of the samples that the workers had to fetch.
+        """Adds a note with the samples that the workers had to fetch to an error of torch about a lost worker.
 
-        The loader does so itself while it fetches; torch also raises such an error in the middle of other code.
+        While the loader fetches, it does this itself. Torch may also raise such an error in the middle of other code.
         """
         self._source.explain(error)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, as plain values. If each rank reads data of its own, each has its own state."""
+        """Returns the position, as plain values. If each rank reads its own data, each has its own state."""
         progress = self._progress
         return {
             "seed": progress.seed,
@@ -146,7 +147,7 @@ class ResumableLoader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on at the position of a state, with its seed. Raises `DataError` if it cannot be found in these data.
+        """Resumes at the position of a state, with its seed. Raises `DataError` if it does not exist in these data.
 
         The number of ranks may have changed, unless each rank reads data of its own.
         """
@@ -161,15 +162,15 @@ class ResumableLoader:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a training is in its data."""
+    """The position of a training in its data."""
 
     seed: int
     start: Position
-    """Where the loader went on, or the epoch began."""
+    """The position at which the loader resumed, or at which the epoch began."""
     batches: int = 0
     samples: int = 0
     draw: Draw | None = None
-    """The last batch since then."""
+    """The last batch since `start`."""
 
     @property
     def position(self) -> Position:
@@ -177,7 +178,10 @@ class _Progress:
 
 
 def _stream(source: Source, progress: _Progress) -> Generator[tuple[Draw, Any], None, None]:
-    """Apart from the loader, so that the workers end at once when the loader is dropped: there is no circle."""
+    """Yields batches and records the progress.
+
+    Does not refer to the loader: without a reference cycle, the workers end as soon as the loader is dropped.
+    """
     for draw, batch in source.stream(progress.position):
         progress.draw = draw
         progress.batches += 1
@@ -188,7 +192,7 @@ def _stream(source: Source, progress: _Progress) -> Generator[tuple[Draw, Any], 
 def _choose_source(
     loader: Any, ranks: Ranks, last_batch: LastBatch | None, exact: bool, shares_batch: bool, seed: int
 ) -> Source:
-    """Raises what `resumable()` raises."""
+    """Chooses the source of the batches. Raises what `resumable()` raises."""
     if isinstance(loader, ResumableLoader):
         raise TypeError("this loader is resumable already")
     is_torch = isinstance(loader, DataLoader) and _iterates_as_torch(type(loader))
@@ -222,7 +226,7 @@ def _choose_source(
 
 
 def _iterates_as_torch(kind: type[DataLoader[Any]]) -> bool:
-    """Whether a plan can replace the iteration: other subclasses may move or change batches as they iterate."""
+    """Whether a plan can replace the iteration. A subclass may move or change batches when it iterates."""
     return kind.__iter__ is DataLoader.__iter__ or kind.__module__.partition(".")[0] == "torchdata"
 
 

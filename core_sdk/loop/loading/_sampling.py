@@ -1,4 +1,4 @@
-"""The order that a loader's samplers ask for."""
+"""The order that a loader's samplers define."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from core_sdk.loop.samplers import DistributedSampler as PartSampler
 from core_sdk.loop.samplers import RepeatSampler, SkipSampler, chain, is_endless
 
 Form = Literal["samples", "one sample", "indices", "batch"]
-"""What a dataset is asked for: samples by their indices, one sample by its index, or all at once by a list of indices
-(both with `batch_size=None`), or the samples of a batch that a batch sampler gives."""
+"""The way to fetch from a dataset: samples by their indices; one sample by its index, or all samples at once by a list
+of indices (both with `batch_size=None`); or the samples of a batch that a batch sampler gives."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a loader chooses its samples."""
+    """The way in which a loader chooses its samples."""
 
     order: Order
     batch_size: int
-    """The units of one rank's part of a batch."""
+    """The number of units in one rank's part of a batch."""
     drop_last: bool
     form: Form
     drawn: DrawnSampler | None
-    """The sampler, if its draws are listed."""
+    """The sampler, if the order is a list of what it draws."""
     start: Position
-    """Where a training begins: behind what a sampler of ours skips."""
+    """The position at which a training begins, after what a sampler of ours skips."""
 
 
 def read_sampling(loader: DataLoader[Any], seed: int, exact: bool, is_divided: bool) -> Sampling:
-    """`is_divided` says that the batches will be divided among several ranks.
+    """Reads how a loader chooses its samples. `is_divided`: the batches will be divided among several ranks.
 
     Raises `ValueError` for a sampler without a length or one that is divided already, and `NotExactError` for one
     without a fixed order.
@@ -61,10 +61,10 @@ def read_sampling(loader: DataLoader[Any], seed: int, exact: bool, is_divided: b
 
 
 def _one_round(sampler: Any) -> tuple[Any, Position]:
-    """What a sampler of ours repeats, since a plan repeats its order by itself, and where it begins in that.
+    """Returns the sampler that an endless sampler of ours repeats, and the position at which it begins.
 
-    What it skips in the first round is a matter of where a training begins: it is no part of the order, so that a
-    training that goes on elsewhere, by its state, has the same order.
+    The plan repeats the order itself. The samples that the first round skips are not part of the order, but only say
+    where a training begins. So a training that resumes from a state elsewhere has the same order.
     """
     num_skipped = 0
     while isinstance(sampler, (SkipSampler, RepeatSampler)) and is_endless(sampler):
@@ -74,7 +74,10 @@ def _one_round(sampler: Any) -> tuple[Any, Position]:
 
 
 def _order(sampler: Any, seed: int, exact: bool, is_divided: bool) -> tuple[Order, DrawnSampler | None]:
-    """The samplers of torch and torchdata become functions of the position, whatever state they have."""
+    """Returns the order of a sampler. Samplers of torch and torchdata become functions of the position.
+
+    Their own state is ignored. What any other sampler draws is listed.
+    """
     match _kind(sampler):
         case "SequentialSampler":
             return Sequential(len(sampler)), None
@@ -94,7 +97,7 @@ def _order(sampler: Any, seed: int, exact: bool, is_divided: bool) -> tuple[Orde
 
 
 def _kind(sampler: Any) -> str:
-    """The name of a class of torch or torchdata. A class of the user's has none, because it may do anything."""
+    """Returns the name of a class of torch or torchdata; "" for a class of the user's, which may do anything."""
     kind = type(sampler)
     return kind.__name__ if kind.__module__.partition(".")[0] in ("torch", "torchdata") else ""
 
@@ -102,9 +105,9 @@ def _kind(sampler: Any) -> str:
 class DrawnSampler:
     """Draws all that a sampler of the user's gives in an epoch.
 
-    It draws under generators that are seeded by the epoch, after `set_epoch(epoch)` if the sampler has it. A sampler
-    with `state_dict()` and `load_state_dict()` is given the state that it had at the start of the epoch. One without an
-    end goes on in each epoch where the last one has ended.
+    Before it draws, it seeds the generators by the epoch, and calls `set_epoch(epoch)` if the sampler has it. A sampler
+    with `state_dict()` and `load_state_dict()` gets the state that it had at the start of the epoch. An endless sampler
+    continues in each epoch where the last one has ended.
     """
 
     def __init__(self, sampler: Any, seed: int, exact: bool, is_divided: bool) -> None:
@@ -113,7 +116,7 @@ class DrawnSampler:
         self._seed = seed
         self._is_endless = is_endless(sampler)
         self._running: Iterator[Any] = iter(())
-        """What gives the next epoch of a sampler without an end, which is that after `_drawn_epoch`."""
+        """The iterator over an endless sampler. It gives the epoch after `_drawn_epoch` next."""
         self._drawn_epoch: int | None = None
         self._is_stateful = is_stateful(sampler)
         self._states = {0: copy.deepcopy(sampler.state_dict())} if self._is_stateful else {}
@@ -126,7 +129,7 @@ class DrawnSampler:
             )
 
     def draw(self, epoch: int) -> list[Any]:
-        """Raises `DataError` if the epoch has another length than the sampler says."""
+        """Draws an epoch. Raises `DataError` if its length differs from the sampler's length."""
         if self._is_endless:
             return self._draw_on(epoch)
         if not self._is_stateful:
@@ -139,7 +142,10 @@ class DrawnSampler:
         return drawn
 
     def state(self, epoch: int) -> dict[str, Any] | None:
-        """For `load()`: the sampler's last known state at the start of `epoch` or before."""
+        """Returns the sampler's latest known state at the start of `epoch` or an earlier one, for `load()`.
+
+        Returns None for a sampler without states.
+        """
         if not self._is_stateful:
             return None
         known = self._last_known(epoch)
@@ -153,7 +159,7 @@ class DrawnSampler:
         return max(each for each in self._states if each <= epoch)
 
     def _draw_on(self, epoch: int) -> list[Any]:
-        """Draws all epochs up to this one, from the first one again if this one has been drawn already."""
+        """Draws all epochs up to this one. Begins again with the first if this one has been drawn already."""
         first = 0 if self._drawn_epoch is None or self._drawn_epoch >= epoch else self._drawn_epoch + 1
         for each in range(first, epoch + 1):
             with rng.seeded(self._seed, "sampler", each):

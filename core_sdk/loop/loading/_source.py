@@ -1,4 +1,4 @@
-"""Where a resumable loader has its batches from."""
+"""The source of a resumable loader's batches."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class Ranks(NamedTuple):
 
 
 class Source(abc.ABC):
-    """Batches from any position on."""
+    """Gives the batches from any position on."""
 
     batches_per_epoch: int | None
-    """None if it is unknown, or if epochs differ."""
+    """The number of batches of an epoch; None if it is unknown, or if epochs differ."""
     start = Position()
-    """Where a training begins."""
+    """The position at which a training begins."""
 
     @abc.abstractmethod
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
-        """Batches without an end, over all epochs."""
+        """Yields the batches of all epochs from `position` on, without an end."""
 
     @abc.abstractmethod
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
-        """The batches of the first epoch."""
+        """Yields the batches of the first epoch."""
 
     def explain(self, error: BaseException) -> None:  # noqa: B027
         """Adds a note to an error of torch about a lost worker."""
@@ -39,15 +39,15 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def next_epoch(self, position: Position) -> Position:
-        """Where the epoch after that of `position` goes on."""
+        """Returns the position at which the epoch after that of `position` begins."""
 
     @abc.abstractmethod
     def state(self, position: Position) -> dict[str, Any]:
-        """What `load()` needs beside the position, and what must be the same then."""
+        """Returns the values that `load()` needs beside the position, and those that must be the same then."""
 
     @abc.abstractmethod
     def load(self, state: dict[str, Any], position: Position) -> None:
-        """Raises `DataError` if the data are not those of the state."""
+        """Takes over a state. Raises `DataError` if the data are not those of the state."""
 
 
 def is_stateful(target: Any) -> bool:

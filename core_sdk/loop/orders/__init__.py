@@ -1,4 +1,4 @@
-"""Orders: which sample stands at which position of an epoch, as a function of (seed, epoch, position)."""
+"""Orders: the sample at each position of an epoch, as a function of (seed, epoch, position)."""
 
 from core_sdk.loop.orders._listed import Listed, ListedBatches
 from core_sdk.loop.orders._order import Order

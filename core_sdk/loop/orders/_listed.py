@@ -1,4 +1,4 @@
-"""An order that a sampler of the user's gives."""
+"""The order that a sampler of the user's gives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core_sdk.loop.orders._order import Order
 
 
 class Listed(Order):
-    """What `draw(epoch)` gives, one epoch at a time: integers take 8 bytes each, other keys what they take."""
+    """The order that `draw(epoch)` gives. Holds one epoch in memory; integers take 8 bytes each."""
 
     def __init__(self, num_positions: int, draw: Callable[[int], Iterable[Any]]) -> None:
         self._num_positions = num_positions
@@ -38,7 +38,7 @@ class Listed(Order):
 
 
 class ListedBatches(Listed):
-    """The same of a sampler that gives whole batches, of any sizes, each of which is a sequence here."""
+    """The order of whole batches that `draw(epoch)` gives. They may have any sizes; each is a sequence."""
 
     def num_samples(self, epoch: int, start: int, stop: int) -> int:
         return sum(map(len, self._list(epoch)[start:stop]))
@@ -48,5 +48,5 @@ class ListedBatches(Listed):
 
 
 def compact(keys: Sequence[Any]) -> Sequence[Any]:
-    """Integers as an array of 8 bytes each, other keys as they are."""
+    """Returns integers as an array of 8 bytes each, and other keys unchanged."""
     return array.array("q", keys) if all(type(each) is int for each in keys) else keys

@@ -1,4 +1,4 @@
-"""What all orders have in common."""
+"""The interface of all orders."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 
 
 class Order(abc.ABC):
-    """The units of each epoch, one per position. A unit is a sample or a batch. Epochs have equal lengths."""
+    """The order of the units of each epoch. A unit is a sample or a batch. All epochs have the same length."""
 
     @abc.abstractmethod
     def __len__(self) -> int:
-        """The number of positions of an epoch."""
+        """Returns the number of positions of an epoch."""
 
     @abc.abstractmethod
     def indices(self, epoch: int, positions: torch.Tensor) -> list[Any]:
-        """What stands at these positions: indices of a dataset, or other keys that it takes; or batches of them."""
+        """Returns the keys at these positions: indices of a dataset, other keys that it takes, or batches of keys."""
 
     def num_samples(self, epoch: int, start: int, stop: int) -> int:
-        """How many samples the positions from `start` to before `stop` have."""
+        """Returns the number of samples at the positions from `start` up to, but not including, `stop`."""
         return stop - start

@@ -12,7 +12,7 @@ from core_sdk.loop.orders._order import Order
 
 
 class Selected(Order):
-    """The samples `selection`, in the order of their numbers in it."""
+    """Some samples of a dataset. `order` gives positions within `selection`, which holds the samples' indices."""
 
     def __init__(self, order: Order, selection: Iterable[Any]) -> None:
         self._order = order

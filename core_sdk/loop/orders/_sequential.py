@@ -1,4 +1,4 @@
-"""The data as they lie."""
+"""The order in which the samples are stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from core_sdk.loop.orders._order import Order
 
 
 class Sequential(Order):
-    """Each sample once, by its index."""
+    """An order with each sample once, sorted by index."""
 
     def __init__(self, num_samples: int) -> None:
         self._num_samples = num_samples

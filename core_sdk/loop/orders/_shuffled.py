@@ -1,4 +1,4 @@
-"""A shuffle that knows the sample at any position at once, and holds nothing in memory."""
+"""A shuffle that computes the sample at any position, and needs no memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FACTORS = -0x61C8864680B583EB, -0x40A7B892E31B1A47
 
 
 class Shuffled(Order):
-    """Each sample once, at random and anew in each epoch.
+    """A random order with each sample once, different in each epoch.
 
-    With `num_positions` above the number of samples, an epoch has several shuffles, one after the other; below it, a
-    part of one.
+    With `num_positions` above the number of samples, an epoch consists of several shuffles, one after the other; below
+    it, of a part of one.
     """
 
     def __init__(self, num_samples: int, seed: int, num_positions: int | None = None) -> None:
@@ -43,10 +43,11 @@ class Shuffled(Order):
 
 
 def shuffled(numbers: torch.Tensor, size: int, keyed: int) -> torch.Tensor:
-    """Numbers below `size`, taken to others by one of the bijections of 0 … `size` - 1: `keyed` says which.
+    """Maps numbers below `size` by a bijection of 0 … `size` - 1, which `keyed` chooses.
 
     A Feistel network shuffles the pairs (left, right) of two digits to the base ⌈√size⌉. There are slightly more pairs
-    than numbers. A number that is taken outside is taken on until it is inside again, which keeps the bijection.
+    than numbers. A number that is mapped to `size` or above is mapped again until it is below, which keeps the
+    bijection.
     """
     base = math.isqrt(size - 1) + 1
     rounds = [key(keyed, number) >> 1 for number in range(_NUM_ROUNDS)]
@@ -60,7 +61,7 @@ def _network(numbers: torch.Tensor, base: int, rounds: list[int]) -> torch.Tenso
     left = numbers // base
     right = numbers - left * base
     for number in rounds:
-        # A digit that depends on `right` and on the round, of 32 well mixed bits; products wrap at 64 bits.
+        # A digit that depends on `right` and on the round, from 32 well mixed bits. Products wrap at 64 bits.
         mixed = (right ^ number) * _FACTORS[0]
         mixed = (mixed ^ mixed >> 29) * _FACTORS[1]
         left += (mixed >> 32 & 0xFFFFFFFF) * base >> 32

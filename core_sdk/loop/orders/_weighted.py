@@ -1,4 +1,4 @@
-"""Samples drawn by weight."""
+"""An order of samples that are drawn by weight."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from core_sdk.loop.rng import key, uniform
 
 
 class Weighted(Order):
-    """Each position draws a sample with a probability in proportion to its weight.
+    """A random order in which the probability of a sample is proportional to its weight.
 
-    With replacement, each position draws by itself. Without, no sample is drawn twice in an epoch; then the draws of
-    a whole epoch are held in memory.
+    With replacement, each position is an independent draw. Without, no sample is drawn twice in an epoch; then the
+    draws of a whole epoch are held in memory.
     """
 
     def __init__(self, weights: torch.Tensor, num_positions: int, seed: int, *, replacement: bool = True) -> None:
-        """Raises `ValueError` for weights that no draw can follow."""
+        """Raises `ValueError` for weights by which samples cannot be drawn."""
         self._sums = weights.double().cumsum(0)
         if not (float(weights.min()) >= 0 and 0 < float(self._sums[-1]) < math.inf):
             raise ValueError("weights must be finite numbers of 0 or more, and one of them must be above 0")
@@ -27,13 +27,14 @@ class Weighted(Order):
                 f"cannot draw {num_positions} samples without replacement, because only {possible} have a weight "
                 f"above 0: draw at most {possible}, or with replacement"
             )
-        # Where the sum of all weights is reached; a product that is rounded up to it would be one too far.
+        # The last sample with a weight. A product that is rounded up to the sum of all weights would give the next
+        # index.
         self._last_index = int(torch.searchsorted(self._sums, self._sums[-1]))
         self._num_positions = num_positions
         self._seed = seed
         self._replacement = replacement
         self._drawn: tuple[int, torch.Tensor] = -1, torch.empty(0, dtype=torch.int64)
-        """Without replacement, the last epoch and its draws."""
+        """The last epoch and its draws, without replacement."""
 
     def __len__(self) -> int:
         return self._num_positions
@@ -47,7 +48,7 @@ class Weighted(Order):
         return torch.searchsorted(self._sums, drawn, right=True).clamp(max=self._last_index).tolist()
 
     def _drawn_without_replacement(self, epoch: int) -> torch.Tensor:
-        """Samples in the order in which clocks of random lifetimes stop whose rates are the weights.
+        """Draws by exponentially distributed random times, whose rates are the weights, and sorts the samples by them.
 
         Efraimidis and Spirakis 2006, https://doi.org/10.1016/j.ipl.2005.11.003.
         """
