@@ -52,7 +52,7 @@ __all__ = [
     "to_device",
 ]
 
-# What trains needs all of the Core API. It is loaded when first named, for the workers of a data loader, for example.
+# Loaded when first used: training needs all of the Core API, but a worker of a data loader, for example, does not.
 _NAMES = {
     "CheckpointLoadContext": "_loading",
     "FitResult": "_fitting.result",

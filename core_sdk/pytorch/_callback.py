@@ -1,4 +1,4 @@
-"""What a user's code may do at the moments of a training."""
+"""The hooks by which a user's code can take part in a training."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Any
 class PyTorchCallback:
     """Base class of callbacks: override the hooks that are wanted. Each rank has its own copy.
 
-    `PyTorchTrial.build_callbacks()` gives callbacks their names. Under its name, what `state_dict()` returns is saved
-    in each checkpoint and given back to `load_state_dict()`. A callback with attributes that change overrides both.
+    `PyTorchTrial.build_callbacks()` gives callbacks their names. The state that `state_dict()` returns is saved under
+    the callback's name in each checkpoint, and passed to `load_state_dict()` after a resume. A callback with attributes
+    that change overrides both.
 
     Hooks run on all ranks unless they say otherwise. They run in the order in which callbacks were given.
     """
 
     def on_trial_startup(self, first_batch_idx: int, checkpoint_uuid: str | None) -> None:
-        """Runs first of all, before the data loaders are built.
+        """Runs before all other hooks, before the data loaders are built.
 
         `first_batch_idx` is the index of the first batch to be trained. It is above 0 if the training goes on from the
         checkpoint `checkpoint_uuid`; a training that only takes its weights from another trial's begins at 0.
         """
 
     def on_trial_shutdown(self) -> None:
-        """Runs last of all, also after an error. The trial may be complete, paused or failed."""
+        """Runs after all other hooks, also after an error. The trial may be complete, paused or failed."""
 
     def on_training_start(self) -> None:
         """Runs once the checkpoint is loaded, before the first batch."""
@@ -77,7 +78,7 @@ class PyTorchCallback:
         """Runs when an error ends the training, before `on_trial_shutdown()`; on the ranks where it is raised."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What to save in a checkpoint: numbers, texts, tensors, and lists and dicts of these."""
+        """Returns the state to save in a checkpoint: numbers, texts, tensors, and lists and dicts of these."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What an experiment's configuration says to the Trainer of a Trial class that has no script."""
+"""Reads the arguments of `Trainer.fit()` from an experiment's configuration, for a Trial class without a script."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _UNITS: Mapping[str, type[TrainUnit]] = {"batches": Batch, "epochs": Epoch, "rec
 
 
 def fit_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a configuration says to `Trainer.fit()`, which asks the searcher itself for a `max_length`.
+    """Returns the arguments for `Trainer.fit()` that a configuration determines.
 
-    Raises `ValueError` for a `time_metric` that a Trainer cannot count.
+    Has a `max_length` only if the searcher has a `max_time`; otherwise the Trainer asks the searcher. Raises
+    `ValueError` for a `time_metric` that a Trainer cannot count.
     """
     arguments = {
         "validation_period": _period(config.get("min_validation_period")),
@@ -31,7 +32,7 @@ def fit_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _period(period: int | Mapping[str, int] | None) -> TrainUnit | None:
-    """A number counts batches. None, or 0 of any unit, is only at the end."""
+    """Returns a period; a number counts batches. Returns None, only at the end, for None and for 0 of any unit."""
     if not isinstance(period, Mapping):
         return Batch(period) if period else None
     ((unit, value),) = period.items()

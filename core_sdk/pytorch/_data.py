@@ -1,4 +1,4 @@
-"""Data of a trial: the loader that its methods return, and batches of nested tensors."""
+"""The data of a trial: the loader that its methods return, and batches of nested tensors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.
 
 
 class DataLoader(TorchDataLoader[Any]):
-    """What `build_training_data_loader()` and `build_validation_data_loader()` return.
+    """The loader that `build_training_data_loader()` and `build_validation_data_loader()` return.
 
-    It takes what torch's `DataLoader` takes, and is one. `batch_size` counts the samples of one rank. The `Trainer`
-    reads from it the dataset, the samplers and all other options, divides each global batch among the ranks, and goes
-    on after a stop with the very next sample.
+    It is a `DataLoader` of torch, with the same arguments. `batch_size` counts the samples of one rank. The `Trainer`
+    reads the dataset, the samplers and all other options from it, divides each global batch among the ranks, and
+    resumes after a stop with the very next sample.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DataLoader(TorchDataLoader[Any]):
     def get_data_loader(
         self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
     ) -> TorchDataLoader[Any]:
-        """A loader of torch's own for loops without a `Trainer`: see `adapt_batch_sampler()`."""
+        """Returns a loader of torch's for loops without a `Trainer`. See `adapt_batch_sampler()`."""
         batch_sampler: Any = self.batch_sampler
         return TorchDataLoader(
             self.dataset,

@@ -1,4 +1,4 @@
-"""`pytorch.init()`: begins the attempt, and what its ranks need to train together."""
+"""`pytorch.init()`, which begins the attempt, and sets up what its ranks need to train together."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def begun_attempt(
     core_arguments: Mapping[str, Any],
     **arguments: Any,
 ) -> Iterator[Made]:
-    """A trial's context, within the Core API's, with all random numbers seeded.
+    """Begins the attempt, seeds all random numbers, and yields the trial's context.
 
     `core_arguments` are further arguments of `core.init()`, and `arguments` those of the context.
     """
@@ -110,9 +110,9 @@ def begun_attempt(
 
 
 def _with_those_given(hparams: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The script's hyperparameters, with the values instead that this attempt was started with.
+    """Returns the script's hyperparameters, replaced by the values with which this attempt was started.
 
-    A value of which the text was recorded, such as a path, stays the script's own.
+    A value that was recorded as text, such as a path, stays the script's own if the text is equal.
     """
     info = get_cluster_info()
     given = {} if info is None else info.trial.hparams
@@ -122,7 +122,7 @@ def _with_those_given(hparams: Mapping[str, Any] | None) -> Mapping[str, Any] | 
 
 
 def _warn_of_other_hparams(ranks: DistributedContext, hparams: Mapping[str, Any]) -> None:
-    """Ranks that train with different ones would silently drift apart. Collective."""
+    """Warns if ranks have different hyperparameters, with which they would train different models. Collective."""
     chiefs, *others = ranks.allgather({name: repr(value) for name, value in hparams.items()})
     for rank, own in enumerate(others, 1):
         different = sorted(name for name in own.keys() | chiefs.keys() if own.get(name) != chiefs.get(name))
@@ -134,7 +134,7 @@ def _warn_of_other_hparams(ranks: DistributedContext, hparams: Mapping[str, Any]
 
 
 def _device(ranks: DistributedContext) -> torch.device:
-    """This rank's GPU, else the CPU."""
+    """Returns this rank's GPU; the CPU if there is none."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     if ranks.size > 1:

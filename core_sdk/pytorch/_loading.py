@@ -1,4 +1,4 @@
-"""A trial from its checkpoint, to be looked at or to predict with, without any training."""
+"""Loads a trial from its checkpoint without training it, to look at it or to predict with it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ADVICE = "Download the checkpoint of a Trainer, and pass its directory"
 
 
 class CheckpointLoadContext(PyTorchTrialContext):
-    """Builds a trial outside of any training: what it wraps stays as it is, on the CPU and in full precision."""
+    """A context to build a trial without training. Wrapped objects do not change; they stay on the CPU."""
 
     def __init__(self, hparams: Mapping[str, Any] | None = None, exp_conf: Mapping[str, Any] | None = None) -> None:
         setup = TrialSetup(None, DistributedContext(), torch.device("cpu"), hparams, exp_conf)
@@ -46,14 +46,14 @@ def load_trial_from_checkpoint_path(
     torch_load_kwargs: Mapping[str, Any] | None = None,
     **deprecated_load_kwargs: Any,
 ) -> PyTorchTrial:
-    """The trial of a downloaded checkpoint, with its models' weights.
+    """Builds the trial of a downloaded checkpoint, and loads its models' weights.
 
     Its class is imported from the code in the checkpoint, unless `trial_class` is given. It gets a
     `CheckpointLoadContext` with the checkpoint's hyperparameters, and `trial_kwargs`. `torch_load_kwargs` are those of
     `torch.load`; the checkpoints of `determined` need `{"weights_only": False}`.
 
-    Raises `StateMismatchError` if it is no such checkpoint or the models do not fit, `TrialClassError` if the class
-    cannot be imported, and whatever the code raises.
+    Raises `StateMismatchError` if this is not a Trainer's checkpoint or the models do not fit, `TrialClassError` if the
+    class cannot be imported, and whatever the code raises.
     """
     if deprecated_load_kwargs:
         if torch_load_kwargs:
@@ -69,14 +69,14 @@ def load_trial_from_checkpoint_path(
     states = read_content(context, file, **(torch_load_kwargs or {}))["models_state_dict"]
     for model, state in zip(context.models, states, strict=False):
         if not any(name.startswith("module.") for name in model.state_dict()):
-            # Determined keeps the name that torch's DistributedDataParallel gives a model.
+            # Determined keeps the prefix that torch's DistributedDataParallel adds to names.
             consume_prefix_in_state_dict_if_present(state, "module.")
     load_all("model", context.models, states)
     return trial
 
 
 def _stored_class(directory: Path, spec: str) -> type[PyTorchTrial]:
-    """The class `module:Class`, from the checkpoint's own code where it has some."""
+    """Imports the class `module:Class`, from the checkpoint's own code if it has any."""
     code = directory / CODE_DIRECTORY
     try:
         with import_from_path(code) if code.is_dir() else contextlib.nullcontext():

@@ -1,4 +1,4 @@
-"""When a learning-rate scheduler makes its steps."""
+"""The times at which a learning-rate scheduler makes its steps."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class LRScheduler:
-    """A registered scheduler of torch's, which is saved, restored, and stepped when that is due."""
+    """A registered scheduler of torch's, which is saved, restored, and stepped when a step is due."""
 
     class StepMode(enum.Enum):
-        """After what the scheduler makes a step; each `frequency` counts from the start of the training.
+        """The events after which the scheduler makes a step. `frequency` counts from the start of the training.
 
         `STEP_EVERY_EPOCH`: after every `frequency`-th epoch.
-        `STEP_EVERY_BATCH`: after every `frequency`-th batch. If the optimizer steps only every few batches, the steps
-        of the batches between are made up for right after it.
+        `STEP_EVERY_BATCH`: after every `frequency`-th batch. If the optimizer steps only every few batches, all steps
+        that are due for these batches follow the optimizer's step.
         `STEP_EVERY_OPTIMIZER_STEP`: after every `frequency`-th step of the optimizer.
         `MANUAL_STEP`: the trial calls `step()`.
         """
@@ -54,7 +54,7 @@ class LRScheduler:
 def num_steps_due(
     mode: LRScheduler.StepMode, frequency: int, batches: int, ended_epochs: int | None, aggregation_frequency: int
 ) -> int:
-    """How many steps a scheduler makes once `batches` batches are trained, since the batch before.
+    """Returns the number of steps that a scheduler makes after batch number `batches`, counted from 1.
 
     `ended_epochs` counts the epochs that have ended, if this batch was the last one of an epoch.
     """

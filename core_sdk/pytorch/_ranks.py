@@ -1,4 +1,4 @@
-"""Brings the ranks of a training together, by what has started them."""
+"""Joins the ranks of a training, in the way that fits their launcher."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from core_sdk.environment import RankPlace, is_horovod_launch, num_ranks_started
 
 @contextlib.contextmanager
 def joined_ranks(given: DistributedContext | None) -> Iterator[DistributedContext]:
-    """The ranks that `given` has joined, else those that a launcher has started; ends what is begun here.
+    """Yields `given`, or else joins the ranks that a launcher has started. At the end, ends what it has begun.
 
-    For several ranks torch's process group is there afterwards, or Horovod. Raises `SeveralRanksError` if several were
-    started in a way that leads to neither.
+    Several ranks then have torch's process group or Horovod. Raises `SeveralRanksError` if several were started in a
+    way that leads to neither.
     """
     with contextlib.ExitStack() as begun:
         if given is not None:
@@ -54,7 +54,7 @@ def _process_group() -> Iterator[None]:
     else:
         dist.init_process_group("gloo")
     yield
-    # Not after an error of this rank: NCCL would wait for the ranks that go on.
+    # Not after an error of this rank: NCCL would wait for the other ranks.
     dist.destroy_process_group()
 
 
@@ -66,7 +66,7 @@ def group_of_one() -> None:
 
 @contextlib.contextmanager
 def _horovod() -> Iterator[Any]:
-    import horovod.torch as hvd  # not everybody has it
+    import horovod.torch as hvd  # optional
 
     is_begun = hvd.is_initialized()
     if not is_begun:

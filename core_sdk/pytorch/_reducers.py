@@ -1,4 +1,4 @@
-"""Metrics that are reduced over all batches and ranks by the user's own rule."""
+"""Metrics that are reduced over all batches and ranks by a rule of the user's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Reducer(enum.Enum):
-    """How the values that `evaluate_batch()` returns become one value."""
+    """The reduction of the values that `evaluate_batch()` returns to one value."""
 
     AVG = 1
     SUM = 2
@@ -20,7 +20,7 @@ class Reducer(enum.Enum):
 
 
 class MetricReducer(abc.ABC):
-    """A metric that no mean over batches gives, such as an AUC. Register it with `context.wrap_reducer()`.
+    """A metric that is not a mean over batches, such as an AUC. Register it with `context.wrap_reducer()`.
 
     The trial gives it values in a method of its own, such as `update()`.
     """
@@ -31,13 +31,13 @@ class MetricReducer(abc.ABC):
 
     @abc.abstractmethod
     def per_slot_reduce(self) -> Any:
-        """What this rank contributes: an object that can be pickled. Called on every rank, also on a single one."""
+        """Returns this rank's contribution: an object that can be pickled. Called on every rank, even a single one."""
 
     @abc.abstractmethod
     def cross_slot_reduce(self, per_slot_metrics: list[Any]) -> Any:
-        """The metric, from all ranks' contributions in rank order.
+        """Computes the metric from the contributions of all ranks, in rank order.
 
-        A dictionary of metrics if `wrap_reducer()` was given no name, else a single value.
+        Returns a dictionary of metrics if `wrap_reducer()` was given no name, else a single value.
         """
 
 
@@ -66,7 +66,7 @@ class FunctionReducer(MetricReducer):
 
 @dataclass(frozen=True)
 class WrappedReducer:
-    """A registered reducer; its errors say which one it is."""
+    """A registered reducer. Its errors name it."""
 
     reducer: MetricReducer
     name: str | None
@@ -81,7 +81,10 @@ class WrappedReducer:
             raise
 
     def metrics(self, per_slot_metrics: list[Any]) -> dict[str, Any]:
-        """Raises `TypeError` for a dictionary of a reducer with a name, and for anything else without one."""
+        """Returns the metrics by name.
+
+        Raises `TypeError` if a reducer with a name returns a dictionary, or one without a name anything else.
+        """
         reduced = self.call("cross_slot_reduce", per_slot_metrics)
         if self.name is None and not isinstance(reduced, dict):
             raise TypeError(
@@ -101,7 +104,7 @@ class WrappedReducer:
 
 
 class Reducers:
-    """All reducers of a trial, in the order in which they were registered."""
+    """The reducers of a trial, in the order in which they were registered."""
 
     def __init__(self) -> None:
         self._wrapped: list[WrappedReducer] = []
@@ -129,7 +132,7 @@ class Reducers:
             each.call("reset")
 
     def reduce(self, for_training: bool, allgather: Callable[[list[Any]], list[list[Any]]]) -> dict[str, Any]:
-        """The metrics of all chosen reducers. Collective, with one exchange for all of them."""
+        """Returns the metrics of all chosen reducers. Collective; exchanges the values of all of them at once."""
         chosen = self.chosen(for_training)
         if not chosen:
             return {}
@@ -137,7 +140,7 @@ class Reducers:
 
 
 def reduce_across_slots(reducers: Sequence[WrappedReducer], gathered: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """The metrics, from what each rank has gathered for these reducers."""
+    """Computes the metrics from the contributions of each rank to these reducers."""
     metrics: dict[str, Any] = {}
     for reducer, per_slot_metrics in zip(reducers, zip(*gathered, strict=True), strict=True):
         metrics.update(reducer.metrics(list(per_slot_metrics)))

@@ -40,7 +40,7 @@ class Trainer:
         self._trial = trial
         self._context = context
         self._latest_checkpoint: str | None = None
-        """Of an earlier `fit()`."""
+        """The newest checkpoint of an earlier `fit()`."""
 
     def configure_profiler(
         self,
@@ -49,7 +49,7 @@ class Trainer:
         begin_on_batch: int = 0,
         end_after_batch: int | None = None,
     ) -> None:
-        """Does nothing but say so, as in `determined` since 0.38: `fit(profiling_enabled=True)` has taken its place."""
+        """Logs a warning, as in `determined` since 0.38: `fit(profiling_enabled=True)` has taken its place."""
         logger.warning(
             "configure_profiler() does nothing: fit(profiling_enabled=True) records how the machine is used, and "
             "context.set_profiler() profiles the code"
@@ -138,7 +138,7 @@ class Trainer:
         is_test: bool,
         keep: str | Collection[str] | None,
     ) -> Fitting:
-        """A training that stands where the checkpoint was saved, before its next batch."""
+        """Makes a training, and loads the checkpoint into it, so that it is ready for the next batch."""
         context = self._context
         content = None if storage_id is None else self._read(storage_id)
         kept = kept_parts(keep, content is not None and is_own(context, content))
@@ -151,7 +151,7 @@ class Trainer:
         if storage_id is not None and content is not None:
             fitting.load(content, storage_id, kept)
         fitting.start()
-        # What the hook draws at random belongs to the first start.
+        # The random draws of the hook belong to the first start. After a resume they must not count.
         with rng.kept() if is_resumed else contextlib.nullcontext():
             callbacks.call("on_training_start")
         return fitting
@@ -160,7 +160,7 @@ class Trainer:
         return read_state(self._context, storage_id)
 
     def _wanted_length(self, max_length: TrainUnit | None, is_test: bool) -> TrainUnit | None:
-        """None where the searcher says how long. Collective."""
+        """Returns the length of the training; None if the searcher determines it. Collective."""
         if max_length is not None:
             check_length(max_length)
         if is_test:

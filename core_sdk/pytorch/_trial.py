@@ -1,4 +1,4 @@
-"""What a user writes: a model, its data, and what to do with one batch."""
+"""The class that a user writes: a model, its data, and the training on one batch."""
 
 from __future__ import annotations
 
@@ -42,10 +42,13 @@ class PyTorchTrial(ABC):
 
     @abstractmethod
     def build_validation_data_loader(self) -> DataLoader | Any:
-        """As `build_training_data_loader()`, of the data to validate with. It is read once per validation."""
+        """Returns a loader of the validation data, which is read once per validation.
+
+        It may be of the same classes as for `build_training_data_loader()`.
+        """
 
     if TYPE_CHECKING:
-        # Trials may leave out `batch_idx`; with its signature no type checker would let them.
+        # Trials may leave out `batch_idx`, which a type checker would refuse if the method were declared with it.
         evaluate_batch: Callable[..., dict[str, Any]]
     else:
 
@@ -62,13 +65,13 @@ class PyTorchTrial(ABC):
         raise NotImplementedError
 
     def evaluation_reducer(self) -> Reducer | dict[str, Reducer]:
-        """How metrics of batches become one: a `Reducer`, or a dict with a `Reducer` for every metric."""
+        """Returns how the metrics of batches are reduced: a `Reducer`, or a dict with a `Reducer` for every metric."""
         return Reducer.AVG
 
     def build_callbacks(self) -> dict[str, PyTorchCallback]:
-        """Callbacks by name; a callback's state is saved under its name."""
+        """Returns the callbacks by name. A callback's state is saved under its name."""
         return {}
 
     def get_batch_length(self, batch: Any) -> int:
-        """The number of samples of a batch, for loaders that are not ours; the default counts by the first tensor."""
+        """Returns the number of samples of a batch of another loader; by default the length of its first tensor."""
         return data_length(batch)

@@ -1,4 +1,4 @@
-"""A Trial class by its name, `module:Class`."""
+"""Finds a Trial class by its name, `module:Class`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SPEC = re.compile(r"[\w.]+:[\w.]+")
 def load_trial_class(spec: str) -> type[PyTorchTrial]:
     """Imports the class `module:Class`, or `package.module:Outer.Inner`.
 
-    The module is one of the working directory or an installed one, by the rules of `import`. Raises `TrialClassError`,
-    and whatever the module itself raises.
+    The module is found by the rules of `import`, in the working directory or among the installed ones. Raises
+    `TrialClassError`, and whatever the module itself raises.
     """
     if not _SPEC.fullmatch(spec):
         raise TrialClassError(spec, "a Trial class is written module:Class, as in model_def:MyTrial")
@@ -35,7 +35,7 @@ def _import(spec: str, module_name: str) -> object:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # A library that the module wants is missing: its own error says which.
+        # A library that the module imports is missing. Its error says which.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise TrialClassError(
@@ -44,7 +44,7 @@ def _import(spec: str, module_name: str) -> object:
 
 
 def _others(names: dict[str, object]) -> str:
-    """The Trial classes that the module has instead."""
+    """Returns words that name the Trial classes that the module has instead."""
     found = [
         name
         for name, value in names.items()

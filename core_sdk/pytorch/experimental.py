@@ -1,4 +1,4 @@
-"""Batch inference: every rank works through its part of a dataset once, and no stop or death costs stored work."""
+"""Batch inference: the ranks process a dataset once. After a stop or a death, stored work is not repeated."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ _NOTHING = object()
 
 
 class TorchBatchProcessorContext(TrialContext):
-    """What a processor works with: its device, hyperparameters, reducers, metrics, and a place for its output."""
+    """The context of a processor: its device, hyperparameters, reducers, metrics, and a place for its output."""
 
     def __init__(self, setup: TrialSetup, *, output: Path) -> None:
         super().__init__(setup)
         self._output = output
 
     def prepare_model_for_inference(self, model: nn.Module) -> nn.Module:
-        """The model itself, on this rank's device and in evaluation mode."""
+        """Moves the model to this rank's device, puts it into evaluation mode, and returns it."""
         return model.to(self.device).eval()
 
     @contextlib.contextmanager
     def upload_path(self) -> Iterator[Path]:
-        """A directory, of whose files the next checkpoint keeps a copy below `rank_<rank>/`.
+        """Yields a directory whose files the next checkpoint keeps below `rank_<rank>/`.
 
-        If the block raises, they are dropped. A file of the same name that is not stored yet is replaced. Checkpoints
-        with such files are pinned: no policy collects them.
+        If the block raises, the files are dropped. A file replaces an earlier one of the same name that is not stored
+        yet. Checkpoints with such files are pinned: no policy collects them.
         """
         with tempfile.TemporaryDirectory(dir=self._output.parent) as directory:
             yield Path(directory)
             _move_files(Path(directory), self._output)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
-        """As `core_context.train.report_metrics()`: only the chief may call it."""
+        """Reports metrics, as `core_context.train.report_metrics()` does. Only the chief may call it."""
         self._core.train.report_metrics(group, steps_completed, metrics)
 
     def report_task_using_checkpoint(self, checkpoint: client.Checkpoint) -> None:
-        """Records that this trial uses the checkpoint, which is not collected meanwhile."""
+        """Records that this trial uses the checkpoint, so that it is not collected meanwhile."""
         self._core.experimental.report_task_using_checkpoint(checkpoint)
 
     def report_task_using_model_version(self, model_version: client.ModelVersion) -> None:
-        """As `report_task_using_checkpoint`, of the checkpoint of a version of a model."""
+        """Records that this trial uses the checkpoint of a model version, so that it is not collected meanwhile."""
         self._core.experimental.report_task_using_model_version(model_version)
 
     def get_distributed_rank(self) -> int:
@@ -70,17 +70,17 @@ class TorchBatchProcessorContext(TrialContext):
 
 
 class TorchBatchProcessor(abc.ABC):
-    """What is to be done with each batch. It is made once on each rank, with the context."""
+    """The processing of each batch. It is made once on each rank, with the context."""
 
     def __init__(self, context: TorchBatchProcessorContext) -> None:
         self.context = context
 
     @abc.abstractmethod
     def process_batch(self, batch: Any, batch_idx: int) -> None:
-        """Called for each batch of this rank, which are numbered from 0. The batch is where the loader has put it."""
+        """Called for each batch of this rank, numbered from 0. The batch is on the device where the loader put it."""
 
     def on_checkpoint_start(self) -> None:  # noqa: B027 (need not be overridden)
-        """Called on every rank before each checkpoint: what it then gives to `upload_path()` is in that checkpoint."""
+        """Called on every rank before each checkpoint, which includes what it gives to `upload_path()`."""
 
     def on_finish(self) -> None:  # noqa: B027 (need not be overridden)
         """Called on every rank after the last checkpoint, unless the work was stopped."""
@@ -99,10 +99,10 @@ def torch_batch_process(
 ) -> None:
     """Gives each batch of the dataset, in its order, to a processor on one of the ranks. Collective.
 
-    A checkpoint after every `checkpoint_interval` batches of a rank, and before a stop, says how far the work is; a
-    resume goes on there, on any number of ranks. `max_batches` limits the batches of each rank. `dataloader_kwargs`
-    are torch's, and `job_id` is that of `core.init()`. What reducers give is reported as metrics of validation at the
-    end of each attempt.
+    A checkpoint after every `checkpoint_interval` batches of a rank, and before a stop, records the progress, and any
+    number of ranks can resume from it. `max_batches` limits the batches of each rank. `dataloader_kwargs` are those of
+    torch's `DataLoader`, and `job_id` is that of `core.init()`. The metrics of reducers are reported as validation
+    metrics at the end of each attempt.
 
     Raises `TypeError` for a dataset without a length, and `ValueError` for options that would change the order.
     """
@@ -132,7 +132,7 @@ def torch_batch_process(
 
 @dataclass(frozen=True)
 class _Options:
-    """How a dataset is cut into batches, and loaded."""
+    """The options by which a dataset is divided into batches, and loaded."""
 
     batch_size: int
     num_batches: int
@@ -156,7 +156,7 @@ class _Options:
 
 
 class _Batches(Sampler[list[int]]):
-    """The samples of each batch of one rank: of all batches from `first` on, every `size`-th."""
+    """Draws the batches of one rank: every `size`-th of all batches from `first` on."""
 
     def __init__(self, first: int, rank: int, size: int, options: _Options, num_samples: int) -> None:
         self._numbers = range(first + rank, options.num_batches, size)
@@ -173,7 +173,7 @@ class _Batches(Sampler[list[int]]):
 
 
 class _Work:
-    """How far the ranks have come. All of them make the same steps, of one batch each, some of which may be empty."""
+    """The work of the ranks, and its progress. All ranks make the same number of steps, of one batch each or none."""
 
     def __init__(self, context: TorchBatchProcessorContext, options: _Options, checkpoint_interval: int) -> None:
         self._context = context
@@ -184,7 +184,7 @@ class _Work:
         metadata = {} if latest is None else self._core.checkpoint.get_metadata(latest)
         self._steps: int = metadata.get("steps_completed", 0)
         self._batches: int = metadata.get("batches_completed", 0)
-        """Of all ranks, in this attempt and before."""
+        """The number of batches of all ranks, in this attempt and earlier ones."""
 
     def run(self, processor: TorchBatchProcessor, dataset: Any, max_batches: int | None) -> None:
         ranks, options = self._context.distributed, self._options
@@ -235,7 +235,7 @@ class _Work:
 
 
 def _move_files(source: Path, target: Path) -> None:
-    """Does nothing if there are none. The directories may be on different file systems."""
+    """Moves the files of a directory, if there are any. The directories may be on different file systems."""
     if not source.exists() or not any(source.iterdir()):
         return
     shutil.copytree(source, target, dirs_exist_ok=True, copy_function=_move)

@@ -1,4 +1,4 @@
-"""What a trial builds itself with: its context, which wraps models and optimizers and answers what it asks."""
+"""The context of a trial, which wraps its models and optimizers, and gives it information about the run."""
 
 from core_sdk.pytorch._context._experimental import PyTorchExperimentalContext
 from core_sdk.pytorch._context._pytorch_context import PyTorchTrialContext

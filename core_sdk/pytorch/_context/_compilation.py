@@ -10,9 +10,9 @@ from torch import nn
 
 
 def compile_in_place(model: nn.Module, arguments: Mapping[str, Any]) -> None:
-    """Has calls of the model run its compiled forward pass. Its class, attributes and state stay as they are.
+    """Has calls of the model run its compiled forward pass. Its class, attributes and state do not change.
 
-    Does what `Module.compile()` does; but that skips modules of torch's own, such as `nn.Sequential`, silently.
+    `Module.compile()` does the same, but silently skips torch's own modules, such as `nn.Sequential`.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:

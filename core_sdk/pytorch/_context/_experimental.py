@@ -15,20 +15,20 @@ class PyTorchExperimentalContext:
         self._turn_amp_on = use_amp
 
     def use_amp(self) -> None:
-        """Trains all models in mixed precision: autocast, and on a GPU losses that are scaled.
+        """Trains all models in mixed precision: with autocast, and on a GPU with scaled losses.
 
         Call it before `wrap_model()`. Models then return float32. `backward()` scales the loss, and
-        `step_optimizer()` takes that back before it clips gradients.
+        `step_optimizer()` unscales the gradients before it clips them.
         """
         self._turn_amp_on()
 
     def disable_dataset_reproducibility_checks(self) -> None:
         """Accepts data loaders of any class, and samplers that draw another order each time.
 
-        Dividing the data of a loader of another class is up to the trial.
+        The trial itself must divide the data of such a loader among the ranks.
         """
         self._context._checks_datasets = False
 
     def disable_auto_to_device(self) -> None:
-        """Leaves batches where the loader has put them; `context.to_device()` moves them."""
+        """Leaves batches on the device where the loader has put them. `context.to_device()` moves them."""
         self._context._moves_batches = False

@@ -11,9 +11,9 @@ from core_sdk.loop.moving import like
 
 
 def autocasting(model: nn.Module, device: torch.device) -> nn.Module:
-    """The same model, which from now on runs its forward pass under autocast and returns float32.
+    """Has the model run its forward pass under autocast and return float32. Returns the same model.
 
-    Its class becomes a subclass of its class, so that copies of the model do the same.
+    The model's class is replaced by a subclass, so that copies of the model do the same.
     """
     kind = type(model)
     if not issubclass(kind, _Autocasting):
@@ -31,7 +31,7 @@ class _Autocasting(nn.Module):
 
 
 def in_full_precision(outputs: Any) -> Any:
-    """Tensors of half precision as float32, so that a loss needs no autocast; other objects as they are."""
+    """Converts tensors of half precision to float32, so that a loss needs no autocast. Keeps other objects."""
     if isinstance(outputs, torch.Tensor):
         return outputs.float() if outputs.dtype in (torch.float16, torch.bfloat16) else outputs
     if isinstance(outputs, dict):

@@ -1,4 +1,4 @@
-"""The context of a `PyTorchTrial`: wraps models and optimizers, and makes gradients and steps of them."""
+"""The context of a `PyTorchTrial`, which wraps its models and optimizers, computes gradients and makes steps."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _Optimizers = TypeVar("_Optimizers")
 
 
 class PyTorchTrialContext(TrialContext):
-    """`pytorch.init()` makes it, and the trial's `__init__()` gets it.
+    """The context that `pytorch.init()` makes, and that the trial's `__init__()` gets.
 
-    What is wrapped is trained on all ranks, saved in each checkpoint and restored from it, in the order of wrapping.
+    Wrapped objects are trained on all ranks, saved in each checkpoint and restored from it, in the order of wrapping.
     """
 
     def __init__(self, setup: TrialSetup, *, strategy: Strategy, aggregation_frequency: int = 1) -> None:
@@ -45,9 +45,9 @@ class PyTorchTrialContext(TrialContext):
         self._scaler: Any = None
         self._autocasts = False
         self._automatic_scaler: Any = None
-        """The scaler, if it is this context that scales losses with it."""
+        """The scaler, if this context scales losses with it."""
         self._has_scaled_step = False
-        # What a configuration says of optimizers that say nothing themselves.
+        # The configuration's value, for optimizers without a value of their own.
         self._averages_gradients = True
         self._compresses_gradients = False
 
@@ -117,7 +117,7 @@ class PyTorchTrialContext(TrialContext):
         return wrapped
 
     def _named(self, optimizer: Optimizer) -> list[tuple[str, nn.Parameter]]:
-        """The optimizer's parameters, each with a name that no other parameter has."""
+        """Returns the optimizer's parameters, each with a unique name."""
         own = set(parameters_of(optimizer))
         everything = nn.ModuleList(self.models)
         return [(name, parameter) for name, parameter in everything.named_parameters() if parameter in own]
@@ -181,7 +181,7 @@ class PyTorchTrialContext(TrialContext):
         self._automatic_scaler = scaler if is_scaling else None
 
     def autocast_forward_pass(self, to_wrap: nn.Module) -> nn.Module:
-        """The same model, which from now on computes in mixed precision and returns float32."""
+        """Has the model compute in mixed precision and return float32. Returns the same model."""
         return autocasting(to_wrap, self.device)
 
     def configure_apex_amp(
@@ -193,10 +193,10 @@ class PyTorchTrialContext(TrialContext):
         *unused: Any,
         **settings: Any,
     ) -> tuple[_Models, _Optimizers]:
-        """Turns mixed precision on in torch's own way, since Apex's has ended. Returns its first two arguments.
+        """Turns torch's own mixed precision on, since Apex's is no longer maintained. Returns its first two arguments.
 
-        The level O0 is full precision; O1 and O2 are what `experimental.use_amp()` is. All else is ignored, with a
-        warning.
+        The level O0 is full precision; O1 and O2 are the same as `experimental.use_amp()`. All other arguments are
+        ignored, with a warning.
         """
         if not enabled or opt_level == "O0":
             return models, optimizers
@@ -220,7 +220,7 @@ class PyTorchTrialContext(TrialContext):
         retain_graph: bool | None = None,
         create_graph: bool = False,
     ) -> None:
-        """Adds the gradients of `loss` to those of the models' parameters; arguments as of torch's `backward()`."""
+        """Adds the gradients of `loss` to those of the models' parameters. The arguments are those of torch."""
         if self._automatic_scaler is not None:
             loss = self._automatic_scaler.scale(loss)
         loss.backward(gradient, retain_graph, create_graph)  # type: ignore[no-untyped-call]
@@ -234,9 +234,9 @@ class PyTorchTrialContext(TrialContext):
     ) -> None:
         """Makes a step with an optimizer that `wrap_optimizer()` has returned, and sets its gradients to zero.
 
-        Call it once a batch. With an `aggregation_frequency` it does nothing but on the last batch of each so many.
-        `clip_grads` gets the parameters, whose gradients are then means over batches and ranks, not scaled any more.
-        With `auto_zero_grads=False` the trial sets gradients to zero itself. `scaler` is that of `wrap_scaler()`.
+        Call it once a batch. With an `aggregation_frequency` of n, it does nothing except on every n-th batch.
+        `clip_grads` gets the parameters, whose gradients are then unscaled means over batches and ranks. With
+        `auto_zero_grads=False` the trial sets gradients to zero itself. `scaler` is that of `wrap_scaler()`.
         """
         step = self._steps.get(optimizer)
         if step is None:
@@ -281,7 +281,7 @@ class PyTorchTrialContext(TrialContext):
         self._is_stepping = is_stepping
 
     def _warn_of_open_window(self) -> None:
-        """At the end of a training."""
+        """Warns, at the end of a training, of gradients that no step has used."""
         num_batches = 0 if self._batch_index is None else (self._batch_index + 1) % self._aggregation_frequency
         if num_batches and self.distributed.is_chief:
             logger.warning(
@@ -291,15 +291,16 @@ class PyTorchTrialContext(TrialContext):
 
     @property
     def _averages_once_a_step(self) -> bool:
-        """Whether ranks average their gradients at the end of a window only. Those of split models are always averaged.
+        """Whether ranks average their gradients only before a step, and not after each batch.
 
-        Otherwise they would take the memory of a whole model, and could not be saved.
+        The gradients of split models are always averaged. Otherwise they would take the memory of a whole model, and
+        could not be saved.
         """
         return self.distributed.size > 1 and not any(strategy.is_sharding for strategy in self._strategies)
 
     @property
     def _has_own_gradients(self) -> bool:
-        """Whether this rank's gradients are not yet averaged with those of other ranks, in the middle of a window."""
+        """Whether this rank has gradients that are not yet averaged with those of other ranks, between two steps."""
         return self._batch_index is not None and not self._is_stepping and self._averages_once_a_step
 
     def _end_batch(self) -> None:

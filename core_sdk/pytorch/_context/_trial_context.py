@@ -1,4 +1,4 @@
-"""What a trial knows of its run: hyperparameters, configuration, ids, how far it is, whether to stop."""
+"""The part of the context that informs a trial about its run: hyperparameters, ids, progress, stop requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Metric = TypeVar("_Metric", bound=MetricReducer)
 
 @dataclass(frozen=True)
 class TrialSetup:
-    """What every trial's context is made with."""
+    """The values from which a trial's context is made."""
 
     core_context: Context | None
     """None for a trial that is only loaded."""
@@ -36,10 +36,10 @@ class TrialSetup:
 
 
 class TrialContext:
-    """What all contexts of trials have in common, whatever trains the model."""
+    """The part that the contexts of all trials have in common."""
 
     _waiver = "call context.experimental.disable_dataset_reproducibility_checks() in the trial's __init__()"
-    """How a trial says that its data need not resume exactly."""
+    """The advice for a trial whose data need not resume exactly."""
 
     def __init__(self, setup: TrialSetup) -> None:
         self.distributed = setup.distributed
@@ -63,19 +63,19 @@ class TrialContext:
 
     @property
     def _core(self) -> Context:
-        """Raises `RuntimeError` where nothing is trained."""
+        """The Context of the Core API. Raises `RuntimeError` for a trial that is only loaded."""
         if self._core_context is None:
             raise RuntimeError("this context only loads a trial; pytorch.init() gives one that trains and reports")
         return self._core_context
 
     def get_hparams(self) -> dict[str, Any]:
-        """The hyperparameters. Raises `ValueError` if neither `init()` nor the trial has any."""
+        """Returns the hyperparameters. Raises `ValueError` if neither `init()` nor the trial has any."""
         if self._hparams is None:
             raise ValueError("there are no hyperparameters: pass hparams to pytorch.init()")
         return self._hparams
 
     def get_hparam(self, name: str) -> Any:
-        """One hyperparameter. Raises `ValueError` for a name that there is not."""
+        """Returns a hyperparameter. Raises `ValueError` for an unknown name."""
         hparams = self.get_hparams()
         if name not in hparams:
             raise ValueError(f"there is no hyperparameter {name!r}; there are: {', '.join(sorted(hparams)) or 'none'}")
@@ -87,11 +87,14 @@ class TrialContext:
         return hparams[name]
 
     def get_global_batch_size(self) -> int:
-        """The samples of one batch on all ranks: the hyperparameter `global_batch_size`, rounded down to a multiple."""
+        """Returns the number of samples of a batch on all ranks together.
+
+        It is the hyperparameter `global_batch_size`, rounded down to a multiple of the number of ranks.
+        """
         return self._sizes()[0]
 
     def get_per_slot_batch_size(self) -> int:
-        """The samples of one batch on each rank."""
+        """Returns the number of samples of a batch on each rank."""
         return self._sizes()[1]
 
     def _sizes(self) -> tuple[int, int]:
@@ -100,13 +103,13 @@ class TrialContext:
         return self._batch_sizes
 
     def get_experiment_config(self) -> dict[str, Any]:
-        """The experiment's configuration. Raises `ValueError` if neither `init()` nor the experiment has one."""
+        """Returns the experiment's configuration. Raises `ValueError` if neither `init()` nor the experiment has it."""
         if self._exp_conf is None:
             raise ValueError("there is no experiment configuration: pass exp_conf to pytorch.init()")
         return self._exp_conf
 
     def get_data_config(self) -> dict[str, Any]:
-        """The section `data` of the experiment's configuration."""
+        """Returns the section `data` of the experiment's configuration."""
         data: dict[str, Any] = self.get_experiment_config().get("data") or {}
         return data
 
@@ -117,30 +120,30 @@ class TrialContext:
         return self._core.info.trial.trial_id
 
     def get_trial_seed(self) -> int:
-        """The seed of all randomness in this trial, the same after a restart and on all ranks."""
+        """Returns the seed of all randomness in this trial, which is the same after a restart and on all ranks."""
         return self._core.info.trial.trial_seed
 
     def get_stop_requested(self) -> bool:
         return self._stop_requested
 
     def set_stop_requested(self, stop_requested: bool) -> None:
-        """Asks the training to save a checkpoint and end after the current batch. One rank's wish suffices."""
+        """Asks the training to save a checkpoint and end after the current batch. One rank's request suffices."""
         if not isinstance(stop_requested, bool):
             raise TypeError(f"stop_requested is {stop_requested!r}; it must be True or False")
         self._stop_requested = stop_requested
 
     def get_initial_batch(self) -> int:
-        """How many batches were trained before this start of the script: what a sampler of one's own has to skip."""
+        """Returns the number of batches trained before this start of the script, which a custom sampler has to skip."""
         return self._initial_batch
 
     def current_train_batch(self) -> int:
-        """The index of the batch that is being trained, counted over the whole training."""
+        """Returns the index of the batch that is being trained, counted over the whole training."""
         if self._batch_index is None:
             raise RuntimeError("no batch has been trained yet: ask in train_batch(), or later")
         return self._batch_index
 
     def current_train_epoch(self) -> int:
-        """The index of the epoch to which the current batch belongs."""
+        """Returns the index of the epoch to which the current batch belongs."""
         self.current_train_batch()
         return self._epoch_index
 
@@ -162,7 +165,7 @@ class TrialContext:
         if type(data) is torch.Tensor:
             return data.to(self.device, non_blocking=True)
         if type(data) in (list, tuple):
-            # On the CPU nearly every batch is where it should be; a loop asks in a fraction of the time.
+            # On the CPU nearly every batch is in the right place already, and this loop finds that out quickly.
             for value in data:
                 if type(value) is not torch.Tensor or value.device != self.device:
                     break
@@ -202,21 +205,21 @@ class TrialContext:
         self._reducers.reset()
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
-        """The metrics of the reducers for training, or of those for validation. Collective."""
+        """Returns the metrics of the reducers for training, or of those for validation. Collective."""
         return self._reducers.reduce(for_training, self.distributed.allgather)
 
     def run_cross_slot_reduction(
         self, reducables: Sequence[WrappedReducer], gathered: Sequence[Sequence[Any]]
     ) -> dict[str, Any]:
-        """The metrics of these reducers, from what each rank has gathered for them."""
+        """Returns the metrics of these reducers, computed from the contributions of each rank."""
         return reduce_across_slots(reducables, gathered)
 
     def get_tensorboard_path(self) -> Path:
-        """A directory for event files; what lies there is shown by `core-sdk tensorboard`."""
+        """Returns a directory for event files, which `core-sdk tensorboard` shows."""
         return self._core.train.get_tensorboard_path()
 
     def get_tensorboard_writer(self) -> Any:
-        """A `torch.utils.tensorboard.SummaryWriter` for that directory, closed at the end of the training.
+        """Returns a `torch.utils.tensorboard.SummaryWriter` for that directory, closed at the end of the training.
 
         Raises `MissingDependencyError` without TensorBoard.
         """
@@ -233,7 +236,7 @@ class TrialContext:
         return self._enable_tensorboard_logging
 
     def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
-        """Whether reported metrics are also written as TensorBoard's event files. What is off stays off."""
+        """Sets whether reported metrics are also written as TensorBoard's event files. Cannot turn this on again."""
         if not isinstance(enable_tensorboard_logging, bool):
             raise TypeError(f"enable_tensorboard_logging is {enable_tensorboard_logging!r}; it must be True or False")
         if enable_tensorboard_logging and not self._enable_tensorboard_logging:
@@ -251,23 +254,23 @@ class TrialContext:
         self.profiler = torch.profiler.profile(*args, **{**kwargs, "on_trace_ready": writer})
 
     def _begin_batch(self, batch_index: int, epoch_index: int, is_epoch_start: bool, is_epoch_end: bool) -> None:
-        """The loop calls it before each `train_batch()`."""
+        """Called before each `train_batch()`."""
         self._batch_index = batch_index
         self._epoch_index = epoch_index
         self._is_epoch_start = is_epoch_start
         self._is_epoch_end = is_epoch_end
 
     def _end_batch(self) -> None:
-        """The loop calls it after each `train_batch()`."""
+        """Called after each `train_batch()`."""
         if self.profiler is not None:
             self.profiler.step()
 
     def _warn_of_open_window(self) -> None:
-        """The Trainer calls it at the end: no step may have used the last gradients."""
+        """Called at the end of a training, when the last gradients may not have been used."""
 
     @property
     def _data_ranks(self) -> Any:
-        """Has the `rank` and the `size` by which batches are divided."""
+        """An object with the `rank` and the `size` by which batches are divided."""
         return self.distributed
 
     def _close(self) -> None:
@@ -276,9 +279,9 @@ class TrialContext:
 
 
 def split_batch_size(global_batch_size: Any, num_ranks: int) -> tuple[int, int]:
-    """The global batch size and that of each rank. Warns if the first is not a multiple of the number of ranks.
+    """Returns the global batch size and that of each rank. Warns if `global_batch_size` has to be rounded down.
 
-    Raises `ValueError` if there is no whole number, or one that leaves a rank without a sample.
+    Raises `ValueError` if it is not an integer, or leaves a rank without a sample.
     """
     if not isinstance(global_batch_size, int) or isinstance(global_batch_size, bool):
         raise ValueError(

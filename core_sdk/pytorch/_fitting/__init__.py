@@ -1,1 +1,1 @@
-"""What happens during one call of `Trainer.fit()`."""
+"""The parts of one call of `Trainer.fit()`."""

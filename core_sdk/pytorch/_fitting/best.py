@@ -1,4 +1,4 @@
-"""Which validation of an experiment is the best so far, and which checkpoint has it."""
+"""Finds the best validation of an experiment so far, and its checkpoint."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from core_sdk.records import SearcherMetric
 logger = logging.getLogger("core_sdk.pytorch")
 
 TIME_METRICS = frozenset({"batches", "epochs"})
-"""What is reported beside a trial's own metrics."""
+"""The metrics that are reported beside a trial's own."""
 
 
 class BestValidation:
-    """Compares by the searcher's metric, on the chief; without one, by the only metric, of which less is better."""
+    """Compares validations by the searcher's metric; without one, by the only metric, of which smaller is better.
+
+    For the chief only.
+    """
 
     def __init__(self, context: PyTorchTrialContext) -> None:
         self._train = context._core.train
@@ -31,7 +34,7 @@ class BestValidation:
             self._record()
 
     def is_best(self, metrics: Mapping[str, Any]) -> bool:
-        """Whether a validation that is not reported yet beats all of the experiment's; also if nothing can tell.
+        """Whether a validation is better than all reported ones of the experiment; True if they cannot be compared.
 
         Raises `ValueError` if the validation lacks the searcher's metric.
         """
@@ -44,14 +47,14 @@ class BestValidation:
         return bool(value < best if metric.smaller_is_better else value > best)
 
     def searched(self, metrics: Mapping[str, Any]) -> Any:
-        """The value that a search is waiting for. Raises `ValueError` if nothing says which one it is."""
+        """Returns the value of the metric that the search compares. Raises `ValueError` if that metric is unknown."""
         metric = self._compared(metrics)
         if metric is None:
             raise ValueError("nothing says which metric the search compares: name it in the experiment's configuration")
         return metrics[metric.name]
 
     def checkpoint(self) -> str | None:
-        """The storage id of the trial's checkpoint with the best validation."""
+        """Returns the storage id of the trial's checkpoint with the best validation, or None."""
         if self._metric is None:
             return None
         trial = Tracker().get_trial(self._trial_id)
@@ -84,7 +87,7 @@ class BestValidation:
         return self._metric
 
     def _record(self) -> None:
-        """What the script says of a trial that no experiment's configuration describes."""
+        """Records the metric of the script's configuration in the experiment."""
         experiment = Tracker().home.experiment(self._experiment_id)
         if experiment.read().searcher_metric != self._metric:
             with experiment.edit() as record:

@@ -1,4 +1,4 @@
-"""All callbacks of a trial as one."""
+"""Calls the hooks of all callbacks of a trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger("core_sdk.pytorch")
 
 
 class Callbacks:
-    """Calls the hooks that any callback has, in the order in which callbacks were given."""
+    """The callbacks of a trial. Hooks are called in the order in which the callbacks were given."""
 
     def __init__(self, callbacks: Mapping[str, PyTorchCallback]) -> None:
         """Raises `TypeError` for what `build_callbacks()` must not return."""
@@ -32,7 +32,7 @@ class Callbacks:
         self._callbacks = dict(callbacks)
 
     def hooks(self, name: str) -> list[Callable[..., None]]:
-        """The methods of this name, of those callbacks that have one of their own."""
+        """Returns the methods of this name of all callbacks that override it."""
         found = [getattr(callback, name) for callback in self._callbacks.values() if _overrides(callback, name)]
         return [_of_any_epoch(hook) if name == "on_training_epoch_start" else hook for hook in found]
 
@@ -67,5 +67,5 @@ def _overrides(callback: PyTorchCallback, name: str) -> bool:
 
 
 def _of_any_epoch(hook: Callable[..., None]) -> Callable[..., None]:
-    """The hook with an argument that it may lack: old callbacks are not told the epoch."""
+    """Adds the argument `epoch_idx` to a hook of an old callback that lacks it."""
     return hook if inspect.signature(hook).parameters else lambda epoch_idx: hook()

@@ -1,4 +1,4 @@
-"""The checkpoints of a trial: what is in them, and how a training takes it back."""
+"""The checkpoints of a trial: writes and reads their content."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ CODE_DIRECTORY = "code"
 
 
 def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
-    """The content of a trial's checkpoint, for the models and optimizers of the context. Collective within a node."""
+    """Reads the content of a trial's checkpoint, for the models and optimizers of the context.
+
+    Collective within a node.
+    """
     selected = (STATE_FILE, SHARDED_FILES, GRADIENT_FILES)
     with context._core.checkpoint.restore_path(
         storage_id, selector=lambda name: name.startswith(selected)
@@ -49,7 +52,7 @@ def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
 
 
 def checked_file(directory: Path, name: str, checkpoint: str, advice: str) -> Path:
-    """A file of each checkpoint of a Trainer. Raises `StateMismatchError` if it is not there."""
+    """Returns the path of a file that all checkpoints of Trainers have. Raises `StateMismatchError` if it is missing."""
     file = directory / name
     if not file.exists():
         raise StateMismatchError("a trial", [f"{checkpoint} has no {name}: no Trainer has stored it"], advice)
@@ -57,7 +60,10 @@ def checked_file(directory: Path, name: str, checkpoint: str, advice: str) -> Pa
 
 
 def read_content(context: PyTorchTrialContext, file: Path, **options: Any) -> dict[str, Any]:
-    """What the state file of a checkpoint holds, with the tensors beside it. `options` are those of `torch.load`."""
+    """Returns the content of a checkpoint's state file, with the tensors of the files beside it.
+
+    `options` are those of `torch.load`.
+    """
     content = cast(dict[str, Any], torch.load(file, **{"map_location": "cpu", "weights_only": True, **options}))
     if is_sharded(context) or any(file.parent.glob(SHARDED_FILES + "*")):
         from core_sdk.loop.sharded_tensors import put_back  # slow to import
@@ -74,7 +80,7 @@ def is_sharded(context: PyTorchTrialContext) -> bool:
 
 
 def tensors_of(context: PyTorchTrialContext) -> dict[str, Any]:
-    """The tensors of models, and the parameters of optimizers, in the places that they have in a checkpoint."""
+    """Returns the tensors of models and the parameters of optimizers, at the places that they have in a checkpoint."""
     from core_sdk.loop.sharded_tensors import presence  # slow to import
 
     optimizers = [presence(optimizer) for optimizer in context.optimizers]
@@ -90,17 +96,17 @@ def model_states(context: PyTorchTrialContext) -> list[dict[str, Any]]:
 
 
 def is_own(context: TrialContext, content: dict[str, Any]) -> bool:
-    """Whether it is a checkpoint of this trial, and not of another one that has trained such models before."""
+    """Whether this is a checkpoint of this trial, and not of another one."""
     return bool(content["trainer_state"]["trial_id"] == context.get_trial_id())
 
 
 WRAPPED = ("models", "optimizers", "lr_schedulers")
 PARTS = (*WRAPPED, "callbacks", "training")
-"""What of a checkpoint can be kept; "training" is how far it was, its place in the data and its random numbers."""
+"""The parts of a checkpoint that can be kept. "training": the progress, the place in the data, the random numbers."""
 
 
 def kept_parts(keep: str | Collection[str] | None, is_own: bool) -> frozenset[str]:
-    """Raises `ValueError`."""
+    """Returns the parts to keep. Raises `ValueError` for an unknown part."""
     if keep is None:
         return frozenset(PARTS if is_own else [*WRAPPED, "callbacks"])
     if isinstance(keep, str):
@@ -117,7 +123,7 @@ def batches_trained(content: dict[str, Any]) -> int:
 
 
 class Progress(Protocol):
-    """How far a training is."""
+    """The progress of a training."""
 
     @property
     def counters(self) -> Counters: ...
@@ -128,7 +134,7 @@ class Progress(Protocol):
 
 
 class TrialState:
-    """All that a training must remember, as one checkpoint."""
+    """The whole state of a training, saved and loaded as one checkpoint."""
 
     trial_type = "PyTorchTrial"
 
@@ -147,7 +153,10 @@ class TrialState:
         self._data = data
 
     def save(self) -> str:
-        """Collective. Returns the storage id on every rank. What hooks draw at random does not change the training."""
+        """Saves a checkpoint, and returns its storage id on every rank. Collective.
+
+        Random draws of hooks do not change the training.
+        """
         with rng.kept():
             content = self._content()
             if self._all_ranks_write():
@@ -159,7 +168,7 @@ class TrialState:
         return storage_id
 
     def load(self, content: dict[str, Any], kept: Collection[str]) -> None:
-        """Takes back these parts of what `save()` stored."""
+        """Loads the parts `kept` of the content of a checkpoint."""
         context = self._context
         self._callbacks.call("on_checkpoint_load_start", content)
         self._load_wrapped(content, kept)
@@ -177,7 +186,7 @@ class TrialState:
         restore_random_numbers([each["random"] for each in ranks], rank)
 
     def _content(self) -> dict[str, Any]:
-        """Collective; complete on the chief only."""
+        """Returns the content of a checkpoint. Collective; complete on the chief only."""
         context = self._context
         own = {"random": rng.capture(), "data": self._data.state_dict()}
         return {
@@ -191,7 +200,7 @@ class TrialState:
         }
 
     def _wrapped_content(self) -> dict[str, Any]:
-        """The states of what the trial has wrapped."""
+        """Returns the states of all objects that the trial has wrapped."""
         context = self._context
         content: dict[str, Any] = {
             "models_state_dict": model_states(context),
@@ -225,7 +234,7 @@ class TrialState:
         return storage_id
 
     def _store_sharded(self, content: dict[str, Any]) -> str:
-        """Collective. Each rank writes what only it has."""
+        """Stores a checkpoint into which each rank writes the part that only it has. Collective."""
         context = self._context
         with context._core.checkpoint.store_path(self._metadata(), shard=True) as (directory, storage_id):
             content = self._write_part(content, directory)
@@ -234,7 +243,7 @@ class TrialState:
         return storage_id
 
     def _write_part(self, content: dict[str, Any], directory: Path) -> dict[str, Any]:
-        """Collective. Writes what only this rank has, and returns the content without that."""
+        """Writes the part of the content that only this rank has, and returns the rest. Collective."""
         if is_sharded(self._context):
             from core_sdk.loop.sharded_tensors import take_out, write  # slow to import
 
@@ -265,7 +274,7 @@ class TrialState:
         }
 
     def _write_definition(self, directory: Path) -> None:
-        """What builds the trial again: its class, its code and its hyperparameters."""
+        """Writes what is needed to build the trial again: its class, its code and its hyperparameters."""
         kind = type(self._trial)
         load_data = {
             "trial_type": self.trial_type,
@@ -282,7 +291,7 @@ class TrialState:
 
 
 def load_all(what: str, targets: Sequence[Any], states: Sequence[Any]) -> None:
-    """Raises `StateMismatchError` if there are more of them, or fewer, or one does not fit."""
+    """Loads each object's state. Raises `StateMismatchError` if their numbers differ, or one does not fit."""
     if len(targets) != len(states):
         raise StateMismatchError(
             f"the {what}s of the trial",

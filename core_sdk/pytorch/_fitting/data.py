@@ -16,14 +16,15 @@ from core_sdk.pytorch._trial import PyTorchTrial
 TRAINING_LOADER = "build_training_data_loader"
 VALIDATION_LOADER = "build_validation_data_loader"
 
-# What ranks must have in common to divide the same batches, by its name in the state of a loader.
+# The values that must be equal on all ranks that divide the same batches, by their names in a loader's state.
 _IN_COMMON = {"num_units": "length", "batch_size": "global batch size", "order": "order", "seed": "seed"}
 
 
 def built_loader(trial: PyTorchTrial, method: str, context: TrialContext) -> Any:
-    """What the trial's `method` returns.
+    """Returns the loader that the trial's `method` builds.
 
-    Raises `TypeError` for what is no loader, `RuntimeError` for one of another class unless the trial allows it.
+    Raises `TypeError` if it is not a loader, and `RuntimeError` for a loader of another class unless the trial allows
+    it.
     """
     loader = getattr(trial, method)()
     if isinstance(loader, DataLoader | ResumableLoader):
@@ -40,10 +41,10 @@ def built_loader(trial: PyTorchTrial, method: str, context: TrialContext) -> Any
 
 
 class Data:
-    """The batches of one loader, for this rank.
+    """The batches of one loader for this rank.
 
-    Those of a `pytorch.DataLoader` are divided among the ranks. Any other loader is the trial's own affair: each rank
-    reads its own one, and it resumes as well as it can.
+    The batches of a `pytorch.DataLoader` are divided among the ranks. With any other loader, each rank reads its own
+    one, which resumes as well as it can.
     """
 
     def __init__(self, trial: PyTorchTrial, loader: Any, method: str, context: TrialContext) -> None:
@@ -53,7 +54,7 @@ class Data:
         is_ours = isinstance(loader, DataLoader | ResumableLoader)
         self._num_shares = context._data_ranks.size
         self._num_readers = 1 if is_ours else self._num_shares
-        # A sampler of batches may put any number of samples into each.
+        # A batch sampler may put any number of samples into each batch.
         self._draws_samples = isinstance(loader, DataLoader) and loader.batch_size is not None
         self._loader = loader if isinstance(loader, ResumableLoader) else self._resumable(loader, is_ours, context)
 
@@ -86,23 +87,23 @@ class Data:
 
     @property
     def is_divided(self) -> bool:
-        """Whether all ranks have equally many batches."""
+        """Whether all ranks have the same number of batches."""
         return self._num_readers == 1
 
     def num_samples(self, draw: Draw, batch: Any) -> int:
-        """Of this rank; 0 if another rank has them, too."""
+        """Returns the number of this rank's samples in a batch; 0 if the batch repeats samples of another rank."""
         if draw.is_filler:
             return 0
         return len(draw.indices) if self._draws_samples else self._trial.get_batch_length(batch)
 
     def stream(self) -> Iterator[tuple[Draw, Any]]:
-        """The batches of a training, without an end."""
+        """Yields the batches of a training, without an end."""
         if self._num_readers == 1:
             return self._loader.stream()
         return ((self._over_readers(draw), batch) for draw, batch in self._loader.stream())
 
     def single_pass(self) -> Iterator[tuple[Any, int]]:
-        """The batches of a validation, with their numbers of samples."""
+        """Yields the batches of a validation, with their numbers of samples."""
         return ((batch, self.num_samples(draw, batch)) for draw, batch in self._loader.single_pass())
 
     def explain(self, error: BaseException) -> None:
@@ -116,12 +117,15 @@ class Data:
         self._loader.load_state_dict(state)
 
     def _over_readers(self, draw: Draw) -> Draw:
-        # Where nobody knows how long an epoch is, ranks would not agree on its end.
+        # If the length of an epoch is unknown, ranks may not agree on its end.
         is_epoch_end = draw.is_epoch_end and self.batches_per_epoch is not None
         return draw._replace(num_global=draw.num_global * self._num_readers, is_epoch_end=is_epoch_end)
 
     def _in_common(self) -> dict[str, Any]:
-        """What must be the same on all ranks that read data. Raises `ValueError` for a loader for other ranks."""
+        """Returns the values that must be equal on all ranks that read data.
+
+        Raises `ValueError` if the loader divides batches among another number of ranks.
+        """
         if self._num_readers > 1:
             return {"number of batches": self.batches_per_epoch}
         state = self._loader.state_dict()

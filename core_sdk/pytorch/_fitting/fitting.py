@@ -1,4 +1,4 @@
-"""One call of `fit()`: what is done with each batch, at each report, in each validation and for each checkpoint."""
+"""One call of `fit()`: trains batches, reports, validates and saves, as a `Driver` orders."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BatchOfEpoch(Trained, Protocol):
 
 
 class Fitting:
-    """A trial in training: what a `Driver` drives. It does what its driver says, and its driver knows how far it is."""
+    """The training of a trial, which its `Driver` drives. The driver counts what is completed."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Fitting:
         self._left_out = LeftOut(self._is_chief)
         self.latest_checkpoint: str | None = None
         self.metrics: dict[str, Any] = {}
-        """Those of the last validation."""
+        """The metrics of the last validation."""
 
     def _training_data(self) -> Data:
         loader = built_loader(self._trial, TRAINING_LOADER, self._context)
@@ -91,14 +91,14 @@ class Fitting:
         return TrialState(self._trial, self._context, self._callbacks, self, self._data)
 
     def load(self, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
-        """Goes on from these parts of the content of a checkpoint. Collective."""
+        """Resumes from the parts `kept` of the content of a checkpoint. Collective."""
         self._state.load(content, kept)
         self._batch_index = self.counters.batches
         if is_own(self._context, content):
             self.latest_checkpoint = storage_id
 
     def start(self) -> None:
-        """Begins to read the training data; afterwards only the training draws random numbers."""
+        """Begins to read the training data. Afterwards only the training itself draws random numbers."""
         context = self._context
         for model in context.models:
             model.train()
@@ -141,11 +141,11 @@ class Fitting:
         return trained
 
     def _next_batch(self) -> tuple[BatchOfEpoch, Any]:
-        """With this rank's part of it."""
+        """Returns the next global batch, and this rank's part of it."""
         return next(self._stream)
 
     def _train_on(self, batch: Any, draw: Any) -> Any:
-        """Returns what the trial has returned."""
+        """Trains on a batch, and returns what the trial has returned."""
         if self._moves_batches:
             batch = self._context.to_device(batch)
         returned = self._train_batch(batch=batch, epoch_idx=draw.epoch, batch_idx=self._batch_index)
@@ -170,7 +170,7 @@ class Fitting:
             self._report_others("training", others)
             self._train.report_progress(progress)
         if self._has_workload_hooks:
-            # A stop adds a report, so what hooks draw at random must not change the training.
+            # A stop causes an additional report, so the random draws of hooks must not change the training.
             with rng.kept():
                 self._callbacks.call("on_training_workload_end", {**self._progress, **avg_metrics}, batch_metrics)
 
@@ -196,16 +196,16 @@ class Fitting:
         self.latest_checkpoint = self._state.save()
 
     def explain(self, error: BaseException) -> None:
-        """As that of `Data`."""
+        """Adds a note to an error of torch about a lost worker of a loader."""
         self._data.explain(error)
         self._validator.explain(error)
 
     def searched_metric(self) -> Any:
-        """What the last validation has found, as the search wants to know it."""
+        """Returns the searcher's metric of the last validation."""
         return self._best.searched(self.metrics)
 
     def best_checkpoint(self) -> str | None:
-        """Collective."""
+        """Returns the storage id of the trial's checkpoint with the best validation, or None. Collective."""
         return self._context.distributed.channel.broadcast_outcome(self._best.checkpoint)
 
     @property
@@ -214,12 +214,15 @@ class Fitting:
 
     @property
     def _progress(self) -> dict[str, Any]:
-        """How far the training is, as it stands beside the metrics."""
+        """The progress of the training, as it is reported beside the metrics."""
         counters = self.counters
         return {"batches": counters.batches, "epochs": counters.epochs}
 
     def _split(self, metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """How far the training is, with all metrics that are numbers or tensors of one, and what else JSON can keep."""
+        """Splits metrics into numbers, to which it adds the progress, and other values that JSON can hold.
+
+        Tensors with one element count as numbers.
+        """
         numbers = self._progress
         others: dict[str, Any] = {}
         for name, value in metrics.items():

@@ -1,4 +1,4 @@
-"""Gradients that no step has used yet: they belong to a checkpoint, so that one can be saved after any batch."""
+"""The gradients that no step has used yet. Checkpoints include them, so that one can be saved after any batch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from core_sdk.pytorch._strategies import parameters_of
 GRADIENT_FILES = "gradients."
 
 Gradients = list[list[torch.Tensor | None]]
-"""By optimizer and parameter."""
+"""The gradients of each optimizer, in the order of its parameters."""
 
 
 def pending_gradients(context: PyTorchTrialContext) -> Gradients | None:
-    """Those of this rank; None if all are used."""
+    """Returns this rank's unused gradients, or None if there are none."""
     gradients = [[parameter.grad for parameter in parameters_of(optimizer)] for optimizer in context.optimizers]
     return gradients if any(each is not None for of_optimizer in gradients for each in of_optimizer) else None
 
@@ -29,14 +29,14 @@ def restore_gradients(context: PyTorchTrialContext, gradients: Gradients) -> Non
 
 
 def write_gradients(context: PyTorchTrialContext, directory: Path) -> None:
-    """For ranks that average their gradients only at the end of a window: each writes its own."""
+    """Writes this rank's unused gradients. For ranks that average their gradients only before a step."""
     gradients = pending_gradients(context)
     if gradients is not None:
         torch.save(gradients, directory / f"{GRADIENT_FILES}{context.distributed.rank}.pt")
 
 
 def read_gradients(context: PyTorchTrialContext, directory: Path) -> Gradients | None:
-    """This rank's own; the mean of all ranks', if they were more or fewer. None if there are none."""
+    """Reads this rank's gradients, or the mean of all if the number of ranks has changed. Returns None without any."""
     files = sorted(directory.glob(f"{GRADIENT_FILES}*"))
     if len(files) == context.distributed.size:
         return _read(directory / f"{GRADIENT_FILES}{context.distributed.rank}.pt")

@@ -1,4 +1,4 @@
-"""The metrics of batches, which stay on their device until they are reported, and their means."""
+"""The metrics of batches and their means. Metrics stay on their device until they are reported."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ logger = logging.getLogger("core_sdk.pytorch")
 
 Number = float | int | None
 Reduce = Callable[[Sequence[float], Sequence[int]], float]
-"""Takes the values of batches, and how many samples each batch has."""
+"""A function of the values of batches, and the numbers of samples of these batches."""
 
 _ROWS_PER_BLOCK = 256
 
 
 class BatchMetrics:
-    """What a trial's method has returned for each batch of this rank."""
+    """The metrics that a trial's method has returned for each batch of this rank."""
 
     def __init__(self, method: str) -> None:
         """`method` is named in errors: `train_batch`."""
         self._method = method
         self._names: tuple[str, ...] | None = None
         self._rows: list[tuple[list[Any], int, int]] = []
-        """Values as they were returned, the index of the batch, and its number of samples."""
+        """The values as they were returned, the index of the batch, and its number of samples."""
         self._blocks: list[list[Any]] = []
-        """The values that were read already, for each name. What is no number is JSON, or `NotJson`."""
+        """The values that were read already, for each name. A value that is not a number is JSON or a `NotJson`."""
         self._num_samples: list[int] = []
         self._others: set[str] = set()
 
     def add(self, returned: Any, batch_idx: int, num_samples: int) -> None:
-        """`num_samples` is the number of this rank's samples in the batch."""
+        """Adds the metrics of a batch. `num_samples` is the number of this rank's samples in the batch."""
         if type(returned) is not dict:
             returned = self._as_dict(returned)
         if tuple(returned) != self._names:
@@ -46,7 +46,7 @@ class BatchMetrics:
         for value in returned.values():
             if isinstance(value, torch.Tensor):
                 kept = value.detach()  # without the graph
-                # Somebody may still change it in place, as an optimizer changes a parameter.
+                # Copied because it may be changed in place later, as an optimizer changes a parameter.
                 value = kept.clone() if value.is_leaf or value._version else kept
             values.append(value)
         self._rows.append((values, batch_idx, num_samples))
@@ -54,7 +54,7 @@ class BatchMetrics:
             self._read()
 
     def take(self) -> Columns:
-        """The values since the last time, read from the device."""
+        """Returns the values since the last call, read from the device."""
         self._read()
         taken = Columns(
             dict(zip(self._names or (), self._blocks, strict=True)), self._num_samples, frozenset(self._others)
@@ -74,7 +74,7 @@ class BatchMetrics:
         )
 
     def _ordered(self, metrics: dict[str, Any], batch_idx: int) -> dict[str, Any]:
-        """In the order of the first batch. Raises `ValueError` if a name is missing or new."""
+        """Returns the metrics in the order of the first batch. Raises `ValueError` if a name is missing or new."""
         if self._names is None:
             self._names = tuple(metrics)
             self._blocks = [[] for _ in metrics]
@@ -100,7 +100,7 @@ class BatchMetrics:
 
     def _numbers(self, name: str, values: list[Any], batch_indices: list[int]) -> list[Any]:
         if _are_alike_on_a_device(values):
-            values = torch.stack(values).tolist()  # in one transfer
+            values = torch.stack(values).tolist()  # a single transfer
         return [self._read_value(name, value) for value in values]
 
     def _read_value(self, name: str, value: Any) -> Any:
@@ -115,7 +115,7 @@ class BatchMetrics:
 
 @dataclass(frozen=True)
 class NotJson:
-    """In the place of a value that JSON cannot keep."""
+    """Takes the place of a value that JSON cannot hold."""
 
     kind: str
 
@@ -126,25 +126,25 @@ class Columns:
 
     values: dict[str, list[Any]]
     num_samples: list[int]
-    """Of each batch; 0 for one that repeats samples of another rank, and does not count."""
+    """The number of samples of each batch; 0 for a batch that repeats samples of another rank and does not count."""
     others: frozenset[str] = frozenset()
-    """The names with a value that is no number."""
+    """The names of metrics with a value that is not a number."""
 
     def counted(self, name: str) -> list[tuple[Any, int]]:
-        """Values with their numbers of samples."""
+        """Returns the values of a metric with their numbers of samples."""
         pairs = zip(self.values.get(name, ()), self.num_samples, strict=False)
         return [(value, count) for value, count in pairs if value is not None and count]
 
 
 def mean(values: Sequence[float], num_samples: Sequence[int]) -> float:
-    """The mean over all samples; the values are means over the samples of a batch."""
+    """Returns the mean over all samples. The values are means over the samples of a batch."""
     if len(set(num_samples)) == 1:
         return sum(values) / len(values)
     return sum(value * count for value, count in zip(values, num_samples, strict=True)) / sum(num_samples)
 
 
 class LeftOut:
-    """Says in the log, once for each metric, that it is not reported, and why."""
+    """Logs, once for each metric, that it is not reported, and why."""
 
     def __init__(self, is_chief: bool = True) -> None:
         self._is_chief = is_chief
@@ -160,9 +160,9 @@ class LeftOut:
 
 
 def reduced(ranks: Sequence[Columns], reduces: Mapping[str, Reduce], left_out: LeftOut) -> dict[str, Any]:
-    """The metrics over all batches of all ranks; None where no batch has a value.
+    """Returns the metrics over all batches of all ranks; None for a metric without a value.
 
-    Lists, dicts and tensors are reduced element by element, and left out where that cannot be done.
+    Lists, dicts and tensors are reduced element by element, and left out if that is impossible.
     """
     result: dict[str, Any] = {}
     for name, reduce in reduces.items():
@@ -179,7 +179,7 @@ def reduced(ranks: Sequence[Columns], reduces: Mapping[str, Reduce], left_out: L
 
 
 def _reduced_elements(values: list[Any], counts: list[int], reduce: Reduce) -> Any:
-    """Raises `TypeError` that says why there is no such value."""
+    """Reduces values element by element. Raises `TypeError` if that is impossible, with the reason."""
     first = values[0]
     if isinstance(first, NotJson):
         raise TypeError(f"it is {first.kind}")
@@ -199,7 +199,7 @@ def without_none(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def means_of_batches(ranks: Sequence[Columns]) -> list[dict[str, Any]]:
-    """For each batch, the means over all ranks of the metrics of which it has numbers."""
+    """Returns, for each batch, the means over all ranks of those metrics that are numbers."""
     others = frozenset().union(*(columns.others for columns in ranks))
     if len(ranks) == 1:
         values = {name: column for name, column in ranks[0].values.items() if name not in others}
@@ -218,7 +218,7 @@ def means_of_batches(ranks: Sequence[Columns]) -> list[dict[str, Any]]:
 
 
 def metric_names(ranks: Sequence[Columns]) -> list[str]:
-    """Raises `ValueError` if the ranks have different ones. A rank without batches has none."""
+    """Returns the names of the metrics. Raises `ValueError` if ranks with batches have different ones."""
     names: list[str] = []
     for rank, columns in enumerate(ranks):
         if not names:
@@ -233,7 +233,7 @@ def metric_names(ranks: Sequence[Columns]) -> list[str]:
 
 
 def _are_alike_on_a_device(values: list[Any]) -> bool:
-    """Whether they are tensors of one kind that are not on the CPU, where reading one by one costs least."""
+    """Whether they are scalar tensors of one type on one device; False on the CPU, where single reads are faster."""
     first = values[0] if values else None
     if not isinstance(first, torch.Tensor) or first.device.type == "cpu" or first.ndim:
         return False
@@ -242,7 +242,7 @@ def _are_alike_on_a_device(values: list[Any]) -> bool:
 
 
 def as_json(value: Any) -> Any:
-    """A value that is no number, in the form in which JSON keeps it; tensors and arrays become lists."""
+    """Converts a value to JSON, with lists for tensors and arrays. Returns a `NotJson` if that is impossible."""
     try:
         return from_json(to_json(_lists(value), "it"))
     except (TypeError, ValueError):

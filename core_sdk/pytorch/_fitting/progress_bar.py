@@ -13,7 +13,7 @@ _NAMES = {Batch: "batches", Epoch: "epochs", Record: "samples", Seconds: "second
 
 
 class ProgressBar(Progress):
-    """Reads how far the training is each time that it is drawn, so that batches pay nothing for it."""
+    """A progress bar that reads the counters only when it is drawn, so that it costs nothing per batch."""
 
     def __init__(self, length: TrainUnit, batches_per_epoch: int | None, counters: Callable[[], Counters]) -> None:
         if isinstance(length, Epoch) and batches_per_epoch is not None:

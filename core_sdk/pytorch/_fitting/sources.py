@@ -1,4 +1,4 @@
-"""The user's own code that a training runs, as it is kept with each checkpoint."""
+"""The user's own code, which is kept with each checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STANDARD_LIBRARY = os.__file__.removesuffix("os.py")
 
 
 def entrypoint(kind: type[Any]) -> str:
-    """`module:Class`, from which the class can be imported again. A script is the module that has its name."""
+    """Returns `module:Class`, by which the class can be imported again. A script counts as the module of its name."""
     module = kind.__module__
     if module == "__main__":
         module = Path(getattr(sys.modules[module], "__file__", None) or "").stem
@@ -21,9 +21,9 @@ def entrypoint(kind: type[Any]) -> str:
 
 
 def imported_sources(kind: type[Any]) -> dict[str, Path]:
-    """The files of all modules that are imported from where the class comes from, by their names below that directory.
+    """Returns the files of all imported modules that are below the directory of the class, by their relative names.
 
-    Empty for a class of a notebook, or of an installed package.
+    Returns none for a class of a notebook or of an installed package.
     """
     module = sys.modules[kind.__module__]
     file = _file(module)
@@ -33,7 +33,7 @@ def imported_sources(kind: type[Any]) -> dict[str, Path]:
     root = Path(file).parents[depth]
     files = {_file(each) for each in list(sys.modules.values())}
     own = sorted(found for found in files if found and found.startswith(f"{root}{os.sep}") and not _is_library(found))
-    # A file can be gone since it was imported.
+    # A file may have been removed since it was imported.
     return {str(path.relative_to(root)): path for path in map(Path, own) if path.is_file()}
 
 

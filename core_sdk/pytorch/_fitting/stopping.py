@@ -1,4 +1,4 @@
-"""The stop flag of a training, and why it was set."""
+"""The stop flag of a training, and the reason why it was set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _REQUESTED = "context.set_stop_requested()"
 
 
 class StopFlag:
-    """Unites the stop flag of the Core API with what the trial itself asks for."""
+    """Combines the stop flag of the Core API with the stop requests of the trial itself."""
 
     def __init__(self, context: PyTorchTrialContext) -> None:
         self._context = context
@@ -19,7 +19,7 @@ class StopFlag:
         self._has_asked = False
 
     def is_set(self) -> bool:
-        """All ranks call it equally often, and it becomes true at the same call on all of them."""
+        """Whether the training should stop. All ranks ask equally often; it becomes True at the same call on all."""
         if self._context._stop_requested and not self._has_asked:
             self._has_asked = True
             self._preempt.ask_to_stop(_REQUESTED)
@@ -32,7 +32,7 @@ class StopFlag:
 
     @property
     def reason(self) -> EndReason:
-        """Once it is set."""
+        """Returns why the flag was set. Call it only after it was set."""
         source = self._preempt.stop_source
         if source == _REQUESTED:
             return "stopped"

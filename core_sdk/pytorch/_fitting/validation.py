@@ -1,4 +1,4 @@
-"""One validation of a trial: its batches, or the whole dataset on the chief."""
+"""Validates a trial: by batches on all ranks, or by the whole dataset on the chief."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REDUCES: Mapping[Reducer, Reduce] = {
 
 
 def evaluates_batches(trial: PyTorchTrial) -> bool:
-    """Raises `ValueError` unless the trial has exactly one of the two methods."""
+    """Whether the trial validates by batches. Raises `ValueError` unless it has exactly one of the two methods."""
     kind = type(trial)
     has_batch = kind.evaluate_batch is not PyTorchTrial.evaluate_batch
     has_full = kind.evaluate_full_dataset is not PyTorchTrial.evaluate_full_dataset
@@ -49,7 +49,7 @@ def evaluates_batches(trial: PyTorchTrial) -> bool:
 
 
 def batch_evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
-    """`evaluate_batch()`, which may take the index of the batch or not."""
+    """Returns `evaluate_batch()` as a function of the batch and its index, which the trial's method may lack."""
     parameters = inspect.signature(trial.evaluate_batch).parameters
     takes_index = "batch_idx" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     if takes_index:
@@ -58,7 +58,11 @@ def batch_evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
 
 
 def reduces_of(reducer: Any, names: Sequence[str]) -> dict[str, Reduce]:
-    """What `evaluation_reducer()` returned, for each metric. Raises `ValueError` or `TypeError`."""
+    """Returns the reduction of each metric, from the result of `evaluation_reducer()`.
+
+    Raises `ValueError` if its metrics are others than those in `names`, and `TypeError` for other objects than
+    reducers.
+    """
     by_name = reducer if isinstance(reducer, Mapping) else dict.fromkeys(names, reducer)
     if by_name.keys() != set(names):
         missing = sorted(set(names) - by_name.keys())
@@ -81,17 +85,17 @@ def reduces_of(reducer: Any, names: Sequence[str]) -> dict[str, Reduce]:
 
 
 def _extreme(values: Sequence[float], choose: Callable[[Sequence[float]], float]) -> float:
-    """NaN if there is one: Python's own comparison depends on where it stands."""
+    """Returns the extreme, or NaN if there is one. With Python's own comparison, NaN's position would matter."""
     return next((value for value in values if value != value), None) or choose(values)
 
 
 class Validator:
-    """Validates with what the trial defines, on all ranks together."""
+    """Validates with the methods of the trial, on all ranks together."""
 
     def __init__(
         self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks, max_batches: int | None = None
     ) -> None:
-        """`max_batches` is for a training that is only tested."""
+        """`max_batches` limits the validations of a `test_mode`."""
         self._trial = trial
         self._max_batches = max_batches
         self._context = context
@@ -115,10 +119,11 @@ class Validator:
         return Data(self._trial, self._loader, VALIDATION_LOADER, self._context)
 
     def run(self, batches: int, should_stop: Callable[[], bool], progress: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The metrics, on every rank; None if a stop has cut the validation off. The flag is read before each batch.
+        """Validates, and returns the metrics on every rank; None if a stop has cut the validation off.
 
-        The training's random numbers are put back afterwards, and those of the validation follow from `batches`, so
-        that the schedule of validations does not change the training. Hooks see `progress` beside the metrics.
+        The stop flag is read before each batch. The training's random numbers are restored afterwards, and those of the
+        validation follow from `batches`, so that the schedule of validations does not change the training. Hooks get
+        `progress` together with the metrics.
         """
         context = self._context
         context.reset_reducers()
@@ -134,7 +139,7 @@ class Validator:
         return metrics
 
     def explain(self, error: BaseException) -> None:
-        """As that of `Data`."""
+        """Adds a note to an error of torch about a lost worker of the loader."""
         if self._evaluates_batches:
             self._data.explain(error)
 
@@ -147,11 +152,11 @@ class Validator:
         outputs: list[Any] = []
         self._callbacks.call("on_validation_epoch_start")
         for index, (batch, num_samples) in enumerate(itertools.islice(self._batches(), self._max_batches)):
-            # All ranks must read the flag equally often, and may have different numbers of batches.
+            # All ranks must read the flag equally often. If they may have different numbers of batches, only once.
             if (index == 0 or self._data.is_divided) and should_stop():
                 return None
             if num_samples == 0:
-                # The batch repeats samples of another rank, since models may need all ranks. It does not count.
+                # The batch repeats samples of another rank, since models may need all ranks. It is not counted.
                 contributions = copy.deepcopy([each.call("per_slot_reduce") for each in reducers])
             returned = evaluate(context.to_device(batch) if context._moves_batches else batch, index)
             metrics.add(returned, index, num_samples)
@@ -166,7 +171,7 @@ class Validator:
         return {**result, **reduce_across_slots(reducers, [each for _, each in gathered])}
 
     def _batches(self) -> Iterator[tuple[Any, int]]:
-        """Each batch of this rank, with its number of samples; 0 if they are another rank's."""
+        """Yields each batch of this rank, with its number of samples; 0 if the batch repeats another rank's samples."""
         return self._data.single_pass()
 
     def _batch_evaluator(self) -> Callable[[Any, int], Any]:
@@ -205,7 +210,7 @@ class Validator:
 
 @contextlib.contextmanager
 def in_eval_mode(models: Sequence[torch.nn.Module]) -> Iterator[None]:
-    """Puts every module back into the mode that it had."""
+    """Puts models into evaluation mode, and restores the mode of every module at the end of the block."""
     training = [module for model in models for module in model.modules() if module.training]
     for model in models:
         model.eval()

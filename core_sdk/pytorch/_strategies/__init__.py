@@ -1,4 +1,4 @@
-"""How a model and its optimizer are spread over the ranks: one module for each way, and the choice among them."""
+"""Strategies: the ways in which a model and its optimizer are spread over the ranks."""
 
 from core_sdk.pytorch._strategies._choice import default_strategy, named_strategy
 from core_sdk.pytorch._strategies._none import UntouchedStrategy

@@ -1,4 +1,4 @@
-"""Which strategy a training uses."""
+"""Chooses the strategy of a training."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def default_strategy(distributed: DistributedContext) -> Strategy:
-    """By what the script has begun: DDP with torch's process group, else Horovod; none for a single rank.
+    """Returns DDP if torch's process group has begun, Horovod if that has begun, and no strategy for a single rank.
 
-    Raises `RuntimeError` for several ranks that have begun neither.
+    Raises `RuntimeError` for several ranks if neither has begun.
     """
     if distributed.size == 1:
         return NoStrategy()

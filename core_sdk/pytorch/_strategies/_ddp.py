@@ -1,4 +1,4 @@
-"""A copy of the model on each rank, whose gradients torch's DistributedDataParallel averages."""
+"""A copy of the model on each rank. Torch's DistributedDataParallel averages the gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core_sdk.pytorch._strategies._strategy import Strategy, check_replica_optio
 
 
 class DistributedDataParallel(nn.parallel.DistributedDataParallel):
-    """torch's class, which also has all attributes of the model in it."""
+    """Torch's class, which also has all attributes of the model in it."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -24,7 +24,7 @@ class DistributedDataParallel(nn.parallel.DistributedDataParallel):
 
 
 class DdpStrategy(Strategy):
-    """The options are those of torch's DistributedDataParallel, such as `find_unused_parameters`."""
+    """Trains with torch's DistributedDataParallel. Takes its options, such as `find_unused_parameters`."""
 
     name = "ddp"
 
@@ -32,7 +32,7 @@ class DdpStrategy(Strategy):
         check_replica_options(options)
         model = model.to(device)
         if not any(parameter.requires_grad for parameter in model.parameters()):
-            return model  # torch refuses it, and there is nothing to average
+            return model  # torch refuses a model without trainable parameters
         device_ids = [device] if device.type == "cuda" else None
         return DistributedDataParallel(model, **{"device_ids": device_ids, **options})
 
@@ -40,11 +40,11 @@ class DdpStrategy(Strategy):
         return model.module if isinstance(model, DistributedDataParallel) else model
 
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        # What its no_sync() sets, which would have to enclose the forward pass, too.
+        # The flag that `no_sync()` sets; that would have to enclose the forward pass too.
         if isinstance(model, DistributedDataParallel):
             model.require_backward_grad_sync = is_on
 
     def set_forward_sync(self, model: nn.Module, is_on: bool) -> None:
-        # The chief's buffers, such as those of a batch norm, which torch would send before each forward pass.
+        # Torch sends the chief's buffers, such as those of a batch norm, before each forward pass.
         if isinstance(model, DistributedDataParallel):
             model.require_forward_param_sync = is_on

@@ -17,11 +17,11 @@ from core_sdk.pytorch._strategies._strategy import Strategy
 
 
 class FsdpStrategy(Strategy):
-    """FSDP2: one unit of the model after another is gathered for its part of the forward and backward pass.
+    """Trains with FSDP2, which gathers one unit of the model after another for the forward and backward pass.
 
-    The option `units` is the class of the submodules that become units, or a tuple of classes; by default these are the
-    elements of each `nn.ModuleList`, as the layers of a transformer are. What is left is one more unit. The other
-    options are those of `fully_shard()`, such as `mp_policy`.
+    The option `units` is the class of the submodules that become units, or a tuple of classes. By default these are the
+    elements of each `nn.ModuleList`, such as the layers of a transformer. The rest of the model is one more unit. The
+    other options are those of `fully_shard()`, such as `mp_policy`.
     """
 
     name = "fsdp"
@@ -31,18 +31,18 @@ class FsdpStrategy(Strategy):
         chosen = dict(options)
         units = _units(model, chosen.pop("units", None))
         chosen.setdefault("mesh", _mesh_of_all_ranks(device))
-        # The whole model need not fit on the device: one unit at a time goes there.
+        # Moves one unit at a time, since the whole model may not fit on the device.
         for module in [*units, model]:
             _broadcast(module, device)
             fully_shard(module, **chosen)
         return model
 
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        """They always are."""
+        """Does nothing: the gradients of split models are always averaged."""
 
 
 def _units(model: nn.Module, kinds: Any) -> list[nn.Module]:
-    """Inner ones before those around them, and without the model itself."""
+    """Returns the units, inner ones before outer ones, without the model itself."""
     if kinds is None:
         return [module for module in _elements_of_lists(model) if any(True for _ in module.parameters())]
     found = [module for module in model.modules() if isinstance(module, kinds)]
@@ -67,7 +67,7 @@ def _mesh_of_all_ranks(device: torch.device) -> DeviceMesh:
 
 
 def _broadcast(module: nn.Module, device: torch.device) -> None:
-    """Gives all ranks the chief's weights, of which each then keeps its part."""
+    """Sends the chief's weights to all ranks, before each rank keeps its part of them."""
     for tensor in (*module.parameters(), *module.buffers()):
         if not isinstance(tensor, DTensor) and not tensor.is_meta:
             tensor.data = tensor.data.to(device)

@@ -1,4 +1,4 @@
-"""A copy of the model on each rank, whose gradients Horovod averages."""
+"""A copy of the model on each rank. Horovod averages the gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core_sdk.pytorch._strategies._strategy import OptimizerStep, Strategy, chec
 
 
 class HorovodStrategy(Strategy):
-    """Horovod's optimizer exchanges the gradients; the model itself is what is called."""
+    """Trains with Horovod, whose optimizer exchanges the gradients. The model is not wrapped."""
 
     name = "horovod"
 
@@ -27,7 +27,7 @@ class HorovodStrategy(Strategy):
         return model
 
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        """Horovod's optimizer counts the backward passes itself."""
+        """Does nothing, since Horovod's optimizer counts the backward passes itself."""
 
     def wrap_optimizer(
         self,
@@ -50,7 +50,7 @@ class HorovodStrategy(Strategy):
 
 
 class HorovodStep(OptimizerStep):
-    """Horovod would exchange the gradients in `step()`; they are wanted before, to be clipped."""
+    """Exchanges the gradients before the step, so that they can be clipped. Horovod would do it within `step()`."""
 
     optimizer: Any
 

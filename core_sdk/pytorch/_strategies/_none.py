@@ -21,11 +21,11 @@ class NoStrategy(Strategy):
         return model.to(device)
 
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        """There is nothing to exchange."""
+        """Does nothing, since there is nothing to exchange."""
 
 
 class UntouchedStrategy(NoStrategy):
-    """Leaves the model where it is: for a trial that is only loaded."""
+    """Leaves the model where it is. For a trial that is only loaded."""
 
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
         return model

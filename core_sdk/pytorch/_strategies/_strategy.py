@@ -1,4 +1,4 @@
-"""What every way of spreading a model answers."""
+"""The interface of all ways of spreading a model over the ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 
 class Strategy(abc.ABC):
-    """One way of training a model on all ranks."""
+    """A way of training a model on all ranks."""
 
     name: str
     is_sharding = False
@@ -20,17 +20,17 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
-        """The model to call in its place, with the chief's weights on every rank. Collective."""
+        """Returns the model to call in place of this one, with the chief's weights on every rank. Collective."""
 
     @abc.abstractmethod
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        """Whether gradients are averaged over the ranks from the next forward pass on."""
+        """Sets whether gradients are averaged over the ranks, from the next forward pass on."""
 
     def set_forward_sync(self, model: nn.Module, is_on: bool) -> None:  # noqa: B027
-        """Whether forward passes exchange anything; without, a rank may make one alone."""
+        """Sets whether forward passes exchange data between ranks. If not, a rank may make one alone."""
 
     def inner_model(self, model: nn.Module) -> nn.Module:
-        """The model that `wrap_model()` was given."""
+        """Returns the model that `wrap_model()` was given."""
         return model
 
     def wrap_optimizer(
@@ -40,19 +40,19 @@ class Strategy(abc.ABC):
         backward_passes_per_step: int,
         fp16_compression: bool,
     ) -> torch.optim.Optimizer:
-        """The optimizer to step in its place. Only Horovod needs the further arguments."""
+        """Returns the optimizer to step in place of this one. Only Horovod needs the further arguments."""
         return optimizer
 
     def optimizer_step(self, optimizer: torch.optim.Optimizer, divisor: int) -> OptimizerStep:
         return OptimizerStep(optimizer, divisor)
 
     def model_state(self, model: nn.Module) -> dict[str, Any]:
-        """The state to save: the same for every strategy and number of ranks."""
+        """Returns the state to save, which is the same for every strategy and number of ranks."""
         return self.inner_model(model).state_dict()
 
 
 def check_replica_options(options: Mapping[str, Any]) -> None:
-    """Raises `TypeError` for what is no option of torch's DistributedDataParallel, also where none is made."""
+    """Raises `TypeError` for an unknown option of torch's DistributedDataParallel, even if that is not used."""
     known = [*inspect.signature(nn.parallel.DistributedDataParallel).parameters][1:]
     if unknown := options.keys() - known:
         raise TypeError(
@@ -66,15 +66,15 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
 
 
 class OptimizerStep:
-    """One optimizer, and how it makes a step once all gradients are there."""
+    """The step of one optimizer, after all gradients have been computed."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, divisor: int) -> None:
-        """Gradients are sums over `divisor` batches, to be divided by it."""
+        """The gradients are sums over `divisor` batches, by which they are divided."""
         self.optimizer = optimizer
         self._divisor = divisor
 
     def prepare(self) -> None:
-        """Afterwards gradients are means over batches and ranks. Collective."""
+        """Turns the gradients into means over batches and ranks. Collective."""
         if self._divisor != 1:
             for parameter in parameters_of(self.optimizer):
                 if parameter.grad is not None:

@@ -1,4 +1,4 @@
-"""The context of a `DeepSpeedTrial`: keeps its engines, and knows how batches consist of micro-batches."""
+"""The context of a `DeepSpeedTrial`, which keeps its engines, and knows the micro-batches of a batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _DataRanks(NamedTuple):
 
 
 class DeepSpeedTrialContext(TrialContext):
-    """`deepspeed.init()` makes it, and the trial's `__init__()` gets it.
+    """The context that `deepspeed.init()` makes, and that the trial's `__init__()` gets.
 
     Engines are saved in each checkpoint and restored from it, in the order of wrapping. The first one says how many
     micro-batches a batch has.
@@ -41,7 +41,7 @@ class DeepSpeedTrialContext(TrialContext):
         super().__init__(setup)
         self.models: list[DeepSpeedEngine] = []
         self._strategies: list[Strategy] = []
-        """Those of models that are no engines: there are none."""
+        """Always empty: there are no models beside the engines."""
         self._moves_batches = False
         self._mpu = make_data_parallel_mpu(setup.distributed)
         self._has_own_mpu = False
@@ -65,7 +65,7 @@ class DeepSpeedTrialContext(TrialContext):
         return model
 
     def set_mpu(self, mpu: ModelParallelUnit) -> None:
-        """Says this rank's part, for model parallelism that is not DeepSpeed's own. Call it once, after wrapping."""
+        """Sets this rank's part, for model parallelism that is not DeepSpeed's own. Call it once, after wrapping."""
         if not self.models:
             raise RuntimeError("set_mpu() comes after wrap_model_engine()")
         if self._has_own_mpu:
@@ -78,7 +78,7 @@ class DeepSpeedTrialContext(TrialContext):
         self._accumulates_itself = True
 
     def disable_dataset_reproducibility_checks(self) -> None:
-        """As that of `pytorch`, where it is one of `context.experimental`."""
+        """Does the same as `context.experimental.disable_dataset_reproducibility_checks()` in a `PyTorchTrial`."""
         self._checks_datasets = False
 
     @property
@@ -87,11 +87,11 @@ class DeepSpeedTrialContext(TrialContext):
         return bool(self.models) and isinstance(self.models[0], PipelineEngine)
 
     def get_train_micro_batch_size_per_gpu(self) -> int:
-        """The samples of a micro-batch, as DeepSpeed's configuration says."""
+        """Returns the number of samples of a micro-batch, from DeepSpeed's configuration."""
         return _micro_batches(self._first_engine())[0]
 
     def get_num_micro_batches_per_slot(self) -> int:
-        """The micro-batches of a batch on each rank: DeepSpeed's `gradient_accumulation_steps`."""
+        """Returns the number of micro-batches of a batch on each rank: DeepSpeed's `gradient_accumulation_steps`."""
         return _micro_batches(self._first_engine())[1]
 
     @property
@@ -117,7 +117,7 @@ class DeepSpeedTrialContext(TrialContext):
 
     @property
     def _calls_per_batch(self) -> int:
-        """How often `train_batch()` is called for a batch."""
+        """The number of calls of `train_batch()` for a batch."""
         takes_all = self.use_pipeline_parallel or self._accumulates_itself
         return 1 if takes_all else self.get_num_micro_batches_per_slot()
 
@@ -125,7 +125,7 @@ class DeepSpeedTrialContext(TrialContext):
 def overwrite_deepspeed_config(
     base_ds_config: str | dict[str, Any], source_ds_dict: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A copy of DeepSpeed's configuration, a dict or a file of JSON, with other values, such as hyperparameters."""
+    """Returns a copy of DeepSpeed's configuration, a dict or a JSON file, with some values replaced."""
     if isinstance(base_ds_config, str):
         base_ds_config = json.loads(Path(base_ds_config).read_text())
     if not isinstance(base_ds_config, dict):
@@ -142,5 +142,5 @@ def _merged(base: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any
 
 
 def _micro_batches(engine: DeepSpeedEngine) -> tuple[int, int]:
-    """Size and number."""
+    """Returns the size and the number of the micro-batches of a batch."""
     return int(engine.train_micro_batch_size_per_gpu()), int(engine.gradient_accumulation_steps())

@@ -1,4 +1,4 @@
-"""What a training does with micro-batches, and with the checkpoints of engines."""
+"""The training with micro-batches, and the checkpoints of engines."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _END = object()
 
 
 class MicroBatches(NamedTuple):
-    """A batch: the micro-batches between two steps of an engine."""
+    """A batch, which consists of the micro-batches between two steps of an engine."""
 
     epoch: int
     num_samples: tuple[int, ...]
-    """Of this rank, in each micro-batch."""
+    """The number of this rank's samples in each micro-batch."""
     num_global: int
     is_epoch_end: bool
 
 
 class NoData(Data):
-    """In the place of the data of a rank that reads none, such as the middle stages of a pipeline."""
+    """The empty data of a rank that reads none, such as a middle stage of a pipeline."""
 
     batches_per_epoch = None
     is_divided = True
@@ -56,7 +56,7 @@ class NoData(Data):
 
 
 def all_read_data(context: DeepSpeedTrialContext) -> bool:
-    """Collective. Whether no rank has to be told by the chief how far the data go.
+    """Whether all ranks read data, so that the chief need not tell any rank about its batches. Collective.
 
     Raises `ValueError` if the chief itself reads none.
     """
@@ -67,7 +67,7 @@ def all_read_data(context: DeepSpeedTrialContext) -> bool:
 
 
 class EngineFitting(Fitting):
-    """A `DeepSpeedTrial` in training."""
+    """The training of a `DeepSpeedTrial`."""
 
     _context: Any
     _trial: Any
@@ -100,7 +100,7 @@ class EngineFitting(Fitting):
         return self._described(drawn), [batch for _, batch in drawn]
 
     def _described(self, drawn: list[tuple[Draw, Any]]) -> MicroBatches:
-        """Collective if some ranks read no data: they are told by the chief."""
+        """Returns the description of a batch. Collective if some ranks read no data: then the chief tells them."""
         own = MicroBatches(
             epoch=drawn[0][0].epoch if drawn else 0,
             num_samples=tuple(self._data.num_samples(draw, batch) for draw, batch in drawn),
@@ -113,7 +113,7 @@ class EngineFitting(Fitting):
         return told._replace(num_samples=own.num_samples or told.num_samples)
 
     def _train_on(self, batches: list[Any], trained: MicroBatches) -> Any:
-        """Returns what the trial has returned last."""
+        """Trains on a batch, and returns what the trial's last call has returned."""
         context, index, returned = self._context, self._batch_index, None
         takes_all = context._calls_per_batch == 1
         iterator = iter(batches) if context._mpu.should_build_data_loader else None
@@ -138,7 +138,7 @@ def _wrong_number(how: str, num_micro_batches: int) -> str:
 
 
 class EngineValidator(Validator):
-    """Gives the trial iterators in the place of batches."""
+    """Validates with iterators over micro-batches in place of batches."""
 
     _context: Any
     _trial: Any
@@ -151,7 +151,7 @@ class EngineValidator(Validator):
         return NoData(VALIDATION_LOADER) if self._loader is None else super()._made_data()
 
     def _batches(self) -> Iterator[tuple[Any, int]]:
-        """Lists of micro-batches, and how many samples of this rank are in each list."""
+        """Yields lists of micro-batches, with the number of this rank's samples in each list."""
         length = self._context.get_num_micro_batches_per_slot() if self._context.use_pipeline_parallel else 1
         groups = _groups(super()._batches(), length)
         while True:
@@ -165,7 +165,7 @@ class EngineValidator(Validator):
             yield [batch for batch, _ in group or ()], num_samples
 
     def _set_forward_sync(self, is_on: bool) -> None:
-        """Engines exchange nothing in the forward pass, unless they are split."""
+        """Does nothing, since engines exchange nothing in the forward pass unless they are split."""
 
     def _batch_evaluator(self) -> Callable[[Any, int], Any]:
         def evaluate(batches: list[Any], index: int) -> Any:
@@ -177,14 +177,14 @@ class EngineValidator(Validator):
 
 
 def _groups(items: Iterable[tuple[Any, int]], length: int) -> Iterator[list[tuple[Any, int]]]:
-    """Those that are full: a pipeline cannot take fewer micro-batches."""
+    """Yields groups of `length` items. Drops an incomplete last group, which a pipeline cannot process."""
     iterator = iter(items)
     while len(group := list(itertools.islice(iterator, length))) == length:
         yield group
 
 
 class EngineState(TrialState):
-    """Each rank saves its part of the engines, in DeepSpeed's own files; all else is as for other trials."""
+    """The state of a DeepSpeed training. Each rank saves its part of the engines in DeepSpeed's own files."""
 
     trial_type = "DeepSpeedTrial"
 
@@ -195,7 +195,7 @@ class EngineState(TrialState):
         return {}
 
     def _load_wrapped(self, content: dict[str, Any], kept: Collection[str]) -> None:
-        """The engines are loaded already."""
+        """Does nothing, since the engines are loaded already."""
 
     def _all_ranks_write(self) -> bool:
         return True

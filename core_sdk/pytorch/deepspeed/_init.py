@@ -1,4 +1,4 @@
-"""`deepspeed.init()`: begins the attempt, and what its ranks need to train together."""
+"""`deepspeed.init()`, which begins the attempt, and sets up what its ranks need to train together."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def init(
     enable_tensorboard_logging: bool = True,
     **core_arguments: Any,
 ) -> Iterator[DeepSpeedTrialContext]:
-    """As `pytorch.init()`, for a `DeepSpeedTrial`. Begins DeepSpeed's communication, unless the script has done so.
+    """Begins the attempt of a `DeepSpeedTrial` as `pytorch.init()` does, and yields its context.
 
-    `core_arguments` are further arguments of `core.init()`, such as `checkpoint_storage`, `name` and `deadline`.
+    Begins DeepSpeed's communication, unless the script has done so. `core_arguments` are further arguments of
+    `core.init()`, such as `checkpoint_storage`, `name` and `deadline`.
     """
     with (
         _joined_ranks(distributed) as ranks,

@@ -1,4 +1,4 @@
-"""What a user writes for DeepSpeed: engines, their data, and what to do with one micro-batch."""
+"""The class that a user writes for DeepSpeed: engines, their data, and the training on one micro-batch."""
 
 from __future__ import annotations
 
