@@ -7,10 +7,11 @@
 A `WorkerGroup` gives calls to its workers and judges what comes back; an `Engine` starts the workers: `LocalEngine` on
 this machine, `RayEngine` of `core_sdk.workers.ray` on a Ray cluster.
 
-Why it is so: workers stay between calls, because a start costs a second of imports. A call is one request and one
-answer, so that one thread of the program for each worker suffices, and nothing can deadlock. Calls run in the worker's
-main thread, where scripts may handle signals. A death ends all workers, since a rank that waits for a dead one in a
-collective would hang; an exception ends none. The workers lead sessions of their own: Ctrl-C reaches the program only.
+Workers stay between calls, because a start costs a second of imports. A call is one request and one answer, so that one
+thread of the program for each worker suffices, and nothing can deadlock. Calls run in the worker's main thread, where
+scripts may handle signals. The death of a worker ends all workers, since a rank that waits for a dead one in a
+collective would hang; an exception ends none. Each worker leads a session of its own, so that Ctrl-C reaches the
+program only.
 """
 
 from __future__ import annotations

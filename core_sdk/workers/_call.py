@@ -1,4 +1,4 @@
-"""A function that runs on workers, and what has come back of it."""
+"""A function call on workers, and its results."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from core_sdk.workers._messages import decode_value
 
 T = TypeVar("T")
 
-# How long a failure that looks like the consequence of another one waits for that one.
+# The time for which a failure that looks like a consequence waits for its cause.
 _PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a rank gives no value."""
+    """The reason why a rank gives no value."""
 
     error: WorkerError
     seen: RankSeen
-    """By which it is judged which rank failed first."""
+    """The observations by which it is judged which rank failed first."""
 
 
 class Call(Generic[T]):
-    """One call on some workers. Iterating gives `(rank, value)` of each worker, in the order in which they finish.
+    """A call on some workers. Iterating gives `(rank, value)` of each worker, in the order in which they finish.
 
-    If the function fails on one worker, asking raises that error, whatever the others do. Of several failures the one
-    is raised that caused the others. Thread-safe.
+    If the function fails on one worker, asking for results raises that error, whatever the other workers do. If several
+    fail, the failure that caused the others is raised. Thread-safe.
     """
 
     def __init__(self, function: str, ranks: Sequence[int]) -> None:
@@ -54,7 +54,7 @@ class Call(Generic[T]):
             return bool(self._failures) or len(self._contents) == len(self.ranks)
 
     def next(self, timeout_s: float | None = None) -> tuple[int, T]:
-        """Blocks until the next worker has finished: its rank, and what the function has returned there.
+        """Blocks until the next worker has finished. Returns its rank, and what the function has returned there.
 
         Raises `WorkerFailedError`, `WorkerDiedError` or `CallTimeoutError`, and `StopIteration` after the last one.
         """
@@ -67,7 +67,7 @@ class Call(Generic[T]):
         return rank, decode_value(self.function, rank, self._contents[rank])
 
     def results(self, timeout_s: float | None = None) -> list[T]:
-        """Blocks until all workers have finished: what the function has returned, in the order of the ranks.
+        """Blocks until all workers have finished. Returns what the function has returned, in the order of the ranks.
 
         Raises `WorkerFailedError`, `WorkerDiedError` or `CallTimeoutError`.
         """
@@ -75,12 +75,12 @@ class Call(Generic[T]):
         return [decode_value(self.function, rank, self._contents[rank]) for rank in self.ranks]
 
     def wait_for_all(self, timeout_s: float) -> bool:
-        """Waits until every worker has answered or failed. Returns whether that came in time."""
+        """Blocks until every worker has answered or failed. Returns False after `timeout_s`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._missing(), timeout_s)
 
     def succeed(self, rank: int, content: bytes) -> None:
-        """Called once for each rank, or `fail` is."""
+        """Takes the answer of a rank. For each rank, either this or `fail` is called once."""
         with self._changed:
             self._contents[rank] = content
             self._changed.notify_all()
@@ -103,7 +103,7 @@ class Call(Generic[T]):
                     raise CallTimeoutError(self.function, timeout_s or 0, self._missing())
 
     def _first_failure(self) -> Failure | None:
-        """None while there is none, and while the cause of those that have come may still come."""
+        """Returns the first failure. Returns None if there is none, or while its cause may still come."""
         if not self._failures:
             return None
         has_patience = bool(self._missing()) and time.monotonic() < self._failed_s + _PATIENCE_S

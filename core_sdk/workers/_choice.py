@@ -1,4 +1,4 @@
-"""Which engine starts a program's workers, and with which resources."""
+"""Chooses the engine that starts a program's workers, and their resources."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def open_engine(
     strategy: Strategy = "PACK",
     imported_modules: Sequence[str] = (),
 ) -> Engine:
-    """The engine of this name. None is Ray if the program is connected to a cluster, or an `address` is given;
-    otherwise it is this machine.
+    """Opens the engine of this name. None stands for Ray if the program is connected to a cluster or an `address` is
+    given, and otherwise for this machine.
 
     `num_cpus`, `num_gpus` and `resources` are those of one worker, of which there will be `num_workers`. On this
-    machine workers begin with `imported_modules`. Raises `ResourcesMissingError` if this machine has not as much, or
+    machine workers begin with `imported_modules`. Raises `ResourcesMissingError` if this machine has too little, and
     `MissingDependencyError` without Ray.
     """
     if isinstance(engine, Engine):

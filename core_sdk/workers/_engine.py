@@ -1,4 +1,4 @@
-"""The seam: who starts workers, and how a program speaks with them."""
+"""The seam between a program and the engines that start its workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple):
-    """What a worker answers to one request."""
+    """A worker's answer to one request."""
 
     is_failure: bool
     content: bytes
@@ -30,13 +30,13 @@ class WorkerLost(Exception):
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended that nobody has ended."""
+    """The unexpected end of a worker."""
 
     seen: RankSeen
     process: str
     """The worker's process, for messages."""
     cause: str
-    """Words that follow "worker 1"."""
+    """The cause, in words that follow "worker 1"."""
     last_lines: Sequence[str] = ()
     """The end of its stderr."""
 
@@ -45,9 +45,9 @@ class Team(ABC):
     """The workers of one start. Thread-safe."""
 
     places: Sequence[RankPlace]
-    """By rank."""
+    """The place of each rank."""
     address: str
-    """At which all workers can reach the node of rank 0."""
+    """The address at which all workers can reach the node of rank 0."""
 
     @abstractmethod
     def exchange(self, rank: int, request: bytes) -> Answer:
@@ -55,7 +55,7 @@ class Team(ABC):
 
     @abstractmethod
     def death(self, rank: int) -> Death:
-        """How the worker that was lost has ended. Blocks for a moment, until that is known."""
+        """Returns how a lost worker has ended. Blocks for a moment, until that is known."""
 
     @abstractmethod
     def signal(self, rank: int, number: int) -> None:
@@ -65,38 +65,39 @@ class Team(ABC):
     def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls the function in the process that has started the worker, which outlives it. Raises `WorkerLost`.
 
-        The function is one that can be imported there, and does not wait for anything of the worker's.
+        The function must be importable there, and must not wait for the worker.
         """
 
     def hold(self) -> AbstractContextManager[None]:
-        """Until the end of the block these processes are not ended: `end` waits for that, but not for ever."""
+        """Keeps the processes of `call_beside` alive during the block. `end` waits for its end, for a limited time."""
         return contextlib.nullcontext()
 
     @abstractmethod
     def end(self, grace_s: float) -> None:
-        """Idle workers leave. The others get a SIGTERM, and after `grace_s` they are killed. Returns when all are gone.
+        """Ends all workers, and blocks until they are gone. Does nothing the second time.
 
-        With a grace of 0 all are killed at once. Does nothing the second time.
+        Idle workers leave. The others get a SIGTERM, and are killed after `grace_s`. With a grace of 0 all are killed
+        at once.
         """
 
 
 class Engine(ABC):
-    """Starts workers. Open while a group uses it."""
+    """Starts workers. A group keeps it open and closes it."""
 
     @abstractmethod
     def start(self, num_workers: int) -> Team:
-        """Starts workers, and returns once all of them listen. Raises `WorkersNotStartedError`."""
+        """Starts workers, and blocks until all of them listen. Raises `WorkersNotStartedError`."""
 
     @abstractmethod
     def num_available(self) -> int | None:
-        """How many workers could be started if those of this engine ended; None where nothing limits them.
+        """Returns how many workers could be started if those of this engine ended; None if there is no limit.
 
         Raises `RayClusterError`.
         """
 
     @abstractmethod
     def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
-        """From now on what workers write is appended to this file, beside being shown; None if it is shown only."""
+        """Appends the later output of the workers to this file, in addition to showing it; None to show it only."""
 
     def close(self) -> None:  # noqa: B027 - not every engine holds something
         """Called when the last team has ended."""

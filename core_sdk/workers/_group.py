@@ -25,9 +25,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TORCH_TIMEOUT_S = 1800.0
-# How long workers have to end after SIGTERM.
+# The time that workers have to end after SIGTERM.
 _GRACE_S = 5.0
-# How long the others of a dead worker have to fail by themselves, so that their output tells why.
+# After a death, the time that the other workers have to fail by themselves, so that their output tells why.
 _AFTER_DEATH_S = 2.0
 
 
@@ -66,7 +66,7 @@ class WorkerGroup:
         return self.submit_to(range(self.size), function, *args, **kwargs)
 
     def submit_to(self, ranks: Sequence[int], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Call[T]:
-        """Like `submit`, on some workers."""
+        """Calls the function on some workers, like `submit`."""
         if unknown := sorted(set(ranks) - set(range(self.size))):
             raise ValueError(f"there are no workers {unknown}: the group has {self.size}")
         if not callable(function):
@@ -74,9 +74,9 @@ class WorkerGroup:
         return self._start.submit(Call(name_of(function), ranks), encode_request(function, args, kwargs))
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
-        """Calls the function on every worker, and waits: what it has returned, in the order of the ranks.
+        """Calls the function on every worker, and blocks until all have finished. Returns the results in rank order.
 
-        Ctrl-C meanwhile is a Ctrl-C in the function, too.
+        Ctrl-C during the wait also interrupts the functions.
         """
         call = self.submit(function, *args, **kwargs)
         try:
@@ -96,7 +96,7 @@ class WorkerGroup:
             raise NodeLostError(f"worker {rank}") from error
 
     def hold(self) -> AbstractContextManager[None]:
-        """Within the block these processes are not ended. Close the group after it."""
+        """Keeps the processes of `call_beside` alive during the block. Close the group after the block."""
         return self._start.team.hold()
 
     def init_torch(self, backend: str | None = None, timeout_s: float = _TORCH_TIMEOUT_S) -> None:
@@ -158,7 +158,7 @@ class _Start:
         self.team: Team = engine.start(num_workers)
         self._lock = threading.Lock()
         self._end: WorkerError | None = None
-        """Why no calls are taken any more."""
+        """The reason why no more calls are taken."""
         self._lanes = [_Lane(self.team, rank, self._lost) for rank in range(num_workers)]
 
     def submit(self, call: Call[T], request: bytes) -> Call[T]:
@@ -179,18 +179,18 @@ class _Start:
         self.team.end(grace_s)
 
     def _lost(self, rank: int) -> tuple[WorkerError, RankSeen]:
-        """A worker has ended before its answer: why it, or the whole group, has; and what was seen of it."""
+        """Returns why a worker, or the whole group, has ended before the worker's answer, and what was seen of it."""
         if self._end is not None:
             return self._end, RankSeen(rank, pid=0, code=-signal.SIGKILL, ended_s=time.monotonic())
         death = self.team.death(rank)
         error = WorkerDiedError(rank, death.process, death.cause, death.last_lines)
         if self._close(error):
             threading.Thread(target=self._end_others, name="core-sdk-ending-workers", daemon=True).start()
-        # Nobody has asked it to end, so that exit status 0 is a failure, too.
+        # The worker was not asked to end, so exit status 0 is a failure too.
         return error, replace(death.seen, code=1) if death.seen.code in WELL else death.seen
 
     def _close(self, error: WorkerError) -> bool:
-        """Takes no more calls. Returns whether this is the first reason."""
+        """Refuses further calls, because of `error`. Returns whether this is the first reason."""
         with self._lock:
             if self._end is not None:
                 return False
@@ -210,7 +210,7 @@ class _Lane:
     """The thread that gives one worker its calls, one after another."""
 
     def __init__(self, team: Team, rank: int, lost: Callable[[int], tuple[WorkerError, RankSeen]]) -> None:
-        """`lost` tells why the worker has gone."""
+        """`lost` returns why the worker has ended."""
         self.rank = rank
         self._team = team
         self._lost = lost
@@ -225,7 +225,7 @@ class _Lane:
         self._calls.put((call, request))
 
     def close(self) -> None:
-        """The thread ends after the calls that were given."""
+        """Ends the thread after the calls that were given to it."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -243,7 +243,7 @@ class _Lane:
         try:
             return self._team.exchange(self.rank, request)
         finally:
-            # Before the answer is delivered: who has it may send a signal that is not for this worker.
+            # Cleared before the answer is delivered: its receiver may send a signal, which must not reach this worker.
             self._is_in_call.clear()
 
     def _deliver(self, call: Call[Any], answer: Answer) -> None:

@@ -1,7 +1,7 @@
 """Calls, values and failures as bytes.
 
-They are pickled by cloudpickle, so that functions and classes of a script or a notebook come along. Both sides unpickle
-only what came over a connection that is private to this program and its worker.
+They are pickled by cloudpickle, so that functions and classes of a script or a notebook are sent too. Both sides
+unpickle only what came over a connection that is private to this program and its worker.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def encode_request(function: Function, args: Sequence[object], kwargs: Mapping[s
 
 @contextlib.contextmanager
 def named_as(what: str) -> Iterator[None]:
-    """Within the block it is `what` that cannot be pickled, where the program knows nothing of the call behind it."""
+    """Names `what` in a `NotPicklableError` of the block, since the user does not know of the call behind it."""
     try:
         yield
     except NotPicklableError as error:
@@ -76,7 +76,7 @@ def encode_failure(error: BaseException) -> Answer:
     lines = traceback.format_exception(error)
     try:
         pickled = _dumps(error)
-        # Many exceptions can be pickled, but not unpickled, since their class takes other arguments than its message.
+        # Many exceptions can be pickled but not unpickled, since their class takes other arguments than its message.
         pickle.loads(pickled)  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - whatever a class of the script's raises
         pickled = b""

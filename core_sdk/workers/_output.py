@@ -1,4 +1,4 @@
-"""What workers write: shown where the program's own output goes, also in a notebook's cell, and kept in a file."""
+"""The output of workers, which is shown together with the program's own, also in notebooks, and kept in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class ShownOutput:
-    """Whole lines that are written to these descriptors are shown by `sys.stdout` and `sys.stderr`, and kept."""
+    """Shows whole lines that are written to its descriptors, by `sys.stdout` and `sys.stderr`, and keeps them."""
 
     def __init__(self, log_path: str | os.PathLike[str] | None = None) -> None:
         """`log_path` is a file to which the lines are appended; None if they are shown only."""
@@ -32,7 +32,7 @@ class ShownOutput:
         return self._stderr.descriptor
 
     def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
-        """From now on the lines are appended to this file; None if they are shown only."""
+        """Appends later lines to this file; None to show them only."""
         self._log.turn_to(log_path)
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class _Copy:
         self._log.write(lines.finish())
 
     def _show(self, text: str) -> None:
-        # The stream of this moment: a notebook has its own. Nobody may read it any more, or it may be closed.
+        # Looked up each time, since a notebook has its own streams. It may have no reader, or be closed.
         with contextlib.suppress(OSError, ValueError):
             stream = getattr(sys, self._stream)
             stream.write(text)

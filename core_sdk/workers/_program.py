@@ -1,4 +1,4 @@
-"""What a worker does: it runs one call after another in its main thread, and keeps what they leave."""
+"""The program of a worker: it runs one call after another in its main thread, and keeps their state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ThisWorker:
 
     place: RankPlace
     state: dict[str, Any] = field(default_factory=dict)
-    """For whatever one call leaves to the next ones, such as a model."""
+    """The objects that one call leaves to the next ones, such as a model."""
 
     @property
     def rank(self) -> int:
@@ -39,14 +39,14 @@ _this_worker: ThisWorker | None = None
 
 
 def this_worker() -> ThisWorker:
-    """The worker in which this function runs. Raises `RuntimeError` in a process that is none."""
+    """Returns the worker in which the calling function runs. Raises `RuntimeError` in other processes."""
     if _this_worker is None:
         raise RuntimeError("this process is not a worker: call this_worker() in a function that a WorkerGroup runs")
     return _this_worker
 
 
 class WorkerProgram:
-    """In the main thread of a worker's process, of which there is one."""
+    """Runs the calls of a worker. There is one in each worker's process, in the main thread."""
 
     def __init__(self, place: RankPlace) -> None:
         global _this_worker
@@ -57,7 +57,7 @@ class WorkerProgram:
         signal.signal(signal.SIGTERM, _ignore)
 
     def answer(self, request: bytes) -> Answer:
-        """Runs a call. Whatever it raises is its answer, `KeyboardInterrupt` and `SystemExit` included."""
+        """Runs a call and returns its answer. Any exception is an answer, even `KeyboardInterrupt` and `SystemExit`."""
         try:
             function, args, kwargs = decode_request(request)
             self._begin_call()
@@ -82,22 +82,22 @@ class WorkerProgram:
         _replace_sigterm_handler(signal.SIG_DFL, _ignore)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-C ends the call that runs, and never the worker."""
+        """Handles Ctrl-C, which ends the running call but never the worker."""
         if self._is_in_call:
             raise KeyboardInterrupt
 
 
 def exit_at_once(status: int = 0) -> NoReturn:
-    """Ends this process without what is registered for its end; what it has written is not lost."""
+    """Flushes the output, and ends this process without running what is registered for its end."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # it may be whatever the function has put there
+        with contextlib.suppress(Exception):  # the function may have replaced the stream
             stream.flush()
     ctypes.CDLL(None).fflush(None)
     os._exit(status)
 
 
 def _status(error: BaseException) -> int:
-    """With which a process ends that a function has forked, and that leaves the function by this error."""
+    """Returns the exit status of a process that a function has forked, and that leaves the function by this error."""
     if not isinstance(error, SystemExit):
         traceback.print_exception(error)
     elif error.code is None or isinstance(error.code, int):
@@ -106,19 +106,19 @@ def _status(error: BaseException) -> int:
 
 
 def _replace_sigterm_handler(ours: Any, new: Any) -> None:
-    """A function may have left a handler of its own, which stays."""
+    """Replaces the handler of SIGTERM if it is ours. A handler of the function's stays."""
     if signal.getsignal(signal.SIGTERM) == ours:
         signal.signal(signal.SIGTERM, new)
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """A stop that comes when its call has just ended is for nobody.
+    """Ignores a stop that comes when its call has just ended.
 
     It is a handler rather than `SIG_IGN`, which processes that the worker starts would inherit.
     """
 
 
 def _from_function(error: BaseException) -> BaseException:
-    """Without our own line in its traceback."""
+    """Removes our own line from the error's traceback."""
     trace = error.__traceback__
     return error.with_traceback(trace.tb_next) if trace is not None and trace.tb_next is not None else error

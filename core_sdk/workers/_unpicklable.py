@@ -10,7 +10,10 @@ _MOST_STEPS = 8
 
 
 def path_to_culprit(parts: Mapping[str, object], dumps: Callable[[object], bytes]) -> str:
-    """For people, such as `argument 1, attribute 'lock'`; as far as it can be told. `parts` are looked at by name."""
+    """Returns the path to the object for people, such as `argument 1, attribute 'lock'`, as far as it can be found.
+
+    `parts` are the objects to search, by their names.
+    """
     path: list[str] = []
     for _ in range(_MOST_STEPS):
         found = next(((name, value) for name, value in parts.items() if not _is_picklable(value, dumps)), None)

@@ -34,29 +34,29 @@ _LAST_RECORDS_S = 60.0
 
 
 class Shipping:
-    """While it is open, what the ranks of one attempt record on other nodes comes home.
+    """While it is open, copies the records of the ranks of one attempt from other nodes to the home.
 
-    Its end waits for the last records, also of a worker that was killed, and says in the log if some are missing. These
-    stay on their node, and come home when workers of this home are there again.
+    The end of the block waits for the last records, also of a worker that was killed, and logs if some are missing.
+    These stay on their node, and are copied when workers of this home run there again.
     """
 
     def __init__(self, group: WorkerGroup, folder: TrialFolder, attempt: int) -> None:
         self.spools: dict[int, Path] = {}
-        """By number of the node: where the ranks of a node that does not see the home keep their records."""
+        """For each node that does not see the home, by its number: the directory of its ranks' records."""
         self._group = group
         self._folder = folder
         self._attempt = attempt
         self._chief: Shipment | None = None
-        """From rank 0's node, if that does not see the home."""
+        """The shipment from rank 0's node, if that does not see the home."""
         self._others: list[Shipment] = []
-        """From the other nodes with a spool, whose ranks record nothing."""
+        """The shipments from the other nodes with a spool, whose ranks record nothing."""
         self._resources = contextlib.ExitStack()
         self._is_closing = threading.Event()
         self._is_over = threading.Event()
         self._problem = ""
 
     def __enter__(self) -> Self:
-        """Fits out the nodes that do not see the home. Raises `NodeLostError`."""
+        """Makes spools on the nodes that do not see the home. Raises `NodeLostError`."""
         home = Home(self._folder.home_root.absolute())
         identity = home.identity()
         for place in self._group.places:

@@ -52,7 +52,7 @@ def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
 
 
 def checked_file(directory: Path, name: str, checkpoint: str, advice: str) -> Path:
-    """Returns the path of a file that all checkpoints of Trainers have. Raises `StateMismatchError` if it is missing."""
+    """Returns the path of a file that each Trainer's checkpoint has. Raises `StateMismatchError` if it is missing."""
     file = directory / name
     if not file.exists():
         raise StateMismatchError("a trial", [f"{checkpoint} has no {name}: no Trainer has stored it"], advice)

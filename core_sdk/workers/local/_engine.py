@@ -37,7 +37,7 @@ _POLL_S = 0.01
 # Processes that a worker leaves behind may keep its output open.
 _LAST_OUTPUT_S = 0.5
 _DEATH_S = 2.0
-# How long an idle worker may take to run what is registered for the end of its process.
+# The time that an idle worker may take to run what is registered for the end of its process.
 _LEAVING_S = 2.0
 
 
@@ -45,10 +45,10 @@ class LocalEngine(Engine):
     """Workers on this machine."""
 
     def __init__(self, *, log_path: str | os.PathLike[str] | None = None, imported_modules: Sequence[str] = ()) -> None:
-        """What the workers write is shown, each line with its rank, and appended to the file `log_path`.
+        """The output of the workers is shown, each line with its rank, and appended to the file `log_path`.
 
-        With `imported_modules`, workers begin with these: they are forked from a process of this program that has
-        imported them, and has run no code of the user's.
+        With `imported_modules`, workers are forked from a process of this program that has imported these modules, and
+        has run no code of the user's.
         """
         self._imported_modules = imported_modules
         self._shown = ShownOutput(log_path)
@@ -60,7 +60,7 @@ class LocalEngine(Engine):
         return self._processes.start(places, "127.0.0.1", variables, Order(sys.path, sys.argv), self._start_worker)
 
     def _start_worker(self, variables: Mapping[str, str], connection: int, stdout: int, stderr: int) -> WorkerProcess:
-        # Elsewhere than on Linux libraries may not survive a fork.
+        # On other systems libraries may not survive a fork.
         if not self._imported_modules or sys.platform != "linux":
             return Executed(variables, connection, stdout, stderr)
         return Spawner.of_this_program().start(self._imported_modules, variables, connection, stdout, stderr)
@@ -77,7 +77,7 @@ class LocalEngine(Engine):
 
 
 class Order(NamedTuple):
-    """What a worker's process is to be like the program in."""
+    """The values that a worker's process takes over from the program."""
 
     path: list[str]
     """`sys.path`"""
@@ -86,11 +86,11 @@ class Order(NamedTuple):
 
 
 class WorkerProcesses:
-    """What the workers of all starts have in common: a private directory, a guardian, and where their output goes."""
+    """The private directory, the guardian and the output that the workers of all starts share."""
 
     def __init__(self, stdout_fd: int, stderr_fd: int, *, is_detached: bool = False) -> None:
-        """`is_detached`: the guardian is not to be a child of this process."""
-        # A short path, since it will have sockets in it, whose paths are limited to about a hundred bytes.
+        """`is_detached`: the guardian does not stay a child of this process."""
+        # A short path, since the paths of sockets in it are limited to about a hundred bytes.
         self._directory = Path(tempfile.mkdtemp(prefix="core-sdk-workers-")).resolve()
         self._mark = Mark.of(self._directory)
         try:
@@ -117,15 +117,15 @@ class WorkerProcesses:
         order: Order,
         start: Start = Executed,
     ) -> LocalTeam:
-        """Returns once all workers listen. Raises `WorkersNotStartedError`."""
+        """Starts workers, and blocks until all of them listen. Raises `WorkersNotStartedError`."""
         all_variables = {LAUNCH_DIR_VARIABLE: str(self._directory), **self._mark.variables, **variables}
         return LocalTeam(places, address, all_variables, order, self._guardian, self._output, start)
 
     def close(self) -> None:
-        """Does nothing the second time."""
+        """Ends the processes that workers have left behind. Does nothing the second time."""
         if not self._is_closed:
             self._is_closed = True
-            # What workers have left in sessions of their own.
+            # Ends processes that workers have left in sessions of their own.
             end_marked(str(self._mark), least_s=0)
             self._output.close()
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -133,7 +133,7 @@ class WorkerProcesses:
 
 
 class LocalTeam(Team):
-    """Of all workers, or of those of one node."""
+    """The workers of one start, all of them or those of one node."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class LocalTeam(Team):
             for place in places:
                 self._await_ready(place.rank)
         except BaseException as error:
-            # An interrupted notebook would otherwise keep them.
+            # Otherwise an interrupted notebook would keep them.
             if not self._ranks.pids:
                 self._watch()
             self.end(0)
@@ -197,7 +197,7 @@ class LocalTeam(Team):
 
     def signal(self, rank: int, number: int) -> None:
         with self._ending:
-            # Nobody has reaped it before the end, so that its pid cannot mean another process.
+            # It is not reaped before the end, so its pid cannot mean another process.
             if not self._is_ended:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._processes[rank].pid, number)
@@ -207,7 +207,7 @@ class LocalTeam(Team):
 
     def end(self, grace_s: float) -> None:
         if grace_s == 0:
-            # Another thread may be giving them their grace.
+            # Another thread may be waiting for their grace.
             self._ranks.kill()
         with self._ending:
             if self._is_ended:
@@ -227,7 +227,7 @@ class LocalTeam(Team):
                     connection.close()
 
     def _await_leaving(self) -> None:
-        """Idle workers see that the connection is closed, and leave."""
+        """Waits for idle workers, which leave when the connection is closed."""
         deadline = time.monotonic() + _LEAVING_S
         while self._ranks.running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -265,6 +265,6 @@ class LocalTeam(Team):
 
 
 def _shut_down(connection: Connection[bytes, bytes]) -> None:
-    """A thread may be reading from it: it gets an `EOFError` now, and the descriptor is not used for something else."""
+    """Shuts a connection down. A thread that reads from it gets an `EOFError`. The descriptor's number stays in use."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same, contextlib.suppress(OSError):
         same.shutdown(socket.SHUT_RDWR)

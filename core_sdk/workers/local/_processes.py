@@ -1,4 +1,4 @@
-"""How a worker's process is started on this machine: executed, or forked from a process that has imported much."""
+"""Starts the process of a worker on this machine: executes it, or forks it from a process with imported modules."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _DIRECTORY = Path(__file__).parent
 
 
 class WorkerProcess(ABC):
-    """Leads a session of its own. Until it is reaped its pid means no other process."""
+    """A worker's process, which leads its own session. Until it is reaped, its pid cannot mean another process."""
 
     pid: int
 
     @abstractmethod
     def await_end(self) -> int:
-        """Its exit status, or -N for death by signal N."""
+        """Blocks until the process ends. Returns its exit status, or -N for death by signal N."""
 
     @abstractmethod
     def reap(self) -> None:
-        """Called once, after its end."""
+        """Reaps the process. Called once, after its end."""
 
 
 class Executed(WorkerProcess):
-    """A Python of its own."""
+    """A process that has been executed as a new Python."""
 
     def __init__(self, variables: Mapping[str, str], connection: int, stdout: int, stderr: int) -> None:
         self._process = subprocess.Popen(
@@ -60,7 +60,7 @@ class Executed(WorkerProcess):
 
 
 class Forked(WorkerProcess):
-    """A process that has begun with modules imported, and has run nothing of the user's."""
+    """A process that was forked with imported modules, before any code of the user's had run."""
 
     def __init__(self, life: socket.socket) -> None:
         """Raises `OSError`."""
@@ -68,11 +68,11 @@ class Forked(WorkerProcess):
         self.pid = int(life.recv(MOST_BYTES) or 0)
         if not self.pid:
             raise ChildProcessError("the process that forks workers has ended, or cannot fork one")
-        # Its keeper holds it, so that this is the worker also if it has ended already.
+        # The keeper has not reaped it, so this is the worker even if it has ended already.
         self._process = psutil.Process(self.pid)
 
     def await_end(self) -> int:
-        """-9 if its keeper was killed, so that nobody can say it."""
+        """Returns the exit status; -9 if the keeper was killed, so that the status is unknown."""
         with contextlib.suppress(OSError):
             if told := self._life.recv(MOST_BYTES):
                 return int(told)
@@ -93,7 +93,7 @@ class Spawner:
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.variables = variables
-        """Its environment. Libraries may have read it when they were imported."""
+        """The environment of the process. Libraries may have read it when they were imported."""
         self._program = os.getpid()
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -113,7 +113,7 @@ class Spawner:
 
     @classmethod
     def of_this_program(cls) -> Spawner:
-        """The one that is there, or a new one: in a forked program, in another environment, and if it was killed."""
+        """Returns the spawner. Makes a new one in a forked program, in another environment, or after it was killed."""
         variables = worker_variables({})
         with cls._choosing:
             last = cls._current
@@ -138,7 +138,7 @@ class Spawner:
             raise
 
     def close(self) -> None:
-        """Its workers live on. Does nothing the second time."""
+        """Ends the spawner's process, but not its workers. Does nothing the second time."""
         atexit.unregister(self.close)
         self._requests.close()
         if self._program == os.getpid():

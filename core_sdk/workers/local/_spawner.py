@@ -1,8 +1,9 @@
 """The spawner's process: `python -P _spawner.py DESCRIPTOR`, where the descriptor is a socket to the program.
 
 It has one thread, and never runs code of the user's. For each request it forks a worker, with four descriptors: the
-worker's connection, its stdout and stderr, and its `life`. On that a keeper, which is the worker's parent, tells the
-worker's pid and, when it has ended, its exit status. The worker stays a zombie until the program shuts its `life` down.
+worker's connection, its stdout and stderr, and its `life`. Over `life`, a keeper, which is the worker's parent, sends
+the worker's pid and, when it has ended, its exit status. The worker stays a zombie until the program shuts its `life`
+down.
 The spawner ends with the program. Like a worker, it is started by the path of its file.
 """
 
@@ -22,18 +23,18 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 MOST_BYTES = 1 << 20
-"""Of a message."""
+"""The maximum size of a message."""
 
 # A process that the program has forked may hold the socket open when the program is dead.
 _LOOK_S = 5.0
 
 
 def main() -> None:
-    # Registered first, it is called last: after what the user's code has registered in a worker.
+    # Registered first, and so called last, after what the user's code has registered in a worker.
     atexit.register(_exit)
     requests = socket.socket(fileno=int(sys.argv[1]))
     requests.set_inheritable(False)
-    # As in the program, so that Core SDK is found.
+    # The program's path, so that Core SDK is found.
     sys.path[:] = json.loads(requests.recv(MOST_BYTES))
     from core_sdk.workers.local import _worker
 
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def _serve(requests: socket.socket) -> Connection[bytes, bytes] | None:
-    """Returns in each worker, with its connection; in the spawner when the program has ended: None."""
+    """Serves requests. Returns the connection in each worker, and None in the spawner when the program has ended."""
     # The kernel then reaps the keepers.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     requests.settimeout(_LOOK_S)
@@ -56,9 +57,9 @@ def _serve(requests: socket.socket) -> Connection[bytes, bytes] | None:
             request = json.loads(message)
             for module in request["modules"]:
                 importlib.import_module(module)
-            # What was imported is not to be copied for each worker by a collection of garbage.
+            # Keeps a garbage collection in a worker from copying the memory of the imported modules.
             gc.freeze()
-            # Where no process can be forked, the program sees that the connections are closed.
+            # If no process can be forked, the program sees that the connections are closed.
             with contextlib.suppress(OSError):
                 if os.fork() == 0:
                     requests.close()
@@ -69,7 +70,7 @@ def _serve(requests: socket.socket) -> Connection[bytes, bytes] | None:
 
 
 def _keep_worker(request: dict[str, Any], descriptors: Sequence[int]) -> Connection[bytes, bytes]:
-    """In a keeper: returns in the worker, and never in the keeper itself."""
+    """Runs a keeper: forks the worker and reports its pid and exit status. Returns in the worker only."""
     from core_sdk.processes import await_end
 
     connection, stdout, stderr, last = descriptors
@@ -107,12 +108,12 @@ def _become_worker(request: dict[str, Any], stdout: int, stderr: int) -> None:
     os.chdir(request["directory"])
     add_variables(request["variables"])
     if (random := sys.modules.get("numpy.random")) is not None:
-        # Otherwise all workers would draw the same numbers, those of Python's own generator aside.
+        # Python reseeds its own generator after a fork. Without this, all workers would share NumPy's numbers.
         random.seed()
 
 
 def _exit() -> None:
-    """Does without the interpreter's end, which would copy all that was imported, only to forget it."""
+    """Ends the process without the interpreter's cleanup, which would copy the memory of all imported modules."""
     from core_sdk.workers._program import exit_at_once
 
     exit_at_once()

@@ -20,13 +20,13 @@ NUM_THREADS = 5
 """A call, a signal or the end meanwhile, those who wait for output and for records; and one to spare."""
 
 _CHUNK_BYTES = 1 << 16
-# Longer than the program's own patience, so that it knows why its workers end.
+# Longer than the program's own patience, so that the program knows why its workers end.
 _PATIENCE_S = 15.0
 
 
 @dataclass(frozen=True)
 class Node:
-    """Where an actor runs."""
+    """The node of an actor."""
 
     node_id: str
     address: str
@@ -35,7 +35,7 @@ class Node:
 
 
 class WorkerActor:
-    """Its methods run in several threads, so that a signal comes through while a call runs."""
+    """The actor of one worker. Its methods run in several threads, so that a signal arrives while a call runs."""
 
     def __init__(self) -> None:
         self._out, out = os.pipe()
@@ -56,7 +56,10 @@ class WorkerActor:
         return Node(context.get_node_id(), ray.util.get_node_ip_address(), str(self._processes.new_meeting_place()))
 
     def start(self, place: RankPlace, address: str, meeting_place: str | None, order: Order) -> None:
-        """Raises `WorkersNotStartedError`. Without a meeting place the ranks meet through torch's store."""
+        """Starts the worker. Without a meeting place the ranks meet through torch's store.
+
+        Raises `WorkersNotStartedError`.
+        """
         variables: Mapping[str, str] = {} if meeting_place is None else {RENDEZVOUS_VARIABLE: meeting_place}
         # What the program can import, and what can be imported here.
         path = list(dict.fromkeys([*order.path, *sys.path]))
@@ -65,11 +68,11 @@ class WorkerActor:
         threading.Thread(target=self._watch_cluster, name="core-sdk-cluster", daemon=True).start()
 
     def exchange(self, request: bytes) -> Answer:
-        """Raises `WorkerLost`."""
+        """Sends a request to the worker, and waits for its answer. Raises `WorkerLost`."""
         return self._team.exchange(self._rank, request)
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs in this process, beside the worker."""
+        """Calls the function in this process, which is not the worker's."""
         return function(*args, **kwargs)
 
     def death(self) -> Death:
@@ -79,7 +82,7 @@ class WorkerActor:
         self._team.signal(self._rank, number)
 
     def end(self, grace_s: float) -> None:
-        """Ends the worker. What it has written can be read to its end after that."""
+        """Ends the worker. Its output can still be read to its end."""
         self._is_over.set()
         self._team.end(grace_s)
         with self._closing:
@@ -99,6 +102,6 @@ class WorkerActor:
         return (chunks[self._out], chunks[self._err]) if any(chunks.values()) else None
 
     def _watch_cluster(self) -> None:
-        """Kills the worker when the cluster is gone. Without its control plane nobody would end this actor for long."""
+        """Kills the worker when the cluster is gone. Without a control plane, this actor would live on for long."""
         if Cluster(None).await_loss(self._is_over, _PATIENCE_S):
             self._team.end(0)

@@ -1,4 +1,4 @@
-"""The Ray cluster: this program's connection to it, and the room that it has for workers."""
+"""The connection of this program to a Ray cluster, and the cluster's room for workers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Cluster:
         self._address = address or ray.get_runtime_context().gcs_address
         self._job = ray.get_runtime_context().get_job_id()
         self._unanswered: threading.Thread | None = None
-        """Waits for the answer to an earlier question; meanwhile there is none to another one, either."""
+        """The thread that waits for an earlier answer. Until it comes, further questions get no answer either."""
 
     @property
     def is_connected(self) -> bool:
@@ -71,7 +71,7 @@ class Cluster:
         return bool(ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._job)
 
     def why_unusable(self, patience_s: float = _ANSWER_S) -> str | None:
-        """Why nothing can be asked of the cluster any more; None if it answers. Waits so long for an answer."""
+        """Returns why the cluster cannot be used any more; None if it answers within `patience_s`."""
         try:
             self._ask(ray.nodes, patience_s)
         except RayClusterError as error:
@@ -79,18 +79,18 @@ class Cluster:
         return None
 
     def await_loss(self, is_over: threading.Event, patience_s: float = _ANSWER_S) -> str | None:
-        """Blocks until nothing can be asked of the cluster any more, and returns why; or until it `is_over`: None."""
+        """Blocks until the cluster cannot be used any more, and returns why. Returns None when `is_over` is set."""
         while not is_over.wait(_LOOK_S):
             if reason := self.why_unusable(patience_s):
                 return reason
         return None
 
     def nodes(self) -> list[Resources]:
-        """What each node that lives has, free or not. Raises `RayClusterError` if the cluster does not answer."""
+        """Returns the resources of each living node, free or not. Raises `RayClusterError` if there is no answer."""
         return [node["Resources"] for node in self._ask(ray.nodes) if node["Alive"]]
 
     def free(self) -> Resources:
-        """What is free on all nodes together. Raises `RayClusterError` if the cluster does not answer."""
+        """Returns the free resources of all nodes together. Raises `RayClusterError` if the cluster does not answer."""
         return dict(self._ask(ray.available_resources))
 
     def _ask(self, question: Callable[[], T], patience_s: float = _ANSWER_S) -> T:
@@ -108,7 +108,7 @@ class Cluster:
 
 
 def room(demand: Resources, strategy: Strategy, nodes: Sequence[Resources]) -> float:
-    """How many workers of this demand these nodes have room for; infinitely many that demand nothing. Pure."""
+    """Returns how many workers with this demand fit on these nodes; infinity for an empty demand. Pure."""
     rooms = [min((node.get(name, 0) // amount for name, amount in demand.items()), default=math.inf) for node in nodes]
     match strategy:
         case "STRICT_PACK":
@@ -120,7 +120,7 @@ def room(demand: Resources, strategy: Strategy, nodes: Sequence[Resources]) -> f
 
 
 def run_beside(function: Callable[[], object]) -> threading.Thread:
-    """Runs it in a thread, for as long as a cluster that does not answer holds it up. Its errors are passed over."""
+    """Calls the function in a thread, since a cluster that does not answer may block it. Ignores its errors."""
 
     def run() -> None:
         with contextlib.suppress(Exception):
@@ -132,19 +132,19 @@ def run_beside(function: Callable[[], object]) -> threading.Thread:
 
 
 def _show_errors_without_ray() -> None:
-    """Ray tells its cluster of an error that ends the program before it is shown, and would never come to that."""
+    """Shows an error that ends the program. Ray would report it to its cluster first, and never show it."""
     if sys.excepthook is worker.custom_excepthook:
         sys.excepthook = worker.normal_excepthook
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of an error of Ray's, whose text may be a traceback."""
+    """Returns the first line of an error of Ray's, whose text may be a traceback."""
     cause = getattr(error, "cause", None) or error
     return str(cause).strip().splitlines()[0].rstrip(".")
 
 
 def _check_somebody_listens(address: str | None) -> None:
-    """Raises `OSError`. Ray itself would wait for more than a minute."""
+    """Raises `OSError` if nothing listens at the address. Ray itself would wait for more than a minute."""
     host, _, port = (address or "").rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()

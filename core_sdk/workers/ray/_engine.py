@@ -81,7 +81,7 @@ class RayEngine(Engine):
         self._team: RayTeam | None = None
 
     def start(self, num_workers: int) -> RayTeam:
-        """Raises `RayClusterError`, too."""
+        """Starts workers as `Engine.start` does. Also raises `RayClusterError`."""
         nodes = self._cluster.nodes()
         if not self._is_growing and room(self._demand, self._strategy, nodes) < num_workers:
             reason = f"{self._want(num_workers, nodes)}: it will never have room for them. {_REMEDY}"
@@ -137,7 +137,7 @@ class RayTeam(Team):
         self._ending = threading.Lock()
         self._is_ended = threading.Event()
         self._loss: str | None = None
-        """Why the cluster cannot be used any more."""
+        """The reason why the cluster cannot be used any more."""
         self._holding = threading.Condition()
         self._num_holding = 0
         self._storing = threading.Lock()
@@ -165,7 +165,7 @@ class RayTeam(Team):
         threading.Thread(target=self._watch_cluster, name="core-sdk-ray-watch", daemon=True).start()
 
     def num_held(self) -> int:
-        """How many workers hold their resources."""
+        """The number of workers that hold their resources."""
         return 0 if self._is_ended.is_set() else len(self._actors)
 
     def exchange(self, rank: int, request: bytes) -> Answer:
@@ -191,7 +191,10 @@ class RayTeam(Team):
                 self._holding.notify_all()
 
     def _result(self, reference: Any) -> Any:
-        """As `ray.get`, which would crash the program if it calls `ray.shutdown()` meanwhile. Raises `WorkerLost`."""
+        """Blocks until the result is there, and returns it. Raises `WorkerLost`.
+
+        `ray.get` would crash the program if the program calls `ray.shutdown()` meanwhile.
+        """
         future: Future[Any] = reference.future()
         while not wait([future], _LOOK_S).done:
             if self._is_lost():
@@ -249,7 +252,7 @@ class RayTeam(Team):
         self._loss = self._cluster.await_loss(self._is_ended)
 
     def _abandon(self) -> None:
-        """Actors may outlive their cluster's control plane. If that comes back, it has their places back, too."""
+        """Gives the workers up. Their actors may outlive the cluster's control plane, and keep places if it returns."""
         self._is_ended.set()
         if self._cluster.is_connected:
             for actor in self._actors:
@@ -257,7 +260,7 @@ class RayTeam(Team):
             _give_back(self._actors, self._group, time_s=0)
 
     def _as_argument(self, request: bytes) -> Any:
-        """A large request is stored once, since the workers get the same one at about the same time."""
+        """Stores a large request once for all workers, which get the same one at about the same time."""
         if len(request) < _LARGE_BYTES:
             return request
         with self._storing:
@@ -293,13 +296,13 @@ def _actor(group: PlacementGroup, index: int, demand: Resources) -> Any:
 
 
 def _by_node(nodes: Sequence[Node]) -> list[int]:
-    """The indexes, so that those of one node follow each other."""
+    """Returns the indexes of the nodes, sorted so that equal nodes follow each other."""
     first = {node.node_id: index for index, node in reversed(list(enumerate(nodes)))}
     return sorted(range(len(nodes)), key=lambda index: first[nodes[index].node_id])
 
 
 def _places(node_ids: Sequence[str]) -> list[RankPlace]:
-    """The numbers of ranks on these nodes, by rank. Pure."""
+    """Returns the places of ranks on these nodes, by rank. Pure."""
     nodes = list(dict.fromkeys(node_ids))
     return [
         RankPlace(
@@ -315,7 +318,7 @@ def _places(node_ids: Sequence[str]) -> list[RankPlace]:
 
 
 def _give_back(actors: Sequence[Any], group: PlacementGroup, time_s: float = _PROMPT_S) -> None:
-    """Does not wait for a cluster that is gone, for which Ray would wait until it ends the program."""
+    """Gives the places back. Waits for `time_s` at most: Ray would end the program if the cluster is gone."""
 
     def give_back() -> None:
         for actor in actors:
