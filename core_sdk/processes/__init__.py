@@ -1,4 +1,4 @@
-"""Child processes that train: supervised as ranks, their failures judged, none of them left behind. Free of torch.
+"""Child processes that train: supervises them as ranks, judges failures, and leaves none behind. Free of torch.
 
 - `CaughtSignals`: the signals that this process receives, as values.
 - `Ranks`: child processes from their start to the end of what they leave behind.

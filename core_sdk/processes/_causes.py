@@ -1,4 +1,4 @@
-"""Which rank failed first, judged from what was seen of each. Pure functions of values.
+"""Judges which rank failed first, from what was seen of each. Pure functions of values.
 
 The first rank to die is not always the first that failed. A failing rank closes its connections before it exits, so
 ranks that lose it as their peer can die sooner; and an exception is raised earlier than the exit to which it leads. So
@@ -16,15 +16,15 @@ from dataclasses import dataclass
 TRACEBACK = b"Traceback (most recent call last)"
 
 STOPPED = 75
-"""The exit status that means: stopped on request, to be continued (EX_TEMPFAIL of sysexits.h). Ranks use it too."""
+"""The exit status of a training that stopped on request, to be resumed (EX_TEMPFAIL of sysexits.h). For ranks too."""
 WELL = (0, STOPPED)
 ENDED_BY_STOP = tuple(code for number in (signal.SIGTERM, signal.SIGUSR1) for code in (-number, 128 + number))
 """The statuses of a process that a stop has ended: a rank that has left its Context does nothing else."""
 INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 """The statuses of a process that Ctrl-C has ended."""
 
-# What a rank writes that lost its peer. Each pattern names its library, because a connection of the script's own that
-# some server has reset is a cause like any other.
+# The texts that a rank writes when it has lost its peer. Each pattern names its library, because the loss of a
+# connection of the script's own is a cause like any other.
 _LOST_PEER = re.compile(
     rb"""
       gloo.*(closed\ by\ peer|reset\ by\ peer|broken\ pipe|connection\ refused|connectfullmesh|timed?\ ?out)
@@ -48,18 +48,18 @@ _ON_ITS_WAY_OUT_S = 10.0
 
 
 class Kind(enum.IntEnum):
-    """Why a rank failed. The lower the number, the nearer to the root cause."""
+    """The kind of a rank's failure. The lower the number, the nearer it is to the root cause."""
 
     CAUSE = 0
     OBEYED = 1
-    """It died of the signal that was handed on to it."""
+    """The rank died of the signal that was passed on to it."""
     CONSEQUENCE = 2
-    """It lost its peer."""
+    """The rank lost its peer."""
 
 
 @dataclass(frozen=True)
 class RankSeen:
-    """What was seen of one rank of this node. Times are `time.monotonic()`."""
+    """The observations of one rank of this node. Times are `time.monotonic()`."""
 
     rank: int
     pid: int
@@ -67,13 +67,13 @@ class RankSeen:
     """Exit status, -N for death by signal N, None while it runs."""
     ended_s: float = 0.0
     traceback_s: float | None = None
-    """When the last traceback on its stderr began."""
+    """The time at which the last traceback on its stderr began."""
     stderr: bytes = b""
-    """The last part of it."""
+    """The last part of its stderr."""
 
 
 def first_failure(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> RankSeen | None:
-    """`signals`: those handed on to the ranks."""
+    """Returns the rank that failed first, or None. `signals` are those that were passed on to the ranks."""
     return min(failed(ranks), key=lambda seen: (kind_of(seen, signals), _failed_s(seen), seen.rank), default=None)
 
 
@@ -97,7 +97,10 @@ def may_change(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> bool
 
 
 def stuck_after_failure(ranks: Sequence[RankSeen]) -> RankSeen | None:
-    """A rank that raised an error of its own and did not end. It is the cause if all that ended only lost a peer."""
+    """Returns a rank that raised an error of its own and did not end, or None.
+
+    It is the cause if all ranks that ended only lost a peer.
+    """
     stuck = [seen for seen in ranks if seen.code is None and _raised_itself(seen)]
     return min(stuck, key=lambda seen: (_traceback_s(seen), seen.rank), default=None)
 
@@ -122,6 +125,6 @@ def _traceback_s(seen: RankSeen) -> float:
 
 
 def _last_traceback(stderr: bytes) -> bytes:
-    """From the last traceback on: the loss of a peer before it may have been handled."""
+    """Returns the output from the last traceback on. An earlier loss of a peer may have been handled."""
     starts = [found.start() for found in _OWN_TRACEBACK.finditer(stderr)]
     return stderr[starts[-1] :] if starts else stderr

@@ -1,4 +1,4 @@
-"""The failure of a rank in sentences. Pure functions of what was seen of it."""
+"""Describes the failure of a rank in sentences. Pure functions of what was seen of it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _JOINABLE_THREAD = b"terminate called without an active exception"
 
 
 def exit_code(code: int) -> int:
-    """The status with which a shell would report this end: 128 + N for death by signal N."""
+    """Returns the status with which a shell would report this end: 128 + N for death by signal N."""
     return code if code >= 0 else _FIRST_SIGNAL_STATUS - code
 
 
 def cause_of(seen: RankSeen) -> str:
-    """Why it failed, in words that follow "rank 1"."""
+    """Returns why a rank failed, in words that follow "rank 1"."""
     code = seen.code
     if code is None:
         return f"{_raised(seen.stderr) or 'failed'}, and did not end"
@@ -52,7 +52,7 @@ def _ended_under_threads(seen: RankSeen) -> bool:
 
 
 def signal_text(number: int) -> str:
-    """`SIGSEGV (Segmentation fault)`."""
+    """Returns the signal's name and meaning, such as `SIGSEGV (Segmentation fault)`."""
     name = signal_name(number)
     if number == signal.SIGKILL:
         return f"{name}: {_KILLED_BY_KERNEL}"
@@ -64,7 +64,7 @@ def signal_name(number: int) -> str:
 
 
 def shortened(text: str, most: int = _MAX_CHARACTERS) -> str:
-    """A text of at most about so many characters: its beginning and its end, and how many are left out between them."""
+    """Shortens a text to about `most` characters: its beginning and end, and the number of characters left out."""
     if len(text) <= most:
         return text
     half = most // 2
@@ -72,7 +72,7 @@ def shortened(text: str, most: int = _MAX_CHARACTERS) -> str:
 
 
 def failure_report(seen: RankSeen, num_ranks: int, host: str, code: int) -> list[str]:
-    """Lines: which rank failed first, why, with which exit code, and the end of its stderr."""
+    """Returns lines that say which rank failed first, why, and with which exit code, and the end of its stderr."""
     head = f"rank {seen.rank} of {num_ranks} failed first (host {host}, pid {seen.pid}): it "
     lines = [head + cause_of(seen)]
     if kind_of(seen) is Kind.CONSEQUENCE:
@@ -86,7 +86,7 @@ def failure_report(seen: RankSeen, num_ranks: int, host: str, code: int) -> list
 
 
 def excerpt(stderr: bytes) -> list[str]:
-    """The last lines, at most `MAX_LINES`; those of the last traceback, if too many others follow it."""
+    """Returns at most `MAX_LINES` last lines, or lines of the last traceback if too many others follow it."""
     lines = [_shown(line) for line in _lines(stderr)]
     start = _last_traceback(lines)
     end = len(lines) if start is None else _end_of_traceback(lines, start)
@@ -114,7 +114,7 @@ def _last_traceback(lines: list[str]) -> int | None:
 
 
 def _end_of_traceback(lines: list[str], start: int) -> int:
-    """The index after its last line: the exception, which is the first line that is not indented."""
+    """Returns the index after the traceback's last line: the exception, which is its first line without indent."""
     for index in range(start + 1, len(lines)):
         line = _TORCH_PREFIX.sub("", lines[index])
         if line and not line.startswith((" ", "\t")):
@@ -138,11 +138,11 @@ def _is_known(number: int) -> bool:
 def _lines(stderr: bytes) -> list[str]:
     # `splitlines` would also split at characters that only some programs take for the end of a line.
     text = stderr.decode("utf-8", errors="replace").replace("\r\n", "\n").rstrip()
-    # The last visible state of a progress bar.
+    # Of a progress bar, only the last visible state counts.
     return [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")] if text else []
 
 
 def _shown(line: str) -> str:
-    """Without control characters; only the end of a long line, where an error says most."""
+    """Removes control characters from a line, and the beginning of a long one, which says less than its end."""
     line = line.translate(_CONTROL)
     return line if len(line) <= _MAX_LINE_CHARACTERS else "…" + line[-_MAX_LINE_CHARACTERS:]

@@ -1,4 +1,4 @@
-"""Who ends the processes of a training if the process that supervises them is killed.
+"""Guardians, which end the processes of a training if the process that supervises them is killed.
 
 Agents, launchers, worker groups and the programs that `ssh` starts on other hosts are *supervisors*. They nest: an
 agent runs a launcher, whose rank may run another one. The rule is the same for each of them:
@@ -48,7 +48,7 @@ _DETACHED = "--detached"
 # A process that a supervisor was starting when it died shows its environment only after its exec.
 _LEAST_S = 1.0
 _MOST_S = 60.0
-# How long a guardian is spared by one above it.
+# The time for which a guardian spares one below it.
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.05
 _WAIT_S = 0.001
@@ -60,7 +60,7 @@ _open: weakref.WeakSet[Guardian] = weakref.WeakSet()
 
 
 class Guardian:
-    """The supervisor's side: a guardian runs from construction on, until `dismiss` or `end_all`. Thread-safe."""
+    """The supervisor's side of a guardian, which runs from construction to `dismiss` or `end_all`. Thread-safe."""
 
     def __init__(
         self,
@@ -70,20 +70,20 @@ class Guardian:
         *,
         is_detached: bool = False,
     ) -> None:
-        """`directory`, if any, is removed, and processes with `mark` (`NAME=value`) in their environment are killed.
+        """The guardian removes `directory`, if any, and kills processes with `mark` (`NAME=value`) in the environment.
 
-        `variables` is the guardian's own environment; None for this process's. `is_detached`: it does not stay a child
-        of this process, for somebody who kills this process with its children. Then nobody can wait for it, and it is
-        not replaced.
+        `variables` is the guardian's own environment; None for this process's. `is_detached`: the guardian does not
+        stay a child of this process, so that it survives if this process is killed together with its children. Such a
+        guardian cannot be waited for, and is not replaced.
         """
         self._prepare(directory, mark, variables, is_detached=is_detached)
         self._begin(self._start)
 
     @classmethod
     def forked(cls, mark: str, held: Collection[int] = ()) -> Guardian:
-        """A guardian that costs no start of Python, for a process that has only one thread yet.
+        """Forks a guardian, which is faster than starting Python. For a process that still has only one thread.
 
-        It keeps the descriptors `held` open while it lives: this process's locks, for example.
+        The guardian keeps the descriptors `held`, such as this process's locks, open while it lives.
         """
         guardian = cls.__new__(cls)
         guardian._prepare(None, mark, None, held=held)
@@ -144,26 +144,26 @@ class Guardian:
                 threading.Thread(target=self._replace_killed, name="core-sdk-guardian", daemon=True).start()
 
     def release(self, pid: int) -> None:
-        """The process is gone, with all that it left behind."""
+        """Removes a process that has ended, together with all that it left behind."""
         with self._lock:
             self._guarded.discard(pid)
             self._tell(f"-{pid}")
 
     def end_marked(self) -> None:
-        """Kills all that carries the supervisor's mark, and waits for inner guardians. Blocks."""
+        """Kills all processes that carry the supervisor's mark, and waits for inner guardians. Blocks."""
         end_marked(self._mark, least_s=0)
 
     def await_inner(self) -> None:
-        """Waits for the guardians of supervisors below this one: if theirs was killed, they are ending processes.
+        """Waits for the guardians of killed supervisors below this one, which are ending processes.
 
-        Not for long: a supervisor that was left behind on purpose keeps its guardian.
+        The wait is limited, since a supervisor that was left behind on purpose keeps its guardian.
         """
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline and any(found.is_guardian for found in _find(self._mark, ())):
             time.sleep(_PAUSE_S)
 
     def dismiss(self) -> None:
-        """Nothing is left to end, or `end_all` was called: waits for the guardian's own end, but not for long."""
+        """Tells the guardian that nothing is left to end, and waits a limited time for its exit."""
         with self._lock:
             self._tell(".")
             self._is_over = True
@@ -172,11 +172,11 @@ class Guardian:
             self._process.wait(timeout=_END_S)
 
     def end_all(self) -> None:
-        """Lets the guardian do what it does when the supervisor dies: kill all, and remove the directory."""
+        """Has the guardian kill all processes and remove the directory, as it does when the supervisor dies."""
         self._close()
 
     def _tell(self, line: str) -> None:
-        # If somebody has killed the guardian, the next one is told all anew.
+        # If the guardian was killed, the next one gets all lines again.
         if self._to_guardian >= 0:
             with contextlib.suppress(OSError):
                 os.write(self._to_guardian, f"{line}\n".encode())
@@ -187,7 +187,7 @@ class Guardian:
             with contextlib.suppress(ChildProcessError):  # this process ignores SIGCHLD
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
             if time.monotonic() - began_at < _LEAST_S:
-                time.sleep(_LEAST_S)  # one that cannot run is not started again and again
+                time.sleep(_LEAST_S)  # limits how often a guardian that cannot run is started
             with self._lock:
                 if self._is_over:
                     return
@@ -213,7 +213,7 @@ class Guardian:
 
 
 class _Fork:
-    """A guardian that was forked from this process, and holds nothing of it but some descriptors."""
+    """A guardian that was forked from this process, and keeps only some of its descriptors."""
 
     def __init__(self, from_supervisor: int, mark: str, held: Collection[int]) -> None:
         self._has_ended = False
@@ -245,8 +245,8 @@ class _Fork:
 
 
 def close_all_but_standard_streams(kept: Collection[int] = ()) -> None:
-    """In a child that was forked: it holds no file, lock or socket of its parent then."""
-    # Not up to the limit, which can be a thousand million.
+    """Closes, in a forked child, all files, locks and sockets of its parent."""
+    # Lists the open descriptors, since their limit can be a thousand million.
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 - the listing of the directory is among them, and gone by now
         if int(name) > _STDERR and int(name) not in kept:
             with contextlib.suppress(OSError):
@@ -265,22 +265,22 @@ def main(directory: str, mark: str, lines: Iterable[str]) -> None:
 
 
 def sessions_left(lines: Iterable[str]) -> set[int] | None:
-    """The pids of the ranks that are left when the lines end; None after a `.`."""
+    """Returns the pids of the ranks that are left when the lines end; None after a `.`."""
     sessions: set[int] = set()
     for line in lines:
         if line == ".\n":
             return None
-        # A line that is cut short would name another process.
+        # An incomplete line could name another process.
         if line.endswith("\n"):
             (sessions.add if line[0] == "+" else sessions.discard)(int(line[1:]))
     return sessions
 
 
 def end_marked(mark: str, sessions: Collection[int] = (), *, least_s: float = _LEAST_S) -> list[int]:
-    """Kills all that carries the mark or is in the sessions, and waits for the guardians among it. Blocks.
+    """Kills all processes that carry the mark or are in the sessions, and waits for the guardians among them. Blocks.
 
-    It looks again and again, until nothing is found: a process that is killed may just have started another. Returns
-    the pids of processes that cannot be killed, since they wait for a broken device.
+    It looks until it finds nothing, since a process may start another just before it is killed. Returns the pids of
+    processes that cannot be killed, since they wait for a broken device.
     """
     start = time.monotonic()
     while True:
@@ -306,7 +306,7 @@ class _Found(NamedTuple):
 
 
 def _find(mark: str, sessions: Collection[int]) -> Iterator[_Found]:
-    """The processes that carry the mark or are in the sessions."""
+    """Yields the processes that carry the mark or are in the sessions."""
     return _find_on_linux(mark, sessions) if sys.platform == "linux" else _find_elsewhere(mark, sessions)
 
 
@@ -335,12 +335,12 @@ def _find_elsewhere(mark: str, sessions: Collection[int]) -> Iterator[_Found]:
 
 
 def _is_guardian(arguments: list[str]) -> bool:
-    """One that was forked carries no mark: its supervisor is an agent."""
+    """Whether the arguments are a guardian's. A forked guardian needs no check: as an agent's, it carries no mark."""
     return arguments[1 : len(ISOLATION) + 2] == [*ISOLATION, __file__]
 
 
 def _leave_to_parent() -> None:
-    """In a child that was forked: a guardian waits until nobody can write to it any more."""
+    """Closes, in a forked child, the pipes to guardians, which live until no process can write to them."""
     for guardian in list(_open):
         guardian._close_descriptors()
         guardian._is_over = True

@@ -1,4 +1,4 @@
-"""How one start of the ranks ended, and the rules by which this is judged."""
+"""The outcomes of one start of the ranks, and the rules by which they are judged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core_sdk.processes._causes import Kind, RankSeen, failed, first_failure, ki
 @dataclass(frozen=True)
 class Succeeded:
     was_stopped: bool
-    """Whether the training stopped on request, to be continued."""
+    """Whether the training stopped on request, to be resumed."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FailedElsewhere:
     words: tuple[str, ...]
     """That node's messages about it."""
     is_restarting: bool = False
-    """All ranks are to be started again."""
+    """Whether all ranks are to be started again."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class NodesLost:
 
 @dataclass(frozen=True)
 class Obeyed:
-    """Ranks died of a signal that was handed on to them."""
+    """Ranks died of a signal that was passed on to them."""
 
     signal: int
     ranks: tuple[int, ...]
@@ -68,10 +68,10 @@ def judge(
     is_alone: bool = True,
     has_said_stopped: bool = False,
 ) -> Succeeded | Failed | Obeyed | None:
-    """The outcome for ranks of which some failed; None to wait for what the others do. Pure.
+    """Returns the outcome for ranks of which some failed; None to wait for the others. Pure.
 
-    `stops` are the signals that asked for an end. `has_patience`: a root cause may still come to light. `is_alone`: no
-    other node can hold the cause. `has_said_stopped`: a training has said that it stops on request.
+    `stops` are the signals that asked for an end. `has_patience`: the root cause may still appear. `is_alone`: the
+    cause cannot be on another node. `has_said_stopped`: a training has said that it stops on request.
     """
     first = first_failure(ranks, stops)
     if first is None or first.code is None:
@@ -91,7 +91,7 @@ def _judge_obedience(ranks: Sequence[RankSeen], stops: Sequence[int], *, has_pat
     obeyed = [seen for seen in ranks if kind_of(seen, stops) is Kind.OBEYED]
     has_consequences = any(seen not in obeyed for seen in failed(ranks))
     is_running = any(seen.code is None for seen in ranks)
-    # A rank that still runs may be saving, and has its grace, unless others have begun to fail for want of a peer.
+    # A rank that still runs may be saving, and has its grace, unless others have begun to fail because of a lost peer.
     if is_running and (has_patience or not has_consequences):
         return None
     return Obeyed(_signal_of(obeyed[0], stops), tuple(seen.rank for seen in obeyed))

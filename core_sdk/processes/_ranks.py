@@ -1,7 +1,7 @@
 """The processes of ranks, from their start to the end of what they leave behind.
 
-Each rank is a child of this process and leads a session of its own. Nobody reaps it before `end`: until then a dead
-rank stays a zombie, so that its pid cannot come to mean another process to which a signal would go.
+Each rank is a child of this process and leads a session of its own. It is not reaped before `end`. Until then a dead
+rank stays a zombie, so that its pid cannot mean another process, which would get the rank's signals.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from core_sdk.processes._sessions import addressees, living, trainings
 from core_sdk.processes._signals import STOPS
 
 _POLL_S = 0.02
-# How much later than a rank's wrapper this process may hear of a stop that was sent to both.
+# The time by which this process may receive a stop later than a rank's wrapper, if it was sent to both.
 _LATE_STOP_S = 5.0
 # A process that cannot be killed, since it waits for a broken device, is not waited for any longer.
 _UNKILLABLE_S = 10.0
 
 
 def await_end(pid: int) -> int:
-    """Waits for its end without reaping it; its exit status, or -N for signal N."""
+    """Blocks until a process ends, without reaping it. Returns its exit status, or -N for death by signal N."""
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     if ended is None:
         raise ChildProcessError(f"process {pid} ended unseen")
@@ -43,14 +43,14 @@ class Death:
 
 
 class Ranks:
-    """Watches the processes from construction on. `pids` by rank. Thread-safe.
+    """Watches the processes of ranks from construction on. `pids` has the pid of each rank. Thread-safe.
 
     If a rank's own process is a wrapper and dies of a stop, the rank has ended only when the training in it has: it was
     asked to stop too, and may be saving. If nothing was asked to stop, the rank ended with its wrapper.
     """
 
     def __init__(self, pids: Mapping[int, int], await_end: Callable[[int], int] = await_end) -> None:
-        """`await_end` is for processes that are not children of this one; they stay zombies as well."""
+        """`await_end` waits for processes that are not children of this one. They must stay zombies as well."""
         self.pids = dict(pids)
         self._await_end = await_end
         self._deaths: dict[int, Death] = {}
@@ -77,7 +77,7 @@ class Ranks:
         return [rank for rank in self.pids if rank not in deaths]
 
     def signal(self, number: int) -> None:
-        """Sends it to the ranks' trainings, and not to their data-loader workers, which must live on."""
+        """Sends a signal to the ranks' trainings, but not to their data-loader workers, which must live on."""
         with self._lock:
             self._is_signalled = True
             deaths = dict(self._deaths)
@@ -104,7 +104,7 @@ class Ranks:
         self._signal_sessions(set(self.pids.values()), signal.SIGKILL)
 
     def end(self, grace_s: float) -> None:
-        """SIGTERM to the ranks that run and to what others left behind. After `grace_s`, all that is left is killed."""
+        """Sends SIGTERM to running ranks and to what others left behind. Kills what is left after `grace_s`."""
         deadline = time.monotonic() + grace_s
         told: set[int] = set()
         self.signal(signal.SIGTERM)
@@ -119,7 +119,7 @@ class Ranks:
             time.sleep(_POLL_S)
 
     def _remaining(self) -> set[int]:
-        """The pids of ranks that run, or left processes behind."""
+        """Returns the pids of ranks that run or have left processes behind."""
         running = {self.pids[rank] for rank in self.running()}
         return running | living(set(self.pids.values()) - running).keys()
 

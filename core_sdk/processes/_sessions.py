@@ -1,4 +1,4 @@
-"""The processes in a rank's session, and to which of them a signal goes.
+"""The processes in a rank's session, and the choice of those to which a signal goes.
 
 A rank's own process may be a wrapper, such as a shell script, that waits for the training and goes on after it.
 """
@@ -25,7 +25,7 @@ class Process:
 
 
 def trainings(processes: Sequence[Process]) -> list[int]:
-    """The Python processes that no other Python process of the rank has started: not the data-loader workers."""
+    """Returns the Python processes that no other Python process of the rank has started: no data-loader workers."""
     by_pid = {process.pid: process for process in processes}
     return [
         process.pid
@@ -35,7 +35,7 @@ def trainings(processes: Sequence[Process]) -> list[int]:
 
 
 def addressees(processes: Sequence[Process], own_pid: int, number: int) -> list[int]:
-    """The processes of a rank to which a signal goes. `own_pid` is the rank's own one, which may have ended.
+    """Returns the processes of a rank to which a signal goes. `own_pid` is the rank's process, which may have ended.
 
     A signal goes to the trainings, since the wrappers wait for them. Ctrl-C goes to the wrappers too, as in a terminal.
     If no process is Python, a signal goes to the rank's own process, and Ctrl-C to all.
@@ -49,7 +49,7 @@ def addressees(processes: Sequence[Process], own_pid: int, number: int) -> list[
 
 
 def living(sessions: Collection[int]) -> dict[int, list[Process]]:
-    """The living processes of these sessions, by session."""
+    """Returns the living processes of these sessions, by session."""
     import psutil  # a twentieth of a second, which the start should not pay
 
     found: defaultdict[int, list[Process]] = defaultdict(list)
@@ -67,7 +67,7 @@ def _is_python(program: str) -> bool:
 
 
 def _ancestors(process: Process, by_pid: Mapping[int, Process]) -> list[int]:
-    """Its ancestors within the rank, the nearest first."""
+    """Returns the ancestors of a process within the rank, the nearest first."""
     pids = [process.pid]
     while process.parent in by_pid and process.parent not in pids:
         pids.append(process.parent)

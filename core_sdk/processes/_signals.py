@@ -28,7 +28,7 @@ class CaughtSignals:
 
     def __init__(self, *, is_usr1_stop: bool = False) -> None:
         self.is_stop_asked = threading.Event()
-        """Set by `wait`."""
+        """Is set by `wait` when a signal asks for an end."""
         self._is_usr1_stop = is_usr1_stop
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
@@ -46,7 +46,7 @@ class CaughtSignals:
             os.write(self._write, _RING)
 
     def wait(self, timeout_s: float | None) -> int | None:
-        """The next signal; 0 after a `ring`, None after the time-out."""
+        """Blocks until a signal comes, and returns it. Returns 0 after a `ring`, and None after the time-out."""
         ready, _, _ = select.select([self._read], [], [], timeout_s)
         number = os.read(self._read, 1)[0] if ready else None
         number = signal.SIGTERM if self._is_usr1_stop and number == signal.SIGUSR1 else number
@@ -55,7 +55,7 @@ class CaughtSignals:
         return number
 
     def wait_for(self, work: Callable[[], object]) -> None:
-        """Does `work` in a thread, while this one goes on to hear signals and set `is_stop_asked`."""
+        """Does `work` in a thread, while this thread receives signals and sets `is_stop_asked`. Blocks."""
         future = ThreadPoolExecutor(1).submit(work)
         future.add_done_callback(lambda _: self.ring())
         while not future.done():
@@ -84,4 +84,4 @@ def block_usr1() -> None:
 
 
 def _leave_to_the_pipe(number: int, frame: FrameType | None) -> None:
-    """Catching a signal needs a handler."""
+    """Does nothing. A signal is only written to the pipe if it has a handler."""

@@ -1,4 +1,4 @@
-"""The ranks of one node through all their starts: what a signal does to them, and how they ended."""
+"""Supervises the ranks of one node through all their starts: passes signals on, and judges how they ended."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from core_sdk.processes._ranks import Death, Ranks
 from core_sdk.processes._signals import STOPS
 from core_sdk.processes.output import RankOutput
 
-# How long the others of a failed rank have between SIGTERM and SIGKILL.
+# After a failure, the time that the other ranks have between SIGTERM and SIGKILL.
 _END_S = 5.0
-# How long to wait for a root cause that is not known yet.
+# The time to wait for a root cause that is not known yet.
 _PATIENCE_S = 2.0
 # Processes that a rank leaves behind may keep its output open.
 _LAST_OUTPUT_S = 0.5
-# If the grace ends while ranks are being started, they are killed as soon as they run.
+# The interval at which ranks whose grace ended during their start are killed, as soon as they run.
 _POLL_S = 0.05
 # The longest time for which `select` can wait.
 _LONGEST_S = 1e6
-# How long the thread that started the ranks may take to notice a SIGKILL.
+# The time that the thread that started the ranks may take to notice a SIGKILL.
 _AFTER_KILL_S = 15.0
 
 
@@ -37,7 +37,7 @@ class NotStarted(Exception):
 
 
 class RankStatements(Protocol):
-    """What ranks have stated about how they end."""
+    """The statements of ranks about their ends."""
 
     def is_stopped(self) -> bool:
         """Whether a rank has said that it stops on request."""
@@ -46,16 +46,16 @@ class RankStatements(Protocol):
         """Whether a rank has said that its training is complete."""
 
     def left(self) -> set[int]:
-        """The ranks that have said that they have left their Context, and well."""
+        """Returns the ranks that have said that they have left their Context without an error."""
 
     def recorded_traceback(self, rank: int) -> bytes:
-        """The traceback that a rank has recorded beside its stderr; empty if there is none."""
+        """Returns the traceback that a rank has recorded beside its stderr; empty if there is none."""
 
     def has_trial(self) -> bool:
         """Whether the ranks record a trial, whose state must not contradict the outcome."""
 
     def forget(self) -> None:
-        """Ranks are started anew."""
+        """Forgets all statements, since the ranks are started again."""
 
 
 class _Phase(enum.Enum):
@@ -70,17 +70,17 @@ class _Phase(enum.Enum):
 
 
 class Supervisor:
-    """Shared by two threads.
+    """Supervises the ranks of one node. Two threads share it.
 
-    One starts the ranks and asks how they are: `waiting`, `starting`, `started`, `outcome`, `end`, and again. The other
-    gets the signals: `hand_on`, `time_left_s`, `kill_late`, `kill`.
+    One starts the ranks and asks for their outcome: `waiting`, `starting`, `started`, `outcome`, `end`, and again. The
+    other one receives the signals: `hand_on`, `time_left_s`, `kill_late`, `kill`.
     """
 
     def __init__(self, guardian: Guardian, statements: RankStatements, output: RankOutput, grace_s: float) -> None:
         self.grace_s = grace_s
-        """How long ranks may take to end after a stop was asked for."""
+        """The time that ranks may take to end after a stop was asked for."""
         self.decided: Outcome | None = None
-        """How the last start ended; None again once the next one begins."""
+        """The outcome of the last start; None again after the next one has begun."""
         self.num_ranks = 0
         """The number of ranks on all nodes."""
         self._guardian = guardian
@@ -100,14 +100,14 @@ class Supervisor:
         return self._stops[0] if self._stops else None
 
     def waiting(self) -> None:
-        """The nodes are about to meet. Raises `NotStarted`."""
+        """Says that the nodes are about to meet. Raises `NotStarted` if a stop was asked for."""
         with self._lock:
             if self._stops:
                 raise NotStarted
             self._phase = _Phase.WAITING
 
     def starting(self) -> None:
-        """Ranks are about to be started. Raises `NotStarted`."""
+        """Says that ranks are about to be started. Raises `NotStarted` if a stop was asked for."""
         with self._lock:
             if self._phase is _Phase.CANCELLED:
                 raise NotStarted
@@ -116,7 +116,7 @@ class Supervisor:
         self._statements.forget()
 
     def started(self, pids: Mapping[int, int], num_ranks: int) -> None:
-        """`pids` by rank. Nobody may reap them before `end`."""
+        """Takes over ranks that have been started. `pids` has the pid of each rank, not to be reaped before `end`."""
         for pid in pids.values():
             self._guardian.guard(pid)
         with self._lock:
@@ -126,7 +126,10 @@ class Supervisor:
                 self._ranks.signal(number)
 
     def outcome(self, *, is_alone: bool = True) -> Outcome | None:
-        """None while it is open. `is_alone`: no other node can hold the cause of a failure."""
+        """Returns the outcome of this start, or None if it is undecided.
+
+        `is_alone`: the cause of a failure cannot be on another node.
+        """
         deaths = self._ranks.deaths()
         outcome = self._outcome(deaths, is_alone) if self._phase is _Phase.RUNNING else None
         if outcome is not None:
@@ -138,9 +141,9 @@ class Supervisor:
             self._phase, self.decided = _Phase.DECIDED, outcome
 
     def end(self, grace_s: float = _END_S) -> None:
-        """Ends all ranks, and what they left behind in their sessions. Blocks; then the ranks may be reaped.
+        """Ends all ranks, and what they left behind in their sessions. Blocks. Afterwards the ranks may be reaped.
 
-        Unless they have ended well, it also ends what they started in other sessions, as they have had no time for it.
+        Unless the ranks have ended well, it also ends what they started in other sessions, which they could not end.
         """
         ranks = self._ranks
         ranks.end(grace_s)
@@ -154,7 +157,7 @@ class Supervisor:
             self._ranks = Ranks({})
 
     def hand_on(self, number: int) -> bool:
-        """Gives the ranks a signal, but no SIGHUP. Returns whether there is nobody left to wait for."""
+        """Passes a signal on to the ranks, but no SIGHUP. Returns whether there are no ranks to wait for."""
         with self._lock:
             if number in STOPS:
                 return self._stop(number)
@@ -163,7 +166,7 @@ class Supervisor:
             return False
 
     def time_left_s(self) -> float | None:
-        """The time until `kill_late` is to be called; None for never."""
+        """Returns the time until `kill_late` is to be called; None for never."""
         with self._lock:
             if self._killed is not None:
                 return _AFTER_KILL_S
@@ -172,7 +175,7 @@ class Supervisor:
             return min(max(self._grace_left_s(), _POLL_S), _LONGEST_S)
 
     def kill_late(self) -> bool:
-        """Kills ranks whose grace is over. Returns whether it makes sense to wait for their end."""
+        """Kills ranks whose grace is over. Returns whether to wait for their end."""
         with self._lock:
             if self._killed is not None:
                 return False
@@ -189,7 +192,7 @@ class Supervisor:
         return self._phase is _Phase.STARTING
 
     def may_have_left_ranks(self) -> bool:
-        """Ranks that cannot be killed, or those of a start that broke off."""
+        """Whether ranks may be left that cannot be killed, or that belong to an incomplete start."""
         return self.is_starting() or bool(self._ranks.running())
 
     def _stop(self, number: int) -> bool:
@@ -238,7 +241,11 @@ class Supervisor:
         )
 
     def _end_well(self, deaths: Mapping[int, Death]) -> Outcome:
-        """Ranks with a trial have stopped if they say so. Others state nothing: then 75 counts, or else the signal."""
+        """Returns the outcome for ranks that ended well.
+
+        Ranks with a trial have stopped if they have said so. Others have stopped if they exited with 75, or after a
+        signal.
+        """
         has_stop_status = any(death.code == STOPPED for death in deaths.values())
         if self._statements.is_stopped():
             return Succeeded(was_stopped=True)
@@ -266,6 +273,6 @@ class Supervisor:
         ]
 
     def _stderr(self, rank: int) -> bytes:
-        """Its end, with the traceback that a script may have recorded and written elsewhere."""
+        """Returns the end of a rank's stderr, with the traceback that the script may have recorded elsewhere."""
         tail = self._output.tail(rank)
         return tail if TRACEBACK in tail else tail + self._statements.recorded_traceback(rank)

@@ -16,11 +16,11 @@ from core_sdk.processes.output._stream import Stream
 
 
 class Forwarder:
-    """Runs from construction to `close`. Only the caller of `close` waits for it."""
+    """The thread that forwards output, from construction to `close`. Only the caller of `close` waits for it."""
 
     def __init__(self, stdout_fd: int, stderr_fd: int, is_hurried: threading.Event) -> None:
-        """Once `is_hurried` is set, a reader that takes nothing is waited for some seconds only."""
-        # If both are one terminal, or one file, the lines of the one stand between those of the other.
+        """Starts the thread. After `is_hurried` is set, it waits only a few seconds for a reader that does not read."""
+        # If both are the same terminal or file, one outlet keeps their lines whole.
         descriptors = [stdout_fd] if _are_same(stdout_fd, stderr_fd) else [stdout_fd, stderr_fd]
         self._outlets = [Outlet(descriptor, is_hurried) for descriptor in descriptors]
         sinks = [Sink(outlet) for outlet in self._outlets]
@@ -52,7 +52,7 @@ class Forwarder:
             return self._changed.wait_for(lambda: all(stream.is_ended for stream in streams), timeout_s)
 
     def close(self) -> None:
-        """Does nothing the second time."""
+        """Ends the thread. Does nothing the second time."""
         if self._is_closing:
             return
         self._is_closing = True

@@ -1,4 +1,4 @@
-"""Writing to a reader that may be slow or gone: it holds up no stop, and what is dropped is counted and reported."""
+"""Writes to a reader that may be slow or gone. It never delays a stop; dropped text is counted and reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
-# How long a reader may take once a stop was asked for: the ranks, which wait for us in `print`, must go on.
+# The time that a reader may take after a stop was asked for. The ranks, which wait for us in `print`, must go on.
 _PATIENCE_S = 5.0
 _LOOK_S = 0.1
 # A terminal that is ready may still refuse to take anything.
@@ -20,10 +20,10 @@ _PAUSE_S = 0.01
 
 
 class Outlet:
-    """Writes to a descriptor. Waits for a slow reader, outside the kernel; once `is_hurried` is set, only `patience_s`.
+    """Writes to a descriptor. Waits for a slow reader; after `is_hurried` is set, for `patience_s` at most.
 
-    What is dropped (no reader, a full disk) is counted, and reported before the next text that is taken. Used by one
-    thread.
+    Text that is dropped (no reader, a full disk) is counted, and reported before the next text that is written. Used by
+    one thread.
     """
 
     def __init__(self, descriptor: int, is_hurried: threading.Event, patience_s: float = _PATIENCE_S) -> None:
@@ -40,13 +40,13 @@ class Outlet:
             self._poll.register(self._descriptor, select.POLLOUT)
 
     def write(self, text: bytes) -> bool:
-        """Returns whether all of it was written; never raises."""
+        """Writes text. Returns whether all of it was written; never raises."""
         num_written = self.try_write(text) if self.report_dropped() else 0
         self._num_dropped_bytes += len(text) - num_written
         return num_written == len(text)
 
     def try_write(self, text: bytes) -> int:
-        """Returns how many bytes were written, and counts none as dropped; never raises."""
+        """Writes as much as is taken now. Returns the number of bytes, and counts none as dropped; never raises."""
         rest = memoryview(text)
         while rest:
             if not self._await_reader():
@@ -62,7 +62,7 @@ class Outlet:
         return len(text) - len(rest)
 
     def report_dropped(self) -> bool:
-        """Says here what was dropped. Returns False if that is not taken either."""
+        """Writes how much was dropped. Returns False if that cannot be written either."""
         if self._num_dropped_bytes == 0:
             return True
         # What was dropped may have begun in the middle of a line.
@@ -80,7 +80,7 @@ class Outlet:
             os.close(self._descriptor)
 
     def _await_reader(self) -> bool:
-        """Whether a write would not block. A reader for which we have waited in vain is not waited for again."""
+        """Waits for the reader. Returns whether a write would not block. Does not wait again after a time-out."""
         deadline: float | None = None
         while self._descriptor >= 0 and not self._poll.poll(0 if self._is_stuck else _LOOK_S * 1000):
             if self._is_hurried.is_set():
@@ -123,13 +123,13 @@ class Sink:
 
 
 def _own(descriptor: int) -> tuple[int, bool]:
-    """Another descriptor for the same file, or -1 for one that is closed; and whether writing to it may block."""
+    """Returns a new descriptor for the same file, or -1 if it is closed; and whether writing to it may block."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
         return -1, False
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        # A new file description, because O_NONBLOCK would surprise the others that share the given one.
+        # A new file description, because O_NONBLOCK would also affect other processes that share the given one.
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         with contextlib.suppress(OSError):  # another user's, without a reader, or on a system without these files
             return os.open(f"/proc/self/fd/{descriptor}", flags), False

@@ -1,7 +1,7 @@
-"""The output of one pipe as lines with a prefix. The result does not depend on how the output comes in chunks.
+"""Adds a prefix to the lines of one pipe. The result does not depend on the chunks in which the output comes.
 
-A carriage return ends a line too, so that each update of a progress bar has its prefix; `\\r\\n` is one end. No byte is
-added but the prefixes and, if the output ends without one, a last newline. No byte is removed or decoded.
+A carriage return ends a line too, so that each update of a progress bar has its prefix; `\\r\\n` is one end. The only
+bytes added are the prefixes and, if it is missing, a last newline. No byte is removed or decoded.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class _Place(enum.Enum):
     AFTER_RETURN = enum.auto()
     """A `\\n` would belong to the `\\r`."""
     BROKEN_OFF = enum.auto()
-    """Another writer has ended the line: its `\\n` has been written already."""
+    """Another writer has ended the line, so that its `\\n` has been written already."""
 
 
 class PrefixedLines:
-    """Holds an unfinished line of at most about `max_held_bytes`. A longer one is given in pieces, with one prefix."""
+    """Holds an unfinished line of at most about `max_held_bytes`. Returns a longer one in pieces, with one prefix."""
 
     def __init__(self, prefix: bytes, max_held_bytes: int = MAX_HELD_BYTES) -> None:
         self._prefix = prefix
@@ -37,7 +37,7 @@ class PrefixedLines:
 
     @property
     def is_open(self) -> bool:
-        """Whether the line that was given last may go on, or be overwritten."""
+        """Whether the line that was returned last may be continued or overwritten."""
         return self._place in (_Place.IN_LINE, _Place.AFTER_RETURN)
 
     def feed(self, chunk: bytes) -> bytes:
@@ -51,14 +51,14 @@ class PrefixedLines:
         return whole if len(self._held) <= self._max_held_bytes else whole + self.flush()
 
     def flush(self) -> bytes:
-        """What is held, though the line has not ended, but not a last character of which bytes are missing."""
+        """Returns the unfinished line that is held, except for a last character that is incomplete."""
         _, length = codecs.utf_8_decode(self._held, "replace", False)
         text = self._prefixed(bytes(self._held[:length]))
         del self._held[:length]
         return text
 
     def finish(self) -> bytes:
-        """What is held, with an end of line."""
+        """Returns all that is held, and ends the line."""
         text = self._prefixed(bytes(self._held))
         self._held.clear()
         if self.is_open:
@@ -67,7 +67,7 @@ class PrefixedLines:
         return text
 
     def break_off(self) -> None:
-        """Another writer has ended the open line, to write one of its own."""
+        """Notes that another writer has ended the open line, to write one of its own."""
         if self.is_open:
             self._place = _Place.BROKEN_OFF
 
@@ -84,7 +84,7 @@ class PrefixedLines:
         return end + start + self._with_prefix_behind_each_end(text)
 
     def _with_prefix_behind_each_end(self, text: bytes) -> bytes:
-        """Also behind the last end, unless it ends the text."""
+        """Adds the prefix after each end of a line, except at the end of the text."""
         lines = text.replace(b"\n", b"\n" + self._prefix)
         if b"\r" in text:
             lines = lines.replace(b"\r", b"\r" + self._prefix).replace(b"\r" + self._prefix + b"\n", b"\r\n")

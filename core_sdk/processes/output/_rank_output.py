@@ -1,8 +1,8 @@
 """The output of ranks, forwarded line by line to this process's own output, each line with its rank.
 
-One thread reads all pipes and is the only one that writes, so that no rank's line is torn by another's. If the reader
-of the output is slow, the thread waits for it, and so do the ranks, in `print`. What nobody takes any more is dropped,
-counted and reported, so that neither `| head` nor a full disk disturbs the ranks.
+One thread reads all pipes and is the only one that writes, so that lines of ranks are never mixed. If the reader of the
+output is slow, the thread waits for it, and so do the ranks, in `print`. Output without a reader is dropped, counted
+and reported, so that neither `| head` nor a full disk disturbs the ranks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RankPipes:
 
 
 class RankOutput:
-    """Open while ranks run. Thread-safe. All questions are about the newest `open` of a rank.
+    """Forwards the output of ranks while they run. Thread-safe. All answers are about the newest `open` of a rank.
 
     A pipe is at its end when no process has it open for writing: close your own copies of the writing ends.
     """
@@ -42,7 +42,7 @@ class RankOutput:
         stderr_fd: int = _STDERR,
         is_hurried: threading.Event | None = None,
     ) -> None:
-        """Once `is_hurried` is set, a reader that takes nothing is waited for some seconds only."""
+        """Starts forwarding. After `is_hurried` is set, it waits only a few seconds for a reader that does not read."""
         self._directory = launch_dir / "output"
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self._num_opened = 0
@@ -57,7 +57,7 @@ class RankOutput:
         self.close()
 
     def open(self, rank: int, stderr_file: Path | None = None) -> RankPipes:
-        """Fresh pipes each time, so that a restarted rank's output does not mix with its predecessor's.
+        """Makes new pipes for a rank, so that a restarted rank's output does not mix with its predecessor's.
 
         `stderr_file` is the file into which the rank writes its stderr instead.
         """
@@ -82,19 +82,19 @@ class RankOutput:
         self._forwarder.say(text.rstrip("\n").encode(errors="surrogateescape") + b"\n")
 
     def tail(self, rank: int) -> bytes:
-        """The last 64 KiB of the rank's stderr, as it wrote them; empty for a rank that was never opened."""
+        """Returns the last 64 KiB of the rank's stderr, unchanged; empty for a rank that was never opened."""
         if (file := self._stderr_files.get(rank)) is not None:
             return _end_of(file)
         return self._streams[rank][1].last_words.tail if rank in self._streams else b""
 
     def traceback_time(self, rank: int) -> float | None:
-        """The `time.monotonic()` at which the rank's last Python traceback began; None if its stderr is a file."""
+        """Returns the `time.monotonic()` at which the rank's last traceback began; None if its stderr is a file."""
         return self._streams[rank][1].last_words.traceback_time if rank in self._streams else None
 
     def wait_for_end(self, rank: int, timeout_s: float) -> bool:
-        """Whether both pipes are at their end, and all that was in them has been written.
+        """Blocks until both pipes are at their end and their content has been written. Returns whether that happened.
 
-        False after `timeout_s`: a process that the rank left behind may hold a pipe open for ever.
+        Returns False after `timeout_s`: a process that the rank left behind may hold a pipe open forever.
         """
         return self._forwarder.wait_for_end(self._streams.get(rank, ()), timeout_s)
 

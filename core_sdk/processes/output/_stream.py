@@ -15,26 +15,26 @@ from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
 _CHUNK_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 18
-# An unfinished line after which nothing follows for so long is a prompt, or dots.
+# An unfinished line after which nothing follows for this long is a prompt, or dots.
 _UNFINISHED_S = 0.2
-# A longer one is rather a line in the middle of being written. It is shown when its writer pauses for longer.
+# A longer one is probably still being written. It is shown when its writer pauses for longer.
 _LONG_BYTES = 1 << 12
 _LONG_UNFINISHED_S = 1.0
 
 _TAIL_BYTES = 1 << 16
 _TRACEBACK = b"Traceback (most recent call last)"
-# torch's exception hook and exception groups put something before it.
+# Torch's exception hook and exception groups put text before it.
 _TRACEBACK_LINE = re.compile(rb"[\r\n](?:\[rank\d+\]: )?(?: *\+ Exception Group )?" + re.escape(_TRACEBACK))
 _MAX_LINE_START_BYTES = 128
 
 
 class Stream:
-    """Used by the forwarding thread. Other threads may ask `last_words`."""
+    """A pipe, read by the forwarding thread. Other threads may read `last_words`."""
 
     def __init__(self, path: Path, lines: PrefixedLines, sink: Sink) -> None:
         self.last_words = LastWords()
         self.is_ended = False
-        """The pipe is at its end, and all that came through it has been written."""
+        """Whether the pipe is at its end, and all its content has been written."""
         self._path = path
         self._sink = sink
         self._lines = lines
@@ -43,7 +43,7 @@ class Stream:
         os.mkfifo(path, 0o600)
         # Opening does not wait for a writer. The pipe gets ready when the first one writes, or the last one closes it.
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        # So that a rank need not wait for us at each burst. macOS lacks it; Linux may refuse it to users of many pipes.
+        # A larger pipe keeps a rank from waiting for us at each burst. macOS lacks this; Linux may refuse it.
         with contextlib.suppress(OSError, AttributeError):
             fcntl.fcntl(self._descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
@@ -52,7 +52,7 @@ class Stream:
 
     @property
     def show_at(self) -> float:
-        """The time at which to show an unfinished line, if nothing comes before."""
+        """The time at which to show an unfinished line, if nothing comes before then."""
         if self._held_since is None:
             return math.inf
         if self._lines.num_held_bytes > _LONG_BYTES:
@@ -60,7 +60,7 @@ class Stream:
         return self._held_since + _UNFINISHED_S
 
     def forward(self) -> bool:
-        """Forwards the next chunk, if there is one. False at the pipe's end."""
+        """Forwards the next chunk, if there is one. Returns False at the pipe's end."""
         try:
             chunk = os.read(self._descriptor, _CHUNK_BYTES)
         except BlockingIOError:
@@ -70,7 +70,7 @@ class Stream:
         return bool(chunk)
 
     def forward_rest(self) -> None:
-        """Forwards what is in the pipe now, but not what processes that a rank left behind go on to write."""
+        """Forwards the content of the pipe, but not the later output of processes that a rank left behind."""
         for _ in range(_PIPE_BYTES // _CHUNK_BYTES + 1):
             if not self.forward():
                 break
@@ -94,7 +94,7 @@ class Stream:
 
 
 class LastWords:
-    """The end of a rank's stderr, which tells why it died. Fed by one thread. Other threads may ask at any time."""
+    """The end of a rank's stderr, which tells why it died. Fed by one thread; any thread may read it."""
 
     def __init__(self) -> None:
         self._text = bytearray()
@@ -116,5 +116,5 @@ class LastWords:
         self._before = window[-_MAX_LINE_START_BYTES:]
 
     def _begins_traceback(self, window: bytes) -> bool:
-        """Whether a traceback's first line ends in the new part. A line that comes in pieces counts once."""
+        """Whether a traceback's first line ends in the new part, so that a line in several chunks counts once."""
         return any(match.end() > len(self._before) for match in _TRACEBACK_LINE.finditer(window))
