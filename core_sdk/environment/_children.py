@@ -1,4 +1,4 @@
-"""The variables of processes that we start: on resuming, on other hosts, and as children."""
+"""The variables of processes that we start: for resuming, on other hosts, and as children."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _RECORDED_PREFIXES = (
     "TORCH_DISTRIBUTED_",
     "TORCH_NCCL_",
 )
-# In the names of a family: leaving a setting out is better than recording a password.
+# Applied to the names of a family, since leaving a setting out is better than recording a password.
 _SECRET_NAME = re.compile(
     r"AUTH|BEARER|CERT|COOKIE|CRED|JWT|KEY|PASS|PRIVATE|PWD|SECRET|TOKEN|PW\d*(_|$)|(^|_)(DSN|PSK|SAS)(_|$)",
     re.IGNORECASE,
@@ -101,7 +101,7 @@ _PASSED_PREFIXES = (
     "PYTORCH_",
     "TORCH_",
 )
-# They describe this host, or the launch that the launcher itself may be a part of.
+# These describe this host, or the launch to which the launcher itself may belong.
 _NEVER_PASSED = frozenset(
     {
         RUN_INFO_VARIABLE,
@@ -115,7 +115,7 @@ _NEVER_PASSED = frozenset(
 )
 # It counts this host's devices.
 _PASSED_IF_NAMED = frozenset({"CUDA_VISIBLE_DEVICES"})
-# What launchers tell a rank of its place, and of where ranks meet.
+# The variables in which launchers tell a rank its place, and where ranks meet.
 _OF_LAUNCH = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", CHIEF_IP_VARIABLE, RENDEZVOUS_VARIABLE, ENDING_VARIABLE, LAUNCH_DIR_VARIABLE}
 )
@@ -136,32 +136,32 @@ def recorded_variables(variables: Mapping[str, str] = os.environ) -> dict[str, s
 
 
 def passed_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a launcher passes to the other hosts of its training: an allow-list, and what the user names."""
+    """Returns the variables that a launcher passes to the other hosts: an allow-list, and those that the user names."""
     wishes = [wish.strip() for wish in variables.get(PASS_VARIABLES_VARIABLE, "").split(",")]
     return {name: value for name, value in sorted(variables.items()) if _is_passed(name, wishes)}
 
 
 def child_variables(added: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a script that we start: `defaults`, updated by ours, updated by `added`."""
+    """Returns the environment of a script that we start: `defaults`, updated by ours, updated by `added`."""
     return {**defaults, **agent_variables(), **added}
 
 
 def login_variables() -> dict[str, str]:
-    """What a process has from its login, so that one which we start here gets no more than one on another host.
+    """Returns the variables of a login, so that a process started here gets no more than one on another host.
 
-    Only our marks are added: it ends with us.
+    Adds only our marks, so that the process is ended with us.
     """
     return {name: os.environ[name] for name in _LOGIN_NAMES if name in os.environ} | marks()
 
 
 def agent_variables() -> dict[str, str]:
-    """The environment of an agent, or a server, which must not count as part of an attempt that we may run in."""
+    """Returns the environment of an agent or a server, which must not belong to the attempt that we may run in."""
     left = {RUN_INFO_VARIABLE, *marks()}
     return {name: value for name, value in os.environ.items() if name not in left}
 
 
 def worker_variables(added: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a worker that this program starts: ours, without what a launcher has told us of our rank."""
+    """Returns the environment of a worker of this program: ours, without what a launcher has told us about our rank."""
     kept = {name: value for name, value in os.environ.items() if not _is_of_launch(name)}
     # As torchrun does: the ranks of a node share its cores.
     return {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **kept, **added}
@@ -188,7 +188,7 @@ def _is_of(name: str, names: Set[str], prefixes: tuple[str, ...]) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """Whether JSON can keep the value: a variable may hold any bytes."""
+    """Whether JSON can hold the value. A variable may hold any bytes."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main_script() -> str:
-    """The name of the running script for people: its file name, the module's name after `-m`, or "notebook"."""
+    """Returns the running script's name for people: its file name, the module's name after `-m`, or "notebook"."""
     if "ipykernel" in sys.modules:
         return "notebook"
     arguments = list(sys.orig_argv[1:])
@@ -19,9 +19,9 @@ def main_script() -> str:
 
 
 def command_of_this_process() -> list[str] | None:
-    """The command that starts this process's script again, with the path of the interpreter.
+    """Returns the command that starts this process's script again, with the path of the interpreter.
 
-    None for what cannot be started again: a notebook, and code that a person types or pipes.
+    Returns None if it cannot be started again, such as a notebook, or code that was typed or piped.
     """
     if "ipykernel" in sys.modules or not sys.argv or sys.argv[0] in ("", "-"):
         return None
@@ -29,12 +29,12 @@ def command_of_this_process() -> list[str] | None:
 
 
 def script_and_arguments() -> list[str]:
-    """The script and its arguments, which are the same each time that a job starts it."""
+    """Returns the script and its arguments, which are the same each time that a job starts it."""
     return list(sys.argv if _is_of_multiprocessing() else sys.orig_argv[1:])
 
 
 def _is_of_multiprocessing() -> bool:
-    """Whether multiprocessing started it: then its command names pipes, but its arguments are the script's."""
+    """Whether multiprocessing has started this process. Then its command names pipes, but `sys.argv` is unchanged."""
     if "multiprocessing" not in sys.modules:
         return False
     from multiprocessing import parent_process  # slow to import, unless something else has

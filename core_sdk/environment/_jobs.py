@@ -1,4 +1,4 @@
-"""The scheduler's job that this process is a training of."""
+"""The scheduler's job to which the training of this process belongs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def job() -> Job | None:
 
 
 def _was_left_in_another_job(variables: Mapping[str, str]) -> bool:
-    """Whether another job was left: a job that a training submits inherits its variables."""
+    """Whether the job that was left is another one. A job that a training submits inherits its variables."""
     _, _, left = variables.get(LEFT_JOB_VARIABLE, "").partition(":")
     if variables.get(JOB_ID_VARIABLE) != "" or not left.startswith("slurm/") or not variables.get("SLURM_JOB_ID"):
         return False
@@ -27,13 +27,13 @@ def _was_left_in_another_job(variables: Mapping[str, str]) -> bool:
 
 
 def leave_job() -> None:
-    """From now on this process, and those that it starts, do not belong to the job's training."""
+    """Takes this process, and those that it starts later, out of the job's training."""
     if (left := job()) is not None:
         os.environ[JOB_ID_VARIABLE] = ""
         os.environ[LEFT_JOB_VARIABLE] = f"{os.getpid()}:{left.name}"
 
 
 def left_job() -> str | None:
-    """The name of the job that this process itself has left; None in processes that it starts."""
+    """Returns the name of the job that this process itself has left; None in processes that it starts."""
     pid, _, name = os.environ.get(LEFT_JOB_VARIABLE, "").partition(":")
     return name if name and pid == str(os.getpid()) else None

@@ -1,4 +1,4 @@
-"""What schedulers, other launchers and users tell a launcher through variables."""
+"""The variables by which schedulers, other launchers and users inform a launcher."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from core_sdk.placement import (
 
 
 def job_placement(variables: Mapping[str, str] = os.environ) -> Placement | None:
-    """Where a scheduler has placed this process among those of its job; None where none has.
+    """Returns the place that a scheduler has given this process among those of its job; None without a scheduler.
 
-    Raises `PlacementError` where it has not started one launcher on each node.
+    Raises `PlacementError` if the scheduler has not started one launcher on each node.
     """
     if (placement := slurm_placement(variables)) is not None or INDEX_VARIABLE not in variables:
         return placement
@@ -30,14 +30,14 @@ def job_placement(variables: Mapping[str, str] = os.environ) -> Placement | None
 
 
 def job_id(variables: Mapping[str, str] = os.environ) -> str | None:
-    """What the launchers on all nodes of a scheduler's job know it by; None where nothing names one."""
+    """Returns an id of the scheduler's job that is the same for the launchers on all its nodes; None without one."""
     if named := variables.get(JOB_ID_VARIABLE):
         return named_job(named).name
     return slurm_job_name(variables) if variables.get("SLURM_JOB_ID") else None
 
 
 def meeting_port(variables: Mapping[str, str] = os.environ) -> int | None:
-    """The port at which the nodes meet, if another launcher has set it. Raises `ValueError` for a wrong port."""
+    """Returns the port at which the nodes meet, if another launcher has set it. Raises `ValueError` for a bad port."""
     text = variables.get(MEETING_PORT_VARIABLE)
     if not text:
         return None
@@ -47,30 +47,30 @@ def meeting_port(variables: Mapping[str, str] = os.environ) -> int | None:
 
 
 def ending_path() -> Path | None:
-    """The file for this launcher's last messages; None to print them.
+    """Returns the file for this launcher's last messages; None to print them.
 
-    A launcher that one of the ranks starts inherits the variable, but is not meant.
+    A launcher that a rank has started inherits the variable, and ignores it.
     """
     pid, _, path = os.environ.get(ENDING_VARIABLE, "").partition(":")
     return Path(path) if path and pid == str(os.getppid()) else None
 
 
 def visible_gpus(variables: Mapping[str, str] = os.environ) -> list[str] | None:
-    """The GPUs that this process may use, by CUDA's names; None for all."""
+    """Returns the GPUs that this process may use, by CUDA's names; None for all."""
     named = variables.get("CUDA_VISIBLE_DEVICES")
     return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
 
 
 def torchrun_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """torchrun's options that PET_… variables give, by the name of the option, such as `nproc_per_node`."""
+    """Returns torchrun's options that PET_… variables give, by the option's name, such as `nproc_per_node`."""
     return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
 
 
 def first_variable(names: Sequence[str], variables: Mapping[str, str] = os.environ) -> str | None:
-    """The value of the first of these variables that is set, since each launcher names the rank in its own way."""
+    """Returns the value of the first of these variables that is set, since launchers name the rank differently."""
     return next((variables[name] for name in names if name in variables), None)
 
 
 def horovod_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The user's settings of Horovod's library and of NCCL's network."""
+    """Returns the user's settings of Horovod's library and of NCCL's network."""
     return {name: value for name, value in variables.items() if name.startswith(("HOROVOD_", "NCCL_SOCKET_"))}

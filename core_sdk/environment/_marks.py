@@ -1,7 +1,7 @@
 """Marks, by which a guardian knows the processes that its supervisor has started, and those below them.
 
 A mark is a variable with a name of its own. Processes inherit it, so that each carries the marks of all supervisors
-above it. `core_sdk.processes` says who kills whom because of it.
+above it. `core_sdk.processes` describes how guardians use marks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> Mark:
-        """`path` belongs to one supervisor alone: its private directory, or the run info of its attempt."""
+        """Makes a mark of a path that belongs to one supervisor only: its directory, or the run info of its attempt."""
         resolved = path.resolve()
         return cls(MARK_PREFIX + hashlib.sha256(os.fsencode(resolved)).hexdigest()[:16], str(resolved))
 
@@ -34,5 +34,5 @@ class Mark(NamedTuple):
 
 
 def marks(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The marks that this process carries."""
+    """Returns the marks that this process carries."""
     return {name: value for name, value in variables.items() if name.startswith(MARK_PREFIX)}

@@ -1,4 +1,4 @@
-"""What a launcher tells a rank: its numbers, and where the ranks meet."""
+"""The variables by which a launcher tells a rank its numbers, and where the ranks meet."""
 
 from __future__ import annotations
 
@@ -34,18 +34,24 @@ class RankPlace:
 
     @classmethod
     def from_torchrun(cls, variables: Mapping[str, str] = os.environ) -> RankPlace:
-        """Raises `KeyError` if torchrun did not start this process, and `ValueError` for anything but a number."""
+        """Reads torchrun's variables. Raises `KeyError` if torchrun did not start this process.
+
+        Raises `ValueError` for anything but a number.
+        """
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
         return cls(*_numbers(variables, names, "torchrun"))
 
     @classmethod
     def from_deepspeed(cls, variables: Mapping[str, str] = os.environ) -> RankPlace:
-        """Raises `KeyError` if DeepSpeed's launcher did not start this process, and `ValueError` likewise."""
+        """Reads the variables of DeepSpeed's launcher. Raises `KeyError` if that did not start this process.
+
+        Raises `ValueError` for anything but a number.
+        """
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
         return cls(*_numbers(variables, names, "DeepSpeed's launcher"))
 
     def variables(self) -> dict[str, str]:
-        """What torchrun would tell this rank about its place."""
+        """Returns the variables by which torchrun would tell this rank its place."""
         return {
             "RANK": str(self.rank),
             "WORLD_SIZE": str(self.size),
@@ -59,7 +65,7 @@ class RankPlace:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the ranks meet, as a launcher has told this process."""
+    """The place where the ranks meet, as a launcher has told this process."""
 
     directory: Path | None
     key: bytes | None
@@ -70,7 +76,7 @@ class Meeting:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Meeting:
-        """Raises `ValueError` for a MASTER_PORT that is not a number."""
+        """Reads the variables. Raises `ValueError` for a MASTER_PORT that is not a number."""
         directory = variables.get(RENDEZVOUS_VARIABLE)
         key = variables.get(CHANNEL_KEY_VARIABLE)
         run_id = variables.get("TORCHELASTIC_RUN_ID", "")
@@ -86,12 +92,12 @@ class Meeting:
 
 
 def launched_chief_ip() -> str | None:
-    """The address of rank 0's node, if the launcher has set it, as Determined's launchers do."""
+    """Returns the address of rank 0's node, if the launcher has set it, as Determined's launchers do."""
     return os.environ.get(CHIEF_IP_VARIABLE) or None
 
 
 def num_ranks_started() -> int:
-    """The number of ranks that a launcher has started; 1 without a launcher.
+    """Returns the number of ranks that a launcher has started; 1 without a launcher.
 
     Lightning starts ranks with LOCAL_RANK and NODE_RANK, without RANK.
     """
@@ -113,23 +119,23 @@ def is_horovod_launch() -> bool:
 
 
 def num_restarts() -> int:
-    """How often torchrun has restarted the ranks after a failure."""
+    """Returns how often torchrun has restarted the ranks after a failure."""
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
     return int(count) if count.isdigit() else 0
 
 
 def torchrun_launch() -> str:
-    """An id of torchrun's launch on this host, the same for its restarts; empty if there is none.
+    """Returns an id of torchrun's launch on this host, which is the same after restarts; empty without torchrun.
 
-    torchrun's run id is no such id: it is "none", or what the user has chosen, often the job's. But each launch has a
-    directory of its own, with `attempt_0/RANK/error.json` in it.
+    torchrun's run id cannot be used: it is "none", or chosen by the user, who often takes the job's id. But each launch
+    has its own directory, with `attempt_0/RANK/error.json` in it.
     """
     file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
     return f"{socket.gethostname()}:{Path(file).parent.parent.parent}" if file else ""
 
 
 def launch_directory() -> Path | None:
-    """The private directory of the launch that started this process; None without one of our launchers."""
+    """Returns the private directory of the launch that started this process; None without one of our launchers."""
     directory = os.environ.get(LAUNCH_DIR_VARIABLE)
     return Path(directory) if directory else None
 

@@ -14,7 +14,7 @@ from core_sdk.records import PLACED, ClusterInfo, decode_file, from_json
 
 
 def get_cluster_info() -> ClusterInfo | None:
-    """Describes the attempt; None where nothing has begun a trial, as on a plain `python train.py`.
+    """Returns the description of the attempt; None if no trial has begun, as in a plain `python train.py`.
 
     Raises `RunInfoError` if CORE_SDK_RUN_INFO names a file that cannot be read.
     """
@@ -23,7 +23,7 @@ def get_cluster_info() -> ClusterInfo | None:
 
 
 def run_info() -> ClusterInfo | None:
-    """The same for launchers and `init()`, who also use a run info that describes only the nodes."""
+    """Returns the run info for launchers and `init()`, which also use one that describes only the nodes."""
     path = Environment.read().run_info
     if path is None:
         return None
@@ -38,13 +38,13 @@ def run_info() -> ClusterInfo | None:
 
 
 def use_run_info(path: Path) -> None:
-    """From now on `get_cluster_info()` describes another attempt, here and in processes that this one starts."""
+    """Has `get_cluster_info()` describe another attempt, in this process and those that it starts later."""
     os.environ[RUN_INFO_VARIABLE] = str(path)
 
 
 @contextlib.contextmanager
 def run_info_used(path: Path) -> Iterator[None]:
-    """Within the block as after `use_run_info`; then as before."""
+    """Applies `use_run_info` during the block only."""
     earlier = os.environ.get(RUN_INFO_VARIABLE)
     use_run_info(path)
     try:

@@ -26,7 +26,7 @@ class Environment:
     """The home and the run info of this process."""
 
     home: Path
-    """Absolute; need not exist."""
+    """An absolute path, which need not exist."""
     run_info: Path | None
 
     @classmethod
@@ -54,7 +54,7 @@ class LaunchSettings:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> LaunchSettings:
-        """Raises `ValueError` for a grace that is not a number of seconds."""
+        """Reads the settings. Raises `ValueError` for a grace that is not a number of seconds."""
         return cls(
             grace_s=_grace_s(variables.get(GRACE_VARIABLE) or str(_DEFAULT_GRACE_S)),
             log_level=variables.get("LOGLEVEL"),
@@ -68,9 +68,9 @@ class StopNoticeSettings:
     """The clouds that are asked for notices of a machine's end, and the addresses of their servers."""
 
     clouds: tuple[str, ...]
-    """As the variable names them, unchecked."""
+    """The names in the variable, unchecked."""
     gce_host: str
-    """With a port, if it is not 80."""
+    """A host, with a port if that is not 80."""
     ec2_endpoint: str
     """A URL."""
 
@@ -100,7 +100,7 @@ class AzureSettings:
 
 
 def known_grace_s(variables: Mapping[str, str] = os.environ) -> float | None:
-    """The time that this process may take to end after a stop was asked for; None if it is not set.
+    """Returns the time that this process may take to end after a stop was asked for; None if it is not set.
 
     Raises `ValueError` for anything but a number of seconds.
     """
@@ -109,7 +109,7 @@ def known_grace_s(variables: Mapping[str, str] = os.environ) -> float | None:
 
 
 def storage_deadline_s() -> float:
-    """How long to repeat failing requests to a bucket. Raises `ValueError` for anything but a number of seconds."""
+    """Returns the time for which failing requests to a bucket are repeated. Raises `ValueError` for other texts."""
     text = os.environ.get(STORAGE_DEADLINE_VARIABLE)
     return _seconds(STORAGE_DEADLINE_VARIABLE, text) if text else _DEFAULT_STORAGE_DEADLINE_S
 
@@ -120,7 +120,7 @@ def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:
 
 
 def is_test_mode(variables: Mapping[str, str] = os.environ) -> bool:
-    """Whether trainers are to train one batch only, to show that the script works."""
+    """Whether trainers train one batch only, to show that the script works."""
     return variables.get(TEST_MODE_VARIABLE, "") not in ("", "0")
 
 

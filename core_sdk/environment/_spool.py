@@ -1,4 +1,4 @@
-"""The spool of a process whose node does not see the home: a home of the node's own, which stands for the other one."""
+"""The spool of a process whose node does not see the home: a directory of the node that takes the home's place."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from core_sdk.environment.names import HOME_VARIABLE, SPOOLED_HOME_VARIABLE
 
 
 def spool_variables(home: Path) -> dict[str, str]:
-    """For a process whose home is a spool for `home`."""
+    """Returns the variables of a process whose home is a spool for `home`."""
     return {SPOOLED_HOME_VARIABLE: str(home)}
 
 
 def use_home(home: Path, spool: Path | None) -> None:
-    """From now on this process keeps its records in `home`, or in `spool`, from where they are brought to `home`."""
+    """Has this process keep its records in `home`, or in `spool`, from which they are copied to `home`."""
     if spool is None and os.environ.get(HOME_VARIABLE) == str(home):
-        return  # which may itself be a spool
+        return  # `home` may itself be a spool
     os.environ[HOME_VARIABLE] = str(spool or home)
     if spool is None:
         os.environ.pop(SPOOLED_HOME_VARIABLE, None)
@@ -30,12 +30,12 @@ def is_home_spooled() -> bool:
 
 
 def path_here(path: Path) -> Path:
-    """Where this process finds what is at `path` where the home is."""
+    """Returns the path in this process for a `path` on the machine of the home."""
     return _moved(path, SPOOLED_HOME_VARIABLE, HOME_VARIABLE)
 
 
 def path_at_home(path: Path) -> Path:
-    """Where, at the home, that will be which this process has at `path`. Records name it so."""
+    """Returns the path on the machine of the home for a `path` in this process. Records use such paths."""
     return _moved(path, HOME_VARIABLE, SPOOLED_HOME_VARIABLE)
 
 

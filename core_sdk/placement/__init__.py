@@ -1,4 +1,4 @@
-"""Reads from a scheduler's variables the nodes of a training, and the job that it belongs to.
+"""Reads the nodes of a training, and its job, from a scheduler's variables.
 
 Slurm's `srun` and Kubernetes' indexed Jobs start one process per node and tell each its place. The functions are pure;
 `core_sdk.environment` passes the variables in.

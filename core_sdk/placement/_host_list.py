@@ -12,12 +12,12 @@ _COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?", re.ASCII)
 
 
 def expand_hosts(text: str) -> list[str]:
-    """The hosts, in the list's order. Raises `ValueError` for anything but a list of hosts."""
+    """Returns the hosts, in the list's order. Raises `ValueError` for anything but a list of hosts."""
     return [host for part in _COMMA_OUTSIDE_BRACKETS.split(text) for host in _expand_part(part)]
 
 
 def expand_counts(text: str) -> list[int]:
-    """One number per node. Raises `ValueError` for anything but a list of numbers."""
+    """Returns one number per node. Raises `ValueError` for anything but a list of numbers."""
     return [count for part in text.split(",") for count in _expand_count(part)]
 
 

@@ -8,24 +8,24 @@ from dataclasses import dataclass
 
 JOB_ID_VARIABLE = "CORE_SDK_JOB_ID"
 
-# From here on Slurm's numbers are not of steps, but of batch scripts, interactive shells and logins.
+# Numbers from here on belong to batch scripts, interactive shells and logins, not to steps.
 _FIRST_RESERVED_STEP = 0xFFFFFFF0
 
 
 @dataclass(frozen=True)
 class Job:
-    """One training of a job."""
+    """The identity of a training in a scheduler's job."""
 
     name: str
     num_restarts: int | None
-    """How often the scheduler has restarted it; None if nobody counts, and every start goes on."""
+    """The number of restarts by the scheduler; None if they are not counted, and every start resumes the training."""
 
 
 def scheduled_job(variables: Mapping[str, str], command: Sequence[str]) -> Job | None:
-    """The job that this training belongs to, by `CORE_SDK_JOB_ID` or Slurm; None if nothing names one.
+    """Returns the job to which this training belongs, by `CORE_SDK_JOB_ID` or Slurm; None if there is none.
 
-    With an empty `CORE_SDK_JOB_ID` it belongs to none, even in a job of Slurm. `command` distinguishes the trainings of
-    one job. The numbers of steps do not, since a requeue may start the steps in another order.
+    With an empty `CORE_SDK_JOB_ID` there is none, even in a job of Slurm. `command` distinguishes the trainings of one
+    job. The numbers of steps cannot, since a requeue may start the steps in another order.
     """
     if job_id := variables.get(JOB_ID_VARIABLE):
         return named_job(job_id)
@@ -36,18 +36,18 @@ def scheduled_job(variables: Mapping[str, str], command: Sequence[str]) -> Job |
 
 
 def named_job(job_id: str) -> Job:
-    """The job that the user has named: every start with this name goes on."""
+    """Returns the job that the user has named. Every start with this name resumes its training."""
     return Job(f"job/{job_id}", None)
 
 
 def slurm_step_name(variables: Mapping[str, str]) -> str:
-    """`slurm/CLUSTER/JOB[_TASK]/STEP`, which no other step has at the same time."""
+    """Returns `slurm/CLUSTER/JOB[_TASK]/STEP`, which no other step has at the same time."""
     step = slurm_step(variables)
     return f"{slurm_job_name(variables)}/{'batch' if step is None else step}"
 
 
 def slurm_step(variables: Mapping[str, str]) -> int | None:
-    """The number of the step that `srun` has started; None outside of a step."""
+    """Returns the number of the step that `srun` has started; None outside of a step."""
     step = variables.get("SLURM_STEP_ID", "")
     if not variables.get("SLURM_JOB_ID") or "SLURM_PROCID" not in variables or not step.isdecimal():
         return None
@@ -55,7 +55,7 @@ def slurm_step(variables: Mapping[str, str]) -> int | None:
 
 
 def slurm_job_name(variables: Mapping[str, str]) -> str:
-    """`slurm/CLUSTER/JOB[_TASK]`. Raises `KeyError` outside of a job of Slurm."""
+    """Returns `slurm/CLUSTER/JOB[_TASK]`. Raises `KeyError` outside of a job of Slurm."""
     job = variables["SLURM_JOB_ID"]
     if variables.get("SLURM_ARRAY_JOB_ID") and variables.get("SLURM_ARRAY_TASK_ID"):
         job = f"{variables['SLURM_ARRAY_JOB_ID']}_{variables['SLURM_ARRAY_TASK_ID']}"

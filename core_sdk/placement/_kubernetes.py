@@ -13,7 +13,7 @@ _TORCHRUN_NUM_NODES = "PET_NNODES"
 
 
 def kubernetes_placement(variables: Mapping[str, str], hostname: str, fqdn: str) -> Placement | None:
-    """None outside of an indexed Job.
+    """Returns the placement of this pod; None outside of an indexed Job.
 
     `hostname` is `JOB-INDEX`; `fqdn` is the same, followed by `.SUBDOMAIN.NAMESPACE.svc.…` if the pod has a subdomain.
     Raises a `PlacementError` that says what the manifest lacks.
@@ -34,7 +34,7 @@ def kubernetes_placement(variables: Mapping[str, str], hostname: str, fqdn: str)
 
 
 def _num_nodes(variables: Mapping[str, str]) -> int:
-    """The number of pods; the maximum for an elastic training (`PET_NNODES=1:4`)."""
+    """Returns the number of pods; the maximum for an elastic training (`PET_NNODES=1:4`)."""
     if variables.get(NUM_NODES_VARIABLE):
         num_nodes = _number(variables, NUM_NODES_VARIABLE)
     elif variables.get(_TORCHRUN_NUM_NODES):

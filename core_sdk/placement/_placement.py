@@ -6,12 +6,12 @@ import hashlib
 from dataclasses import dataclass
 
 MEETING_PORTS = range(10_000, 30_000)
-"""Above the ports of well-known services, below those that systems and Kubernetes assign."""
+"""Ports above those of well-known services, and below those that systems and Kubernetes assign."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The nodes of a job on which a scheduler has started one launcher each."""
+    """The nodes of a job, on each of which a scheduler has started one launcher."""
 
     addresses: tuple[str, ...]
     """The addresses of all nodes, beginning with the first node."""
@@ -23,6 +23,6 @@ class Placement:
 
 
 def port_of(job: str) -> int:
-    """A port that is the same on all nodes of a job, and hardly ever that of another job."""
+    """Returns a port that is the same on all nodes of a job, and rarely that of another job."""
     digest = hashlib.sha256(job.encode(errors="surrogateescape")).digest()
     return MEETING_PORTS[int.from_bytes(digest[:8], "big") % len(MEETING_PORTS)]

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def slurm_placement(variables: Mapping[str, str]) -> Placement | None:
-    """None if Slurm has not started this process, and on the only node of a job.
+    """Returns the placement of this process; None if Slurm has not started it, and on the only node of a job.
 
     Raises a `PlacementError` if Slurm has started too few or too many processes.
     """
@@ -33,7 +33,7 @@ def slurm_placement(variables: Mapping[str, str]) -> Placement | None:
 
 
 def _nodes(variables: Mapping[str, str]) -> list[str]:
-    """The nodes of the step, in the order in which Slurm numbers them.
+    """Returns the nodes of the step, in the order in which Slurm numbers them.
 
     The step's own list is sorted, but Slurm numbers the nodes of a heterogeneous job component by component.
     """
@@ -45,13 +45,13 @@ def _nodes(variables: Mapping[str, str]) -> list[str]:
 
 
 def _num_components(variables: Mapping[str, str]) -> int:
-    """The number of components of a heterogeneous job; 1 for any other job."""
+    """Returns the number of components of a heterogeneous job; 1 for any other job."""
     size = variables.get("SLURM_HET_SIZE", "")
     return int(size) if size.isdecimal() else 1
 
 
 def _check_alone(variables: Mapping[str, str]) -> None:
-    """Refuses a job on several nodes without a step, which runs on its first node only."""
+    """Raises for a job on several nodes outside of a step: such a process runs on the first node only."""
     if not variables.get("SLURM_JOB_ID"):
         return
     text = variables.get("SLURM_JOB_NUM_NODES", "")
@@ -85,14 +85,14 @@ def _check_step(variables: Mapping[str, str], nodes: Sequence[str], node_rank: i
 
 
 def _num_gpus(variables: Mapping[str, str]) -> int | None:
-    """The GPUs that this process may use, which can be fewer than the job has on this node."""
+    """Returns the number of GPUs that this process may use. The job may have more on this node."""
     if "CUDA_VISIBLE_DEVICES" in variables:
         visible = [
             device for device in variables["CUDA_VISIBLE_DEVICES"].split(",") if device not in ("", "NoDevFiles")
         ]
         return len(visible) or None
     for name in ("SLURM_GPUS_PER_TASK", "SLURM_GPUS_ON_NODE"):
-        # It may begin with the type of GPU, as in `a100:4`.
+        # The value may begin with the type of GPU, as in `a100:4`.
         number = variables.get(name, "").rpartition(":")[2]
         if number.isdecimal() and int(number) > 0:
             return int(number)
