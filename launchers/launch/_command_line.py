@@ -18,14 +18,14 @@ _HELP = frozenset({"-h", "--help"})
 _OWN_INTERPRETER = ("python", "python3")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _PYTHON_OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
-# Alone or behind other letters: -c, -m, -um.
+# Alone or after other letters: -c, -m, -um.
 _CODE_OR_MODULE = re.compile(r"-[^-WXcm]*[cm]")
 _TRIAL = "--trial"
 _TRIAL_CLASS = re.compile(r"[\w.]+:[\w.]+")
 
 
 class CommandError(Exception):
-    """The command cannot be started; the message is for the user, `exit_code` for the launcher's end."""
+    """The command cannot be started. The message is for the user; the launcher exits with `exit_code`."""
 
     exit_code: int = 1
 
@@ -44,7 +44,7 @@ class ScriptNotFoundError(CommandError):
 
 
 class ScriptNotExecutableError(CommandError):
-    """A directory, an empty file, one without permission."""
+    """The script is a directory, an empty file, or a file without permission."""
 
     exit_code = 126
 
@@ -53,7 +53,7 @@ class ScriptNotExecutableError(CommandError):
 
 
 class OptionParser(ArgumentParser):
-    """Raises `UsageError` where argparse would end the process."""
+    """A parser that raises `UsageError` where argparse would end the process."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}")
@@ -66,15 +66,15 @@ class HelpWanted(Exception):
 @dataclass(frozen=True)
 class Command:
     overrides: tuple[str, ...]
-    """The options before the first `--`, for torchrun or what the launcher stands for."""
+    """The options before the first `--`, for torchrun or for the program that the launcher replaces."""
     script: tuple[str, ...]
-    """As the user wrote it, with its arguments. For a trial class it is the module that trains it."""
+    """The script as the user wrote it, with its arguments. For a trial class, the module that trains it."""
 
 
 def parse(argv: Sequence[str], own_options: Mapping[str, int] = {}) -> Command:
-    """Pure: looks at no file. Raises `UsageError`, `HelpWanted`.
+    """Splits the command line. Pure: looks at no file. Raises `UsageError`, `HelpWanted`.
 
-    `own_options` are options that need no `--` behind them, with the number of their values.
+    `own_options` are options that need no `--` after them, with the number of their values.
     """
     overrides, script = _split(argv, own_options)
     if _HELP.intersection(overrides) or script[:1] in (("-h",), ("--help",)):
@@ -95,7 +95,7 @@ def parse(argv: Sequence[str], own_options: Mapping[str, int] = {}) -> Command:
 
 
 def check_script(script: Sequence[str]) -> None:
-    """Refuses what every rank would fail on.
+    """Refuses a script with which every rank would fail.
 
     Raises `ScriptNotFoundError`, `ScriptNotExecutableError`, and `UsageError` for an interpreter without a script.
     """
@@ -112,7 +112,7 @@ def check_script(script: Sequence[str]) -> None:
 
 
 def program_argv(script: Sequence[str]) -> list[str]:
-    """The argument vector of each rank: the script behind its interpreter, whose output is unbuffered.
+    """Returns the argument vector of each rank: the interpreter, with unbuffered output, and the script.
 
     Plain `python` and `python3` are the launcher's own interpreter, which has Core SDK and the training's libraries,
     whatever comes first in PATH.
@@ -127,7 +127,7 @@ def program_argv(script: Sequence[str]) -> list[str]:
 
 
 def help_text(launcher: str, overridden: str) -> str:
-    """`launcher` is the module's name, `overridden` the program whose options may stand before `--`."""
+    """Returns the help. `launcher` is the module's name, `overridden` the program whose options may precede `--`."""
     return f"""\
 usage: python -m {launcher} [OVERRIDES... --] (SCRIPT... | --trial MODULE:CLASS)
 
@@ -145,7 +145,7 @@ Starts SCRIPT once per slot, as the ranks of one training; each line of their ou
 def _split(argv: Sequence[str], own_options: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     start = _num_own_words(argv, own_options)
     rest = tuple(argv[start:])
-    # A `--` behind a script belongs to the script.
+    # A `--` after a script belongs to the script.
     if "--" not in rest or not rest[0].startswith("-"):
         return tuple(argv[:start]), rest
     index = start + rest.index("--")
@@ -153,7 +153,7 @@ def _split(argv: Sequence[str], own_options: Mapping[str, int]) -> tuple[tuple[s
 
 
 def _num_own_words(argv: Sequence[str], own_options: Mapping[str, int]) -> int:
-    """How many words at the beginning are the launcher's own options with their values."""
+    """Returns the number of words at the beginning that are the launcher's own options with their values."""
     index = 0
     while index < len(argv):
         name, equals, _ = argv[index].partition("=")
@@ -168,7 +168,7 @@ def _is_trial(argument: str) -> bool:
 
 
 def _trial_class(script: Sequence[str]) -> str:
-    """The value of `--trial`. Raises `UsageError`."""
+    """Returns the value of `--trial`. Raises `UsageError`."""
     _, equals, value = script[0].partition("=")
     given, rest = (value, script[1:]) if equals else ("".join(script[1:2]), script[2:])
     if not _TRIAL_CLASS.fullmatch(given):
@@ -187,7 +187,7 @@ def _is_interpreter(argument: str) -> bool:
 
 
 def _script_of_interpreter(interpreter: str, arguments: Sequence[str]) -> str | None:
-    """The file that the interpreter runs; None if it runs a module or a line of code."""
+    """Returns the file that the interpreter runs; None if it runs a module or a line of code."""
     rest = iter(arguments)
     for argument in rest:
         if _CODE_OR_MODULE.match(argument):
@@ -215,7 +215,10 @@ def _check_program(program: str) -> None:
 
 
 def _check_file(script: str, path: Path, *, is_for_python: bool) -> None:
-    """`is_for_python`: it need not be executable, and may be a directory with a `__main__.py`."""
+    """Refuses a file that cannot be run.
+
+    `is_for_python`: it need not be executable, and may be a directory with a `__main__.py`.
+    """
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -24,18 +24,18 @@ _TRIAL = "trial.json"
 
 
 class LaunchDirectory:
-    """Open while the launch lasts; closing removes it.
+    """The private directory of a launch. Closing removes it.
 
-    Its path stands in the environment of all processes of the launch: for what they tell the launcher, and in the mark
-    by which the guardian knows them.
+    The environment of all processes of the launch has its path: they write there what they tell the launcher, and the
+    guardian finds them by the mark that contains it.
     """
 
     def __init__(self) -> None:
-        # A short path, since it will have sockets in it, whose paths are limited to about a hundred bytes.
+        # A short path, since the paths of sockets in it are limited to about a hundred bytes.
         self.path = Path(tempfile.mkdtemp(prefix="core-sdk-launch-")).resolve()
         self._lock = os.open(self.path, os.O_RDONLY)
-        # systemd's cleaner of old temporary files spares a directory that is locked, and a training may take weeks.
-        with contextlib.suppress(OSError):  # some network file systems lock no directories
+        # Locked, so that systemd's cleaner of old temporary files spares it: a training may take weeks.
+        with contextlib.suppress(OSError):  # some network file systems cannot lock directories
             fcntl.flock(self._lock, fcntl.LOCK_SH)
         try:
             mark = Mark.of(self.path)
@@ -44,7 +44,7 @@ class LaunchDirectory:
             self.path.rmdir()
             raise
         self.variables = {LAUNCH_DIR_VARIABLE: str(self.path), **mark.variables}
-        """Of all processes of the launch."""
+        """The variables of all processes of the launch."""
         self._is_abandoned = False
         self._num_meetings = 0
 
@@ -70,15 +70,15 @@ class LaunchDirectory:
         return (self.path / _COMPLETED).exists()
 
     def left(self) -> set[int]:
-        """The ranks that have said that they have left their Context, and well."""
+        """Returns the ranks that have said that they have left their Context without an error."""
         return {int(path.name.removeprefix(_LEFT)) for path in self.path.glob(f"{_LEFT}*")}
 
     def error_path(self, rank: int) -> Path:
-        """The file into which torch's `record` writes the exception that a rank raises."""
+        """Returns the file into which torch's `record` writes the exception that a rank raises."""
         return self.path / f"error-{rank}.json"
 
     def recorded_traceback(self, rank: int) -> bytes:
-        """The traceback in that file; empty if there is none."""
+        """Returns the traceback in that file; empty if there is none."""
         try:
             told = json.loads(self.error_path(rank).read_bytes())
             return str(told["message"]["extraInfo"]["py_callstack"]).encode(errors="replace")
@@ -86,30 +86,30 @@ class LaunchDirectory:
             return b""
 
     def has_trial(self) -> bool:
-        """Whether ranks have begun a trial, so that what they say counts and not only how they end."""
+        """Whether ranks have begun a trial, so that their statements count and not only how they end."""
         return bool(self.trial_word())
 
     def forget(self) -> None:
-        """Ranks are started anew."""
+        """Forgets all statements, since the ranks are started again."""
         for path in (self.path / _STOPPED, self.path / _COMPLETED, *self.path.glob(f"{_LEFT}*")):
             path.unlink(missing_ok=True)
 
     def trial_word(self) -> str:
-        """What the ranks have said about the trial that they have begun; empty if they have begun none."""
+        """Returns what the ranks have said about the trial that they have begun; empty if they have begun none."""
         try:
             return (self.path / _TRIAL).read_text()
         except FileNotFoundError:
             return ""
 
     def take_trial_word(self, word: str) -> None:
-        """Tells the ranks that start here next what ranks of another node have said."""
+        """Passes on what ranks of another node have said about the trial to the ranks that start here next."""
         begun = json.loads(word) | {"pid": 0, "parent_pid": os.getpid(), "exit_path": ""}
         (self.path / _TRIAL).write_text(json.dumps(begun))
 
     def record_exit(self, code: int, reason: str) -> str | None:
-        """In the home, with the attempt that the ranks have begun, if they have. A record that is there stands.
+        """Records the exit in the attempt that the ranks have begun, if any. Keeps an existing record.
 
-        Returns what went wrong.
+        Returns what went wrong, or None.
         """
         try:
             begun = json.loads(self.trial_word() or "{}")
@@ -117,7 +117,7 @@ class LaunchDirectory:
                 record = ExitRecord(time=time.time(), code=code, reason=reason)
                 write_atomically(Path(path), encode_file(record), overwrite=False)
         except FileExistsError:
-            return None  # by another node's launcher
+            return None  # another node's launcher has recorded it
         except (OSError, ValueError) as error:
             return f"how the ranks ended could not be recorded: {error}"
         return None
@@ -130,7 +130,7 @@ class LaunchDirectory:
             os.close(self._lock)
 
     def abandon(self) -> None:
-        """Leaves processes and the directory to the guardian."""
+        """Leaves the processes and the directory to the guardian."""
         self._is_abandoned = True
         self.guardian.end_all()
         os.close(self._lock)

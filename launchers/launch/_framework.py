@@ -1,4 +1,4 @@
-"""What differs between the launchers: how the ranks of a framework are told where they are.
+"""The part in which launchers differ: how the ranks of a framework learn their places.
 
 torchrun's agent starts the ranks for all frameworks. So a framework translates its own options to torchrun's, and adds
 the variables that its library reads.
@@ -23,52 +23,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Start:
-    """One start of the ranks, seen from this node."""
+    """A start of the ranks, seen from this node."""
 
     node_rank: int
     num_nodes: int
     local_size: int
     """The number of ranks on this node."""
     chief_address: str
-    """The address of the first node; "localhost" or its like on a single node."""
+    """The address of the first node; on a single node "localhost" or similar."""
     store: Store
-    """Shared by the nodes' launchers, and empty at each start. Raises `RuntimeError` when it is gone."""
+    """A store that the nodes' launchers share, empty at each start. Raises `RuntimeError` when it is gone."""
 
 
 class Framework(ABC):
     module: str
-    """The launcher's module: `launch.deepspeed`."""
+    """The launcher's module, such as `launch.deepspeed`."""
     overridden: str
-    """The program whose options may stand before `--`."""
+    """The program whose options may precede `--`."""
     own_options: Mapping[str, int] = {}
-    """Options that need no `--` behind them, with the number of their values."""
+    """The options that need no `--` after them, with the number of their values."""
 
     @abstractmethod
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
-        """The options of torchrun that have the meaning of the overrides. Raises `UsageError`, `HelpWanted`."""
+        """Translates the overrides to options of torchrun. Raises `UsageError`, `HelpWanted`."""
 
     def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
-        """The hosts that the overrides name, if they name any. Raises `UsageError`."""
+        """Returns the launch on the hosts that the overrides name, or None. Raises `UsageError`."""
         return None
 
     def meet(self, start: Start) -> None:  # noqa: B027 - most have nothing to prepare
-        """Called on every node before each start of the ranks, when the nodes have met."""
+        """Prepares a start. Called on every node before each start of the ranks, after the nodes have met."""
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
-        """The variables of a rank beside torchrun's, which are given."""
+        """Returns the variables of a rank beside torchrun's, which are in `rank`."""
         return {}
 
     def prefix(self) -> tuple[str, ...]:
-        """The command that starts each rank's program, which follows it as arguments."""
+        """The beginning of each rank's command, which gets the rank's program as arguments."""
         return ()
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open
-        """No ranks will be started any more."""
+        """Closes what is open, when no more ranks will be started."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What one launcher process works with."""
+    """The objects with which a launcher process works."""
 
     framework: Framework
     command: Command

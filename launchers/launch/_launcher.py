@@ -1,4 +1,4 @@
-"""A launcher from its command line to its exit status, whatever the framework.
+"""The main program of all launchers, from the command line to the exit status.
 
 The exit status is that of the rank that failed first, which the last messages name. One process per node starts and
 watches the ranks.
@@ -33,7 +33,7 @@ _FAILURE = 1
 
 
 def run(framework: Framework) -> NoReturn:
-    """A launcher's main program."""
+    """Runs a launcher's main program, and ends the process."""
     code = launch(framework, sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # nobody reads it any more
@@ -43,7 +43,7 @@ def run(framework: Framework) -> NoReturn:
 
 
 def launch(framework: Framework, arguments: Sequence[str]) -> int:
-    """The exit status. For the main thread of a process that ends with it."""
+    """Runs a launch and returns the exit status. For the main thread of a process that ends with it."""
     try:
         command = parse(arguments, framework.own_options)
         check_script(command.script)
@@ -74,7 +74,10 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
 
 
 def _report(result: LaunchResult, is_hurried: threading.Event | None = None) -> None:
-    """To the head, if one has started this launcher: it tells the messages of several nodes apart. Else to the user."""
+    """Reports the result to the head that has started this launcher, or else to the user.
+
+    The head prints the messages of several nodes so that they can be told apart.
+    """
     path = ending_path()
     if path is None or not result.write(path):
         say(result.messages, is_hurried)
@@ -86,11 +89,11 @@ def _refuse(text: str, code: int) -> int:
 
 
 def _launch_here(launch: Launch) -> LaunchResult:
-    """The part of the training on this node."""
+    """Runs this node's part of the training."""
     directory, signals, settings = launch.directory, launch.signals, launch.settings
     with RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
         supervisor = Supervisor(directory.guardian, directory, output, settings.grace_s)
-        # The main thread must be free to hear signals while torch imports, gathers nodes, or waits for them.
+        # The main thread must be free to receive signals while torch is imported, and while nodes meet.
         agent = ThreadPoolExecutor(1, "launch-agent").submit(_run_agent, launch, supervisor, output)
         agent.add_done_callback(lambda _: signals.ring())
         _wait_for_end(agent, signals, supervisor)
@@ -120,7 +123,7 @@ def _run_agent(launch: Launch, supervisor: Supervisor, output: RankOutput) -> No
 
 
 def _wait_for_end(agent: Future[None], signals: CaughtSignals, supervisor: Supervisor) -> None:
-    """Returns when the agent has ended, or when there is nothing more that it could do."""
+    """Blocks until the agent has ended, or there is nothing more that it could do."""
     while not agent.done():
         number = signals.wait(supervisor.time_left_s())
         if number is None and not supervisor.kill_late():
@@ -130,7 +133,7 @@ def _wait_for_end(agent: Future[None], signals: CaughtSignals, supervisor: Super
 
 
 def _result(supervisor: Supervisor, error: BaseException | None) -> LaunchResult:
-    """`error` is what the agent raised."""
+    """Returns the result of the launch. `error` is what the agent raised."""
     if supervisor.decided is not None:
         return result_of(supervisor.decided, supervisor.num_ranks, socket.gethostname())
     if supervisor.stop_signal is not None:

@@ -16,7 +16,7 @@ def marked(lines: Iterable[str]) -> str:
 
 
 def say(lines: Iterable[str], is_hurried: threading.Event | None = None) -> None:
-    """Writes to stderr, since stdout is the script's. Waits for the reader; once `is_hurried` is set, for seconds."""
+    """Writes to stderr, since stdout is the script's. Waits for the reader; a few seconds if `is_hurried` is set."""
     outlet = Outlet(_STDERR, is_hurried or threading.Event())
     outlet.write(marked(lines).encode(errors="backslashreplace"))
     outlet.close()

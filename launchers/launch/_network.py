@@ -1,4 +1,4 @@
-"""How this node reaches other nodes: by which address and interface, and over which connections."""
+"""The addresses, interfaces and connections by which this node reaches other nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOPBACK = "127.0.0.1"
 # For a datagram socket that only asks the kernel for its route.
 _ANY_PORT = 9
 
-# Of connections: when they are probed, and the silence after which they break.
+# The time after which an idle connection is probed, and the silence after which it breaks.
 _IDLE_S = 10
 _INTERVAL_S = 5
 _SILENCE_S = 30
@@ -30,7 +30,7 @@ class NoRouteError(CommandError):
 
 
 def ipv4_of(host: str) -> str:
-    """Raises `NoRouteError`."""
+    """Returns an IPv4 address of the host. Raises `NoRouteError`."""
     try:
         return socket.gethostbyname(host)
     except OSError as error:
@@ -38,7 +38,7 @@ def ipv4_of(host: str) -> str:
 
 
 def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket.AF_INET) -> bool:
-    """Whether this machine has the address: then packets to it leave from it. Sends nothing.
+    """Whether this machine has the address: then packets to it also leave from it. Sends nothing.
 
     The form of a tuple depends on `family`.
     """
@@ -53,7 +53,7 @@ def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket
 
 
 def own_address_towards(address: str) -> str:
-    """The address of this node from which packets to `address` leave. Sends nothing. Raises `NoRouteError`."""
+    """Returns this node's address from which packets to `address` leave. Sends nothing. Raises `NoRouteError`."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((address, _ANY_PORT))
@@ -64,18 +64,18 @@ def own_address_towards(address: str) -> str:
 
 
 def interface_of(address: str) -> str | None:
-    """The name of the interface that has this address."""
+    """Returns the name of the interface that has this address."""
     return next((name for name, addresses in interfaces().items() if address in addresses), None)
 
 
 def enable_keepalive() -> None:
-    """Lets the connections that are open now break when the other side has not answered for half a minute.
+    """Has all open connections break when the other side has not answered for half a minute.
 
-    They are torch's, to its stores on other nodes. Otherwise a question to a host whose cable is cut would wait for a
-    quarter of an hour, and a connection on which an answer is due would wait for ever.
+    They are torch's connections to its stores on other nodes. Otherwise a request to a host that is cut off would wait
+    for a quarter of an hour, and a connection on which an answer is due would wait forever.
     """
     for path in list(Path("/dev/fd").iterdir()):
-        # Some descriptors are no sockets, and that of the listing itself is closed by now.
+        # Some descriptors are not sockets, and that of the listing itself is closed by now.
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as connection:
             if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
                 _enable_keepalive(connection)
@@ -90,7 +90,7 @@ def _enable_keepalive(connection: socket.socket) -> None:
 
 
 def interfaces() -> dict[str, list[str]]:
-    """The addresses of each interface, by its name."""
+    """Returns the addresses of each interface, by its name."""
     import psutil  # a twentieth of a second, which only launchers of some frameworks need
 
     return {name: [entry.address for entry in entries] for name, entries in psutil.net_if_addrs().items()}

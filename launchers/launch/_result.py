@@ -1,4 +1,4 @@
-"""How a launch ended: its exit status, and the messages with which the launcher says so."""
+"""The result of a launch: its exit status, and the launcher's last messages."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class LaunchResult:
     code: int
     messages: tuple[str, ...] = ()
     is_of_ranks: bool = False
-    """Ranks have run, and the other nodes can have learnt from them how they ended."""
+    """Whether ranks have run, so that the other nodes can have learnt how they ended."""
     is_consequence: bool = False
-    """Another node's failure seems to be the cause."""
+    """Whether another node's failure seems to be the cause."""
     is_ended_by_head: bool = False
-    """The head of a launch on several hosts ended this host's part, after another host's failure."""
+    """Whether the head of a launch on several hosts ended this host's part, after another host's failure."""
     reason: str = ""
-    """Why the training failed, in one line for the records of its trial."""
+    """The reason why the training failed, in one line for the records of its trial."""
 
     @property
     def is_failure(self) -> bool:
         return self.code not in WELL
 
     def write(self, path: Path) -> bool:
-        """As JSON. Returns whether that was possible."""
+        """Writes the result as JSON. Returns whether that was possible."""
         try:
             path.write_bytes(msgspec.json.encode(self))
         except OSError:
@@ -55,7 +55,10 @@ class LaunchResult:
 
 
 def overall_result(results: Sequence[LaunchResult]) -> LaunchResult:
-    """The result of a launch on several hosts: that of the host that failed first. `results` are in order of time."""
+    """Returns the result of a launch on several hosts: that of the host that failed first.
+
+    `results` are in order of time.
+    """
     failures = [result for result in results if result.is_failure]
     if failures:
         return min(failures, key=lambda result: (result.is_ended_by_head, result.is_consequence))

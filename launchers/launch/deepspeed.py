@@ -21,7 +21,7 @@ from launch._framework import Framework, Start
 from launch._launcher import run
 from launch._ssh._hostfile import SshLaunch, read_hostfile
 
-# Where DeepSpeed looks for a hostfile by itself.
+# The path at which DeepSpeed itself looks for a hostfile.
 _USUAL_HOSTFILE = Path("/job/hostfile")
 
 
@@ -60,7 +60,7 @@ class DeepSpeed(Framework):
         return _plan(parse_options(overrides)).ssh_launch
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
-        """Those in which DeepSpeed's launcher tells a rank its place."""
+        """Returns the variables in which DeepSpeed's launcher tells a rank its place."""
         place = {
             "LOCAL_SIZE": rank["LOCAL_WORLD_SIZE"],
             "CROSS_RANK": rank["GROUP_RANK"],
@@ -78,7 +78,7 @@ def _plan(options: DeepSpeedOptions) -> Plan:
 
 
 def _usual_hostfile() -> Path | None:
-    """None for a launcher that a head has started: the head has read its own hostfile."""
+    """Returns the hostfile at DeepSpeed's usual path; None if a head has started this launcher and read its own."""
     return _USUAL_HOSTFILE if meeting_port() is None and _USUAL_HOSTFILE.is_file() else None
 
 

@@ -94,7 +94,7 @@ class Horovod(Framework):
             "HOROVOD_GLOO_IFACE": meeting.interface,
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
-            # If it is inherited from another launch, the ranks would wait for a driver that they do not have.
+            # If this were inherited from another launch, the ranks would wait for a driver that they do not have.
             "HOROVOD_ELASTIC": "0",
             "USE_HOROVOD": "1",
         }
@@ -141,7 +141,7 @@ def _has_one_rank(options: HorovodOptions, nodes: Nodes) -> bool:
 
 
 def _nodes() -> Nodes:
-    """The nodes, as the run info, the placement and torchrun's variables describe them."""
+    """Returns the nodes, as the run info, the placement and torchrun's variables describe them."""
     from launch._torchrun._nodes import find_nodes
     from launch._torchrun._options import parse_options
 

@@ -31,7 +31,7 @@ class TensorFlow(Framework):
         return ("--nproc-per-node=1",)
 
     def meet(self, start: Start) -> None:
-        """The nodes tell each other where their workers will listen."""
+        """Exchanges the addresses at which the nodes' workers will listen."""
         keys = [f"worker/{node}" for node in range(start.num_nodes)]
         if start.num_nodes > 1:
             is_first = start.node_rank == 0
@@ -51,7 +51,7 @@ class TensorFlow(Framework):
             self._held_port.close()
 
     def _free_port(self) -> int:
-        """A port that no other process gets until the worker starts."""
+        """Reserves a port until the worker starts, and returns it."""
         self.close()
         self._held_port = socket.socket()
         self._held_port.bind(("", 0))

@@ -23,10 +23,10 @@ class TorchDistributed(Framework):
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
         hostfile, options = split_hostfile(overrides)
         hosts = () if hostfile is None else read_hostfile(hostfile)
-        # More hosts are a scheduler's matter: if nothing had placed this launcher, it would be a head.
+        # With several hosts, a scheduler has placed this launcher: otherwise it would be a head.
         if len(hosts) != 1 or "nproc_per_node" in torchrun_variables():
             return options
-        # An option that the user gave comes later, and is the one that counts.
+        # An option that the user gave comes later, and so takes precedence.
         return (f"--nproc-per-node={hosts[0].slots}", *options)
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
@@ -38,14 +38,14 @@ class TorchDistributed(Framework):
 
 
 def plan_ssh_launch(hosts: Sequence[Host], options: Sequence[str]) -> SshLaunch:
-    """As many of the hosts as torchrun's options want. Raises `UsageError`."""
+    """Plans a launch on as many of the hosts as torchrun's options ask for. Raises `UsageError`."""
     given = parse_options(options).given
     if "node_rank" in given or given.get("standalone"):
         raise UsageError("--node-rank and --standalone are for launchers that are started by hand on each node")
     least, most = node_range(given.get("nnodes", str(len(hosts))))
     if most > len(hosts):
         raise UsageError(f"--nnodes={given['nnodes']} needs {most} hosts, and the hostfile names {len(hosts)}")
-    # Without restarts the loss of a node is the end.
+    # Without restarts the loss of a node ends the training.
     is_elastic = least < most and given.get("max_restarts", 0) > 0
     return SshLaunch(tuple(hosts[:most]), overrides=tuple(options), min_hosts=least if is_elastic else None)
 

@@ -1,9 +1,9 @@
-"""The cores that `--bind_cores_to_rank` shares out among a node's ranks, and the program that binds a rank to them.
+"""Divides the cores of a node among its ranks for `--bind_cores_to_rank`, and binds a rank to its cores.
 
     python _core_binding.py 0,1,2,3 PROGRAM ARGUMENTS…
 
-The program is run by this file's path, imports the standard library only, and becomes the rank's program, so that no
-process stands between launcher and rank.
+The program is run by this file's path, imports the standard library only, and replaces itself by the rank's program, so
+that there is no process between launcher and rank.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from pathlib import Path
 
 
 def share(cores: Sequence[int], local_rank: int, local_size: int) -> list[int]:
-    """As DeepSpeed's launcher shares them: each rank gets the same number of neighbours; some may be left over."""
+    """Returns a rank's cores, as DeepSpeed's launcher divides them: the same number of consecutive ones for each rank.
+
+    Some cores may be left over.
+    """
     num_cores = len(cores) // local_size
     return list(cores[num_cores * local_rank : num_cores * (local_rank + 1)])
 
 
 def cores_to_share(text: str) -> list[int]:
-    """Those of `0-3,8`; all for "". Raises `ValueError`, with the option's name in its words."""
+    """Returns the cores in a list such as `0-3,8`; all physical ones for "". Raises `ValueError` with the option's name."""
     if sys.platform != "linux":
         raise ValueError(f"--bind_cores_to_rank: {sys.platform} binds no process to cores")
     if not text:
@@ -39,13 +42,13 @@ def cores_to_share(text: str) -> list[int]:
 
 
 def physical_cores() -> list[int]:
-    """Those that this process may run on, but only one of each pair of hyperthreads."""
+    """Returns the cores on which this process may run, but only one of each pair of hyperthreads."""
     allowed = os.sched_getaffinity(0)
     return [core for core in sorted(allowed) if min(_siblings(core) & allowed, default=core) == core]
 
 
 def parse_cores(text: str) -> list[int]:
-    """`0-3,8`, in this order. Raises `ValueError`."""
+    """Returns the cores in a list such as `0-3,8`, in its order. Raises `ValueError`."""
     cores: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -55,7 +58,7 @@ def parse_cores(text: str) -> list[int]:
 
 def _siblings(core: int) -> set[int]:
     path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
-    with contextlib.suppress(OSError, ValueError):  # a machine that tells nothing of it
+    with contextlib.suppress(OSError, ValueError):  # the machine does not list them
         return set(parse_cores(path.read_text()))
     return {core}
 

@@ -1,4 +1,4 @@
-"""The options of the `deepspeed` program, and what they mean here: ranks and GPUs of this node, or hosts to start on.
+"""The options of the `deepspeed` program, translated to ranks and GPUs of this node, or to hosts.
 
 Pure, and without DeepSpeed itself.
 """
@@ -29,13 +29,13 @@ _REFUSED: Mapping[str, str] = {
     "`core-sdk trial logs ID --rank N` shows one rank's output",
     "venv_script": "the ranks run in the launcher's own environment: start the launcher there",
 }
-# Defaults of DeepSpeed's that ask for what this launcher does.
+# Defaults of DeepSpeed's options that ask for what this launcher does anyway.
 _UNREFUSED = frozenset({("launcher", "pdsh"), ("enable_each_rank_log", "none")})
 
 
 @dataclass(frozen=True)
 class DeepSpeedOptions:
-    """By DeepSpeed's names. What was not given is None, "" or False."""
+    """The values of DeepSpeed's options, by their names. An option that was not given is None, "" or False."""
 
     hostfile: Path | None = None
     include: str = ""
@@ -47,16 +47,16 @@ class DeepSpeedOptions:
     master_port: int | None = None
     node_rank: int | None = None
     no_ssh: bool = False
-    """A launcher is started on each node by other means."""
+    """Whether a launcher is started on each node by other means."""
     ssh_port: int | None = None
     bind_cores_to_rank: bool = False
     bind_core_list: str = ""
 
 
 def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
-    """Pure. All spellings and abbreviations that DeepSpeed's own parser knows, and dashes for its underscores.
+    """Parses the options, in all spellings and abbreviations of DeepSpeed's own parser, or with dashes. Pure.
 
-    Raises `UsageError`, also for what only DeepSpeed's launcher can do.
+    Raises `UsageError`, also for options that only DeepSpeed's launcher can honour.
     """
     given = _parser().parse_args([_underscored(argument) for argument in overrides])
     if given.rest:
@@ -75,15 +75,15 @@ class Plan:
     torchrun: tuple[str, ...]
     """Options of torchrun, for a launcher that starts ranks."""
     devices: tuple[str, ...] = ()
-    """The GPUs that this node's ranks may see; empty for those that the launcher sees."""
+    """The GPUs that this node's ranks may see; empty for all that the launcher sees."""
     ssh_launch: SshLaunch | None = None
-    """The hosts, for a launcher that nothing has placed on them."""
+    """The hosts on which to start launchers, if that has not been done."""
 
 
 def plan_here(options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str]]) -> Plan:
-    """Without a hostfile: this node, and others if something starts a launcher on them too. Raises `UsageError`.
+    """Plans a launch without a hostfile: on this node, and on others on which a launcher is started by other means.
 
-    `visible_gpus` gives CUDA's names of them.
+    `visible_gpus` returns CUDA's names of the GPUs. Raises `UsageError`.
     """
     devices, num_ranks = _devices_here(options, visible_gpus)
     torchrun = _torchrun(options, nnodes=options.num_nodes, node_rank=options.node_rank, nproc_per_node=num_ranks)
@@ -91,7 +91,7 @@ def plan_here(options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str
 
 
 def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
-    """The hosts of a hostfile. Raises `UsageError`."""
+    """Plans a launch on the hosts of a hostfile. Raises `UsageError`."""
     chosen = _chosen_hosts(options, hosts)
     if options.no_ssh:
         return _plan_placed(options, chosen)
@@ -104,7 +104,7 @@ def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
 
 
 def _parser() -> ArgumentParser:
-    """With all options of DeepSpeed's parser, so that abbreviations are as ambiguous as they are there."""
+    """Returns a parser with all options of DeepSpeed's parser, so that the same abbreviations are ambiguous."""
     parser = OptionParser(prog="deepspeed's options", add_help=False)
     parser.add_argument("-H", "--hostfile", type=Path)
     parser.add_argument("-i", "--include", default="")
@@ -119,7 +119,7 @@ def _parser() -> ArgumentParser:
     flags = ("no_python", "no_local_rank", "no_ssh_check", "no_ssh", "force_multi")
     for name in (*flags, "module", "save_pid", "bind_cores_to_rank"):
         parser.add_argument(f"--{name}", action="store_true")
-    # They are about messages of DeepSpeed's launcher. Ours only says how a training ended.
+    # These are about messages of DeepSpeed's launcher. Ours only says how a training ended.
     parser.add_argument("--log_level", choices=_LOG_LEVELS)
     parser.add_argument("-q", "--quiet", action="store_true")
     parser.add_argument("rest", nargs="*")
@@ -153,7 +153,7 @@ def _check(options: DeepSpeedOptions) -> None:
 
 
 def _for_each_host(options: DeepSpeedOptions) -> tuple[str, ...]:
-    """DeepSpeed's options that are left when the hosts are known."""
+    """Returns the options of DeepSpeed that each host's launcher still needs."""
     binding = ["--bind_cores_to_rank"] if options.bind_cores_to_rank else []
     cores = [f"--bind_core_list={options.bind_core_list}"] if options.bind_core_list else []
     return (*_torchrun(options), *binding, *cores)
@@ -180,13 +180,13 @@ def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
 def _devices_here(
     options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str]]
 ) -> tuple[tuple[str, ...], int | None]:
-    """The GPUs and the number of ranks; empty and None where the machine decides."""
+    """Returns the GPUs and the number of ranks; empty and None if the machine determines them."""
     if options.include or options.exclude:
         return _filtered_here(options, visible_gpus)
     if options.num_gpus is None:
         return (), None
     gpus = visible_gpus()
-    # Without as many GPUs, the ranks train on processors.
+    # With fewer GPUs than ranks, the ranks train on the CPU.
     return tuple(gpus[: options.num_gpus]) if len(gpus) >= options.num_gpus else (), options.num_gpus
 
 
@@ -198,7 +198,7 @@ def _filtered_here(
         if name != _HERE:
             raise UsageError(f"{name} is in no hostfile; without one there is only {_HERE}")
     if options.include:
-        # These numbers are the driver's, whatever CUDA_VISIBLE_DEVICES says here.
+        # These are the driver's numbers, regardless of CUDA_VISIBLE_DEVICES.
         return _names(named[_HERE]), len(named[_HERE]) or None
     gpus = visible_gpus()
     excluded = _names(named[_HERE]) or tuple(gpus)
@@ -246,7 +246,7 @@ def _check_filter(named: Mapping[str, Sequence[int]], hosts: Sequence[Host]) -> 
 
 
 def parse_filter(text: str) -> dict[str, list[int]]:
-    """`h1@h2:0,2`: slots by host, none for all of them. Raises `UsageError`."""
+    """Parses a filter such as `h1@h2:0,2` to slots by host; no slots mean all. Raises `UsageError`."""
     named: dict[str, list[int]] = {}
     for part in text.split("@"):
         name, colon, numbers = part.partition(":")
@@ -263,6 +263,6 @@ def _names(devices: Sequence[int]) -> tuple[str, ...]:
 
 
 def _torchrun(options: DeepSpeedOptions, **more: object) -> tuple[str, ...]:
-    """torchrun's options; None is left out."""
+    """Returns torchrun's options, without those that are None."""
     given = {**more, "master_addr": options.master_addr, "master_port": options.master_port}
     return tuple(f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value is not None)

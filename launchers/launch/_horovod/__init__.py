@@ -1,1 +1,1 @@
-"""What Horovod's ranks are told, and where they meet."""
+"""Horovod's options, variables and rendezvous."""

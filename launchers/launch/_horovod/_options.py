@@ -1,6 +1,6 @@
-"""horovodrun's options, read by Horovod's own parser, and what they mean here.
+"""The options of horovodrun, read by Horovod's own parser, and translated.
 
-All are understood. Those for which this launcher can do nothing are refused, with what to do instead.
+All are understood. Those that this launcher cannot honour are refused, with what to do instead.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class HorovodOptions:
-    """`--gloo` and `--disable-cache` are accepted, since they ask for what this launcher does in any case."""
+    """The values of horovodrun's options. `--gloo` and `--disable-cache` are accepted, since they always apply here."""
 
     num_ranks: int | None = None
-    """On all nodes."""
+    """The number of ranks on all nodes."""
     hosts: str | None = None
     hostfile: Path | None = None
     ssh: Ssh = field(default_factory=Ssh)
@@ -62,7 +62,7 @@ class HorovodOptions:
     start_timeout_s: int | None = None
     is_verbose: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
-    """The variables of each rank that Horovod makes of its tuning options."""
+    """The variables of each rank into which Horovod turns its tuning options."""
 
     @property
     def names_hosts(self) -> bool:
@@ -70,11 +70,11 @@ class HorovodOptions:
 
 
 def parse(overrides: Sequence[str]) -> tuple[Namespace, dict[str, str]]:
-    """The values of Horovod's options, by its names; and the variables that tune the ranks.
+    """Returns the values of Horovod's options, by its names, and the variables that tune the ranks.
 
     The parser prints what it does not understand, and raises `SystemExit(2)`; `--version` and `--check-build` print
-    their answer and raise `SystemExit(0)`. Raises `UsageError` for values that cannot be, and
-    `ImportError` where Horovod is missing.
+    their answer and raise `SystemExit(0)`. Raises `UsageError` for impossible values, and `ImportError` if Horovod is
+    missing.
     """
     from horovod.runner.common.util import config_parser  # half a second, and only options need it
     from horovod.runner.launch import parse_args
@@ -94,7 +94,7 @@ def parse(overrides: Sequence[str]) -> tuple[Namespace, dict[str, str]]:
 
 
 def options_of(values: Namespace, variables: Mapping[str, str]) -> HorovodOptions:
-    """`values` and `variables` are what Horovod's parser returns. Raises `UsageError`."""
+    """Makes the options of what Horovod's parser returns. Raises `UsageError`."""
     if values.command:
         raise UsageError(
             f"horovodrun's options are followed by {values.command[0]!r} before `--`; the script comes after it"
@@ -118,7 +118,7 @@ def options_of(values: Namespace, variables: Mapping[str, str]) -> HorovodOption
 
 
 def hosts_of(options: HorovodOptions) -> tuple[Host, ...]:
-    """The named hosts, with as many slots as get a rank; the first hosts are filled first.
+    """Returns the named hosts with the slots that get a rank. The first hosts are filled first.
 
     Reads the hostfile. Raises `UsageError`.
     """
@@ -127,7 +127,7 @@ def hosts_of(options: HorovodOptions) -> tuple[Host, ...]:
 
 
 def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
-    """The hosts and slots that `num_ranks` ranks need. Raises `UsageError` if there are too few."""
+    """Returns the hosts and slots that `num_ranks` ranks need. Raises `UsageError` if there are too few."""
     num_slots = sum(host.slots for host in hosts)
     remaining = num_slots if num_ranks is None else num_ranks
     if remaining > num_slots:
@@ -142,12 +142,12 @@ def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
 
 
 def ssh_launch_of(options: HorovodOptions) -> SshLaunch | None:
-    """None if no hosts are named. Reads the hostfile. Raises `UsageError`."""
+    """Returns the launch on the named hosts; None if there are none. Reads the hostfile. Raises `UsageError`."""
     return SshLaunch(hosts_of(options), options.ssh) if options.names_hosts else None
 
 
 def torchrun_options_of(options: HorovodOptions, num_nodes: int, *, is_sent_by_head: bool = False) -> tuple[str, ...]:
-    """For one of `num_nodes` nodes. Raises `UsageError`.
+    """Returns the options of torchrun for one of `num_nodes` nodes. Raises `UsageError`.
 
     Reads the hostfile of a single node, unless this launcher was started by a head that has read it.
     """
@@ -160,7 +160,7 @@ def torchrun_options_of(options: HorovodOptions, num_nodes: int, *, is_sent_by_h
 
 
 def _slots(options: HorovodOptions, num_nodes: int) -> int | None:
-    """The number of ranks on each node; None for as many as the node has slots."""
+    """Returns the number of ranks on each node; None for as many as the node has slots."""
     if options.names_hosts:
         # The launcher on each of several hosts was told its slots.
         return hosts_of(options)[0].slots if num_nodes == 1 else None

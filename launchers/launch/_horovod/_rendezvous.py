@@ -1,4 +1,4 @@
-"""The nodes' launchers tell each other their numbers of ranks, and where Horovod's rendezvous server is."""
+"""The exchange in which the nodes' launchers learn the numbers of ranks, and the address of Horovod's server."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ class Server(Protocol):
 
 
 class RendezvousError(CommandError):
-    """The nodes have met, but Horovod's ranks could not."""
+    """The nodes have met, but Horovod's ranks could not meet."""
 
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """What a node's ranks must know of one start."""
+    """The information about one start that a node's ranks need."""
 
     address: str
     port: int
-    """Of Horovod's server."""
+    """The port of Horovod's server."""
     interface: str
-    """By which this node's ranks reach the others."""
+    """The network interface by which this node's ranks reach the others."""
     rank_counts: tuple[int, ...]
-    """By node."""
+    """The number of ranks on each node."""
 
 
 class _Node(msgspec.Struct):
-    """What a node tells the first."""
+    """The message of a node to the first node."""
 
     num_ranks: int
     first: str
-    """The address by which it reaches the first node."""
+    """The address by which the node reaches the first one."""
     own: str
 
 
 class _ServerPlace(msgspec.Struct):
-    """What the first node tells the others."""
+    """The message of the first node to the others."""
 
     port: int
     rank_counts: tuple[int, ...]
@@ -61,15 +61,15 @@ def meet_first(
     interfaces: Collection[str],
     start_server: Callable[[str, Sequence[int]], Server],
 ) -> tuple[Rendezvous, Server]:
-    """On the first node, which starts the server.
+    """Exchanges the information on the first node, which starts the server. Blocks until all nodes have answered.
 
-    `start_server` is given an address to listen on, "" for all, and the numbers of ranks by node. Raises
-    `RendezvousError`, `NoRouteError`, and `RuntimeError` when the nodes' store is gone.
+    `start_server` gets an address to listen on, "" for all, and the numbers of ranks by node. Raises
+    `RendezvousError`, `NoRouteError`, and `RuntimeError` if the nodes' store is gone.
     """
     others = [msgspec.json.decode(start.store.get(_key(node)), type=_Node) for node in range(1, start.num_nodes)]
     rank_counts = (start.local_size, *(node.num_ranks for node in others))
     addresses = {node.first for node in others} or {LOOPBACK}
-    # Where addresses are translated, the one that the others use is none of this node's.
+    # If a router translates addresses, the one that the others use does not belong to this node.
     address = next(iter(addresses)) if len(addresses) == 1 and all(map(is_own, addresses)) else _ALL
     outward = own_address_towards(others[0].own) if others and address == _ALL else address
     try:
@@ -89,7 +89,7 @@ def meet_first(
 
 
 def meet_other(start: Start, num_ranks_wanted: int | None, interfaces: Collection[str]) -> Rendezvous:
-    """On another node. Raises what `meet_first` raises."""
+    """Exchanges the information on another node. Blocks until the first one answers. Raises as `meet_first` does."""
     first = ipv4_of(start.chief_address)
     own = own_address_towards(first)
     interface = choose_interface(interfaces, own)
@@ -101,7 +101,7 @@ def meet_other(start: Start, num_ranks_wanted: int | None, interfaces: Collectio
 
 
 def choose_interface(given: Collection[str], own_address: str) -> str:
-    """`given` are those that the user has named; empty for all. Raises `RendezvousError`."""
+    """Chooses an interface from `given`, those that the user has named; empty for all. Raises `RendezvousError`."""
     interface = interface_of(own_address)
     if interface is not None and (not given or interface in given):
         return interface

@@ -11,7 +11,7 @@ from typing import Any
 from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-# Closing the server takes so long.
+# The time that closing the server takes.
 _POLL_S = 0.05
 
 _PLACE = ("hostname", "rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
@@ -26,10 +26,10 @@ class _HTTPServer(RendezvousHTTPServer):  # type: ignore[misc]  # Horovod has no
 
 
 class RendezvousServer:
-    """Serves from construction on, for one start of the ranks; `address` may be "" for all interfaces.
+    """A server for one start of the ranks, which serves from construction on. `address` is "" for all interfaces.
 
-    Horovod's own `RendezvousServer` always listens on all, on a port that it guesses, and keeps it when it stops.
-    Raises `OSError`.
+    Horovod's own `RendezvousServer` always listens on all interfaces, on a port that it guesses, and keeps the port
+    when it stops. Raises `OSError`.
     """
 
     def __init__(self, address: str, rank_counts: Sequence[int]) -> None:
@@ -47,13 +47,13 @@ class RendezvousServer:
 
 
 def rank_variables(rank_counts: Sequence[int], rank: int) -> dict[str, str]:
-    """The variables in which Horovod's library finds the rank's place. `rank_counts` by node."""
+    """Returns the variables in which Horovod's library finds the rank's place. `rank_counts` is by node."""
     slot = asdict(_plan(rank_counts)[rank])
     return {f"HOROVOD_{name.upper()}": str(slot[name]) for name in _PLACE}
 
 
 def _plan(rank_counts: Sequence[int]) -> list[Any]:
-    # Not their hostnames: Horovod would take two nodes with the same hostname for one.
+    # Not the nodes' hostnames: Horovod would take two nodes with the same hostname for one.
     hosts = [HostInfo(f"node-{node}", count) for node, count in enumerate(rank_counts)]
     plan: list[Any] = get_host_assignments(hosts, sum(rank_counts))
     return plan

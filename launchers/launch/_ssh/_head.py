@@ -1,7 +1,7 @@
-"""One command on several hosts: this process starts the launcher on each, and hands on signals, output and the end.
+"""Runs one command on several hosts: starts a launcher on each, and passes signals, output and results on.
 
-Each host's launcher is then a placed one, as under a scheduler: it knows its place from a run info, and meets the
-others by itself. This process, the head, takes no part in the training.
+Each host's launcher is placed as under a scheduler: it knows its place from a run info, and meets the others by itself.
+This process, the head, takes no part in the training.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from launch._ssh._remote_launcher import RemoteLauncher
 _DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _STDOUT = 1
 _STDERR = 2
-# The hosts believe that the head is dead when they hear nothing for a minute.
+# The hosts take the head for dead when they receive nothing for a minute.
 _HEARTBEAT_S = 5.0
 _UNSETTLED_S = 0.1
-# The launchers tell each other of failed ranks, and end their own.
+# The time for the other launchers, which tell each other of failed ranks, to end their own.
 _OTHERS_S = 15.0
-# After a failure that looks like another's consequence: ssh notices within half a minute that a host has vanished.
+# The time after a failure that looks like a consequence. ssh notices within half a minute that a host has vanished.
 _ROOT_CAUSE_S = 40.0
-# Between `end` and the kill of a host's connection. The host sends SIGTERM, waits ten seconds, and kills.
+# The time between `end` and the kill of a host's connection. The host sends SIGTERM, waits ten seconds, and kills.
 _END_S = 25.0
-# Between a second Ctrl-C and the kill.
+# The time between a second Ctrl-C and the kill.
 _AFTER_KILL_S = 15.0
 
 
@@ -56,7 +56,7 @@ class NoSshError(CommandError):
 
 
 def hosts_to_reach(framework: Framework, command: Command) -> SshLaunch | None:
-    """The hosts to start launchers on; None where this process is itself one node's launcher, or the only one.
+    """Returns the hosts on which to start launchers; None if this process is itself the launcher of a node.
 
     Raises `UsageError`, `RunInfoError`, and `ValueError` for variables that make no sense.
     """
@@ -75,7 +75,7 @@ def _is_placed() -> bool:
     try:
         placement = job_placement()
     except PlacementError:
-        return False  # a job of several nodes, on which nothing has started launchers yet
+        return False  # a job of several nodes, on which no launchers have been started yet
     return placement is not None and len(placement.addresses) > 1
 
 
@@ -101,9 +101,9 @@ def run(launch: Launch, hosts: SshLaunch) -> LaunchResult:
 
 @dataclass(frozen=True)
 class HostJob:
-    """What a host is told of its part of a training: the same on all hosts but for its run info and its devices.
+    """The description of a host's part of a training, which differs between hosts in the run info and the devices only.
 
-    It is one line of JSON on the host's standard input, so that no argument shows it.
+    It is sent as one line of JSON on the host's standard input, so that it does not appear among the arguments.
     """
 
     module: str
@@ -111,7 +111,7 @@ class HostJob:
     directory: str
     variables: Mapping[str, str]
     mark: str
-    """Begins what the host tells the head, among what its ranks write. Nobody else knows it."""
+    """A secret with which the host's records for the head begin, to tell them from the output of its ranks."""
 
     def line(self, info: ClusterInfo, devices: Sequence[int]) -> bytes:
         own = {_DEVICES_VARIABLE: ",".join(map(str, devices))} if devices else {}
@@ -120,7 +120,7 @@ class HostJob:
 
 
 def host_run_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[ClusterInfo]:
-    """A run info per host, from that of the head if it has one. Raises `UsageError` for a host such as localhost."""
+    """Makes a run info for each host, from the head's if it has one. Raises `UsageError` for hosts like localhost."""
     for host in hosts:
         if len(hosts) > 1 and is_loopback(host):
             raise UsageError(f"{host.name} means another machine on each of the hosts: give it by its name")
@@ -139,7 +139,7 @@ def host_run_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[Clus
 
 
 def with_meeting_port(variables: Mapping[str, str]) -> dict[str, str]:
-    """A random port, so that two trainings on the same hosts do not meet each other."""
+    """Adds a random port to the variables, so that two trainings on the same hosts do not meet each other."""
     return {**variables, MEETING_PORT_VARIABLE: str(random.SystemRandom().choice(MEETING_PORTS))}
 
 
@@ -165,7 +165,7 @@ class _Head:
         except FileNotFoundError:
             raise NoSshError from None
         if not launcher.is_child:
-            # When the connection ends, so does what is at its other end. A child notices the end of its input.
+            # When the connection ends, the processes at its other end end too. A child notices the end of its input.
             self._directory.guardian.guard(launcher.pid)
         self._running.append(launcher)
         return launcher
@@ -222,13 +222,13 @@ class _Head:
             self._end_at = min(self._end_at, time.monotonic() + self._patience_s(result))
 
     def _can_go_on_without(self, host: Host) -> bool:
-        """Not without the first one, where the others meet."""
+        """Whether an elastic training can continue without this host. The first host is needed to meet."""
         least = self._hosts.min_hosts
         is_first = host == self._hosts.hosts[0]
         return least is not None and len(self._running) >= least and not is_first and not self._is_ending
 
     def _patience_s(self, result: LaunchResult) -> float:
-        """How long the other hosts have to end by themselves."""
+        """Returns the time that the other hosts have to end by themselves."""
         if not result.is_of_ranks:
             return 0.0
         if self._stops:

@@ -1,4 +1,4 @@
-"""Starts the launcher on one host, as a head on another host asks it to.
+"""Starts the launcher on one host, as requested by a head on another host.
 
 A process of its own, started by this file's path, by ssh or as a child. It imports the standard library only; its
 argument is the path of the guardian's file. The first line of its standard input is the job. The others are commands:
@@ -85,7 +85,7 @@ def _start(job: dict[str, Any], directory: Path, marks: dict[str, str]) -> subpr
     run_info.write_text(job["run_info"])
     told = {_RUN_INFO_VARIABLE: str(run_info), _ENDING_VARIABLE: f"{os.getpid()}:{directory / 'result.json'}"}
     return subprocess.Popen(
-        # Without the working directory in its path, where a `launch.py` of the user's may lie.
+        # -P keeps the working directory out of the path, since the user may have a `launch.py` there.
         [sys.executable, "-P", "-m", job["module"], *job["arguments"]],
         env=os.environ | job["variables"] | told | marks,
         stdin=subprocess.DEVNULL,
@@ -101,7 +101,7 @@ def _tell_head(job: dict[str, Any], **record: Any) -> None:
 
 
 def _result(directory: Path) -> Any:
-    """As the launcher has written it; None if it could not."""
+    """Reads the result that the launcher has written; None if there is none."""
     try:
         return json.loads((directory / "result.json").read_bytes())
     except (OSError, ValueError):
@@ -127,7 +127,7 @@ def _obey(commands: Iterator[bytes], launcher: subprocess.Popen[bytes], guardian
 
 
 def _commands() -> Iterator[bytes]:
-    """Lines of the standard input, until it ends or is silent for too long."""
+    """Yields the lines of the standard input, until it ends or is silent for too long."""
     held = b""
     while select.select([0], [], [], _SILENCE_S)[0] and (chunk := os.read(0, _CHUNK_BYTES)):
         *lines, held = (held + chunk).split(b"\n")

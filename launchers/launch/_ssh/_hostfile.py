@@ -1,4 +1,4 @@
-"""The hosts that an option or a hostfile names for a training, and which of them is this machine."""
+"""The hosts that an option or a hostfile names for a training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from launch._command_line import UsageError
 from launch._network import is_own
 
-# No leading dash, which ssh would take for an option.
+# Refuses a leading dash, which ssh would take for an option.
 _NAME = re.compile(r"(?P<user>(?:[\w.+][\w.+-]*@)?)(?P<address>\[[\w:.%-]+\]|[\w:][\w:.%-]*)", re.ASCII)
 _NUMBER = re.compile(r"slots=(\d{1,6})", re.ASCII)
 _LIMIT = re.compile(r"max[_-]slots=(\d{1,6})", re.ASCII)
@@ -27,7 +27,7 @@ _LOOPBACK = ("localhost", "ip6-localhost", "ip6-loopback", "::1")
 @dataclass(frozen=True)
 class Host:
     name: str
-    """As ssh knows it, perhaps with a user."""
+    """The name for ssh, perhaps with a user."""
     slots: int
     devices: tuple[int, ...] = ()
     """The GPUs that the ranks may see; empty for all."""
@@ -40,7 +40,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Ssh:
-    """How to reach the hosts, where ssh's own configuration does not say."""
+    """Options of ssh that its own configuration does not have."""
 
     port: int | None = None
     identity_file: Path | None = None
@@ -48,18 +48,18 @@ class Ssh:
 
 @dataclass(frozen=True)
 class SshLaunch:
-    """A training on these hosts: this process is to start the launcher on each of them."""
+    """A training on several hosts, on each of which this process starts a launcher."""
 
     hosts: tuple[Host, ...]
     ssh: Ssh = Ssh()
     overrides: tuple[str, ...] | None = None
     """The overrides for the hosts' launchers, without those that name the hosts; None for the same as here."""
     min_hosts: int | None = None
-    """The least number with which an elastic training goes on after it has lost hosts; None if it needs all."""
+    """The least number of hosts with which an elastic training continues; None if it needs all."""
 
 
 def read_hostfile(path: Path) -> tuple[Host, ...]:
-    """Raises `UsageError` for one that cannot be read or understood."""
+    """Reads a hostfile. Raises `UsageError` for one that cannot be read or understood."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -75,19 +75,19 @@ def read_hostfile(path: Path) -> tuple[Host, ...]:
 
 
 def parse_hostfile(text: str) -> tuple[Host, ...]:
-    """Lines of `name slots=N`, as MPI, DeepSpeed and Horovod have them. Raises `UsageError`, which names the line."""
+    """Parses lines of `name slots=N`, as in MPI, DeepSpeed and Horovod. Raises `UsageError`, which names the line."""
     lines = ((f"line {number}", line.partition("#")[0].split()) for number, line in enumerate(text.splitlines(), 1))
     return _distinct((place, _host_of_line(place, words)) for place, words in lines if words)
 
 
 def parse_hosts(text: str) -> tuple[Host, ...]:
-    """`h1:2,h2:4,[::1]:1`; a name alone has one slot, as MPI has it. Raises `UsageError`, which names the part."""
+    """Parses `h1:2,h2:4,[::1]:1`. A name alone has one slot, as in MPI. Raises `UsageError`, which names the part."""
     parts = [part.strip() for part in text.split(",")]
     return _distinct((repr(part), _host_of_part(part)) for part in parts if part)
 
 
 def is_here(host: Host) -> bool:
-    """By its name, or by an address that this machine has. Another user's account counts as another machine."""
+    """Whether the host is this machine, by its name or an address. Another user's account counts as another machine."""
     user = host.name.rpartition("@")[0]
     if user and user != pwd.getpwuid(os.getuid()).pw_name:
         return False
@@ -98,7 +98,7 @@ def is_here(host: Host) -> bool:
 
 
 def is_loopback(host: Host) -> bool:
-    """Whether the name means the machine itself, on each machine."""
+    """Whether the name means the local machine on every machine."""
     return host.address.lower() in _LOOPBACK or host.address.startswith("127.")
 
 
@@ -137,7 +137,7 @@ def _is_ipv6(address: str) -> bool:
 
 
 def _distinct(placed: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
-    """Raises `UsageError` for a host that is there twice, and for none."""
+    """Returns the hosts. Raises `UsageError` if a host is there twice, or if there are none."""
     hosts: dict[str, tuple[str, Host]] = {}
     for place, host in placed:
         first, known = hosts.setdefault(host.address.lower().rstrip("."), (place, host))
@@ -149,6 +149,6 @@ def _distinct(placed: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
 
 
 def _addresses(name: str) -> list[tuple[socket.AddressFamily, Any]]:
-    with contextlib.suppress(OSError, UnicodeError):  # one that only ssh's configuration knows has none here
+    with contextlib.suppress(OSError, UnicodeError):  # a name that only ssh's configuration knows has no address
         return [(family, address) for family, _, _, _, address in socket.getaddrinfo(name, 0, type=socket.SOCK_DGRAM)]
     return []

@@ -1,4 +1,4 @@
-"""The launcher of one host as the head sees it: a process of ssh's, or a child, and what comes from there."""
+"""The head's view of the launcher of one host: a process of ssh, or a child, and its output."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from launch._ssh import _host_program
 from launch._ssh._hostfile import Host, Ssh, is_here
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 
-# ssh may wait for what a rank has left behind to close its output.
+# ssh may wait for processes that a rank has left behind to close its output.
 _LAST_OUTPUT_S = 1.0
 _FAILURE = 1
 _MAX_RECORD_BYTES = 1 << 20
 
 
 class RemoteLauncher:
-    """Used by one thread. Another thread brings what the host reports."""
+    """The launcher of one host. Used by one thread; another thread delivers the host's reports."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class RemoteLauncher:
         directory: Path,
         ring: Callable[[], None],
     ) -> None:
-        """`directory` is for ssh's log and the pipes. `ring` is called by any thread when there is something new."""
+        """`directory` is for ssh's log and the pipes. Any thread calls `ring` when there is something new."""
         self.host = host
         self.is_child = is_here(host)
-        """Whether it runs on this machine, without ssh."""
+        """Whether the launcher runs on this machine, without ssh."""
         self.is_lost = False
-        """It had started, and has ended without a report."""
+        """Whether the launcher has ended without a report, after it had started."""
         self._ssh = ssh
         self._ring = ring
         self._forwarder = forwarder
@@ -68,13 +68,13 @@ class RemoteLauncher:
         ):
             self._process = subprocess.Popen(
                 argv,
-                # A child has the variables that it would have on another host.
+                # A child gets the variables that it would have on another host.
                 env=login_variables() if self.is_child else None,
                 cwd="/",
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                # A Ctrl-C goes to all of a terminal's processes, and is the head's to hand on.
+                # Ctrl-C reaches all processes of a terminal's session, but only the head should pass it on.
                 start_new_session=True,
             )
         forwarder.add(*self._streams)
@@ -85,33 +85,33 @@ class RemoteLauncher:
         return self._process.pid
 
     def send(self, line: bytes) -> None:
-        """Does not wait for a host that does not read; `send(b"")` tries again."""
+        """Sends a line, without waiting for a host that does not read; `send(b"")` tries again."""
         self._unsent += line
         try:
             self._unsent = self._unsent[os.write(self._stdin, self._unsent) :]
         except BlockingIOError:
             return
         except OSError:
-            self._unsent = b""  # it has ended, and its exit status will tell why
+            self._unsent = b""  # the launcher has ended; its exit status will tell why
 
     @property
     def is_unsettled(self) -> bool:
-        """Not all could be sent to it, or read from it, so far."""
+        """Whether something is still to be sent to the launcher or read from it."""
         return bool(self._unsent) or self._process.poll() is not None
 
     def result(self) -> LaunchResult | None:
-        """None while it runs."""
+        """Returns the launcher's result, or None while it runs."""
         if "ended" not in self._told and self._process.poll() is None:
             return None
-        # What it told last may still be in the pipe, and what its ranks wrote is to come before its last messages.
+        # Its last report may still be in the pipe, and the output of its ranks must precede its last messages.
         has_read_all = self._forwarder.wait_for_end(self._streams, _LAST_OUTPUT_S)
         if "ended" in self._told:
             return self._result_told(exit_code(self._told["ended"]), self._told["result"])
-        # If nobody takes the head's own output, it has not come to read all.
+        # If the head's own output has no reader, the pipe may not have been read to its end.
         return LaunchResult(_FAILURE, tuple(self._why_silent())) if has_read_all else None
 
     def kill(self) -> None:
-        """The connection, or the child. What runs at its other end notices."""
+        """Kills the connection or the child. The processes at its other end notice that, and end."""
         self._process.kill()
 
     def _result_told(self, code: int, result: dict[str, Any] | None) -> LaunchResult:
@@ -141,7 +141,7 @@ class RemoteLauncher:
 
 
 class HostOutput(PrefixedLines):
-    """What comes from a host on stderr, without its records, and with the host in the launcher's own messages."""
+    """The stderr of a host. Takes the records out, and adds the host's name to the launcher's own messages."""
 
     def __init__(self, host: str, mark: str, tell: Callable[[dict[str, Any]], None]) -> None:
         super().__init__(b"")
@@ -168,7 +168,7 @@ class HostOutput(PrefixedLines):
         return b""
 
     def _start_of_record(self, text: bytes) -> int:
-        """Where a record begins whose end has not come yet; the end of the text if there is none."""
+        """Returns the index at which an incomplete record begins; the end of the text if there is none."""
         found = text.find(self._mark)
         if found >= 0 and len(text) - found < _MAX_RECORD_BYTES:
             return found

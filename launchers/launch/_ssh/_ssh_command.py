@@ -1,4 +1,4 @@
-"""The command that calls ssh, and why a call failed, in words. Pure functions."""
+"""The command that calls ssh, and descriptions of failed calls. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from launch._ssh._hostfile import Host, Ssh
 SSH_FAILED = 255
 
 _CONNECT_S = 15
-# A host has vanished when it leaves so many questions without an answer, with so many seconds between them.
+# A host has vanished when it does not answer this many questions, with this many seconds between them.
 _ALIVE_S = 8
 _ALIVE_COUNT = 3
 _NUM_QUOTED_LINES = 20
 
 _OPTIONS = {
-    # Nobody is there to type a password, or to decide whether to trust a host.
+    # Nobody can type a password, or decide whether to trust a host.
     "BatchMode": "yes",
     "StrictHostKeyChecking": "yes",
     "ConnectTimeout": str(_CONNECT_S),
@@ -29,7 +29,7 @@ _OPTIONS = {
     "ClearAllForwardings": "yes",
     "PermitLocalCommand": "no",
     "EscapeChar": "none",
-    # A connection of its own for each host, since its end is the end of the host's part.
+    # Each host has its own connection, whose end is the end of the host's part.
     "ControlMaster": "no",
     "ControlPath": "none",
     "RequestTTY": "no",
@@ -40,7 +40,7 @@ _OPTIONS = {
 
 
 def ssh_argv(host: Host, ssh: Ssh, program: Sequence[str], log: Path) -> list[str]:
-    """ssh's own messages go into `log`, apart from what comes from the host."""
+    """Returns the command. ssh's own messages go into `log`, separate from the host's output."""
     options = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
     port = [] if ssh.port is None else ["-p", str(ssh.port)]
     identity = [] if ssh.identity_file is None else ["-i", str(ssh.identity_file), "-o", "IdentitiesOnly=yes"]
@@ -48,7 +48,7 @@ def ssh_argv(host: Host, ssh: Ssh, program: Sequence[str], log: Path) -> list[st
 
 
 def why_not_started(host: Host, ssh: Ssh, code: int, log: str, stderr: str) -> list[str]:
-    """Lines about a host on which nothing of ours has begun to run."""
+    """Returns lines about a host on which none of our programs has started."""
     if code == SSH_FAILED:
         return [_why_unreachable(host, ssh, log), *_quoted(log)]
     return [
@@ -59,7 +59,7 @@ def why_not_started(host: Host, ssh: Ssh, code: int, log: str, stderr: str) -> l
 
 
 def why_lost(host: Host, log: str) -> list[str]:
-    """Lines about a host on which the training was running."""
+    """Returns lines about a host that was lost while the training ran there."""
     return [f"{host.name} was lost: the connection to it ended in the middle of the training", *_quoted(log)]
 
 

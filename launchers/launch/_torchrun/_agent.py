@@ -1,8 +1,8 @@
 """torchrun's elastic agent, in this process, with our own supervision of the ranks that it starts.
 
-The agent does what torchrun can do: nodes meet, ranks are given their places, ranks are restarted. The supervisor
-judges who failed first and ends processes. So there is one process per node beside the ranks, and all of torchrun's
-options mean what they mean there.
+The agent does what torchrun does: nodes meet, ranks get their places, ranks are restarted. The supervisor judges which
+rank failed first, and ends processes. So there is one process per node beside the ranks, and all of torchrun's options
+have the same meaning as there.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from launch._torchrun._torch_internals import (
 )
 
 _LINE_PREFIX = "[rank=${rank}] "
-# torch's own time for ranks that must make room for other nodes. Those that can save in it, do.
+# torch's own time for ranks that must make room for other nodes. Ranks can save within it.
 _MAKE_ROOM_S = 30.0
 
 _log = logging.getLogger(__name__)
 
 
 class NodesApartError(CommandError):
-    """The nodes have never met."""
+    """The nodes could not meet."""
 
     def __init__(self, endpoint: str, reason: str) -> None:
         super().__init__(
@@ -64,7 +64,7 @@ class NodesApartError(CommandError):
 
 
 class MeetingPlaceLostError(CommandError):
-    """The nodes had met before."""
+    """The place where the nodes had met is gone."""
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(
@@ -80,7 +80,7 @@ class ProgramNotStartedError(CommandError):
 
 
 class SupervisedAgent(LocalElasticAgent):
-    """Adds our supervision to torch's own methods, which come in this order. The nodes meet before each start."""
+    """Adds our supervision to torch's agent, which calls these methods in order. The nodes meet before each start."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class SupervisedAgent(LocalElasticAgent):
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        """The state of the ranks. Called repeatedly while they run."""
+        """Returns the state of the ranks. Called repeatedly while they run."""
         outcome = self._supervisor.decided or self._outcome()
         if outcome is None or self._made_room(outcome):
             return RunResult(state=WorkerState.HEALTHY)
@@ -166,14 +166,17 @@ class SupervisedAgent(LocalElasticAgent):
         super()._shutdown(*more, **named)
 
     def _renew_ranks_store(self, group: WorkerGroup, start: Start) -> None:
-        """torch keeps one store for all starts of fixed nodes, where ranks would find their predecessors' addresses."""
+        """Gives the ranks of each start a new store.
+
+        torch keeps one store for all starts of fixed nodes, where ranks would find their predecessors' addresses.
+        """
         if start.node_rank == 0:
             self._ranks_store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
             start.store.set("port", str(self._ranks_store.port))
         setattr(group, "master_port", int(start.store.get("port")))  # noqa: B010 - torch's own annotation of it is None
 
     def _exchange_facts(self) -> None:
-        """The ranks of all nodes must be told the same, and the chief may have moved to another node."""
+        """Exchanges facts between the nodes, so that all ranks are told the same, also if the chief has moved."""
         trial = self._directory.trial_word()
         own = NodeFacts(socket.gethostname(), self._max_restarts - self._remaining_restarts, trial)
         facts = self._peers.exchange(own)
@@ -190,7 +193,7 @@ class SupervisedAgent(LocalElasticAgent):
         return own or other
 
     def _made_room(self, outcome: Outcome) -> bool:
-        """Whether the ranks have stopped because another launcher saw sooner that more nodes want to come."""
+        """Whether the ranks have stopped because another launcher noticed first that more nodes want to join."""
         if not isinstance(outcome, Succeeded) or not outcome.was_stopped or self._supervisor.stop_signal is not None:
             return False
         return self._worker_group.spec.rdzv_handler.num_nodes_waiting() > 0
@@ -202,7 +205,7 @@ class SupervisedAgent(LocalElasticAgent):
             attempt = self._max_restarts - self._remaining_restarts + 2
             self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self._max_restarts + 1} begins")
             if self._are_nodes_fixed:
-                # Otherwise the other nodes would notice only when their ranks fail for want of these, or never.
+                # Otherwise the other nodes would notice only when their ranks lose these as peers, or never.
                 self._peers.post(FailedElsewhere(1, (), is_restarting=True))
         elif isinstance(outcome, Failed):
             result = result_of(outcome, self._supervisor.num_ranks, socket.gethostname())
@@ -233,7 +236,7 @@ class SupervisedAgent(LocalElasticAgent):
 
 
 def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supervisor, output: RankOutput) -> None:
-    """Blocks until the ranks have ended for good; the supervisor then knows how.
+    """Runs the ranks, and blocks until they have ended for good. The supervisor then has the outcome.
 
     Not in the main thread, where torch would take over the signals. Raises `CommandError`, `NotStarted`.
     """
@@ -266,7 +269,7 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
 
 
 def _close_write_ends(ranks: PContext | None) -> None:
-    """torch keeps the writing ends of the ranks' pipes open, and the pipes would never come to their end."""
+    """Closes the writing ends of the ranks' pipes. torch keeps them open, so that the pipes would never end."""
     if not isinstance(ranks, SubprocessContext):
         raise TypeError(f"torch started the ranks as {type(ranks).__name__}, where processes were asked for")
     for handler in ranks.subprocess_handlers.values():
@@ -291,7 +294,7 @@ def _failure_of(outcome: Failed | NodesLost) -> str:
 
 
 def _start_of(group: WorkerGroup, number: int) -> Start:
-    """`number` counts the starts that share torch's store: those of fixed nodes, which go in step."""
+    """Describes a start. `number` counts the starts that share torch's store, which is the case for fixed nodes."""
     store: Any = group.store  # torch annotates it as None
     return Start(
         node_rank=group.group_rank or 0,

@@ -1,4 +1,4 @@
-"""What torch's agent is told: torchrun's options, completed by what is known of the nodes."""
+"""The configuration of torch's agent: torchrun's options, completed by what is known about the nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _NO_ID = "none"
 
 
 def configure(options: TorchrunOptions, nodes: Nodes, program: Sequence[str]) -> LaunchConfig:
-    """As torchrun would with these options, but without the files that it always makes. Raises `UsageError`."""
+    """Makes torchrun's configuration for these options, but without its log files if no option asks for them.
+
+    Raises `UsageError`.
+    """
     values = vars(options.values) | _completion(options, nodes)
     if not wants_files(options):
         values["log_dir"] = os.devnull
@@ -68,7 +71,7 @@ def worker_spec(config: LaunchConfig, program: Sequence[str]) -> WorkerSpec:
 
 
 def _completion(options: TorchrunOptions, nodes: Nodes) -> dict[str, Any]:
-    """The values of options that were not given, where torch's defaults are not ours."""
+    """Returns values for options that were not given and for which our defaults differ from torch's."""
     defaults: dict[str, Any] = {"nnodes": str(nodes.num_nodes), "max_restarts": 0}
     if nodes.slots is not None:
         defaults["nproc_per_node"] = str(nodes.slots)
@@ -81,7 +84,7 @@ def _completion(options: TorchrunOptions, nodes: Nodes) -> dict[str, Any]:
 
 
 def _static_master(config: LaunchConfig) -> tuple[str | None, int | None]:
-    """Where rank 0 listens, if the user has said so; else the rendezvous finds out."""
+    """Returns the address and port of rank 0 from the static rendezvous; None and None with any other."""
     if config.rdzv_backend != "static":
         return None, None
     address, port = parse_rendezvous_endpoint(config.rdzv_endpoint.strip(), default_port=-1)

@@ -1,4 +1,4 @@
-"""On which nodes and slots a training runs, and where the nodes meet."""
+"""The nodes and slots of a training, and the place where the nodes meet."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _RUN_INFO = "run.json"
 @dataclass(frozen=True)
 class Nodes:
     num_nodes: int
-    """The highest number, if nodes may come and go."""
+    """The number of nodes; the highest one, if nodes may come and go."""
     node_rank: int
-    """0 if torchrun's rendezvous decides it; then each rank finds it in GROUP_RANK."""
+    """The number of this node; 0 if torchrun's rendezvous decides it, and each rank finds it in GROUP_RANK."""
     slots: int | None
-    """The number of ranks on this node; None if torchrun is to count (`--nproc-per-node=gpu`)."""
+    """The number of ranks on this node; None if torchrun counts (`--nproc-per-node=gpu`)."""
     chief_address: str
-    """The first node's; "localhost" for one node."""
+    """The address of the first node; "localhost" for a single node."""
     port: int = _MASTER_PORT
-    """Where several nodes meet."""
+    """The port at which several nodes meet."""
     run_info: ClusterInfo | None = None
     """The ranks' run info, if a scheduler has placed them and they have no other."""
 
@@ -53,7 +53,7 @@ def find_nodes(options: TorchrunOptions) -> Nodes:
 
 
 def write_run_info(nodes: Nodes, directory: Path) -> None:
-    """Writes the run info with which ranks are started from now on: the nodes, and the slots that the ranks take."""
+    """Writes the run info for later ranks, with the nodes and the slots that the ranks take, and sets its variable."""
     info = nodes.run_info or run_info() or ClusterInfo(task_type=PLACED)
     path = directory / _RUN_INFO
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -70,9 +70,9 @@ def decide_nodes(
     *,
     is_sent_by_head: bool = False,
 ) -> Nodes:
-    """Pure. `options` are torchrun's, by torch's names for them. Raises `UsageError`.
+    """Decides on the nodes. `options` are torchrun's, by torch's names. Pure. Raises `UsageError`.
 
-    If a head has started this launcher by ssh, the run info always counts.
+    If a head has started this launcher by ssh, the run info always takes precedence.
     """
     info = info if info is not None and (is_sent_by_head or _says_more_than_the_default(info)) else None
     if info is not None or _say_all(options) or (placement := find_placement()) is None:
@@ -96,7 +96,7 @@ def _decide(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Ca
 
 
 def meeting_options(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
-    """Where the nodes meet, in torchrun's options, of which `options` were given. Pure."""
+    """Returns the options of torchrun that say where the nodes meet, except those that were given. Pure."""
     if not options.get("standalone"):
         if options.get("rdzv_backend", "c10d") not in ("c10d", "static"):
             return {}
@@ -105,7 +105,7 @@ def meeting_options(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
             return {name: value for name, value in meeting.items() if name not in options}
         if options.keys() & {"rdzv_endpoint", "master_port"}:
             return {}
-    # A free port, so that launches never clash; and the machine's own name need not be known to any DNS.
+    # A free port, so that launches never clash. The address needs no DNS that knows the machine's name.
     local_addr = options.get("local_addr", _LOCALHOST)
     return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_LOCALHOST}:0", "local_addr": local_addr}
 
@@ -121,12 +121,12 @@ def _check(path: Path, info: ClusterInfo) -> None:
 
 
 def _says_more_than_the_default(info: ClusterInfo) -> bool:
-    """`core-sdk run` on a laptop says one node and one slot, whatever GPUs there are."""
+    """Whether a run info says more than one node with one slot, which `core-sdk run` says regardless of the GPUs."""
     return bool(info._slot_ids) or len(info.container_addrs) > 1 or info.container_slot_counts != [1]
 
 
 def _say_all(options: Mapping[str, Any]) -> bool:
-    """Whether the options leave nothing to ask a scheduler: they name one node, or the first one and this one."""
+    """Whether a scheduler need not be asked: the options name a single node, or the first node and this one."""
     if options.get("standalone") or node_range(options.get("nnodes", "2"))[1] == 1:
         return True
     is_first_known = bool(options.get("rdzv_endpoint")) or "master_addr" in options
@@ -141,19 +141,19 @@ def _placement() -> Placement | None:
 
 
 def _run_info(placement: Placement, slots: int | None) -> ClusterInfo:
-    """A run info without a trial: the script begins one."""
+    """Returns a run info without a trial, since the script begins one."""
     return ClusterInfo(
         task_type=PLACED,
         container_addrs=list(placement.addresses),
         container_rank=placement.node_rank,
-        # A scheduler does not tell the slots of the other nodes, which are mostly as many.
+        # A scheduler does not tell the slots of the other nodes, which usually have the same number.
         container_slot_counts=[slots or 1] * len(placement.addresses),
         _slot_ids=list(range(slots)) if placement.slots and slots else [],
     )
 
 
 def _with_slots(info: ClusterInfo, slots: int) -> ClusterInfo:
-    """The run info with as many slots as this node has ranks."""
+    """Returns the run info with as many slots as this node has ranks."""
     if len(info._slot_ids) == slots:
         return info
     counts = list(info.container_slot_counts)
@@ -217,7 +217,7 @@ def _chief_address(options: Mapping[str, Any], group: ClusterInfo | None, num_no
 
 
 def _is_dynamic(options: Mapping[str, Any]) -> bool:
-    """Whether the nodes find their places among themselves."""
+    """Whether the nodes agree on their places among themselves."""
     if "rdzv_backend" in options:
         return bool(options["rdzv_backend"] != "static")
     least, most = node_range(options.get("nnodes", "1"))
@@ -233,12 +233,12 @@ def _meeting_of_several(options: Mapping[str, Any], nodes: Nodes) -> dict[str, A
 
 
 def _bracketed(address: str) -> str:
-    """An IPv6 address needs brackets, since torch puts a colon and the port behind it."""
+    """Puts brackets around an IPv6 address, since torch appends a colon and the port."""
     return f"[{address}]" if ":" in address else address
 
 
 def _count_gpus() -> int:
-    """The number of GPUs that CUDA_VISIBLE_DEVICES leaves visible. Initializes none of them."""
+    """Returns the number of GPUs that CUDA_VISIBLE_DEVICES leaves visible. Initializes none of them."""
     import torch  # a second, and only if nothing else says how many ranks there are
 
     return torch.cuda.device_count()

@@ -19,14 +19,14 @@ class TorchrunOptions:
     values: Namespace
     """All of torchrun's options, by torch's names for them."""
     given: Mapping[str, Any]
-    """Those that an override or a PET_… variable gives."""
+    """The values that come from an override or a PET_… variable."""
 
 
 def parse_options(overrides: Sequence[str]) -> TorchrunOptions:
-    """In all spellings and abbreviations that torch understands. Imports torch.
+    """Parses torchrun's options, in all spellings and abbreviations that torch understands. Imports torch.
 
     torch prints what it does not understand, and raises `SystemExit(2)`. Raises `UsageError` for options that a
-    launcher cannot let through.
+    launcher cannot accept.
     """
     from launch._torchrun._torch_internals import get_args_parser  # a second, which `--help` does not need
 
@@ -48,7 +48,7 @@ def parse_options(overrides: Sequence[str]) -> TorchrunOptions:
 
 
 def split_hostfile(overrides: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
-    """The file of `--hostfile`, which torchrun lacks, if it is given; and torchrun's options. Raises `UsageError`."""
+    """Returns the file of `--hostfile`, which torchrun lacks, or None; and torchrun's options. Raises `UsageError`."""
     parser = OptionParser(prog="launch.torch_distributed", add_help=False, allow_abbrev=False)
     parser.add_argument("--hostfile", type=Path)
     given, options = parser.parse_known_args(overrides)
@@ -56,7 +56,7 @@ def split_hostfile(overrides: Sequence[str]) -> tuple[Path | None, tuple[str, ..
 
 
 def node_range(nnodes: str) -> tuple[int, int]:
-    """The least and the most, of `N` or `MIN:MAX`. Raises `UsageError`."""
+    """Returns the least and the highest number of nodes, from `N` or `MIN:MAX`. Raises `UsageError`."""
     least, _, most = nnodes.partition(":")
     try:
         numbers = int(least), int(most or least)

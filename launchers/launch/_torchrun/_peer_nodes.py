@@ -1,7 +1,7 @@
-"""The launchers of the nodes tell each other, through a store, that they are alive, and of failures.
+"""Signs of life and failures that the launchers of the nodes exchange through a store.
 
-Otherwise a node would learn of another's failure when its own ranks fail for want of their peers: late, or never if
-they wait in a collective.
+Otherwise a node would learn of another's failure only when its own ranks lose their peers: late, or never if they wait
+in a collective.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from core_sdk.processes import FailedElsewhere, NodesLost
 
 # The nodes come to `exchange` at the same time, unless another launcher runs on one of them.
 _EXCHANGE_TIMEOUT = timedelta(seconds=10)
-# The store goes with the node that keeps it, which may be the one that failed.
+# The store ends with the node that keeps it, which may be the one that failed.
 _READERS_S = 3.0
 _PAUSE_S = 0.05
 _HEARTBEAT_INTERVAL_S = 2.0
-# More than the ranks' own channel takes to notice it: the ranks can say more.
+# More than the ranks' own channel takes to notice a loss, since the ranks' errors say more.
 _LOST_S = 40.0
-# When the store is gone, the ranks lose their peers, and mostly tell the cause within this time.
+# When the store is gone, the ranks lose their peers, and usually report the cause within this time.
 _STORE_GONE_S = 10.0
 # If this process was stopped for a while, the others were not silent during that time.
 _LONGEST_INTERVAL_S = 1.0
@@ -34,13 +34,13 @@ _LEFT = b"left"
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What the launchers must know of each other before they start ranks."""
+    """The facts about a node that all launchers must know before they start ranks."""
 
     host: str
     num_restarts: int
     """The number of restarts that the node's own ranks made necessary."""
     trial: str
-    """What its ranks have said about their trial; empty if it has had none."""
+    """What the node's ranks have said about their trial; empty if there has been none."""
 
 
 class PeerNodes:
@@ -62,11 +62,11 @@ class PeerNodes:
 
     @property
     def is_store_gone(self) -> bool:
-        """No node can be told anything any more."""
+        """Whether the store is gone, so that no node can be told anything any more."""
         return self._store is None and not self.is_alone
 
     def exchange(self, facts: NodeFacts) -> list[NodeFacts]:
-        """The facts of all nodes, this one's among them; only these if the others do not tell theirs in time."""
+        """Exchanges facts with all nodes, and returns those of all; only this node's if others are late. Blocks."""
         if self._store is None:
             return [facts]
         keys = [f"facts/{node}" for node in range(len(self._hosts))]
@@ -80,7 +80,7 @@ class PeerNodes:
         return all_facts
 
     def failure(self) -> FailedElsewhere | None:
-        """What another node has posted. To be called often, since this also sends this node's heartbeats."""
+        """Returns a failure that another node has posted, or None. Also sends this node's heartbeats: call it often."""
         now = time.monotonic()
         passed_s, self._last_read_at = min(now - self._last_read_at, _LONGEST_INTERVAL_S), now
         if self._store is None:
@@ -98,14 +98,14 @@ class PeerNodes:
         return None
 
     def lost(self) -> NodesLost | None:
-        """The nodes that have been silent for long."""
+        """Returns the nodes that have been silent for too long, or None."""
         if self.is_store_gone:
             return NodesLost((self._keeper,)) if self._store_gone_s > _STORE_GONE_S else None
         silent = [node for node, silence_s in enumerate(self._silences_s) if silence_s > _LOST_S]
         return NodesLost(tuple(self._hosts[node] for node in silent)) if silent else None
 
     def post(self, failure: FailedElsewhere) -> FailedElsewhere | None:
-        """Returns what another node has posted before, if it has: then this failure was not the first."""
+        """Posts a failure. If another node has posted one before, returns that: this failure was not the first."""
         if self._store is None:
             return None
         notice = json.dumps([failure.code, failure.words, failure.is_restarting])
@@ -120,7 +120,7 @@ class PeerNodes:
         return None
 
     def leave(self) -> None:
-        """This node's ranks have ended well: from now on its silence means nothing."""
+        """Says that this node's ranks have ended well, so that its later silence means nothing."""
         try:
             if self._store is not None:
                 self._store.set(f"heartbeat/{self._node}", _LEFT.decode())

@@ -1,4 +1,4 @@
-"""The files into which torch's agent lets the ranks write, and what it adds to their environments."""
+"""The files into which torch's agent has the ranks write, and the variables that it adds to their environments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RankLogs(LogsSpecs):
         self._grace_s = grace_s
         self._handled_signals = handled_signals
         self.num_restarts = 0
-        """The number that the ranks are told."""
+        """The number of restarts that the ranks are told."""
 
     @property
     def root_log_dir(self) -> str:
@@ -46,7 +46,7 @@ class RankLogs(LogsSpecs):
         for local_rank, variables in envs.items():
             self._redirect(int(variables["RANK"]), local_rank, destinations)
         common = {
-            # Without this, output would appear in blocks, and the last block die with a killed rank.
+            # Otherwise output would appear in blocks, and the last block of a killed rank would be lost.
             "PYTHONUNBUFFERED": "1",
             **self._directory.variables,
             GRACE_VARIABLE: str(self._grace_s),
@@ -63,7 +63,7 @@ class RankLogs(LogsSpecs):
         return destinations
 
     def _no_files(self, envs: dict[int, dict[str, str]]) -> LogsDest:
-        """Only those into which torch's `record` writes the exception of a rank, as under torchrun."""
+        """Returns no files except those into which torch's `record` writes a rank's exception, as under torchrun."""
         for variables in envs.values():
             path = self._directory.error_path(int(variables["RANK"]))
             path.unlink(missing_ok=True)
@@ -71,7 +71,7 @@ class RankLogs(LogsSpecs):
         return LogsDest(error_files={rank: each["TORCHELASTIC_ERROR_FILE"] for rank, each in envs.items()})
 
     def _redirect(self, rank: int, local_rank: int, destinations: LogsDest) -> None:
-        """Sends what is not meant for files into our pipes."""
+        """Redirects output that is not meant for files into our pipes."""
         stderr_file = destinations.stderrs.get(local_rank)
         pipes = self._output.open(rank, Path(stderr_file) if stderr_file else None)
         for paths, pipe in ((destinations.stdouts, pipes.stdout_path), (destinations.stderrs, pipes.stderr_path)):
@@ -82,5 +82,5 @@ class RankLogs(LogsSpecs):
 
 
 def _end(pipe: str) -> None:
-    """Nothing will come through it: its reader need not wait."""
+    """Ends a pipe through which nothing will come, so that its reader need not wait."""
     os.close(os.open(pipe, os.O_WRONLY))

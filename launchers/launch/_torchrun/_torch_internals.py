@@ -25,7 +25,7 @@ class TorchChangedError(CommandError):
 
 
 def _supported_torch() -> str:
-    """As the package's own requirements name it."""
+    """Returns the requirement on torch of this package, such as `torch==2.13.*`."""
     try:
         requirements = requires("core-sdk") or []
     except PackageNotFoundError:  # run from a folder in PYTHONPATH
