@@ -213,7 +213,7 @@ class _Work:
             processor.on_finish()
 
     def _save(self, processor: TorchBatchProcessor) -> None:
-        """Collective."""
+        """Stores a checkpoint. Collective."""
         processor.on_checkpoint_start()
         ranks, output = self._context.distributed, self._context._output
         has_output = any(ranks.allgather(output.exists()))
@@ -228,7 +228,7 @@ class _Work:
             self._core.train.report_progress(min(1.0, self._batches / self._options.num_batches))
 
     def _report(self) -> None:
-        """Collective."""
+        """Reports the metrics of the reducers. Collective."""
         metrics = self._context.reduce_metrics(for_training=False)
         if metrics and self._context.distributed.is_chief:
             self._core.train.report_validation_metrics(self._steps, metrics)

@@ -51,7 +51,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def checked_manifest(content: bytes, storage_id: str) -> Manifest:
-    """Raises `CheckpointDamagedError`, `CheckpointTooNewError`."""
+    """Decodes and checks a manifest. Raises `CheckpointDamagedError`, `CheckpointTooNewError`."""
     try:
         manifest = decode_manifest(content)
     except (ValueError, msgspec.DecodeError) as error:

@@ -111,7 +111,7 @@ class WorkerGroup:
         self.run(_torch.init_process_group, backend, timeout_s)
 
     def interrupt(self) -> None:
-        """Raises `KeyboardInterrupt` in the functions that run."""
+        """Raises `KeyboardInterrupt` in the running functions."""
         self._start.signal(signal.SIGINT)
 
     def stop(self) -> None:

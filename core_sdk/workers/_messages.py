@@ -39,7 +39,7 @@ def name_of(function: Function) -> str:
 
 
 def encode_request(function: Function, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
-    """Raises `NotPicklableError`."""
+    """Encodes a call. Raises `NotPicklableError`."""
     parts = {name_of(function): function, **{f"argument {index}": each for index, each in enumerate(args, start=1)}}
     parts |= {f"argument {name!r}": value for name, value in kwargs.items()}
     return _pickle((function, tuple(args), dict(kwargs)), f"the call of {name_of(function)}", parts)
@@ -60,7 +60,7 @@ def decode_request(request: bytes) -> tuple[Function, tuple[Any, ...], dict[str,
 
 
 def encode_value(value: object) -> bytes:
-    """Raises `NotPicklableError`."""
+    """Encodes a value. Raises `NotPicklableError`."""
     return _pickle(value, "what the function has returned", {"": value})
 
 

@@ -79,7 +79,7 @@ class ConnectorHandshake:
         return _proof(self._key, b"connector", self._theirs, self._nonce)
 
     def check(self, reply: bytes) -> None:
-        """Raises `WrongPeerError`."""
+        """Checks the reply. Raises `WrongPeerError`."""
         if not hmac.compare_digest(_proof(self._key, b"acceptor", self._theirs, self._nonce), reply):
             raise WrongPeerError("what answers there does not hold the key of this group")
 

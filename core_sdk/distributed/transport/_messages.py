@@ -106,12 +106,12 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(content: Buffer) -> Message:
-    """Raises `msgspec.MsgspecError`."""
+    """Decodes a message. Raises `msgspec.MsgspecError`."""
     return _decode(content, Message)  # type: ignore[no-any-return]
 
 
 def decode_hello(content: Buffer) -> Hello:
-    """Raises `msgspec.MsgspecError`."""
+    """Decodes an introduction. Raises `msgspec.MsgspecError`."""
     return _decode(content, Hello)  # type: ignore[no-any-return]
 
 

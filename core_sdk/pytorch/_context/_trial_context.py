@@ -27,7 +27,7 @@ class TrialSetup:
     """The values from which a trial's context is made."""
 
     core_context: Context | None
-    """None for a trial that is only loaded."""
+    """The Context of the Core API; None for a trial that is only loaded."""
     distributed: DistributedContext
     device: torch.device
     hparams: Mapping[str, Any] | None

@@ -25,7 +25,7 @@ def share(cores: Sequence[int], local_rank: int, local_size: int) -> list[int]:
 
 
 def cores_to_share(text: str) -> list[int]:
-    """Returns the cores in a list such as `0-3,8`; all physical ones for "". Raises `ValueError` with the option's name."""
+    """Returns the cores in a list such as `0-3,8`; all physical ones for "". Raises `ValueError` naming the option."""
     if sys.platform != "linux":
         raise ValueError(f"--bind_cores_to_rank: {sys.platform} binds no process to cores")
     if not text:

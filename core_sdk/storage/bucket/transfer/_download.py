@@ -29,7 +29,7 @@ class ObjectToDownload:
     entry: FileEntry
     """The size and checksum that the object must have."""
     path: Path | None
-    """None if the object is only read."""
+    """The file to write; None if the object is only read."""
 
 
 class ContentError(Exception):
