@@ -26,7 +26,7 @@ class PathAndId(tuple[Path, str]):
     __slots__ = ()
 
     def __truediv__(self, _: object) -> NoReturn:
-        return self.__fspath__()
+        self.__fspath__()
 
     def __fspath__(self) -> NoReturn:
         raise TypeError(
