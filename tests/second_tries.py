@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 KNOWN: Mapping[str, str] = {
     "tests/distributed/test_scale.py::test_a_dead_one_of_64_ranks_is_named_on_all_others[64 ranks]": (
-        "64 ranks are threads of three processes, which need minutes to join where six other tests run"
+        "its 64 ranks are threads of three processes, which join ten times as slowly beside other tests"
     ),
 }
 """Tests that depend on the load of the machine, each with the reason why it cannot wait for a condition."""

@@ -91,7 +91,7 @@ def test_a_dead_one_of_64_ranks_is_named_on_all_others(start_ranks: StartRanks, 
     """The ranks are threads of three processes, and one of them is alone in its own, which is killed."""
     ranks = [list(range(32)), list(range(32, 63)), [63]]
     arguments = {"per_node": SIZE // num_nodes, "ranks": ranks}
-    # 63 threads share two interpreters: on a busy machine they take a minute to join.
+    # 63 threads share two interpreters: on a busy machine they may take a minute to join.
     group = start_ranks(HOSTING, 3, arguments=arguments, join_timeout_s=2 * TIMEOUT_S, **meeting(num_nodes, port))
     group.await_all([f"{number} has joined" for number in range(SIZE)])
 
