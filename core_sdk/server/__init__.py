@@ -1,5 +1,5 @@
 """The web page of a home, and the HTTP interface behind it.
 
-`page/` holds the files that a browser gets; `routes/` answers its questions, all over the `Tracker` seam. No question is
-answered without the token. Nothing of a request is ever a path of the file system, and nothing of a run is ever HTML.
+`page/` holds the files that a browser gets; `routes/` answers its questions, all over the `Tracker` seam. No question
+is answered without the token. Nothing of a request is ever a path of the file system, and nothing of a run is HTML.
 """
