@@ -30,6 +30,8 @@ SAVING = """
     ranks = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
     with core.init(distributed=ranks) as context:
         batches = iter(DataLoader(Endless(), batch_size=2, num_workers=2))
+        context.preempt.should_preempt()
+        context.distributed.allgather(None)
         for steps in itertools.count(1):
             next(batches)
             if steps == 3 and context.distributed.is_chief:
@@ -49,6 +51,7 @@ STUCK = """
     ranks = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
     with core.init(distributed=ranks) as context:
         context.preempt.should_preempt()
+        context.distributed.allgather(None)
         if context.distributed.is_chief:
             print("training", flush=True)
         while True:
