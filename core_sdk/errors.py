@@ -15,6 +15,7 @@
     │   ├── PredecessorRunningError
     │   ├── TrialNotRunningError
     │   ├── TrialNotKilledError
+    │   ├── AgentNotFoundError
     │   ├── ExperimentNotRunningError
     │   ├── PausedError (ValueError)
     │   ├── NothingToResumeError
@@ -91,6 +92,7 @@
     │   ├── SearcherRunningError
     │   ├── CodeChangedError
     │   └── CodeDamagedError
+    ├── AttemptNotPlacedError         a pool cannot begin an attempt
     ├── DataError (ValueError)        the data of a training, in their order
     │   ├── DataChangedError
     │   └── NotExactError

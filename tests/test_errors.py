@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
+from core_sdk import errors
 from core_sdk.errors import (
     CheckpointDamagedError,
     CoreSDKError,
@@ -38,3 +40,11 @@ def test_errors_can_be_pickled(error: CoreSDKError) -> None:
     assert str(unpickled) == str(error)
     assert vars(unpickled) == vars(error)
     assert unpickled.args == error.args
+
+
+def test_the_tree_in_the_docstring_has_every_error() -> None:
+    """With those of Python's that each error is, too."""
+    defined = {kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__}
+    drawn = set(re.findall(r"^[ │├└─]*(\w+)", (errors.__doc__ or "").partition("\n\n")[2], re.MULTILINE))
+
+    assert {kind.__name__ for kind in defined if issubclass(kind, Exception)} - drawn == set()

@@ -36,7 +36,9 @@ class SingleSearcher(SearcherConfig, frozen=True, kw_only=True, tag="single"):
 
 
 class _ConcurrentSearcher(SearcherConfig, frozen=True, kw_only=True):
-    max_concurrent_trials: Annotated[int, about("how many trials run at the same time; 0 is no limit", ge=0)] = 16
+    max_concurrent_trials: Annotated[
+        int, about("how many trials run at the same time; with 0, as many as the searcher has use for", ge=0)
+    ] = 16
 
 
 class RandomSearcher(_ConcurrentSearcher, frozen=True, kw_only=True, tag="random"):

@@ -13,6 +13,7 @@ from core_sdk.journal import encode_line, read_journal
 from core_sdk.records import Event
 
 _KINDS = get_args(Event)
+_TAIL_BYTES = 1 << 20
 
 
 class EventJournal:
@@ -53,9 +54,12 @@ class EventJournal:
 
     def _cut_half_line(self) -> None:
         """Removes the incomplete last line of a writer that died."""
-        begin = max(0, self._size_bytes - (1 << 20))
-        tail = os.pread(self._descriptor, 1 << 20, begin)
-        self._size_bytes = begin + tail.rfind(b"\n") + 1
+        end, newline = self._size_bytes, -1
+        while end and newline < 0:
+            begin = max(0, end - _TAIL_BYTES)
+            newline = os.pread(self._descriptor, end - begin, begin).rfind(b"\n")
+            end = begin + newline + 1
+        self._size_bytes = end
         os.ftruncate(self._descriptor, self._size_bytes)
 
 

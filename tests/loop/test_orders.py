@@ -122,6 +122,13 @@ def test_weights_without_replacement() -> None:
     assert abs(sum(epoch[0] == 2 for epoch in epochs) - 400) < 4 * (500 * 0.8 * 0.2) ** 0.5
 
 
+def test_a_small_weight_beside_a_huge_one_is_not_forgotten() -> None:
+    """Their sum, rounded, is the huge one alone; a sample without a weight is never drawn."""
+    order = Weighted(torch.tensor([1e17, 0.0, 1.0], dtype=torch.float64), 2, 1, replacement=False)
+
+    assert epoch_of(order) == [0, 2]
+
+
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [float("nan"), 1.0], [float("inf"), 1.0]])
 def test_weights_that_cannot_be_followed_are_refused(weights: list[float]) -> None:
     """Before anything is drawn."""

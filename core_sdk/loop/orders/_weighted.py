@@ -30,9 +30,9 @@ class Weighted(Order):
         # The last sample with a weight. A product that is rounded up to the sum of all weights would give the next
         # index.
         self._last_index = int(torch.searchsorted(self._sums, self._sums[-1]))
+        self._weights = None if replacement else weights.double()
         self._num_positions = num_positions
         self._seed = seed
-        self._replacement = replacement
         self._drawn: tuple[int, torch.Tensor] = -1, torch.empty(0, dtype=torch.int64)
         """The last epoch and its draws, without replacement."""
 
@@ -40,19 +40,18 @@ class Weighted(Order):
         return self._num_positions
 
     def indices(self, epoch: int, positions: torch.Tensor) -> list[int]:
-        if not self._replacement:
+        if self._weights is not None:
             if self._drawn[0] != epoch:
-                self._drawn = epoch, self._drawn_without_replacement(epoch)
+                self._drawn = epoch, self._drawn_without_replacement(self._weights, epoch)
             return self._drawn[1][positions].tolist()
         drawn = uniform(self._key(epoch), positions) * self._sums[-1]
         return torch.searchsorted(self._sums, drawn, right=True).clamp(max=self._last_index).tolist()
 
-    def _drawn_without_replacement(self, epoch: int) -> torch.Tensor:
+    def _drawn_without_replacement(self, weights: torch.Tensor, epoch: int) -> torch.Tensor:
         """Draws by exponentially distributed random times, whose rates are the weights, and sorts the samples by them.
 
         Efraimidis and Spirakis 2006, https://doi.org/10.1016/j.ipl.2005.11.003.
         """
-        weights = self._sums.diff(prepend=torch.zeros(1))
         lifetimes = -(1 - uniform(self._key(epoch), torch.arange(len(weights)))).log() / weights
         return lifetimes.nan_to_num(nan=torch.inf).argsort(stable=True)[: self._num_positions]
 

@@ -140,7 +140,8 @@ def _show_errors_without_ray() -> None:
 def reason_of(error: BaseException) -> str:
     """Returns the first line of an error of Ray's, whose text may be a traceback."""
     cause = getattr(error, "cause", None) or error
-    return str(cause).strip().splitlines()[0].rstrip(".")
+    text = str(cause).strip() or type(cause).__name__
+    return text.splitlines()[0].rstrip(".")
 
 
 def _check_somebody_listens(address: str | None) -> None:

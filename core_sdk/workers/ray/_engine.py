@@ -182,7 +182,8 @@ class RayTeam(Team):
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        self._num_holding += 1
+        with self._holding:
+            self._num_holding += 1
         try:
             yield
         finally:
