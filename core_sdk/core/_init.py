@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import difflib
+import functools
+import inspect
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from core_sdk.core._attempt import claim_together
 from core_sdk.core._checkpoint import CheckpointContext, Grace
@@ -40,11 +43,36 @@ from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.attempts.definition import Definition
 from core_sdk.tracking.history import read_history
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _NUM_REMEMBERED = 20
+_WORDS_OF_OTHERS = {
+    "config": "hparams",
+    "experiment": "name",
+    "id": "job_id",
+    "notes": "description",
+    "project": "name",
+    "tags": "labels",
+}
+"""The names by which other trackers know our arguments."""
 
 
+def _says_what_is_meant(function: Callable[P, T]) -> Callable[P, T]:
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        known = list(inspect.signature(function).parameters)
+        for name in kwargs:
+            if name not in known:
+                meant = _WORDS_OF_OTHERS.get(name) or next(iter(difflib.get_close_matches(name, known)), None)
+                hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+                raise TypeError(f"{function.__name__}() has no argument {name!r}; {hint}")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+@_says_what_is_meant
 def init(
     *,
     distributed: DistributedContext | None = None,

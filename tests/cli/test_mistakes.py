@@ -68,6 +68,7 @@ CONFIGS = [
     Config("searcher: {name: single, metric: loss}", "entrypoint is missing: the command of each trial"),
     Config(f"{SINGLE}resources: {{slots_per_trial: two}}", "slots_per_trial must be an int of at least 0"),
     Config("entrypoint: python train.py\nsearcher:\n\tname: single", "here is a tab; indent with spaces"),
+    Config("entrypoint: python train.py\nsearcher: {name: asha, metric: loss, max_trials: 4}", "max_time"),
     Config("entrypoint: python train.py\n searcher: {name: single}", "the indentation may be wrong"),
 ]
 
@@ -95,8 +96,18 @@ PROGRAMS = [
     Program(reporting("-1, {'loss': 1.0}"), "steps_completed is -1; it must be between 0 and"),
     Program(reporting("'1', {'loss': 1.0}"), "steps_completed is '1', a str; it must be an int"),
     Program(within("core_context.train.report_progress(50)"), "progress is 50.0; it must be between 0 and 1"),
+    Program(
+        within("with core_context.checkpoint.store_path({'steps_completed': 1}) as p: p / 'x'"),
+        "as (path, storage_id)",
+    ),
+    Program(
+        "import core_sdk as det\ndet.core.DistributedContext.from_torch_distributed()",
+        "python -m launch.torch_distributed",
+    ),
     Program(within("core_context.checkpoint.store_path().__enter__()"), 'pass {"steps_completed": …}'),
     Program("import core_sdk as det\ndet.core.init().preempt.should_preempt()", "Use `with core_sdk.core.init()"),
+    Program("import core_sdk as det\ndet.core.init(project='x')", "no argument 'project'; did you mean name?"),
+    Program("import core_sdk as det\ndet.core.init(hparam={})", "no argument 'hparam'; did you mean hparams?"),
     Program("import core_sdk as det\ndet.core.init(name='')", "the experiment's name '' is empty"),
     Program("import core_sdk as det\ndet.core.init(checkpoint_storage='ftp://x/y')", "write file:///directory, gs://"),
     Program(
