@@ -38,8 +38,8 @@ def test_what_differs_between_compared_trials_comes_first(cli: Cli) -> None:
 
     rows = [line.split() for line in compared.output.splitlines() if line]
     assert rows[0] == ["Trial", "1", "2"]
-    assert [row[0] for row in rows[2:]] == ["experiment", "state", "steps", "lr", "loss", "<&>\\x1b", "seed"]
-    assert rows[5] == ["lr", "0.1", "0.01"]
+    assert [row[0] for row in rows[2:]] == ["experiment", "state", "steps", "loss", "<&>\\x1b", "lr", "seed"]
+    assert rows[7] == ["lr", "0.1", "0.01"]
     assert with_curves.output.startswith(compared.output)
     assert "training loss\n" in with_curves.output
     assert "  B trial 2\n" in with_curves.output

@@ -39,12 +39,36 @@ def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
     objects = json.loads(cli("trial", "list", "--json").output)
 
     assert head[:9] == [
-        "ID", "Experiment", "State", "Steps", "lr", "model.layers", "accuracy", "validation.loss", "Reason",
+        "ID", "Experiment", "State", "Steps", "accuracy", "validation.loss", "lr", "model.layers", "Reason",
     ]  # fmt: skip
     assert head[-2:] == ["training.loss", "model.name"]
     assert [(row["lr"], row["validation.accuracy"]) for row in rows] == [("0.1", "0.7"), ("0.01", "0.9"), ("0.001", "")]
     assert objects[0]["hparams"]["model"] == {"layers": 0, "name": "cnn"}
     assert objects[0]["metrics"] == {"training": {"loss": 0.5}, "validation": {"accuracy": 0.7, "loss": 1.5}}
+
+
+def test_a_long_hyperparameter_stands_behind_short_ones(home: Home, cli: Cli) -> None:
+    """So that it is the first for which 80 columns leave no room."""
+    for number in range(2):
+        hparams = {"data": f"/data/sets/of-many-pictures/part-{number}", "lr": 0.1 * (number + 1)}
+        new_attempt(new_trial(home, hparams=hparams)).end("completed")
+
+    head = cli("trial", "list", COLUMNS="200").output.splitlines()[0].split()
+
+    assert head[4:6] == ["lr", "data"]
+
+
+def test_a_metric_with_the_name_of_a_hyperparameter_is_told_apart(home: Home, cli: Cli) -> None:
+    """By its group, as is one that has the name of a column that every list has."""
+    for number in (1, 2):
+        training = new_attempt(new_trial(home, hparams={"dropout": 0.1 * number}))
+        training.report(1, dropout=0.3 * number, **{"state": number})
+        training.end("completed")
+
+    head, _, first, *_ = cli("trial", "list", COLUMNS="200").output.splitlines()
+
+    assert head.split()[:7] == ["ID", "Experiment", "State", "Steps", "training.dropout", "training.state", "dropout"]
+    assert first.split()[4:7] == ["0.3", "1", "0.1"]
 
 
 def test_what_a_trainer_counts_stands_last(home: Home, cli: Cli) -> None:

@@ -22,6 +22,7 @@ from core_sdk.tracking.rows import TrialRow
 
 # A Trainer reports them with each validation. They say little beside the steps, and stand last.
 _COUNTS = ("batches", "epochs")
+_LONG_CHARS = 20
 
 
 def choose_trials(
@@ -94,10 +95,11 @@ def _print_csv(found: Sequence[Facts], names: Sequence[str]) -> None:
 
 
 def _names(found: Sequence[Facts]) -> tuple[list[str], list[str]]:
-    """The hyperparameters and metrics that differ between the trials, and those that do not."""
+    """The metrics and hyperparameters that differ between the trials, long texts last, and those that do not."""
     hparams, same_hparams = differing_first([one.hparams for one in found])
     metrics, same_metrics = differing_first([dict(flattened(one.metrics)) for one in found])
-    return [*hparams, *metrics], [*same_metrics, *same_hparams]
+    hparams.sort(key=lambda name: any(len(_shown(one.values.get(name))) > _LONG_CHARS for one in found))
+    return [*metrics, *hparams], [*same_metrics, *same_hparams]
 
 
 def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: bool) -> list[Column[Facts]]:

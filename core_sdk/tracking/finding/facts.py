@@ -23,6 +23,8 @@ from core_sdk.tracking.rows import Figures, TrialRow
 
 _EXTREMES = ("min.", "max.")
 _FIRST_GROUPS = ("validation", "training")
+_COLUMNS = ("id", "experiment", "state", "steps", "attempts", "reason", "label", "started")
+"""What a list shows of every trial."""
 _ABSENT = ["absent"]  # no hyperparameter or metric encodes like this, since lists are flattened to text
 
 Metrics = Mapping[str, Mapping[str, Any]]
@@ -111,11 +113,13 @@ def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{name}", strict_json(item) if isinstance(item, (dict, list, tuple)) else item
 
 
-def metric_titles(found: Iterable[Facts]) -> dict[str, str]:
-    """Returns the title of each "group.metric": without the group, unless another group has a metric of this name."""
+def metric_titles(found: Sequence[Facts]) -> dict[str, str]:
+    """Returns by "group.metric" how it is shown: without its group, unless something else has that name, too."""
     pairs = {(group, name) for one in found for group, metrics in one.metrics.items() for name in metrics}
-    num_groups = Counter(name for _, name in pairs)
-    return {f"{group}.{name}": name if num_groups[name] == 1 else f"{group}.{name}" for group, name in pairs}
+    num_meanings = Counter(name for _, name in pairs)
+    num_meanings.update({name for one in found for name in one.hparams})
+    num_meanings.update(_COLUMNS)
+    return {f"{group}.{name}": name if num_meanings[name] == 1 else f"{group}.{name}" for group, name in pairs}
 
 
 def differing_first(many: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
