@@ -62,7 +62,7 @@ def test_a_metric_with_the_name_of_a_hyperparameter_is_told_apart(home: Home, cl
     """By its group, as is one that has the name of a column that every list has."""
     for number in (1, 2):
         training = new_attempt(new_trial(home, hparams={"dropout": 0.1 * number}))
-        training.report(1, dropout=0.3 * number, **{"state": number})
+        training.report(1, dropout=0.3 * number, state=number)
         training.end("completed")
 
     head, _, first, *_ = cli("trial", "list", COLUMNS="200").output.splitlines()
