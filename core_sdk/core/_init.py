@@ -47,6 +47,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NUM_REMEMBERED = 20
+_STDERR = 2
 _WORDS_OF_OTHERS = {
     "config": "hparams",
     "experiment": "name",
@@ -161,6 +162,10 @@ def init(
         record_policy(attempt, checkpoint_storage)
     storage.remember(_earlier_checkpoints(attempt, storage, distributed))
     folder, tracker = attempt.folder, HomeTracker(Home(attempt.folder.home_root))
+    if attempt.is_new_trial and os.isatty(_STDERR):
+        # Told to a person only, since programs read what a script writes. `core-sdk run` tells it itself.
+        trial_id = folder.trial_id
+        print(f"core-sdk: trial {trial_id}: `core-sdk trial describe {trial_id}` shows it", file=sys.stderr)
     train = TrainContext(
         tracker=tracker,
         trial_id=folder.trial_id,
