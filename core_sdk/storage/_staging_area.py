@@ -172,6 +172,10 @@ def remove_tree(directory: Path) -> None:
             directory.unlink()
     else:
         shutil.rmtree(directory, ignore_errors=True)
+        left: list[str] = []
+        # Another rank that has the directory open may add files to it until it is gone.
+        while os.path.lexists(directory) and left != (left := sorted(name for name, _ in walk(directory))):
+            shutil.rmtree(directory, ignore_errors=True)
     if os.path.lexists(directory):
         logger.warning("%s cannot be removed entirely; it takes space until somebody may", directory)
 

@@ -300,6 +300,29 @@ def test_a_chief_that_gives_up_while_others_bring_their_files_leaves_nothing(sto
         assert staged(storage) == []
 
 
+def test_files_that_another_rank_adds_during_a_removal_are_removed(storage: DirectoryStorage) -> None:
+    """It has the directory open, and is not stopped by the new name."""
+    chief = storage.stage("a", is_shared=True)
+    (chief.path / "first.bin").touch()
+    directory = os.open(chief.path, os.O_RDONLY)
+    is_begun = threading.Event()
+
+    def add() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for index in range(1_000):
+                os.close(os.open(f"{index}.bin", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
+                is_begun.set()
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    is_begun.wait()
+    chief.discard()
+    thread.join()
+    os.close(directory)
+
+    assert staged(storage) == []
+
+
 def test_a_forked_child_discards_no_shard(storage: DirectoryStorage, stagings: list[Staging]) -> None:
     """A data-loader worker that ends in the block must not hide or remove what its parent writes."""
     write(stagings[0].path, model=b"1234")
