@@ -1,4 +1,4 @@
-"""What has become of a trial's checkpoints: one fold over the records that speak of them.
+"""The state of a trial's checkpoints, folded from the records about them.
 
 The index, the history of a trial and the collection of checkpoints all see checkpoints as this fold leaves them.
 """
@@ -86,7 +86,10 @@ class CheckpointFold:
                 self._metadata_changes[record.storage_id].append(record)
 
     def checkpoints(self, resumed_steps: Mapping[int, int | None]) -> list[RecordedCheckpoint]:
-        """All that were stored, in that order; `resumed_steps` has the step that each attempt resumed from."""
+        """Returns all checkpoints in the order in which they were stored, deleted ones too.
+
+        `resumed_steps` has the step that each attempt resumed from.
+        """
         kept = kept_until(dict.fromkeys(attempt for attempt, _ in self.stored) | dict(resumed_steps))
         gone = self.condemned | self.deleted
         return [

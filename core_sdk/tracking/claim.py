@@ -12,10 +12,10 @@ from core_sdk.tracking.home import TrialFolder
 
 
 def claim_next_attempt(folder: TrialFolder, action: str) -> tuple[int, AliveLock]:
-    """The next attempt's number and a lock: until its release the trial counts as running.
+    """Returns the next attempt's number and a lock; until the lock is released, the trial counts as running.
 
-    Meanwhile nobody else starts or deletes the trial. Raises `TrialRunningError`, saying that one cannot `action` the
-    trial, while an attempt runs or is being started.
+    Meanwhile no other process starts or deletes the trial. Raises `TrialRunningError`, saying that one cannot `action`
+    the trial, while an attempt runs or is being started.
     """
     if (running := folder.running_attempt()) is not None:
         is_stopping = folder.stop_path(running).exists()

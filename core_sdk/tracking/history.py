@@ -40,13 +40,13 @@ class UnlistedCheckpoint:
     is_condemned: bool
     """True if its deletion was interrupted, False if its save was."""
     is_inherited: bool = False
-    """As that of a `RecordedCheckpoint`."""
+    """See `RecordedCheckpoint.is_inherited`."""
 
 
 @dataclass(frozen=True)
 class TrialHistory:
     checkpoints: tuple[RecordedCheckpoint, ...]
-    """Those that were stored and not deleted, in the order in which they were stored."""
+    """The checkpoints that were not deleted, in the order in which they were stored."""
     unlisted: tuple[UnlistedCheckpoint, ...]
     problem: str | None
     """Why records may be missing; None if all were read."""
@@ -54,7 +54,7 @@ class TrialHistory:
     """The names of all validation metrics, where `read_history` was asked for them."""
 
     def as_own(self) -> TrialHistory:
-        """The same where the home from which checkpoints are inherited is gone."""
+        """Returns the same history with no checkpoint inherited, for a home whose original is gone."""
         return replace(
             self,
             checkpoints=tuple(replace(each, is_inherited=False) for each in self.checkpoints),
@@ -79,7 +79,7 @@ def check_listed(folder: TrialFolder, storage_id: str) -> None:
 
 
 class _Reading:
-    """What the journals of one trial have told so far."""
+    """The records of one trial's journals that were read so far."""
 
     def __init__(self, home: Home, with_validation: bool) -> None:
         self._home = home
@@ -95,7 +95,7 @@ class _Reading:
         self._problem: str | None = None
 
     def read(self, path: Path, attempt: int, rank: int = 0) -> None:
-        """The journals of an attempt come in the order of their ranks."""
+        """Reads one journal. The journals of an attempt must be read in the order of their ranks."""
         for found in find_records(path, self._wanted):
             try:
                 if isinstance(found, ValueError):
@@ -122,7 +122,7 @@ class _Reading:
                 self._fold.take(record, attempt)
 
     def _take_validation(self, report: Report, attempt: int, rank: int) -> None:
-        """Of each metric, what the lowest rank has reported that has reported it in this attempt."""
+        """Keeps the values of each metric from the lowest rank that has reported it in this attempt."""
         for name, value in metrics_from_json(report.metrics).items():
             if self._validated_by.setdefault((attempt, name), rank) == rank:
                 self._validations[attempt, report.steps_completed][name] = value

@@ -1,4 +1,4 @@
-"""The tracker of a home: the folder holds the records, and its index answers."""
+"""The tracker of a home: it reads records from the folder, and answers most questions from the index."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _STRETCH_BYTES = 1 << 20
 
 
 class HomeTracker(Tracker):
-    """A home that does not exist is empty. Nothing is open between calls."""
+    """The tracker of a home. A home that does not exist counts as empty. Nothing stays open between calls."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
@@ -218,17 +218,17 @@ class HomeTracker(Tracker):
         with Collector(self.home, request) as collector:
             return collector.carry_out(plan, wait_s=wait_s)
 
-    # What follows only a folder on this machine can give.
+    # The methods below need the folder to be on this machine, so the seam does not have them.
 
     def read_news(self, trial_id: int, start: StreamPosition) -> NewsStretch:
-        """What a search must know of the trial since `start`, in the order of the calls.
+        """Returns the records since `start` on which a search depends, in the order of the calls.
 
-        Costs two looks at the folder where nothing is new. The attempts with which a launcher has followed the one of
-        `start` are read too.
+        If nothing is new, this only checks two files. Later attempts, which a launcher has begun after the one of
+        `start`, are read too.
         """
         folder, position, news = self.home.folder(trial_id), start, list[News]()
         while True:
-            # Looked at first: once there is a next attempt, this one's journal grows no more.
+            # This is checked before reading: once there is a next attempt, the journal of this one no longer grows.
             has_next = folder.journal_path(position.attempt + 1).exists()
             if (_size_bytes(folder.journal_path(position.attempt)) or 0) > position.offset:
                 found, position = _read_news(folder, position)
@@ -238,18 +238,18 @@ class HomeTracker(Tracker):
             position = StreamPosition(position.attempt + 1)
 
     def read_validations(self, trial_id: int, attempt: int, rank: int) -> list[tuple[Report, StreamPosition]]:
-        """What a rank has reported for validation in an attempt, and where to read on after each report."""
+        """Returns the validation reports of a rank in an attempt, each with the position that follows it."""
         news, _ = _read_news(self.home.folder(trial_id), StreamPosition(attempt), rank)
         return [(each.record, each.end) for each in news if isinstance(each.record, Report)]
 
     def rebuild_index(self) -> RefreshResult:
-        """Raises `HomeNotWritableError`."""
+        """Deletes the index and builds it anew. Raises `HomeNotWritableError`."""
         from core_sdk.tracking.index import Index
 
         return Index.rebuild(self.home)
 
     def journals(self, trial_id: int) -> list[Path]:
-        """The journals that rank 0 wrote, attempt by attempt."""
+        """Returns the journals that rank 0 has written, in the order of the attempts."""
         folder = self.home.trial(trial_id)
         return [path for attempt in folder.attempts() if (path := folder.journal_path(attempt)).exists()]
 
@@ -267,7 +267,7 @@ def _rows(trial_id: int, attempt: int, rank: int, chunk: Chunk) -> tuple[ReportR
 
 
 def _read_news(folder: TrialFolder, start: StreamPosition, rank: int = 0) -> tuple[list[News], StreamPosition]:
-    """Up to the end of the journal that a rank keeps of the attempt."""
+    """Reads from `start` to the end of the journal that a rank keeps of the attempt."""
     news, offset = list[News](), start.offset
     for chunk in read_journal(folder.journal_path(start.attempt, rank), offset, chunk_bytes=_STRETCH_BYTES):
         for record, end in zip(chunk.records, chunk.ends, strict=True):

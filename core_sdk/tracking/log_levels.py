@@ -34,7 +34,7 @@ class LevelReader:
         """The ranks that are writing one; "" stands for lines without a rank."""
 
     def level(self, line: str) -> LogLevel:
-        """INFO for a line that names no level."""
+        """Returns the level of the next line; INFO for a line that names none."""
         prefix = _RANK.match(line)
         rank = prefix[1] if prefix else ""
         text = _ESCAPES.sub("", line[prefix.end() if prefix else 0 :][: 2 * _SEEN])[:_SEEN]

@@ -1,4 +1,4 @@
-"""The output of an attempt by the numbers of its lines, for one who looks at a part of it."""
+"""Reads parts of the output of an attempt, by line numbers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LogFilter:
 
 
 class LogLines:
-    """Knows where the lines of one attempt's output are. Reads each byte of it once, and then only what is shown."""
+    """The lines of one attempt's output by number. Each byte is read once, and again only if its line is shown."""
 
     def __init__(self, tracker: Tracker, trial_id: int, attempt: int) -> None:
         self._tracker = tracker
@@ -85,9 +85,9 @@ class LogLines:
         return self._starts[-1] + self._last_block_lines + (not self._ends_with_newline)
 
     def read(self, first: int, limit: int, wanted: LogFilter) -> LogPage:
-        """At most `limit` lines from `first` on; a negative `first` counts from the end.
+        """Returns at most `limit` of the wanted lines, from line `first` on; a negative `first` counts from the end.
 
-        A search that has read 64 MiB gives what it has found, and where to read on.
+        After 64 MiB a search stops, and returns what it has found and where to read on.
         """
         self._update()
         first = max(0, self.num_lines + first) if first < 0 else first
@@ -116,12 +116,12 @@ class LogLines:
                 self._last_block_bytes = self._last_block_lines = 0
 
     def _block(self, index: int, offset: int = 0) -> bytes:
-        """The rest of a block; shorter at the end of the output."""
+        """Reads the rest of a block; shorter at the end of the output."""
         start = index * _BLOCK_BYTES + offset
         return self._tracker.read_log(self._trial_id, self._attempt, start, _BLOCK_BYTES - offset)
 
     def _lines(self, first: int) -> Iterator[tuple[int, bytes]]:
-        """The lines from `first` on, each without its end, and at most a little longer than what is shown."""
+        """Yields the lines from `first` on, without newlines. Long lines are cut a little beyond what is shown."""
         # The line in which a block begins may have begun in an earlier one.
         index = max(0, bisect_right(self._starts, first - 1) - 1)
         number, begun = self._starts[index], b""

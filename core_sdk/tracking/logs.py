@@ -1,4 +1,4 @@
-"""Reading the output that was kept of a trial's attempts."""
+"""Reads the output that was kept of a trial's attempts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class LogChunk(NamedTuple):
 
 
 class LogReader:
-    """Reads the attempts one after the other, bytes as they are, and goes on where it stopped.
+    """Reads the output of the attempts one after the other, as raw bytes. Each call goes on where the last one stopped.
 
-    It reads all attempts, or only `attempt`; all that was written, or only what these `ranks` wrote.
+    It reads all attempts, or only `attempt`; all output, or only that of these `ranks`.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class LogReader:
         self._offset = 0
 
     def attempts(self) -> list[AttemptRow]:
-        """Those that are read and of which output was kept."""
+        """Returns the attempts that this reads and whose output was kept."""
         return [
             row
             for row in self._tracker.attempts(self._trial_id)
@@ -50,7 +50,7 @@ class LogReader:
         return any(row.is_running for row in rows if self._only in (None, row.attempt))
 
     def read(self) -> Iterator[LogChunk]:
-        """What is there now, beyond what was read."""
+        """Yields the output that is there now and was not read yet."""
         for row in self.attempts():
             if row.attempt < self._attempt:
                 continue
@@ -61,22 +61,22 @@ class LogReader:
                 yield LogChunk(row.attempt, content if self._chosen is None else self._chosen.feed(content))
 
     def follow(self) -> Iterator[LogChunk]:
-        """What comes, until no attempt runs any more."""
+        """Yields output as it is written, and blocks until no attempt runs any more."""
         is_running = True
         while is_running:
-            # Asked before reading: what was written before the end is then read.
+            # This is asked before reading, so that the output before the end is read, too.
             is_running = self.is_running()
             yield from self.read()
             if is_running:
                 time.sleep(_POLL_INTERVAL_S)
 
     def finish(self) -> Iterator[LogChunk]:
-        """What was held back of a last line whose rank could not be told."""
+        """Yields the part of an unfinished last line that was held back because its rank was unknown."""
         if self._chosen is not None:
             yield LogChunk(self._attempt, self._chosen.finish())
 
     def ranks_of(self, attempt: int) -> set[int]:
-        """The ranks that wrote the output of an attempt; empty if no launcher started several."""
+        """Returns the ranks that wrote the output of an attempt; empty if no launcher started several."""
         search = RankSearch()
         for content in self._contents(attempt, 0):
             search.feed(content)

@@ -26,7 +26,7 @@ class RankFilter:
         self._is_chosen = False
 
     def feed(self, chunk: bytes) -> bytes:
-        """The chosen part of the chunk, also of a line that has not ended, as soon as its rank is clear."""
+        """Returns the chosen part of the chunk. A line that has not ended is included as soon as its rank is known."""
         # Each update of a progress bar has a prefix of its own.
         pieces = (self._held + chunk).splitlines(keepends=True)
         is_at_start = len(pieces) > 1 or self._last_end
@@ -34,7 +34,7 @@ class RankFilter:
         return b"".join(map(self._choose, pieces))
 
     def finish(self) -> bytes:
-        """The rest, at the end of the output."""
+        """Returns the rest, at the end of the output."""
         held, self._held = self._held, b""
         return self._choose(held)
 

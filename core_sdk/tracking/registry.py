@@ -24,19 +24,19 @@ from core_sdk.tracking.home._files import numbered_entries, read_file, write_fil
 
 
 class Registry:
-    """One file for each model, which is written whole. One process at a time changes the registry."""
+    """The registry of a home, with one file for each model. One process at a time changes the registry."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._directory = home.root / "models"
 
     def models(self) -> list[ModelRecord]:
-        """In the order of their ids. Raises `RecordDamagedError`."""
+        """Returns all models in the order of their ids. Raises `RecordDamagedError`."""
         found = (read_file(self._path(model_id), ModelRecord) for model_id in numbered_entries(self._directory))
         return [record for record in found if record is not None]
 
     def model(self, id_or_name: int | str) -> ModelRecord:
-        """Raises `ModelNotFoundError` or `RecordDamagedError`."""
+        """Returns the model of this id or name. Raises `ModelNotFoundError` or `RecordDamagedError`."""
         for record in self.models():
             if id_or_name in (record.model_id, record.name):
                 return record
@@ -94,10 +94,10 @@ class Registry:
 
     @contextlib.contextmanager
     def deleting(self, storage_ids: Collection[str], *, despite_damage: bool = False) -> Iterator[None]:
-        """While the block deletes these checkpoints, none of them can become a version of a model.
+        """Keeps these checkpoints from becoming versions of a model while the block deletes them.
 
-        Raises `CheckpointProtectedError` if one is, or `RecordDamagedError` for a model that may have one, unless the
-        deletion is to go on `despite_damage`.
+        Raises `CheckpointProtectedError` if one of them is a version of a model. Raises `RecordDamagedError` if a
+        model's record is damaged, since it may name one, unless `despite_damage` is set.
         """
         with self._locked():
             registered: dict[str, list[str]] = {}
@@ -112,7 +112,7 @@ class Registry:
             yield
 
     def delete(self, model_id: int) -> None:
-        """Deletes the model; its checkpoints stay, and are protected no more. The empty folder keeps the id."""
+        """Deletes the model. Its checkpoints stay, but are not protected. The empty folder keeps the id taken."""
         with self._locked():
             self._path(model_id).unlink(missing_ok=True)
 
@@ -129,7 +129,7 @@ class Registry:
 
 
 def read_registered(home: Home) -> dict[str, list[str]]:
-    """The versions of models, for people, by storage id. Raises `RecordDamagedError`."""
+    """Returns descriptions of the model versions, for people, by storage id. Raises `RecordDamagedError`."""
     registered = defaultdict(list)
     for model in Registry(home).models():
         for version in model.versions:

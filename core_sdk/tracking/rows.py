@@ -1,4 +1,4 @@
-"""What a tracker answers: plain values, one class per kind of row."""
+"""The answers of a tracker: plain values, one class per kind of row."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class ExperimentRow:
     """The experiment that it was forked from, or that it continues."""
     is_archived: bool = False
     search: SearchRecord | None = None
-    """How a submitted experiment stands; None for one that is only the name of trials."""
+    """The state of a submitted experiment; None for an experiment that is only the name of trials."""
 
 
 @dataclass(frozen=True)
 class RankRow:
-    """One rank of a trial's newest attempt."""
+    """A rank of a trial's newest attempt."""
 
     rank: int
     host: str
@@ -78,7 +78,7 @@ class TrialRow:
     """Records that the disk refused."""
     num_bad_lines: int
     ranks: tuple[RankRow, ...]
-    """Those that have recorded something in the newest attempt, if others than the chief have."""
+    """The ranks that have recorded something in the newest attempt; empty if only the chief has."""
     labels: tuple[str, ...]
     environment: EnvironmentRecord | None
     """The newest that an attempt has recorded."""
@@ -87,10 +87,10 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class Reading:
-    """How far it has come that what the journals gained is read."""
+    """The progress of reading what was added to the journals."""
 
     num_read: int = 0
-    """Of the trials that are new or have changed."""
+    """The number of trials that were read, of the `num_trials` that have changed."""
     num_trials: int = 0
     num_points: int = 0
 
@@ -136,11 +136,11 @@ class ReportPage:
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """How far the reports of one rank of a trial were read, in the order in which they were made."""
+    """A position in the reports of one rank of a trial, in the order in which they were made."""
 
     attempt: int = 1
     offset: int = 0
-    """In bytes of the attempt's journal."""
+    """The position in the attempt's journal, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class NewsStretch:
 
 @dataclass(frozen=True)
 class AttemptRow:
-    """One execution of a trial's script."""
+    """An execution of a trial's script."""
 
     trial_id: int
     attempt: int
@@ -179,12 +179,12 @@ class AttemptRow:
     log_size_bytes: int | None
     """None if its output was not kept."""
     ranks: tuple[int, ...] = (0,)
-    """Those that keep a journal."""
+    """The ranks that keep a journal."""
 
 
 @dataclass(frozen=True)
 class ExperimentChange:
-    """What is to become of an experiment; None leaves a part as it is."""
+    """The changes to make to an experiment. Fields that are None are left unchanged."""
 
     name: str | None = None
     description: str | None = None
@@ -197,7 +197,7 @@ class ExperimentChange:
 
 @dataclass(frozen=True)
 class SeriesRow:
-    """One metric of a trial, over its attempts."""
+    """A metric of a trial, over its attempts."""
 
     group: str
     name: str
@@ -208,7 +208,7 @@ class SeriesRow:
 
 @dataclass(frozen=True)
 class ProfileSeriesRow:
-    """One of the profiler's figures of a node, over the attempts."""
+    """A figure that the profiler records of a node, over the attempts."""
 
     rank: int
     """The rank that recorded it."""
@@ -217,14 +217,14 @@ class ProfileSeriesRow:
 
 
 Ranks = int | Literal["all"] | None
-"""Whose reports are asked for. None: of each metric and attempt, those of the lowest rank that has reported it."""
+"""The ranks whose reports are asked for. None: for each metric and attempt, the lowest rank that has reported it."""
 
 Summary = dict[str, dict[str, dict[str, Metric | None]]]
 """Group -> metric -> count, last, min, max, mean."""
 
 
 class Figures(NamedTuple):
-    """What a metric of a trial has come to."""
+    """The last, the smallest and the largest value of a metric of a trial."""
 
     last: Metric
     """The value at its highest step."""
@@ -264,11 +264,11 @@ class CheckpointRow:
     storage: str
     """The storage's URL."""
     metadata: dict[str, Any]
-    """What was stored with it, and changed in the tracker since."""
+    """The metadata that was stored with it, with later changes."""
     resources: dict[str, int]
     is_pinned: bool = False
     pin_note: str = ""
     is_missing: bool = False
     """Its files are gone, although no record says that they were deleted."""
     metrics: dict[str, Metric] = field(default_factory=dict)
-    """What its attempt validated at its step: these weights, also if a later attempt has superseded them."""
+    """The validation metrics that its attempt reported at its step, superseded or not: they belong to these weights."""

@@ -1,8 +1,8 @@
-"""How an attempt has ended: the one rule for lists, and for the last line and the exit status of `core-sdk run`.
+"""Decides how an attempt has ended. Lists, and the last line and exit status of `core-sdk run`, use the same rule.
 
 There are two sources: what the script records as it leaves its Context, and the exit status that its agent records. A
-failure in one of them is a failure. Otherwise the script's record counts, and without one the exit status. Whoever has
-stopped or killed the attempt may have settled what that means for the trial, which counts before both.
+failure in one of them is a failure. Otherwise the script's record counts, and without one the exit status. If whoever
+stopped or killed the attempt has settled the trial's state, that takes precedence over both.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from core_sdk.records import ExitRecord, Settled
 from core_sdk.tracking.rows import TrialState
 
 TRY_AGAIN = 75
-"""EX_TEMPFAIL of sysexits.h: what launchers, and scripts of their own accord, say of a stop."""
+"""EX_TEMPFAIL of sysexits.h: the exit status of launchers, and of some scripts, after a stop."""
 
 _SHELL_BASE = 128
 _INTERRUPTED = (-signal.SIGINT, _SHELL_BASE + signal.SIGINT)
 _STOP_SIGNALS = (-signal.SIGTERM, -signal.SIGUSR1)
 STOP_CODES = (*_STOP_SIGNALS, _SHELL_BASE + signal.SIGTERM, _SHELL_BASE + signal.SIGUSR1)
-"""The exit statuses of a process that a stop has ended: once the Context is left, it does nothing else."""
+"""The exit statuses of a process that a stop signal has ended. After the script has left its Context they are good."""
 
-# The script itself has left its Context, and well.
+# The outcomes of a script that has left its Context without an error.
 _LEFT = ("completed", "paused")
 
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """What is known of an attempt's end; all None while it runs, and after a `kill -9` of script and agent."""
+    """The known facts about an attempt's end. All are None while it runs, and after a `kill -9` of script and agent."""
 
     outcome: str | None = None
     error: str | None = None
@@ -41,7 +41,7 @@ class AttemptEnd:
 
 
 def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = None) -> tuple[TrialState, str]:
-    """The state, and the reason for it. `settled` is what was settled since the attempt began."""
+    """Returns the state and the reason for it. `settled` is what was settled since the attempt began."""
     if settled is not None:
         return settled.state, settled.reason
     if end.outcome == "invalid_hp":
@@ -63,9 +63,9 @@ def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = Non
 
 
 def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:
-    """The script's error, and what its launcher says.
+    """Returns the script's error together with the launcher's reason.
 
-    A rank that was killed comes last, where tables show it: what the chief raises is only a consequence of it.
+    If a rank was killed, the reason comes last, where tables show it: the chief's error is only a consequence.
     """
     if exit_record is None or not exit_record.reason:
         return error
@@ -76,7 +76,7 @@ def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:
 
 
 def _good_statuses(end: AttemptEnd, *, has_left: bool, is_stop: bool) -> tuple[int | None, ...]:
-    """A status of 75 means a stop, and is a failure where nobody has asked for one."""
+    """Returns the exit statuses that are no failure. A status of 75 means a stop, so it is a failure without one."""
     stopped = (TRY_AGAIN,) if is_stop else ()
     if has_left:
         return (None, 0, *stopped, *STOP_CODES, *_INTERRUPTED)  # a shell around the script may die of the Ctrl-C

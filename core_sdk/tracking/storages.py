@@ -3,8 +3,8 @@
 A storage inside the home is `home:` and its path relative to the home, so that a home can be moved and copied; others
 are named by their URL. Records of older versions have the URL of each, with the path that the home then had.
 
-Who may delete what: a home owns what lies in it, and what an attempt has stored elsewhere that ran in this very home. A
-copy has the same records as its original and names the same checkpoints outside, but has another identity.
+A home may delete only what it owns: the files inside it, and those outside it that an attempt of this very home has
+stored. A copy of a home has the same records and names the same checkpoints outside, but has another identity.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _INSIDE = "home:"
 
 
 def storage_name(home: Home, url: str) -> str:
-    """What records of the home call the storage at `url`."""
+    """Returns the name that the home's records use for the storage at `url`."""
     root, path = home.root.absolute(), _path(url)
     return url if path is None or not path.is_relative_to(root) else _INSIDE + quote(bytes(path.relative_to(root)))
 
 
 def storage_url(home: Home, name: str, storage_id: str) -> str:
-    """The URL of the storage that a record of the home names for this checkpoint."""
+    """Returns the URL of the storage that a record of the home names for this checkpoint."""
     if name.startswith(_INSIDE):
         inside = PurePosixPath(os.fsdecode(unquote_to_bytes(name.removeprefix(_INSIDE))))
         is_safe = not inside.is_absolute() and ".." not in inside.parts
@@ -39,7 +39,7 @@ def storage_url(home: Home, name: str, storage_id: str) -> str:
 
 
 def is_inside(home: Home, url: str) -> bool:
-    """Whether the storage lies in the home, also if links are followed."""
+    """Whether the storage lies in the home after all links are followed."""
     path = _path(url)
     return path is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home.root))
 

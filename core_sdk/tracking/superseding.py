@@ -10,7 +10,7 @@ EVERYTHING = 2**63 - 1
 
 
 def kept_until(resumed_steps: Mapping[int, int | None]) -> dict[int, int]:
-    """For each attempt, the last step that no later attempt has superseded by resuming from an earlier one.
+    """Returns, for each attempt, the last step that no later attempt has superseded by resuming from an earlier step.
 
     `resumed_steps` has the step that each attempt resumed from, or None where that is not known.
     """
@@ -31,7 +31,7 @@ class AttemptSpan:
 
 
 def visible_until(attempts: Sequence[AttemptSpan]) -> list[dict[Hashable, int]]:
-    """For each attempt, in order, and each of its series: the last step that no later attempt supersedes.
+    """Returns, for each attempt in order, the last step of each of its series that no later attempt supersedes.
 
     An attempt supersedes what earlier ones reported beyond the step that it resumed from. In each series that it
     reports itself, it also supersedes everything from its own first step on.

@@ -1,7 +1,7 @@
-"""The seam between those who ask about trainings and the place where records live.
+"""The seam between readers of records and the place where the records are kept.
 
-Everything here could go over a wire as it is: rows are frozen values, long answers come in pages, and growing files are
-read from an offset. `HomeTracker` keeps the records in a folder.
+All of it could go over a network: rows are frozen values, long answers come in pages, and growing files are read from
+an offset. `HomeTracker` keeps the records in a folder.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ if TYPE_CHECKING:
 
 
 class View(Protocol):
-    """What a tracker holds, as of one moment; only whether a process lives is looked up at each question."""
+    """A snapshot of the records of a tracker. Only whether a process lives is looked up in each call."""
 
     def experiments(self, experiment_ids: Collection[int] | None = None) -> list[ExperimentRow]:
-        """The experiments that have trials or were begun by a master; others are still found by `experiment`."""
+        """Returns the experiments that have trials or were begun by a master. `experiment` finds others, too."""
 
     def experiment_marks(self) -> dict[int, str]:
-        """For each of `experiments`, a value that differs from an earlier one if its record has changed since."""
+        """Returns a mark for each of `experiments`. It changes whenever the experiment's record changes."""
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
-        """Raises `ExperimentNotFoundError`, `AmbiguousNameError` or `RecordDamagedError`."""
+        """Returns an experiment. Raises `ExperimentNotFoundError`, `AmbiguousNameError` or `RecordDamagedError`."""
 
     def refresh(self, *, only_open: bool = False) -> object:
-        """Looks again, for one who keeps the view for long; with `only_open` not at trials that have ended."""
+        """Updates a view that is kept for long. With `only_open`, known trials that have ended are not checked."""
 
     def left_out(self) -> list[str]:
-        """The names of the records of trials and experiments that cannot be read."""
+        """Returns the names of the records of trials and experiments that cannot be read."""
 
     def marks(self) -> dict[int, str]:
-        """For each trial, a value that differs from an earlier one if anything was recorded of it since."""
+        """Returns a mark for each trial. It changes whenever anything is recorded about the trial."""
 
     def trials(
         self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None
     ) -> list[TrialRow]: ...
 
     def trial(self, trial_id: int) -> TrialRow:
-        """Raises `TrialNotFoundError`, or `RecordDamagedError` for one that cannot be read."""
+        """Returns a trial. Raises `TrialNotFoundError`, or `RecordDamagedError` if it cannot be read."""
 
     def report_page(
         self,
@@ -71,14 +71,15 @@ class View(Protocol):
         superseded: bool = False,
         after: int | None = None,
     ) -> ReportPage:
-        """The reports of some steps beyond `after`, as `reports` orders them."""
+        """Returns the reports of the next steps beyond `after`, in the order of `reports`."""
 
     def reports(
         self, trial_id: int, group: str | None = None, *, rank: Ranks = None, superseded: bool = False
     ) -> Iterator[ReportRow]:
-        """All reports by steps, then by rank and time, page after page. `superseded=True` adds those, flagged.
+        """Yields all reports ordered by step, then by attempt, rank and time, and reads them page by page.
 
-        The profiler's groups must be asked for by name; they come by time, without a `rank` those of all nodes.
+        `superseded=True` includes superseded reports, which are flagged. The profiler's groups must be asked for by
+        name; they are ordered by time, and without a `rank` they are those of all nodes.
         """
         page = self.report_page(trial_id, group, rank=rank, superseded=superseded)
         yield from page.reports
@@ -87,16 +88,16 @@ class View(Protocol):
             yield from page.reports
 
     def groups(self, trial_id: int) -> list[str]:
-        """The groups of which anything was reported, the profiler's too."""
+        """Returns the groups in which anything was reported, the profiler's too."""
 
     def reporting_ranks(self, trial_id: int) -> list[int]:
-        """The ranks that have reported metrics in any attempt, in order."""
+        """Returns the ranks that have reported metrics in any attempt, in order."""
 
     def series(self, trial_id: int, *, rank: int | None = None) -> list[SeriesRow]:
-        """The metrics that a rank has reported; of `None`, and everywhere here, as `Ranks` says."""
+        """Returns the metrics that a rank has reported. `Ranks` says what None means, here and in all methods."""
 
     def profile_series(self, trial_id: int) -> list[ProfileSeriesRow]:
-        """The profiler's figures that were recorded of the trial's nodes."""
+        """Returns the profiler's figures that were recorded of the trial's nodes."""
 
     def buckets(
         self,
@@ -110,10 +111,11 @@ class View(Protocol):
         rank: int | None = None,
         is_profile: bool = False,
     ) -> list[Bucket]:
-        """At most `num_buckets`, equally wide in steps, in order; those without points are left out.
+        """Returns at most `num_buckets` buckets, equally wide in steps, in order; buckets without points are left out.
 
-        Only steps `within` the first and the last; of an attempt only what later ones have superseded, with
-        `superseded_of`; the profiler's figures of a rank, by milliseconds since the Unix epoch, with `is_profile`.
+        `within` is the first and the last step to include. With `superseded_of`, the points are those of this attempt
+        that later ones have superseded. With `is_profile`, the series is a figure of the profiler of a rank, and its
+        steps are milliseconds since the Unix epoch.
         """
 
     def bucket_times(
@@ -126,98 +128,101 @@ class View(Protocol):
         superseded_of: int | None = None,
         rank: int | None = None,
     ) -> list[float]:
-        """When the newest point of each of these buckets was reported."""
+        """Returns the time at which the newest point of each of these buckets was reported."""
 
     def resume_points(self, trial_id: int) -> list[int]:
-        """The steps from which later attempts went on."""
+        """Returns the steps from which later attempts went on."""
 
     def summary(self, trial_id: int) -> Summary: ...
 
     def figures(self, trial_ids: Collection[int] | None = None, *, rank: int | None = None) -> FiguresByTrial:
-        """What the metrics of all trials, or of some, have come to; it is found without reading all points."""
+        """Returns the figures of every visible metric of these trials, or of all, without reading all points."""
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
-        """Those of the newest trial first, and of each trial the newest first; deleted ones too."""
+        """Returns the checkpoints of the newest trial first, the newest of each trial first; deleted ones too."""
 
     def checkpoint(self, storage_id: str) -> CheckpointRow:
-        """Raises `CheckpointNotFoundError`."""
+        """Returns a checkpoint. Raises `CheckpointNotFoundError`."""
 
     def best_validations(self, experiment_id: int, metric: str, *, smaller_is_better: bool) -> dict[int, Metric]:
-        """The best value of a validation metric, by trial; NaN is never the best. A trial without one is left out."""
+        """Returns the best value of a validation metric by trial. Trials without one are left out. NaN never wins."""
 
     def validation_metric_names(self, experiment_id: int) -> set[str]: ...
 
 
 class Tracker(Protocol):
-    """Where records live. Each call says what is true when it is made."""
+    """The place where records are kept. Each call answers from the records as they are when it is made."""
 
     @property
     def location(self) -> str:
         """The place of the records, for messages."""
 
     def view(self, on_progress: Callable[[Reading], None] | None = None) -> AbstractContextManager[View]:
-        """A view for questions that belong together. Leave it soon: it may hold a file or a connection open.
+        """Opens a view for questions that belong together. Leave it soon: it may hold a file or a connection open.
 
-        Two threads may not ask at the same time. `on_progress` is told how far the records are read, here and in
-        `refresh`; what it raises ends the reading.
+        Two threads may not use it at the same time. `on_progress` is called with the progress of reading the records,
+        here and in `refresh`; an exception that it raises ends the reading.
         """
 
     def experiment_record(self, experiment_id: int) -> ExperimentRecord:
-        """Raises `ExperimentNotFoundError` or `RecordDamagedError`."""
+        """Returns the record of an experiment. Raises `ExperimentNotFoundError` or `RecordDamagedError`."""
 
     def trial_record(self, trial_id: int) -> TrialRecord:
-        """Raises `TrialNotFoundError` or `RecordDamagedError`."""
+        """Returns the record of a trial. Raises `TrialNotFoundError` or `RecordDamagedError`."""
 
     def command(self, trial_id: int) -> CommandRecord | None:
-        """How to start the trial's script again, if that is known. Raises `RecordDamagedError`."""
+        """Returns the command that starts the trial's script again, if known. Raises `RecordDamagedError`."""
 
     def attempts(self, trial_id: int) -> list[AttemptRow]:
-        """In order. Raises `TrialNotFoundError`."""
+        """Returns the trial's attempts in order. Raises `TrialNotFoundError`."""
 
     def read_log(self, trial_id: int, attempt: int, offset: int, max_bytes: int) -> bytes:
-        """The output of an attempt from byte `offset` on; empty at its end, and where none was kept."""
+        """Returns the output of an attempt from byte `offset` on; empty at its end, and if none was kept."""
 
     def read_reports(self, trial_id: int, start: StreamPosition, rank: int = 0) -> ReportStretch:
-        """What a rank has reported since `start`, in the order of the calls; an empty stretch where nothing is new."""
+        """Returns reports that a rank has made since `start`, in the order of the calls; empty if nothing is new."""
 
     def stop_request(self, trial_id: int, attempt: int) -> StopRequest | None:
-        """Whether somebody has asked the attempt to stop. Raises `RecordDamagedError` for a request without words."""
+        """Returns the request that the attempt stop, or None. Raises `RecordDamagedError` if it cannot be read."""
 
     def request_stop(self, trial_id: int, source: str) -> int:
-        """Asks the attempt that runs to stop, and returns its number.
+        """Asks the running attempt to stop, and returns its number.
 
         Raises `TrialNotRunningError`, or `ExperimentStateError` if a submitted experiment decides when it runs.
         """
 
     def kill(self, trial_id: int, source: str) -> None:
-        """Kills the attempt that runs, and returns when nothing of it is left; the trial is canceled.
+        """Kills the running attempt, and returns when none of its processes is left. The trial is then canceled.
 
         Raises `TrialNotRunningError`, or `AgentNotFoundError` if no agent on this machine has started it.
         """
 
     def append_change(self, trial_id: int, change: Record) -> None:
-        """Records, durably, something that was done to the trial from outside."""
+        """Durably records something that was done to the trial from outside."""
 
     def archive_trial(self, trial_id: int, *, is_archived: bool = True) -> None:
         """Hides the trial from lists until a later attempt begins, or shows it again. Raises `TrialRunningError`."""
 
     def change_experiment(self, experiment_id: int, change: ExperimentChange) -> None:
-        """Raises `ExperimentNotFoundError` or `NameTakenError`, or `ExperimentStateError` if it may not be archived."""
+        """Changes an experiment.
+
+        Raises `ExperimentNotFoundError` or `NameTakenError`, or `ExperimentStateError` if it may not be archived.
+        """
 
     def delete_trial(self, trial_id: int, *, is_forced: bool = False) -> None:
-        """Deletes the trial with its records and checkpoints. Raises as `tracking.deletion.delete_trial`."""
+        """Deletes the trial with its records and checkpoints. Raises the errors of `tracking.deletion.delete_trial`."""
 
     def delete_experiment(self, experiment_id: int, *, is_forced: bool = False) -> None:
-        """Deletes the experiment with its trials. Raises as `delete_trial`, and has then deleted nothing."""
+        """Deletes the experiment with its trials. Raises the errors of `tracking.deletion.delete_experiment`."""
 
     def delete_checkpoint(self, storage_id: str, *, is_forced: bool = False) -> None:
-        """Deletes the checkpoint's files. Raises as `tracking.deletion.delete_checkpoint`."""
+        """Deletes the checkpoint's files. Raises the errors of `tracking.deletion.delete_checkpoint`."""
 
     def delete_files(self, storage_id: str, globs: Sequence[str], *, is_forced: bool = False) -> None:
-        """Deletes what `globs` match of a checkpoint. Raises as `tracking.deletion.delete_files`."""
+        """Deletes a checkpoint's files that `globs` match. Raises the errors of `tracking.deletion.delete_files`."""
 
     def plan_collection(self, request: Request) -> Plan:
-        """What a policy would delete. Raises as `tracking.deletion.collection.Collector.plan`."""
+        """Returns what a policy would delete. Raises the errors of `tracking.deletion.collection.Collector.plan`."""
 
     def carry_out_collection(self, request: Request, plan: Plan, *, wait_s: float = -1) -> Deletions:
-        """Deletes what `plan` condemned and is still to be condemned. Raises `CollectionRunningError`."""
+        """Deletes the checkpoints that `plan` and a second plan condemn. Raises `CollectionRunningError`."""

@@ -46,7 +46,7 @@ class Attempt:
     """Whether this process has made the trial."""
 
     def give_back(self, error: BaseException) -> None:
-        """Ends an attempt of which not all ranks have learnt; a trial that was made for it is removed."""
+        """Ends an attempt that not all ranks have joined. A trial that was made for it is removed."""
         ended = Ended(time=time.time(), outcome="error", error=f"the ranks did not begin together: {error}")
         self.journal.append(ended)
         self.journal.close()
@@ -57,10 +57,10 @@ class Attempt:
 
 
 def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition, num_ranks: int = 1) -> Attempt:
-    """The attempt that this process executes for `num_ranks` ranks; `info` is what it was told when it was started.
+    """Claims the attempt that this process executes for `num_ranks` ranks. `info` is the run info that it was given.
 
-    Where an earlier start of its launch or its job has begun a trial, it is the trial's next attempt; else the one that
-    `info` names; else the first of a new trial.
+    If an earlier start of its launch or its job has begun a trial, this is the trial's next attempt. Otherwise it is
+    the attempt that `info` names, or else the first attempt of a new trial.
 
     Raises `AttemptClaimedError` if another call was first, `TrialNotFoundError` if `info` speaks of another home,
     `NothingToResumeError` if a restart finds checkpoints and none can be read, `HomeNotWritableError` if something
@@ -138,7 +138,7 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
 
 
 def new_record(folder: TrialFolder, experiment_id: int) -> TrialRecord:
-    """The record of a new trial, with a seed of its own."""
+    """Returns the record of a new trial, with a seed of its own."""
     seed = random.SystemRandom().randrange(2**31)
     return TrialRecord(trial_id=folder.trial_id, experiment_id=experiment_id, created=time.time(), seed=seed)
 
@@ -152,7 +152,7 @@ def start_record(
     latest_checkpoint: str | None = None,
     resumed_steps: int = 0,
 ) -> AttemptStarted:
-    """The first record of a journal that this process keeps; `owner` is the home's."""
+    """Returns the first record of a journal that this process keeps; `owner` is the home's."""
     return AttemptStarted(
         time=time.time(),
         format=FORMAT,
@@ -183,7 +183,7 @@ def _write_command(folder: TrialFolder) -> None:
 
 @contextlib.contextmanager
 def _claimed(folder: TrialFolder, attempt: int) -> Iterator[tuple[JournalWriter, AliveLock]]:
-    """The attempt's journal and lock; they stay open unless the block raises."""
+    """Opens the attempt's journal and lock, which stay open unless the block raises."""
     try:
         journal = JournalWriter(folder.journal_path(attempt))
     except FileExistsError as error:

@@ -17,12 +17,12 @@ _LAUNCHERS = ("launch.", "torch.distributed.")
 
 
 def command_here(argv: Sequence[str]) -> CommandRecord:
-    """The command as a later resume starts it again. Raises `CommandError`; `OSError` without a working directory."""
+    """Returns the command as a resume starts it. Raises `CommandError`, or `OSError` without a working directory."""
     return CommandRecord(argv=resolve(argv), cwd=str(Path.cwd()), environment=recorded_variables())
 
 
 def resolve(argv: Sequence[str], directory: Path = Path(), path: str | None = None) -> list[str]:
-    """The command with its program's absolute path; a virtual environment's link to Python stays that link.
+    """Returns the command with its program's absolute path; a virtual environment's link to Python is not followed.
 
     It is to be started in `directory`, with this PATH or the one of this process. Raises `CommandError`.
     """
@@ -40,9 +40,9 @@ def resolve(argv: Sequence[str], directory: Path = Path(), path: str | None = No
 
 
 def script_name(argv: Sequence[str]) -> str:
-    """The first Python file among the arguments, or the module after a `-m` before it; else the program's name.
+    """Returns the first Python file or module (`-m`) among the arguments; otherwise the program's name.
 
-    A launcher's module counts only where nothing else does.
+    A launcher's module is taken only if there is no other. A Python without either is "interactive".
     """
     modules = []
     for argument, following in zip(argv, [*argv[1:], ""], strict=True):

@@ -1,4 +1,4 @@
-"""From which checkpoint a trial goes on."""
+"""Finds the checkpoint from which a trial goes on."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Continuation:
 
 
 def newest_good_checkpoint(folder: TrialFolder) -> Continuation:
-    """The newest checkpoint of the trial that passes its storage's check.
+    """Returns the newest checkpoint of the trial that passes its storage's check.
 
-    Deleted and superseded checkpoints do not count; one of which some files were deleted is skipped. A trial without
-    checkpoints of its own goes on from the one with which it began.
+    Deleted and superseded checkpoints do not count. A checkpoint with some files deleted is skipped. A trial without a
+    good checkpoint of its own goes on from the one with which it began.
 
-    Raises a `StorageError` where a storage cannot be asked, or `MissingDependencyError`: its checkpoints may be newer
-    than all others, and going on from an older one would undo them.
+    Raises `StorageError` or `MissingDependencyError` if a storage cannot be asked: its checkpoints may be newer than
+    all others, and going on from an older one would undo them.
     """
     skipped: list[SkippedCheckpoint] = []
     for recorded in reversed(read_history(folder).checkpoints):
@@ -73,9 +73,9 @@ def has_reports(folder: TrialFolder, attempt: int) -> bool:
 
 
 def chosen_checkpoint(folder: TrialFolder, storage_id: str) -> Continuation:
-    """This checkpoint, for a new trial that continues the trial of `folder`.
+    """Returns this checkpoint, for a new trial that continues the trial of `folder`.
 
-    Raises `CheckpointNotFoundError`; what is wrong with it is in `skipped`.
+    If the checkpoint cannot be read, the reason is in `skipped`. Raises `CheckpointNotFoundError`.
     """
     checkpoint = find_checkpoint(Home(folder.home_root), folder, storage_id)
     if checkpoint is None:
@@ -97,13 +97,13 @@ def _first_checkpoint(folder: TrialFolder, skipped: list[SkippedCheckpoint]) -> 
 
 
 def find_checkpoint(home: Home, folder: TrialFolder, storage_id: str) -> CheckpointStored | None:
-    """The record of a checkpoint from which the trial of `folder` goes on; None if it was deleted."""
+    """Returns the record of a checkpoint from which the trial of `folder` goes on, or None if it was deleted."""
     recorded = find_recorded(home, folder, storage_id)
     return None if recorded is None else recorded.record
 
 
 def find_recorded(home: Home, folder: TrialFolder, storage_id: str) -> RecordedCheckpoint | None:
-    """What the home knows of a checkpoint; None if it was deleted.
+    """Returns the checkpoint as the home's records have it, or None if it was deleted.
 
     Searches all trials, that of `folder` first: the record of a continued trial has only the checkpoint's id.
     """

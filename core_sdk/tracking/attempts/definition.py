@@ -1,4 +1,4 @@
-"""What a script's `init()` says about its trial, and what becomes of the trial's record by it."""
+"""Checks what a script's `init()` says about its trial, and records it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def record_hparams(folder: TrialFolder, hparams: Mapping[str, Any]) -> None:
 
 
 def _recordable(hparams: Mapping[str, Any]) -> dict[str, Any]:
-    """In JSON's form."""
+    """Returns the hyperparameters in JSON's form. Warns of values that become text, since JSON cannot keep them."""
     _check_kind(hparams, "hparams", Mapping, "a dict")
     recordable, spelled = to_json_or_text(hparams, "hparams")
     if spelled:
@@ -78,9 +78,9 @@ def _check_kind(value: object, what: str, kind: type, kind_name: str) -> None:
 
 
 def define(record: TrialRecord, definition: Definition) -> None:
-    """On a trial's first attempt: writes into `record` what the script says.
+    """Writes the definition into the record of a trial, on its first attempt.
 
-    Of the hyperparameters of a searched trial the script can only add to what the searcher has chosen.
+    In a trial of a search, the script can add hyperparameters, but cannot change those that the searcher has chosen.
     """
     record.is_defined = True
     record.given_hparams = record.told_hparams
@@ -98,7 +98,7 @@ def define(record: TrialRecord, definition: Definition) -> None:
 
 
 def warn_of_change(record: TrialRecord, definition: Definition) -> None:
-    """On a later attempt: the trial stays what its first attempt said it is."""
+    """Warns if a later attempt gives other hyperparameters than the search or the first attempt. Changes no record."""
     if record.request_id:
         _warn_of_search(record, definition)
     elif differences := _differences(definition.hparams, record.hparams, "recorded"):
@@ -140,7 +140,7 @@ def describe_experiment(home: Home, experiment_id: int, definition: Definition) 
 
 
 def _differences(said: Mapping[str, Any] | None, other: Mapping[str, Any], other_name: str) -> str:
-    """The hyperparameters of which both speak and that differ; empty if there are none."""
+    """Returns a list, as text, of the hyperparameters that both have and that differ; empty if there are none."""
     return ", ".join(
         f"{name}: {value!r} in the script, {other_value!r} {other_name}"
         for name, value, other_value in differing_values(said or {}, other)

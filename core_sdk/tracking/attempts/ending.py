@@ -1,4 +1,4 @@
-"""The end of an attempt that was started with a command: recorded by its agent, and read by those who have waited."""
+"""Records and reads the end of an attempt that was started with a command."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def record_end(folder: TrialFolder, code: int) -> list[str]:
 
 
 def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
-    """How the trial's newest attempt has ended, without an index. `code` is its exit status, if that is known.
+    """Reads how the trial's newest attempt has ended, without an index. `code` is its exit status, if that is known.
 
-    Only the status is known of a script that did not use Core SDK, or that was killed.
+    Only the status is known if the script did not use Core SDK, or was killed.
     """
     end = AttemptEnd(exit_code=code)
     # A launcher that starts its ranks anew begins further attempts.
@@ -61,7 +61,7 @@ def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
 
 
 def read_settled(folder: TrialFolder) -> Settled | None:
-    """What was settled about the trial since its newest attempt began."""
+    """Returns what was settled about the trial since its newest attempt began, or None."""
     settled = None
     for found in find_records(folder.changes_path, ['"settled"']):
         if isinstance(found, Settled):

@@ -30,11 +30,11 @@ _POLL_S = 0.1
 
 
 def trial_of_job(home: Home, job: Job | None, script: str | None, *, lease_s: float = _LEASE_S) -> int | None:
-    """The trial that an earlier start of the job has begun, once its last attempt has ended; None for a new one.
+    """Returns the trial that an earlier start of the job has begun, or None. Blocks until its last attempt has ended.
 
-    A scheduler that counts has ended the start before, so a lock that is still held after `lease_s` does not count.
-    Where nobody counts, the lock's holder may be at work: then `PredecessorRunningError`. A trial that was begun by
-    another `script` does not count, unless `script` is None.
+    A scheduler that counts its starts has ended the earlier one, so a lock that is held longer than `lease_s` is
+    ignored. Without such a count the lock's holder may be at work: then this raises `PredecessorRunningError`. A trial
+    that was begun by another `script` is ignored, unless `script` is None.
     """
     note = None if job is None else _read(home, job.name)
     if job is None or note is None or _is_of_this_start(note, job):
@@ -66,7 +66,7 @@ def trial_of_job(home: Home, job: Job | None, script: str | None, *, lease_s: fl
 
 
 def note_trial_of_job(folder: TrialFolder, named: Job | None) -> None:
-    """Tells the next start of the job (the one that the script has `named`, if any) which trial this process is at."""
+    """Notes for the next start of the job which trial this process executes. `named` is the script's own job id."""
     home = Home(folder.home_root)
     if (current := named or job()) is not None:
         _update(home, current.name, lambda earlier: _note(folder, current, earlier))
@@ -87,7 +87,7 @@ def _note(folder: TrialFolder, job: Job, earlier: JobRecord | None) -> JobRecord
 
 
 def _update(home: Home, name: str, note_after: Callable[[JobRecord | None], JobRecord | None]) -> None:
-    """Under a lock, since equal commands may begin at the same time."""
+    """Changes the note under a lock, since equal commands may begin at the same time."""
     try:
         with home.lock_job(name):
             if (note := note_after(_undamaged(home, name))) is not None:

@@ -1,4 +1,4 @@
-"""Kills attempts, whoever has started them."""
+"""Kills attempts that run on this machine."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _LAST_S = 10.0
 
 
 def killable_attempt(folder: TrialFolder) -> int | None:
-    """The number with which the attempt was started of which processes are on this machine; None if there are none.
+    """Returns the number of the attempt that has processes on this machine, or None.
 
-    It is the one whose agent runs (a launcher may have begun others since), or one that a killed agent has left.
+    It is the number with which the attempt was started; a launcher may have begun others since. Either the attempt's
+    agent runs, or a killed agent has left processes behind.
     """
     supervised = (number for number in reversed(folder.attempts()) if is_alive(folder.supervised_path(number)))
     return next(supervised, None) or left_attempt(folder)
@@ -37,9 +38,9 @@ def killable_attempt(folder: TrialFolder) -> int | None:
 def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> None:
     """Kills the attempt with all its processes, and returns when they are gone and its end is recorded.
 
-    Also those that a killed agent and its guardian have left. Does nothing if nothing of it runs. It takes a second, in
-    which processes are looked for that were just being started. `attempt` is the number with which it was started.
-    `settled` is recorded before, so that it is known to whoever sees the end.
+    Processes that a killed agent and its guardian have left are killed, too. Does nothing if nothing of the attempt
+    runs. Takes about a second, to find processes that were just being started. `attempt` is the number with which the
+    attempt was started. `settled` is recorded first, so that every reader of the end knows it.
 
     Raises `AgentNotFoundError` if it runs on another machine, or was not started by an agent, and
     `TrialNotKilledError` if the system cannot kill a process.
@@ -70,7 +71,7 @@ def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> N
 
 
 def _holder(lock: Path, mark: str) -> psutil.Process | None:
-    """The agent, or the program that executes the attempt; None if it is no process of this machine, or is dead."""
+    """Returns the agent, or the program that executes the attempt; None if it is dead, or on another machine."""
     deadline = time.monotonic() + _SIGNING_S
     while is_alive(lock) and time.monotonic() < deadline:
         with contextlib.suppress(psutil.Error):
@@ -85,7 +86,10 @@ def _holder(lock: Path, mark: str) -> psutil.Process | None:
 
 
 def _processes_of(holder: psutil.Process) -> tuple[list[psutil.Process], list[psutil.Process]]:
-    """Those to kill, and those that end because of it, such as guardians. An agent has only the latter."""
+    """Returns the processes to kill, and those that then end by themselves, such as guardians.
+
+    The processes to kill are the holder and its descendants in its session. An agent has none in its session.
+    """
     try:
         session = os.getsid(holder.pid)
         descendants = [each for each in holder.children(recursive=True) if _is_in_session(each.pid, session)]

@@ -1,4 +1,4 @@
-"""What a killed agent, whose guardian was killed too, has left running of an attempt."""
+"""Finds processes of an attempt that still run although its agent and the agent's guardian were killed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from core_sdk.tracking.home import TrialFolder
 
 
 def mark_of_attempt(folder: TrialFolder, attempt: int) -> Mark:
-    """What all processes carry that the attempt's agent has started."""
+    """Returns the mark of all processes that the attempt's agent has started."""
     return Mark.of(folder.run_info_path(attempt))
 
 
 def left_attempt(folder: TrialFolder) -> int | None:
-    """The number of the attempt that a killed agent and its guardian have left running on this machine, if any.
+    """Returns the number of the attempt that a killed agent and its guardian left running on this machine, or None.
 
     An attempt whose end is recorded may have left processes behind on purpose.
     """

@@ -1,6 +1,6 @@
-"""How long a trial is to be trained, as its experiment's search says step by step: `runs/<id>/operations.journal`.
+"""The lengths to which a search wants a trial to be trained, in `runs/<id>/operations.journal`.
 
-The master appends lengths, each when the trial has earned it, and a last word when no more can follow. The script's
+The master appends each length when the search asks for it, and a last record when no more can follow. The script's
 `searcher.operations()` reads them as they come. A length is done once an attempt has recorded its `OperationCompleted`.
 """
 
@@ -17,9 +17,10 @@ from core_sdk.tracking.home import Home, TrialFolder
 
 
 def post_operations(folder: TrialFolder, lengths: Sequence[int], *, is_closed: bool = False) -> None:
-    """Durably lets the script know `lengths`, all that were ever wanted, and with `is_closed` that no more follow.
+    """Durably posts `lengths` to the script, and with `is_closed` the fact that no more follow.
 
-    What was posted before is not repeated. One process at a time may post.
+    `lengths` are all that were ever wanted; those that were posted before are not repeated. One process at a time may
+    post.
     """
     posted = PostedOperations(folder)
     posted.read()
@@ -31,7 +32,7 @@ def post_operations(folder: TrialFolder, lengths: Sequence[int], *, is_closed: b
 
 
 class PostedOperations:
-    """What was posted for a trial so far."""
+    """The lengths that were posted for a trial, as of the last `read()`."""
 
     def __init__(self, folder: TrialFolder) -> None:
         self._path = folder.operations_path
@@ -41,7 +42,7 @@ class PostedOperations:
         """Whether no more can follow."""
 
     def read(self) -> None:
-        """Reads what was posted since; costs one look at the file where nothing was."""
+        """Reads what was posted since the last call. If nothing was, this only checks the size of the file."""
         if not self._path.exists() or self._path.stat().st_size == self._offset:
             return
         for chunk in read_journal(self._path, self._offset):
@@ -55,7 +56,7 @@ class PostedOperations:
 
 
 def has_search_ended(folder: TrialFolder) -> bool:
-    """Whether nobody can post anything for the trial any more, so that a person who resumes it waits in vain."""
+    """Whether nothing can be posted for the trial any more, so that a resumed attempt would wait in vain."""
     try:
         search = Home(folder.home_root).experiment(folder.read_record().experiment_id).read().search
     except ExperimentNotFoundError:

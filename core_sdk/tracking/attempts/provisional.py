@@ -18,7 +18,8 @@ def provisional_experiment(home: Home, name: str) -> ExperimentFolder:
 def settle(home: Home, trial: TrialRecord, name: str | None) -> ExperimentFolder | None:
     """Sets the trial's experiment to the one of this name; None means that the script has named none.
 
-    Returns a provisional experiment that is not needed any more: discard it once the trial's record is written.
+    Does not write the trial's record. If this returns an experiment, it was provisional and is not needed any more:
+    discard it once the record is written.
     """
     try:
         own = home.experiment(trial.experiment_id)
@@ -39,7 +40,7 @@ def settle(home: Home, trial: TrialRecord, name: str | None) -> ExperimentFolder
 
 
 def settle_unnamed(folder: TrialFolder) -> None:
-    """To be called when the script has ended: one that never called `init()` will name no experiment."""
+    """Settles the experiment of a trial whose script has ended without calling `init()`, and so named none."""
     trial = folder.read_record()
     if trial.is_defined or trial.is_named:
         return
@@ -49,7 +50,7 @@ def settle_unnamed(folder: TrialFolder) -> None:
 
 
 def discard_provisional(home: Home, experiment_id: int) -> None:
-    """To be called when a trial could not be started."""
+    """Removes an experiment that is still provisional, because its trial could not be started."""
     experiment = ExperimentFolder(home.root, experiment_id)
     if experiment.record_path.exists() and not experiment.is_registered:
         experiment.discard()

@@ -43,7 +43,7 @@ class _Note(msgspec.Struct):
 
 
 def note_trial_of_launch(folder: TrialFolder, attempt: int, *, is_home_shared: bool) -> None:
-    """Tells the launcher, and the ranks that it may start in place of these, which trial this is."""
+    """Notes which trial this is, for the launcher and for the ranks that it may start in place of these."""
     directory = launch_directory()
     if directory is None:
         return
@@ -65,7 +65,7 @@ def note_trial_of_launch(folder: TrialFolder, attempt: int, *, is_home_shared: b
 
 
 def info_of_next_attempt(home: Home, info: ClusterInfo | None, named: Job | None) -> ClusterInfo | None:
-    """The run info of the next attempt of the trial that an earlier start has begun; `info` where there is none.
+    """Returns the run info of the next attempt of the trial that an earlier start has begun; `info` if there is none.
 
     An earlier start is one of the same launch, or of the same job: the one that the script has `named`, if any.
 
@@ -76,9 +76,9 @@ def info_of_next_attempt(home: Home, info: ClusterInfo | None, named: Job | None
 
 
 def next_info(folder: TrialFolder, info: ClusterInfo | None) -> ClusterInfo:
-    """The run info of the trial's next attempt, at the place of which `info` tells, from its newest good checkpoint.
+    """Returns the run info of the trial's next attempt, at the place in `info`, from its newest good checkpoint.
 
-    For whoever holds the trial already. Raises `NothingToResumeError` if the trial has checkpoints and none can be
+    The caller already holds the trial. Raises `NothingToResumeError` if the trial has checkpoints and none can be
     read.
     """
     continuation = newest_good_checkpoint(folder)
@@ -92,7 +92,7 @@ def next_info(folder: TrialFolder, info: ClusterInfo | None) -> ClusterInfo:
 
 
 def has_begun(home: Home, info: ClusterInfo) -> bool:
-    """Whether a script has begun the attempt of which `info` tells."""
+    """Whether a script has begun the attempt that `info` names."""
     return home.folder(info.trial.trial_id).journal_path(info.trial._trial_run_id).exists()
 
 
@@ -117,7 +117,7 @@ def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None) -> int
 
 
 def _trial_of_torchrun(home: Home, info: ClusterInfo) -> int | None:
-    """The trial of `info`, if ranks that have died since had begun the attempt that it names."""
+    """Returns the trial of `info`, if ranks that have died since had begun the attempt that it names."""
     folder = home.trial(info.trial.trial_id)
     return None if is_alive(folder.alive_path(max(folder.attempts()))) else folder.trial_id
 

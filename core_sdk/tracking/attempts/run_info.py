@@ -1,4 +1,4 @@
-"""What the script of an attempt is told: pure functions of the trial's record and of where the attempt runs."""
+"""Builds the run info of an attempt from the trial's record and the place where the attempt runs. Pure."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _POLL_S = 0.05
 
 
 def await_end(folder: TrialFolder, timeout_s: float = math.inf) -> bool:
-    """Waits until no attempt of the trial is running; then its end is recorded. Returns whether that came in time."""
+    """Waits until no attempt of the trial is running, and its end is recorded. Returns False after the timeout."""
     deadline = time.monotonic() + timeout_s
     while (is_running := folder.running_attempt() is not None) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
@@ -21,7 +21,7 @@ def await_end(folder: TrialFolder, timeout_s: float = math.inf) -> bool:
 
 
 def never_began(folder: TrialFolder, attempt: int) -> bool:
-    """Whether whoever was to start the attempt died before its agent had the order: nothing of it has ever run."""
+    """Whether nothing of the attempt has ever run, because its starter died before the agent had the order."""
     return not is_alive(folder.supervised_path(attempt)) and _is_only_announced(folder, attempt)
 
 
@@ -43,10 +43,10 @@ def take_back(folder: TrialFolder, attempt: int) -> None:
 
 
 def take_for_dead(folder: TrialFolder) -> None:
-    """Lets nothing of the trial count as running any more, since the host on which it ran is dead.
+    """Removes the locks of the trial, whose host is dead, so that the trial no longer counts as running.
 
-    A shared file system may hold the locks of a dead host for ever. An agent there that lives after all, cut off from
-    the others, sees that its lock is gone, and records no end.
+    A shared file system may hold the locks of a dead host for ever. If an agent there is alive after all, but cut off
+    from the others, it sees that its lock is gone, and records no end.
     """
     for pattern in ("*.supervised", "*.alive"):
         for path in folder.path.glob(pattern):

@@ -1,4 +1,4 @@
-"""The slots of an attempt, and what its script's environment says of them and of its experiment."""
+"""The slots of an attempt, and the environment variables of its script."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ class Slots:
 
     @property
     def variables(self) -> dict[str, str]:
-        """They hide the GPUs of others, from an attempt without a GPU all of them."""
+        """The variables that hide the GPUs of other attempts. An attempt without a GPU sees none."""
         return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus)}
 
     @property
     def default_variables(self) -> dict[str, str]:
-        """What holds unless the user has set it."""
+        """The variables that are set only if the user has not set them."""
         return {} if self.gpus else {"OMP_NUM_THREADS": str(self.num_threads)}
 
 
 def configured_variables(config: Mapping[str, Any], *, has_gpus: bool) -> dict[str, str]:
-    """`environment.environment_variables` of an experiment's configuration: `NAME=value`, or such lists by device."""
+    """Returns the `environment.environment_variables` of an experiment's configuration.
+
+    They are a list of `NAME=value`, or such lists by device (`cuda` and `cpu`).
+    """
     return dict(_assignments((config.get("environment") or {}).get("environment_variables"), has_gpus))
 
 

@@ -79,7 +79,7 @@ def begin(
     hparams: Mapping[str, Any] | None = None,
     num_slots: int | None = None,
 ) -> Start:
-    """A new trial of this command, here; without a `name` its experiment has that of the script.
+    """Begins a new trial of this command, here. Without a `name`, its experiment has the name of the script.
 
     `argv` is None for a trial that no command can start again, since this program executes it.
 
@@ -142,7 +142,7 @@ def begin_in_experiment(
 
 
 def requested_trials(home: Home, experiment_id: int) -> dict[str, int]:
-    """The trials of an experiment's searcher, by request id. Reads the records of all trials of the home."""
+    """Returns the trials of an experiment's searcher by request id. Reads the records of all trials of the home."""
     found = {}
     for trial_id in home.trial_ids():
         try:
@@ -164,11 +164,11 @@ def resume(
     config: Mapping[str, Any] | None = None,
     slots: Slots | None = None,
 ) -> Start:
-    """The trial's next attempt, from its newest good checkpoint, with its recorded command.
+    """Begins the trial's next attempt, from its newest good checkpoint, with its recorded command.
 
     `argv` replaces the command from now on; `is_again` allows a trial that is completed; with `is_here` this program
-    executes the attempt itself, and the command is not needed. Without `config` the
-    experiment's configuration is the one that the last attempt was told; without `slots` there are as many as before.
+    executes the attempt itself, and the command is not needed. Without `config`, the configuration is that of the last
+    attempt; without `slots`, there are as many as before.
 
     Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or `CommandError`.
     """
@@ -223,7 +223,7 @@ def continue_from(
     hparams: Mapping[str, Any] | None = None,
     storage_id: str | None = None,
 ) -> Start:
-    """A new trial that begins with the newest good checkpoint of `source`, with the same command and hyperparameters.
+    """Begins a new trial with the newest good checkpoint, the command and the hyperparameters of `source`.
 
     `argv` is another command, `hparams` are told instead of those of the same names, and `storage_id` is another
     checkpoint, of any trial of the home.

@@ -1,4 +1,4 @@
-"""What a refresh has done so far, and when it commits."""
+"""Counts what a refresh has done so far, and decides when it commits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POINTS_PER_COMMIT = 100_000
 
 @dataclass
 class RefreshResult:
-    """What a refresh did."""
+    """The result of a refresh."""
 
     num_trials: int = 0
     """Trials that had changed."""

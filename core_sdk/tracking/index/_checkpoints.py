@@ -1,4 +1,4 @@
-"""Questions about checkpoints."""
+"""Answers questions about checkpoints from the index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECORDS = "checkpoint_record JOIN attempt ON attempt.id = attempt_id JOIN trial
 
 
 def read_checkpoints(connection: sqlite3.Connection, home: Home, where: Where) -> list[CheckpointRow]:
-    """Those of the newest trial first, and the newest of each trial first."""
+    """Returns the checkpoints of the newest trial first, and the newest of each trial first."""
     rows = []
     for (trial_id, experiment_id), checkpoints in _folded(connection, where):
         metrics = _validated(connection, trial_id, {found.record.steps_completed for found in checkpoints})
@@ -36,7 +36,7 @@ def read_checkpoints(connection: sqlite3.Connection, home: Home, where: Where) -
 def _validated(
     connection: sqlite3.Connection, trial_id: int, steps: Collection[int]
 ) -> defaultdict[tuple[int, int], dict[str, Metric]]:
-    """The validation metrics of a trial at some steps, by attempt and step; one seek for each metric and step."""
+    """Returns the validation metrics of a trial at some steps, by attempt and step. Seeks once per metric and step."""
     at = among("point.steps", steps)
     query = f"""SELECT attempt.attempt, point.steps, series.name, point.value FROM {POINTS}
         WHERE attempt.trial_id = ? AND series.is_shown AND {IS_METRIC} AND series.group_name = 'validation'
@@ -48,7 +48,7 @@ def _validated(
 
 
 def latest_checkpoints(connection: sqlite3.Connection, home: Home, where: Where) -> dict[int, str]:
-    """For each trial, the newest checkpoint that exists, is whole and is not superseded."""
+    """Returns, by trial, the storage id of the newest checkpoint that exists, is whole and is not superseded."""
     latest = {}
     for (trial_id, _), checkpoints in _folded(connection, where):
         for found in reversed(checkpoints):
@@ -60,7 +60,10 @@ def latest_checkpoints(connection: sqlite3.Connection, home: Home, where: Where)
 
 
 def _folded(connection: sqlite3.Connection, where: Where) -> Iterator[tuple[tuple[int, int], list[RecordedCheckpoint]]]:
-    """The checkpoints of each trial and experiment, the newest trial first; by the order of journals, not by clocks."""
+    """Yields the checkpoints of each trial, the newest trial first. Journals give the order, not clocks.
+
+    The first element of each pair is the trial's id and its experiment's id.
+    """
     # One trial may delete another's checkpoint, so records are found by the checkpoint's id.
     query = f"""
         SELECT trial_id, experiment_id, attempt, record FROM {_RECORDS} WHERE storage_id IN (
@@ -88,7 +91,7 @@ def _folded(connection: sqlite3.Connection, where: Where) -> Iterator[tuple[tupl
 def _resumed_steps(
     connection: sqlite3.Connection, trial_ids: Collection[int]
 ) -> defaultdict[int, dict[int, int | None]]:
-    """By trial and attempt."""
+    """Returns the step that each attempt resumed from, by trial and attempt."""
     resumed: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
     where = among("trial_id", trial_ids)
     query = f"SELECT trial_id, attempt, resumed_steps FROM attempt WHERE attempt > 0 AND rank = 0 AND {where.sql}"

@@ -1,4 +1,4 @@
-"""Questions about whole series: their lengths, curves and figures."""
+"""Answers questions about whole series from the index: their lengths, curves and figures."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ class BucketsOf:
     group: str
     name: str
     within: tuple[int, int] | None = None
-    """The first step and the last one; of the profiler's, milliseconds since the Unix epoch."""
+    """The first and the last step; for the profiler's figures, milliseconds since the Unix epoch."""
     superseded_of: int | None = None
-    """The attempt whose superseded points these are; None: those that count."""
+    """The attempt whose superseded points are asked for; None asks for the visible points of all attempts."""
     rank: int | None = None
-    """None: those that are shown."""
+    """The rank that reported the points; None asks for the series that are shown by default."""
     is_profile: bool = False
 
     def series(self) -> Where:
-        """Over `attempt` and `series`."""
+        """Returns a condition on the tables `attempt` and `series`."""
         ranked = of_rank(self.rank)
         sql = f"""attempt.trial_id = ? AND series.is_profile = ? AND series.group_name = ? AND series.name = ?
             AND {ranked.sql}"""
@@ -84,14 +84,17 @@ class BucketsOf:
         return Where(sql, values)
 
     def points(self, first: str, last: str) -> str:
-        """Over `series` and `point`, from the step `first` to `last`: one range, which SQLite can seek."""
+        """Returns a condition on the tables `series` and `point`, for the steps from `first` to `last`.
+
+        It is a single range, so that SQLite can seek to it.
+        """
         if self.superseded_of is None:
             return f"point.steps BETWEEN {first} AND min({last}, series.visible_until)"
         return f"point.steps BETWEEN max({first}, series.visible_until + 1) AND {last}"
 
 
 def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int) -> list[Bucket]:
-    """At most `num_buckets`, equally wide in steps; those without points are left out."""
+    """Returns at most `num_buckets` buckets, equally wide in steps, in order. Buckets without points are left out."""
     where = of.series()
     ends = f"SELECT min({FIRST_STEPS}), max({LAST_VISIBLE_STEPS if of.superseded_of is None else LAST_STEPS})"
     first, last = connection.execute(f"{ends} FROM {_SERIES} WHERE {where.sql}", where.values).fetchone()
@@ -120,7 +123,7 @@ def _buckets_query(value: str, of: BucketsOf) -> str:
 
 
 def _number_stretches(connection: sqlite3.Connection, num_stretches: int) -> None:
-    """Makes a table of numbers from 0, which lasts as long as the transaction."""
+    """Makes a temporary table with the numbers from 0, which is gone at the end of the transaction."""
     connection.execute("CREATE TEMP TABLE IF NOT EXISTS stretch (number INTEGER PRIMARY KEY)")
     numbers = "VALUES (0) UNION ALL SELECT number + 1 FROM numbers WHERE number < ?"
     query = f"INSERT OR IGNORE INTO stretch WITH RECURSIVE numbers(number) AS ({numbers}) SELECT number FROM numbers"
@@ -128,7 +131,7 @@ def _number_stretches(connection: sqlite3.Connection, num_stretches: int) -> Non
 
 
 def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Sequence[Bucket]) -> list[float]:
-    """When the newest point of each bucket was reported."""
+    """Returns the time at which the newest point of each bucket was reported, in seconds since the Unix epoch."""
     where = of.series()
     query = f"""SELECT max(attempt.started + point.ticks * {1 / TICKS_PER_S!r})
         FROM json_each(?) AS wanted CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
@@ -180,7 +183,7 @@ def read_validation_metric_names(connection: sqlite3.Connection, experiment_id: 
 def read_figures(
     connection: sqlite3.Connection, trial_ids: Collection[int] | None = None, rank: int | None = None
 ) -> FiguresByTrial:
-    """Of some trials or of all, of each series that has a visible point."""
+    """Returns the figures of every series with a visible point, of these trials or of all trials."""
     where, ranked = among("attempt.trial_id", trial_ids), of_rank(rank)
     query = f"""SELECT attempt.trial_id, series.group_name, series.name, (
             SELECT point.value FROM point WHERE point.series_id = series.id AND {IS_VISIBLE}
@@ -198,7 +201,7 @@ def read_figures(
 
 
 def _joined(earlier: Figures, later: Figures) -> Figures:
-    """The figures of a metric over two attempts."""
+    """Joins the figures of a metric in two attempts."""
     minima = [value for value in (earlier.minimum, later.minimum) if value is not None]
     maxima = [value for value in (earlier.maximum, later.maximum) if value is not None]
     return Figures(later.last, min(minima, default=None), max(maxima, default=None))

@@ -38,7 +38,7 @@ class DamagedError(Exception):
 
 
 class MissingError(DamagedError):
-    """There is no file."""
+    """The file does not exist."""
 
 
 class UnusableError(Exception):
@@ -46,7 +46,10 @@ class UnusableError(Exception):
 
 
 class Database:
-    """Many processes may read it, and one may write at a time. Without a path it is kept in memory."""
+    """The index's SQLite database. Many processes may read it, and one may write at a time.
+
+    Without a path it is kept in memory.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -57,21 +60,22 @@ class Database:
             _create_tables(self._connection)
 
     def lock(self) -> contextlib.AbstractContextManager[object]:
-        """Held by the process that writes; waits for another writer."""
+        """Returns the lock for the process that writes. Entering it blocks while another process holds it."""
         return contextlib.nullcontext() if self._path is None else file_lock(self._path)
 
     @contextlib.contextmanager
     def connect(self, *, verify_anew: bool = False) -> Iterator[sqlite3.Connection]:
-        """A transaction. Raises `DamagedError` unless every byte is known to be what was written, and `UnusableError`.
+        """Begins a transaction, and rolls back at the end what was not committed.
 
-        With `verify_anew` the whole file is read for that; else only if it has changed since it was last verified.
+        Raises `DamagedError` unless every byte is known to be what was written, and `UnusableError`. To verify that,
+        the whole file is read if it has changed since it was last verified, and with `verify_anew` if it has not.
         """
         file = None if self._path is None else self._opened_file(self._path)
         with contextlib.ExitStack() as stack:
             try:
                 connection = self._opened_connection()
                 stack.enter_context(_transaction(connection))
-                # From this question on, until the transaction ends, no other process writes.
+                # From this query until the end of the transaction, no other process can write.
                 (revision,) = connection.execute("PRAGMA user_version").fetchone()
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 # sqlite3 raises a UnicodeDecodeError if SQLite's message quotes damaged text.
@@ -85,7 +89,7 @@ class Database:
             yield connection
 
     def commit(self, connection: sqlite3.Connection) -> None:
-        """Commits; another transaction begins."""
+        """Commits, and begins another transaction."""
         try:
             connection.execute("COMMIT")
         finally:  # also on Ctrl-C
@@ -94,7 +98,7 @@ class Database:
         connection.execute("BEGIN")
 
     def replace(self, problem: Exception) -> None:
-        """Makes an empty database in place of this one, under the lock."""
+        """Replaces the file with an empty database. The caller holds the lock. Raises `problem` for one in memory."""
         if self._path is None:
             raise problem
         self.close()
@@ -141,7 +145,10 @@ class Database:
 
 @contextlib.contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Raises `OSError` where the lock's file cannot be made: filelock would try again for ever."""
+    """Holds the lock of a database file for the length of the block.
+
+    Raises `OSError` if the lock's file cannot be made: filelock itself would try again for ever.
+    """
     lock_path = path.with_name(path.name + ".lock")
     if not lock_path.exists():
         lock_path.touch(mode=0o600)
@@ -150,7 +157,7 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 def remove(path: Path) -> None:
-    """Under the lock."""
+    """Removes the database file with its journal and its seal. The caller holds the lock."""
     # In this order: SQLite ignores a rollback journal without a database, but would trust a half-written database.
     path.unlink(missing_ok=True)
     path.with_name(path.name + "-journal").unlink(missing_ok=True)
@@ -184,8 +191,8 @@ def _is_whole(file: SealedFile, verify_anew: bool) -> bool:
 
 
 def _open(path: str) -> sqlite3.Connection:
-    # Left to itself, sqlite3 begins a transaction only before an INSERT: a question would see the index change between
-    # its queries, and a kill could leave half a schema.
+    # By default, sqlite3 begins a transaction only before an INSERT. The index could then change between two queries of
+    # one question, and a kill could leave half a schema.
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
     return connection
@@ -201,7 +208,7 @@ def _configure(connection: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """What was not committed is undone at the end."""
+    """Begins a transaction, and rolls back at the end what was not committed."""
     connection.execute("BEGIN")
     try:
         yield

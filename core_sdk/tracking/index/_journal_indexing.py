@@ -73,7 +73,7 @@ def forget_attempts(connection: sqlite3.Connection, attempt_ids: list[int]) -> N
 
 
 class JournalIndexer:
-    """Adds what one journal gained, and keeps the attempt's row in step with it."""
+    """Adds to the index what one journal gained, and keeps the attempt's row in step with it."""
 
     def __init__(self, batch: Batch, row: AttemptRow) -> None:
         self._batch = batch
@@ -82,7 +82,7 @@ class JournalIndexer:
         self._series = SeriesTable(batch.connection, row["id"], row["rank"])
 
     def read(self, journal: Path, size_bytes: int) -> None:
-        """Reads the first `size_bytes`: what the journal gains meanwhile may come as fast as it is read."""
+        """Reads the first `size_bytes`. Without a limit, a journal that grows fast enough would be read for ever."""
         if size_bytes < self._row["end_offset"]:
             self._start_anew()
         for chunk in read_journal(journal, self._row["end_offset"]):
@@ -106,7 +106,7 @@ class JournalIndexer:
         self._series = SeriesTable(self._connection, self._row["id"], self._row["rank"])
 
     def _add(self, chunk: Chunk) -> list[ValueError]:
-        """Returns why some of the records are left out."""
+        """Adds the records of a chunk, and returns the reasons for which some are left out."""
         if chunk.records:
             if self._row["started"] is None:
                 self._row["started"] = chunk.records[0].time
@@ -123,7 +123,7 @@ class JournalIndexer:
         return problems
 
     def _add_reports(self, records: Iterable[Record]) -> list[ValueError]:
-        """The hot loop."""
+        """Adds the reports, and returns the reasons for which some are left out. This is the hot loop."""
         started = self._row["started"]
         problems = []
         for record in records:
@@ -216,6 +216,6 @@ def _json(value: object) -> str:
 
 
 def _free_json(value: object) -> str:
-    """Of a free-form value. Raises `ValueError` for what could not be read back."""
+    """Returns a free-form value as JSON text. Raises `ValueError` for a value that could not be read back."""
     from_json(value)
     return _json(value)

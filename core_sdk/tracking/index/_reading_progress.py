@@ -1,4 +1,4 @@
-"""Tells how far a refresh has come, whoever waits for it: on a terminal, and to a program."""
+"""Shows on a terminal how far a refresh has come, and tells it to a callback."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from core_sdk.tracking.rows import Reading
 
-# A person waits that long without a word, and sees that often that it goes on.
+# The line on the terminal appears after the first time, and is then updated at most at this interval.
 _PATIENCE_S = 0.5
 _INTERVAL_S = 0.1
 
 
 class ReadingProgress:
-    """Of one refresh."""
+    """The progress of one refresh."""
 
     def __init__(self, num_trials: int, on_progress: Callable[[Reading], None] | None) -> None:
         self._reading = Reading(num_trials=num_trials)

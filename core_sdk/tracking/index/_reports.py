@@ -1,4 +1,4 @@
-"""Questions about what trials reported."""
+"""Answers questions about the reports of trials from the index."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class _Series(NamedTuple):
     name: str
     visible_until: int
     steps: str
-    """As JSON, since most metrics of a journal are reported together: equal text is compared at once."""
+    """As JSON text. Most metrics of a journal are reported together, and equal texts are fast to compare."""
     ticks: str
     values: list[Any]
 
 
 class _Reports(NamedTuple):
-    """Those of one origin, in the order of steps and ticks: one list for each of their parts."""
+    """The reports of one origin, in the order of steps and ticks, as one sequence for each of their parts."""
 
     steps: Sequence[int]
     ticks: Sequence[int]
@@ -54,7 +54,7 @@ class ReportsOf:
 
     trial_id: int
     group: str | None
-    """None: all but the profiler's."""
+    """None asks for all groups but the profiler's."""
     rank: Ranks
     with_superseded: bool
 
@@ -68,7 +68,7 @@ class ReportsOf:
 
 
 def read_page(connection: sqlite3.Connection, of: ReportsOf, after: int | None) -> ReportPage:
-    """A page is read at once: a reader who paused within a query would keep every indexer waiting."""
+    """Reads a page as a whole: a reader that paused within a query would keep every indexer waiting."""
     begin = -EVERYTHING if after is None else after
     last = _end_of_page(connection, of, begin)
     by_origin = _read_series(connection, of, begin, last)
@@ -76,7 +76,7 @@ def read_page(connection: sqlite3.Connection, of: ReportsOf, after: int | None) 
 
 
 def _end_of_page(connection: sqlite3.Connection, of: ReportsOf, after: int) -> int:
-    """A step by which no series has more than its share of a page."""
+    """Returns the last step of the page, at which no series exceeds its share of the points of a page."""
     where = of.where()
     query = f"SELECT count(*) FROM {_SERIES} WHERE {where.sql}"
     (num_series,) = connection.execute(query, where.values).fetchone()
@@ -142,7 +142,7 @@ def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) 
 
 
 def _reports_together(all_series: Sequence[_Series]) -> _Reports | None:
-    """None unless every report has all metrics, and nothing beside them."""
+    """Returns the reports if each of them has all metrics and nothing beside them, otherwise None."""
     first = all_series[0]
     if any(one.name == "" or one[1:4] != first[1:4] for one in all_series):
         return None

@@ -18,8 +18,8 @@ _Identity = tuple[int, int]
 
 _BLOCK_BYTES = 1 << 20
 _TRUSTED_S = 10.0
-"""For how long a file that looks unchanged is known to be whole, once all of it was read."""
-_HEADER_BYTES = 100  # they hold the number of transactions that have written to the file
+"""For how long a file that looks unchanged is trusted after all of it was read."""
+_HEADER_BYTES = 100  # this part holds a counter of the transactions that have written to the file
 
 _guard = threading.Lock()
 _descriptors: dict[_Identity, tuple[int, int]] = {}
@@ -36,10 +36,10 @@ class _Seal(msgspec.Struct, frozen=True):
 
 
 class SealedFile:
-    """A database file that is read beside SQLite. To be opened before SQLite opens it, and closed after."""
+    """A database file that is read beside SQLite. Open it before SQLite opens the file, and close it after SQLite."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `FileNotFoundError`."""
+        """Opens the file. Raises `FileNotFoundError`."""
         self._path = path
         self._seal_path = seal_path(path)
         self._identity, self._descriptor = _share(path)
@@ -50,16 +50,16 @@ class SealedFile:
         _give_back(self._identity)
 
     def is_at_its_place(self) -> bool:
-        """False when somebody has deleted it, or built it again."""
+        """Whether the path still leads to this file; False if another process has deleted or rebuilt it."""
         try:
             return _identity(self._path.stat()) == self._identity
         except FileNotFoundError:
             return False
 
     def is_whole(self, *, read_anew: bool) -> bool:
-        """Whether its bytes are those that were sealed.
+        """Whether the file's bytes are those that were sealed.
 
-        A file that looks unchanged is read only with `read_anew`, and only if that was not done a few seconds ago.
+        A file that looks unchanged is read only with `read_anew`, and only if it was not read a few seconds ago.
         """
         look = self._look()
         is_trusted = time.monotonic() - self._read_at < _TRUSTED_S
@@ -68,7 +68,7 @@ class SealedFile:
         return self._verified is not None
 
     def seal(self) -> None:
-        """After SQLite has written to it. Nobody else may be writing."""
+        """Writes the seal, after SQLite has written to the file. No other process may be writing."""
         look = self._look()
         if look != self._verified:
             write_atomically(self._seal_path, encode_file(self._checksum()))

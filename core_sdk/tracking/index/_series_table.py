@@ -8,7 +8,7 @@ from typing import Any
 from core_sdk.tracking.superseding import EVERYTHING
 
 SeriesKey = tuple[bool, str, str]
-"""Whether it is one of the profiler's, the group, and the metric's name."""
+"""Whether the series is one of the profiler's, its group, and the metric's name."""
 
 Point = tuple[int, int, int, Any]
 """A row of `point`."""
@@ -18,7 +18,7 @@ _WIDEN_EXTREMES = """UPDATE series SET minimum = min(ifnull(minimum, :minimum), 
 
 
 class SeriesTable(dict[SeriesKey, tuple[int, list[Point]]]):
-    """Each series' id and its waiting points; a new series is made when it is first asked for."""
+    """Maps each series to its id and its waiting points. Looking up an unknown series inserts it into the database."""
 
     def __init__(self, connection: sqlite3.Connection, attempt_id: int, rank: int) -> None:
         self._connection = connection

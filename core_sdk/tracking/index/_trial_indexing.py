@@ -23,18 +23,18 @@ from core_sdk.tracking.superseding import AttemptSpan, visible_until
 
 logger = logging.getLogger("core_sdk.tracking")
 
-# A directory may change again within the same tick of its file system's clock, so a young time proves nothing.
+# A directory may change again within one tick of its file system's clock, so a recent time proves nothing.
 _YOUNG_NS = 2_000_000_000
 
 _JournalKey = tuple[int, int]
-"""Attempt and rank; attempt 0 is what was done from outside."""
+"""Attempt and rank. Attempt 0 stands for the changes that were made to the trial from outside."""
 
 _SELECT_ATTEMPTS = "SELECT * FROM attempt WHERE trial_id = ? ORDER BY attempt, rank"
 
 
 @dataclass
 class KnownTrial:
-    """How a trial's folder looked when it was last indexed to the end."""
+    """The state of a trial's folder when it was last indexed to the end."""
 
     mtime_ns: int
     end_offsets: dict[_JournalKey, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class KnownTrial:
 
 
 def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | None = None) -> dict[int, KnownTrial]:
-    """Some of those that are indexed, or all."""
+    """Returns the indexed trials by id: these, or all."""
     where = among("trial_id", trial_ids)
     trials = connection.execute(f"SELECT trial_id, mtime_ns FROM trial WHERE {where.sql}", where.values)
     known = {trial_id: KnownTrial(mtime_ns) for trial_id, mtime_ns in trials}
@@ -53,7 +53,10 @@ def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | No
 
 
 def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
-    """Files come and go with the directory's time; journals only grow."""
+    """Whether the trial's folder has changed since it was indexed.
+
+    A file that is added or removed changes the directory's time. Journals only grow, so their sizes are compared.
+    """
     directory = f"{home.runs}/{trial_id}"
     try:
         # This runs for thousands of trials, and `Path` takes five times as long as the system call.
@@ -68,7 +71,10 @@ def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
 
 
 def index_trial(folder: TrialFolder, batch: Batch) -> None:
-    """Raises `FileNotFoundError` or `TrialNotFoundError` if it is being deleted, `RecordDamagedError`."""
+    """Indexes what is new in a trial's folder.
+
+    Raises `FileNotFoundError` or `TrialNotFoundError` if the trial is being deleted, and `RecordDamagedError`.
+    """
     mtime_ns = folder.path.stat().st_mtime_ns
     is_young = time.time_ns() - mtime_ns < _YOUNG_NS
     record = folder.read_record()
@@ -137,7 +143,7 @@ def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, batch
 
 
 def _read_exit(folder: TrialFolder, number: int) -> tuple[ExitRecord | None, dict[str, Any]]:
-    """How the attempt ended, and the columns that say so."""
+    """Returns the attempt's exit record, if any, and the columns to write for it."""
     try:
         end = folder.read_exit(number)
     except (RecordDamagedError, OSError) as error:
@@ -158,7 +164,7 @@ def _read_environment(folder: TrialFolder, number: int) -> dict[str, Any]:
 def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
     """Sets which series of ranks other than 0 are shown: those that no lower rank of the attempt has.
 
-    What reports hold beside metrics belongs to the whole group.
+    A series of the parts beside metrics is shown only if no lower rank has reported in its group.
     """
     connection.execute(
         """UPDATE series SET is_shown = NOT EXISTS (
@@ -173,7 +179,7 @@ def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
 
 
 def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:
-    """Sets up to which step each series is visible. The ranks of an attempt go on from the same checkpoint."""
+    """Sets the step up to which each series is visible. All ranks of an attempt resume from the same checkpoint."""
     series_ids: list[dict[Hashable, int]] = []
     spans = []
     query = f"""SELECT series.id, rank, group_name, name, {FIRST_STEPS} FROM series

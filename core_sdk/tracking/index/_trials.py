@@ -1,4 +1,4 @@
-"""Questions about experiments and trials."""
+"""Answers questions about experiments and trials from the index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AttemptKey = tuple[int, int]
 
 
 def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptKey]:
-    """The newest attempts of trials, if they have not recorded their end."""
+    """Returns the newest attempt of each trial whose newest attempt has not recorded its end."""
     query = f"""SELECT trial_id, attempt.attempt FROM attempt JOIN trial USING (trial_id)
         WHERE outcome IS NULL AND attempt.attempt > 0 AND rank = 0 AND {where.sql} AND NOT EXISTS (
             SELECT 1 FROM attempt AS later WHERE later.trial_id = attempt.trial_id AND later.attempt > attempt.attempt
@@ -33,7 +33,7 @@ IS_LISTED = "experiment_id IN (SELECT experiment_id FROM trial) OR search IS NOT
 
 
 def in_experiments(where: Where) -> Where:
-    """The trials of the experiments for which the condition holds."""
+    """Returns a condition for the trials of the experiments for which this condition holds."""
     return Where(f"experiment_id IN (SELECT experiment_id FROM experiment WHERE {where.sql})", where.values)
 
 
@@ -49,7 +49,7 @@ def read_marks(connection: sqlite3.Connection) -> dict[int, str]:
 def read_trials(
     connection: sqlite3.Connection, home: Home, where: Where, is_running: Mapping[AttemptKey, bool]
 ) -> list[TrialRow]:
-    """`is_running` tells of the open attempts; one that it does not know has just begun."""
+    """Reads the rows of trials. `is_running` has the open attempts; an attempt that it lacks has just begun."""
     query = f"""SELECT trial.*, experiment.name AS experiment_name FROM trial
         LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
     attempts, latest = _attempts(connection, where), latest_checkpoints(connection, home, where)
@@ -74,7 +74,7 @@ def read_experiments(
 
 
 def _attempts(connection: sqlite3.Connection, where: Where) -> defaultdict[int, list[sqlite3.Row]]:
-    """The rows of `attempt` by trial, newest first, and then by rank."""
+    """Returns the rows of `attempt` by trial, the newest attempt first, and then by rank."""
     query = f"""SELECT attempt.* FROM attempt JOIN trial USING (trial_id) WHERE {where.sql}
         ORDER BY attempt.attempt DESC, rank"""
     attempts = defaultdict(list)
@@ -84,7 +84,7 @@ def _attempts(connection: sqlite3.Connection, where: Where) -> defaultdict[int, 
 
 
 def _by_rank(attempts: Sequence[sqlite3.Row]) -> tuple[list[sqlite3.Row], list[sqlite3.Row]]:
-    """The chief's, and those of the other ranks."""
+    """Returns the rows of the chief, and those of the other ranks."""
     return [row for row in attempts if row["rank"] == 0], [row for row in attempts if row["rank"] != 0]
 
 
@@ -129,14 +129,14 @@ def _ranks(chief: Sequence[sqlite3.Row], others: Sequence[sqlite3.Row]) -> tuple
 
 
 def _labels(row: sqlite3.Row, chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
-    """Those that the trial began with, as changed since."""
+    """Returns the labels that the trial began with, with all later changes."""
     changes = msgspec.json.decode(_newest(chief, "label_changes") or "{}")
     labels = dict.fromkeys([*msgspec.json.decode(row["labels"]), *changes])
     return tuple(label for label in labels if changes.get(label, True))
 
 
 def _is_archived(chief: Sequence[sqlite3.Row]) -> bool:
-    """Until an attempt begins that is newer than the archiving."""
+    """Whether the trial was archived, and no newer attempt has begun since."""
     return bool(chief) and (chief[-1]["archived_attempt"] or -1) >= chief[0]["attempt"]
 
 
@@ -170,11 +170,11 @@ def _state(
 
 
 def _newest(attempts: Sequence[sqlite3.Row], column: str) -> Any:
-    """The value of the newest attempt that has one."""
+    """Returns the column's value of the newest attempt that has one, or None."""
     return next((row[column] for row in attempts if row[column] is not None), None)
 
 
 def _ended(newest: sqlite3.Row) -> float | None:
-    """The recorded end, or else the time of the last record."""
+    """Returns the recorded end, or else the time of the last record, or None."""
     times = (newest["ended"], newest["exit_time"], newest["last_time"])
     return next((time for time in times if time is not None), None)

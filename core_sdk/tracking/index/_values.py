@@ -18,9 +18,9 @@ def from_ticks(ticks: int, started: float) -> float:
 
 
 def to_column(value: Metric | str) -> Metric | str | None:
-    """What `point.value` holds for a value as the journal spells it; a finite float is itself.
+    """Converts a value, as the journal spells it, to the column `point.value`. A finite float stays as it is.
 
-    Raises `ValueError` for what no report can hold.
+    Raises `ValueError` for a value that no report can hold.
     """
     if isinstance(value, str):
         number = number_from_json(value)
@@ -51,7 +51,10 @@ class Beside(msgspec.Struct, omit_defaults=True):
 
 
 def to_beside(report: Report) -> str | None:
-    """As JSON; None if there is nothing. Raises `ValueError` for what could not be read back."""
+    """Returns as JSON what is kept of a report beside its points, or None.
+
+    Raises `ValueError` for a value that could not be read back.
+    """
     for batch in report.batch_metrics or ():
         metrics_from_json(batch)
     from_json(report.json_metrics)
@@ -65,7 +68,7 @@ def to_beside(report: Report) -> str | None:
 
 
 def from_beside(text: str) -> tuple[list[dict[str, Metric]] | None, dict[str, Any]]:
-    """Batch metrics, and metrics."""
+    """Returns the batch metrics, and the metrics that `to_beside` has kept."""
     beside = msgspec.json.decode(text, type=Beside)
     batches = None if beside.batch_metrics is None else [metrics_from_json(batch) for batch in beside.batch_metrics]
     return batches, from_json(beside.metrics or {})
