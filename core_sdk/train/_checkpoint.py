@@ -30,12 +30,12 @@ class Checkpoint:
 
     @classmethod
     def from_directory(cls, path: str | Path) -> Self:
-        """The files of this directory. Nothing is copied before `report()`."""
+        """Makes a checkpoint of the files in this directory. Nothing is copied before `report()`."""
         return cls(path)
 
     @classmethod
     def of(cls, record: CheckpointStored) -> Self:
-        """A checkpoint that a trial has stored."""
+        """Makes a checkpoint from the record of one that a trial has stored."""
         return cls.stored(record.storage, record.storage_id)
 
     @classmethod
@@ -46,7 +46,7 @@ class Checkpoint:
         return checkpoint
 
     def to_directory(self, path: str | Path | None = None) -> str:
-        """Copies the files to `path`, or to a new temporary directory, and returns it. What was stored is verified."""
+        """Copies the files to `path` or to a new temporary directory, and returns it. Stored files are verified."""
         target = Path(path or tempfile.mkdtemp(prefix="checkpoint-"))
         if self.storage_id is None:
             shutil.copytree(self.path, target, dirs_exist_ok=True)
@@ -57,7 +57,7 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def as_directory(self) -> Iterator[str]:
-        """A directory with the files, to be read only. What was stored is verified; from a bucket it is a copy."""
+        """Yields a directory with the files. Only read it. Stored files are verified; from a bucket they are copied."""
         if self.storage_id is None:
             yield self.path
         else:
@@ -68,13 +68,13 @@ class Checkpoint:
                 yield str(directory)
 
     def get_metadata(self) -> dict[str, Any]:
-        """What `set_metadata()` has put beside the files."""
+        """Returns the metadata that `set_metadata()` has written beside the files; empty if there is none."""
         with self.as_directory() as directory:
             file = Path(directory, _METADATA_FILE)
             return dict(json.loads(file.read_text())) if file.exists() else {}
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Puts it beside the files, before `report()`. `ValueError` for a checkpoint that was stored."""
+        """Writes metadata beside the files, before `report()`. Raises `ValueError` if the checkpoint was stored."""
         if self.storage_id is not None:
             raise ValueError(
                 f"checkpoint {self.storage_id} was stored, and does not change any more: set its metadata before "
@@ -96,7 +96,7 @@ class Checkpoint:
 
 
 class ReportedCheckpointStatus(Enum):
-    """How far a reported checkpoint is. When `report()` has returned, it is stored and recorded."""
+    """The status of a reported checkpoint. A `ReportedCheckpoint` is always stored and recorded."""
 
     COMMITTED = "COMMITTED"
 

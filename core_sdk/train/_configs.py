@@ -1,4 +1,4 @@
-"""How a training is to run: on which workers, with which restarts, what is kept, and who hears of it."""
+"""The configuration of a training: its workers, restarts, checkpoints, datasets and callbacks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class ScalingConfig:
     """The workers of a training."""
 
     num_workers: int | tuple[int, int] = 1
-    """`(least, most)` starts as many as there is room for. 0 runs the function in this process."""
+    """`(least, most)` starts as many workers as there is room for. 0 runs the function in this process."""
     use_gpu: bool = False
     resources_per_worker: Mapping[str, float] | None = None
     """By default one CPU, or one GPU with `use_gpu`. The resources of other names are Ray's."""
     placement_strategy: Strategy = "PACK"
     """How Ray places the workers on its nodes."""
     elastic_resize_monitor_interval_s: float = 60.0
-    """How often to look for room for more workers."""
+    """The interval at which to look for room for more workers."""
     engine: EngineName | None = None
     """None is Ray if this program is connected to a cluster, or `address` is given; otherwise this machine."""
     address: str | None = None
@@ -78,12 +78,12 @@ class ScalingConfig:
 
     @property
     def additional_resources_per_worker(self) -> dict[str, float]:
-        """Those that are neither CPUs nor GPUs."""
+        """The resources of each worker that are neither CPUs nor GPUs."""
         return {name: value for name, value in (self.resources_per_worker or {}).items() if name not in ("CPU", "GPU")}
 
     @property
     def total_resources(self) -> dict[str, float]:
-        """What all workers ask for, at most."""
+        """The resources that all workers ask for together, if there are as many as allowed."""
         each = {
             "CPU": self.num_cpus_per_worker,
             "GPU": self.num_gpus_per_worker,
@@ -94,10 +94,10 @@ class ScalingConfig:
 
 @dataclass(frozen=True)
 class FailureConfig:
-    """How often a training is started again, from its newest good checkpoint, after a worker has failed."""
+    """The number of restarts after a worker has failed. A restart goes on from the newest good checkpoint."""
 
     max_failures: int = 0
-    """-1 is without a limit."""
+    """-1 means no limit."""
 
     def __post_init__(self) -> None:
         if self.max_failures < -1:
@@ -106,7 +106,7 @@ class FailureConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """Which checkpoints of a training are kept: the newest one always."""
+    """The rule by which checkpoints of a training are kept. The newest one is always kept."""
 
     num_to_keep: int | None = None
     """None keeps all."""
@@ -123,14 +123,14 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class LoggingConfig:
-    """From which level on the workers log what Core SDK says."""
+    """The lowest level of Core SDK's messages that the workers log."""
 
     log_level: str = "INFO"
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which of the datasets are divided among the workers; of the others each worker gets all."""
+    """The names of the datasets that are divided among the workers. Each worker gets all of any other dataset."""
 
     datasets_to_split: Literal["all"] | Sequence[str] = "all"
 
@@ -139,24 +139,24 @@ class DataConfig:
 
 
 class UserCallback:
-    """Override what is needed. The methods are called in the program that has called `fit()`, in another thread.
+    """A callback for the program that calls `fit()`. Override the methods that you need.
 
-    With callbacks, the ranks wait for each other in every `report()`. What a callback raises is logged, and the
-    training goes on.
+    `after_report` is called in another thread. With callbacks, the ranks wait for each other in every `report()`. An
+    exception that a callback raises is logged, and the training goes on.
     """
 
     def after_report(
         self, run_context: TrainRunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
     ) -> None:
-        """After each `report()`: the metrics of every worker, by rank."""
+        """Called after each `report()`. `metrics` has the metrics of every worker, in the order of their ranks."""
 
     def after_exception(self, run_context: TrainRunContext, worker_exceptions: dict[int, Exception]) -> None:
-        """After a worker has failed, before the training is started again or given up."""
+        """Called after a worker has failed, before the training is started again or given up."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Under which name a training is recorded, where its checkpoints go, and what happens beside it."""
+    """The name of a training, the storage of its checkpoints, and its other options."""
 
     name: str | None = None
     """The experiment of its trial; by default the name of the script."""
@@ -167,10 +167,10 @@ class RunConfig:
     callbacks: Sequence[UserCallback] = ()
     logging_config: LoggingConfig = field(default_factory=LoggingConfig)
     job_id: str | None = None
-    """Names the training: each `fit()` with this name goes on with its trial."""
+    """A name of this training. Each `fit()` with the same `job_id` goes on with the same trial."""
 
     def __post_init__(self) -> None:
-        # Given as None, an option has its default.
+        # None stands for the default of these options.
         for name, default in (
             ("failure_config", FailureConfig),
             ("checkpoint_config", CheckpointConfig),
@@ -185,7 +185,7 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class TrainRunContext:
-    """The training of which a callback hears."""
+    """The training about which a callback is called."""
 
     trial_id: int
     run_config: RunConfig

@@ -1,4 +1,4 @@
-"""What a training function calls."""
+"""The functions that a training function calls."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class CheckpointUploadMode(Enum):
-    """When a checkpoint is stored."""
+    """The mode in which `report()` stores a checkpoint."""
 
     SYNC = "SYNC"
-    """Before `report()` returns."""
+    """The checkpoint is stored before `report()` returns."""
     ASYNC = "ASYNC"
-    """In the background, after it was copied."""
+    """The checkpoint is copied, and then stored in the background."""
 
 
 def report(
@@ -33,15 +33,15 @@ def report(
     checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
     delete_local_checkpoint_after_upload: bool | None = None,
 ) -> None:
-    """Records metrics, and stores a checkpoint with them. Every rank calls it, equally often.
+    """Records metrics, and stores a checkpoint with them. All ranks must call it, equally often.
 
-    The metrics of rank 0 count. Without a checkpoint no rank waits for another. A checkpoint is a directory of rank 0,
-    or one of each rank: then all their files are stored together, and of files of one name that of the lowest rank.
-    When `report()` has returned, the checkpoint is whole and recorded, and the directory may be removed. Each call
-    counts as one step of the trial.
+    The metrics of rank 0 are recorded. Without a checkpoint no rank waits for another. Either rank 0 alone gives a
+    checkpoint, or each rank gives one: then all files are stored together, and of files with the same name the one of
+    the lowest rank. When `report()` returns, the directory may be removed, and the checkpoint is complete and recorded
+    unless the mode is ASYNC. Each call counts as one step of the trial.
 
-    If the training should stop, the function ends after a report with a checkpoint, unless it asks `should_preempt()`
-    itself. Raises `InvalidMetricError`, `CheckpointDirectoryError`, `UnevenReportsError`, or what stores raises.
+    If the training should stop, the function ends after a report with a checkpoint, unless it calls `should_preempt()`
+    itself. Raises `InvalidMetricError`, `CheckpointDirectoryError`, `UnevenReportsError`, or the errors of storages.
     """
     mode = CheckpointUploadMode(checkpoint_upload_mode)
     is_async = mode is CheckpointUploadMode.ASYNC
@@ -50,19 +50,19 @@ def report(
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The newest checkpoint that was reported; in the beginning the one to go on from, and None in a new trial."""
+    """Returns the newest reported checkpoint; before the first report, the one to resume from, or None."""
     return current.session("get_checkpoint()").latest_checkpoint()
 
 
 def get_all_reported_checkpoints() -> list[ReportedCheckpoint]:
-    """All checkpoints of the trial that are there, the oldest one first."""
+    """Returns all existing checkpoints of the trial, the oldest one first. Waits for uploads in the background."""
     return current.session("get_all_reported_checkpoints()").all_checkpoints()
 
 
 def should_preempt() -> bool:
-    """True once the function should report a checkpoint and end. All ranks call it, equally often.
+    """Whether the function should report a checkpoint and end. All ranks must call it, equally often.
 
-    A function that calls it is not ended by `report()`.
+    After the first call, `report()` no longer ends the function.
     """
     session = current.session("should_preempt()")
     session.stops_at_checkpoints = False
@@ -71,18 +71,18 @@ def should_preempt() -> bool:
 
 @dataclass(frozen=True)
 class PreemptionInfo:
-    """The training is to stop soon."""
+    """A request that the training stop soon."""
 
     deadline_ms: int | None
-    """When, in milliseconds since 1970; None if that is not known."""
+    """The time by which it must stop, in milliseconds since the Unix epoch; None if unknown."""
     preempted_node_to_ranks: dict[str, list[int]]
-    """The hosts that are given up, here all, and their ranks."""
+    """The ranks of each host that is given up. Here these are all hosts."""
 
 
 def get_preemption_info() -> PreemptionInfo | None:
-    """What is known of a stop that was asked for; None while there is none. All ranks call it, equally often.
+    """Returns the request that the training stop, or None. All ranks must call it, equally often.
 
-    The function may save a checkpoint now: it ends after its next report with one, unless it calls `should_preempt()`.
+    The function ends after its next report with a checkpoint, unless it calls `should_preempt()` itself.
     """
     session = current.session("get_preemption_info()")
     if not session.is_stop_wanted():
@@ -94,20 +94,20 @@ def get_preemption_info() -> PreemptionInfo | None:
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> DatasetShard:
-    """This worker's part of a dataset that the trainer was given; without a name, of "train".
+    """Returns this worker's part of a dataset that the trainer was given; without a name, of "train".
 
-    The same object each time. Raises `KeyError` for a name that the trainer was not given.
+    Each call returns the same object. Raises `KeyError` for a name that the trainer was not given.
     """
     return current.session("get_dataset_shard()").shard(dataset_name or "train")
 
 
 def get_context() -> TrainContext:
-    """Who this worker is among the others."""
+    """Returns the context of this worker, which has its rank and the number of workers."""
     return TrainContext(current.session("get_context()"))
 
 
 class TrainContext:
-    """The numbers of this worker, and the Core API's Context in which it trains."""
+    """The ranks of this worker, and the Core API's Context in which it trains."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -115,7 +115,7 @@ class TrainContext:
 
     @property
     def core_context(self) -> Context:
-        """What `core_sdk.core.init()` returns: all of the Core API works here."""
+        """The Context of `core_sdk.core.init()`. All of the Core API works with it."""
         return self._session.context
 
     def get_world_size(self) -> int:

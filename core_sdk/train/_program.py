@@ -1,4 +1,4 @@
-"""What the driver tells each worker of the attempt that it is to execute."""
+"""The values that the driver and its workers exchange about an attempt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core_sdk.train._configs import CheckpointConfig
 
 @dataclass(frozen=True)
 class Program:
-    """One execution of a training function."""
+    """An execution of a training function, as the driver orders it from each worker."""
 
     function: Callable[..., Any]
     config: Mapping[str, Any] | None
@@ -20,15 +20,15 @@ class Program:
     datasets_to_split: frozenset[str]
     home: Path
     run_info: Path | None
-    """None where each rank is told by its launcher."""
+    """None if a launcher gives each rank its run info."""
     spools: Mapping[int, Path]
-    """By number of the node: what stands for the home on a node that does not see it."""
+    """The spool of each node that does not see the home, by node rank."""
     experiment: str | None
-    """The name that was given to it."""
+    """The name that the user gave the experiment, if any."""
     storage: str | None
     use_gpu: bool
     num_gpus: int
-    """Of each worker."""
+    """The number of GPUs of each worker."""
     checkpoint_config: CheckpointConfig
     log_level: str
     has_callbacks: bool
@@ -36,7 +36,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Returned:
-    """How a worker's function has ended."""
+    """The result of a worker's function."""
 
     trial_id: int
     value: Any = None

@@ -1,4 +1,4 @@
-"""What a training has given."""
+"""The result of a training."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from core_sdk.train.worker.keeping import best
 
 
 class Result:
-    """The trial that a `fit()` has trained. What it has reported is read when it is first asked for.
+    """The trial that a `fit()` has trained. Its reports are read when they are first asked for.
 
-    Then raises `TrialNotFoundError` if the trial was deleted meanwhile.
+    Reading them raises `TrialNotFoundError` if the trial was deleted meanwhile.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class Result:
     ) -> None:
         self._folder = folder
         self.trial_id = folder.trial_id
-        """By which `core-sdk trial` and `core_sdk.client` know it."""
+        """The id by which `core-sdk trial` and `core_sdk.client` find the trial."""
         self.path = str(folder.path)
         """The trial's folder."""
         self.return_value = return_value
-        """What the function has returned on rank 0."""
+        """The value that the function has returned on rank 0."""
         self.error = error
         self.is_stopped = is_stopped
         """Whether the training was asked to stop before its end, and can be resumed."""
@@ -47,9 +47,9 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str | Path) -> Result:
-        """The result of a trial whose folder this is. Raises `TrialNotFoundError`.
+        """Returns the result of the trial with this folder. Raises `TrialNotFoundError`.
 
-        `storage_path/name`, of the `RunConfig` that was trained, is the newest trial of that name and storage.
+        A path of the form `storage_path/name`, as in its `RunConfig`, means the newest trial of that name and storage.
         """
         folder = Path(path).absolute()
         if folder.parent.name == "runs" and folder.name.isdecimal():
@@ -69,7 +69,7 @@ class Result:
 
     @property
     def metrics(self) -> dict[str, Any] | None:
-        """Those of the last report."""
+        """The metrics of the last report; None without reports."""
         return self._reports[-1][1] if self._reports else None
 
     @cached_property
@@ -85,12 +85,12 @@ class Result:
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The newest one."""
+        """The newest checkpoint, or None."""
         return self._reported[-1].checkpoint if self._reported else None
 
     @property
     def best_checkpoints(self) -> list[tuple[Checkpoint, dict[str, Any]]]:
-        """The best `num_to_keep`, the best one last, with the metrics that were reported with them.
+        """The best `num_to_keep` checkpoints, the best one last, with the metrics that were reported with them.
 
         Without a `checkpoint_score_attribute`, and after `from_path()`, they are in the order of their reports.
         """
@@ -98,7 +98,7 @@ class Result:
         return [(each.checkpoint, each.metrics) for each in found]
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
-        """The checkpoint whose report has the highest, or lowest, value; `mode` is "max" or "min".
+        """Returns the checkpoint with the highest or lowest value of a metric; `mode` is "max" or "min".
 
         Raises `ValueError` for another mode, and if no report with a checkpoint has the metric.
         """

@@ -1,4 +1,4 @@
-"""What all workers do together with small objects."""
+"""Collective functions for all workers, with small objects."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 def barrier() -> None:
-    """Waits until all workers have come here."""
+    """Blocks until all workers have called it."""
     current.session("barrier()").context.distributed.allgather(None)
 
 
 def broadcast_from_rank_zero(data: T) -> T:
-    """What rank 0 has given, on every worker. Give small objects."""
+    """Returns the `data` of rank 0 on every worker. Collective. `data` should be small."""
     return current.session("broadcast_from_rank_zero()").context.distributed.broadcast(data)

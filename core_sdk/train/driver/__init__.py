@@ -1,1 +1,1 @@
-"""What happens in the program that calls `fit()`: workers are started, kept and ended, and attempts are recorded."""
+"""The part that runs in the program that calls `fit()`. It starts and ends workers, and records attempts."""

@@ -21,7 +21,7 @@ _LOOK_S = 0.05
 
 
 class Callbacks:
-    """While it is open, the callbacks hear of each line of the file in which rank 0 tells of reports."""
+    """Calls the callbacks, while it is open, for each report that rank 0 writes into the attempt's file."""
 
     def __init__(self, callbacks: Sequence[UserCallback], context: TrainRunContext, path: Path) -> None:
         self._callbacks = callbacks

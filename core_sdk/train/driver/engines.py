@@ -1,4 +1,4 @@
-"""Which engine starts the workers, and with which resources."""
+"""Chooses the engine that starts the workers, and their resources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _MODULES = (
 
 
 def engine_of(scaling: ScalingConfig) -> Engine:
-    """Raises `ResourcesMissingError`, or `MissingDependencyError` without Ray."""
+    """Returns the engine that starts the workers.
+
+    Raises `ResourcesMissingError`, or `MissingDependencyError` without Ray.
+    """
     return open_engine(
         scaling.engine,
         scaling.min_workers,

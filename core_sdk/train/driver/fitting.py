@@ -1,4 +1,4 @@
-"""One `fit()`: attempt after attempt of a trial, until the function has ended well or may not be started again."""
+"""Executes one `fit()`: attempts of a trial, until the function has succeeded or may not be started again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from core_sdk.train.worker.running import execute, run
 from core_sdk.workers import WorkerGroup, named_as
 from core_sdk.workers.shipping import Shipping
 
-# How long the other workers have after one has failed, and all after Ctrl-C, to leave their functions by themselves.
+# The time that workers have to end by themselves: the others after one has failed, and all after Ctrl-C.
 _AFTER_FAILURE_S = 0.5
 _AFTER_INTERRUPT_S = 5.0
 
@@ -42,7 +42,7 @@ Failure = WorkerFailedError | WorkerDiedError
 
 @dataclass(frozen=True)
 class Training:
-    """What a trainer was given."""
+    """The function and the configuration of a trainer."""
 
     function: Callable[..., Any]
     config: Mapping[str, Any] | None = None
@@ -54,7 +54,7 @@ class Training:
     timeout_s: float = 1800.0
 
     def program(self, trial: DrivenTrial | None, spools: Mapping[int, Path] | None = None) -> Program:
-        """`spools` are those of the nodes that do not see the home."""
+        """Returns the program for the workers. `spools` are those of the nodes that do not see the home."""
         return Program(
             function=self.function,
             config=self.config,
@@ -74,7 +74,10 @@ class Training:
 
 
 def fit(training: Training) -> Result:
-    """Raises `TrainingFailedError`; what keeps the workers from being started; or `KeyboardInterrupt`."""
+    """Trains until the function has ended on all workers.
+
+    Raises `TrainingFailedError`, `KeyboardInterrupt`, or the error because of which the workers cannot be started.
+    """
     if training.scaling.max_workers > 0:
         return _WorkersFit(training).run()
     if num_ranks_started() > 1:
@@ -89,11 +92,14 @@ class _Fit(ABC):
         self._training = training
         self._num_failures = 0
         self._has_begun = False
-        """Whether the function was called at all."""
+        """Whether any attempt has called the function."""
 
     @abstractmethod
     def _attempt(self, trial: DrivenTrial) -> Returned | None:
-        """Executes one attempt. None if another one is to follow. Raises a `Failure`, or whatever else ends the fit."""
+        """Executes one attempt. Returns None if another one is to follow.
+
+        Raises a `Failure`, after which another attempt may follow, or any other exception, which ends the fit.
+        """
 
     def run(self) -> Result:
         run = self._training.run
@@ -124,7 +130,7 @@ class _Fit(ABC):
                 raise
 
     def _fail(self, trial: DrivenTrial, error: Failure) -> None:
-        """Raises if the training may not be started again."""
+        """Records a failed attempt. Raises `TrainingFailedError` if the training may not be started again."""
         self._num_failures += 1
         text = _text(error)
         trial.end(1, text)
@@ -146,7 +152,7 @@ class _Fit(ABC):
 
 
 class _WorkersFit(_Fit):
-    """On workers of this program."""
+    """The attempts of a `fit()` on workers that this program starts."""
 
     def __init__(self, training: Training) -> None:
         super().__init__(training)
@@ -156,12 +162,12 @@ class _WorkersFit(_Fit):
         try:
             return super().run()
         except Interrupted as error:
-            # The signal has the effect that it would have had, unless a handler of the program's lets it live.
+            # The signal has its usual effect on this program. A handler may let the program live.
             os.kill(os.getpid(), error.number)
             raise SystemExit(128 + error.number) from error
 
     def _attempt(self, trial: DrivenTrial) -> Returned | None:
-        """By workers that are started for it."""
+        """Executes one attempt on workers that are started for it."""
         training = self._training
         engine = engine_of(training.scaling)
         engine.log_to(trial.log_path)
@@ -183,7 +189,7 @@ class _WorkersFit(_Fit):
         return None if growth.is_wanted and returned.is_stopped else returned
 
     def _call(self, group: WorkerGroup, program: Program) -> Returned:
-        """What rank 0 has returned."""
+        """Executes the program on all workers, and returns the result of rank 0."""
         with named_as("what the trainer was given"):
             call = group.submit(run, program)
         self._has_begun = True
@@ -204,7 +210,7 @@ class _WorkersFit(_Fit):
 
 
 class _HereFit(_Fit):
-    """In this process, alone."""
+    """The attempts of a `fit()` in this process alone."""
 
     def _attempt(self, trial: DrivenTrial) -> Returned:
         program = self._training.program(trial)
@@ -212,14 +218,14 @@ class _HereFit(_Fit):
         with run_info_used(trial.run_info_path):
             try:
                 return execute(program, DistributedContext())
-            except Exception as error:  # whatever the function raises is told as a worker's failure is
+            except Exception as error:  # every exception of the function counts as a worker's failure
                 lines = traceback.format_exception(error)
                 function = f"{getattr(program.function, '__qualname__', program.function)}()"
                 raise WorkerFailedError(0, function, lines[-1].strip(), "".join(lines)) from error
 
 
 class Interrupted(BaseException):
-    """The workers have died of a signal that was sent to this program."""
+    """Raised when the workers have died of a signal that was sent to this program."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -227,7 +233,7 @@ class Interrupted(BaseException):
 
 
 def _fit_as_rank(training: Training) -> Result:
-    """In this process, which is one of the ranks that a launcher has started. The launcher starts them again."""
+    """Trains in this process, as one of the ranks of a launcher. Only the launcher restarts failed ranks."""
     import torch.distributed as dist  # a rank needs it
 
     if not dist.is_initialized():
@@ -238,7 +244,7 @@ def _fit_as_rank(training: Training) -> Result:
 
 
 def _result(training: Training, folder: TrialFolder, returned: Returned) -> Result:
-    """`returned` is of rank 0."""
+    """Returns the result of a `fit()`. `returned` is that of rank 0, or of this rank under a launcher."""
     error = None if returned.invalid_hp is None else InvalidHP(returned.invalid_hp)
     return Result(
         folder,
@@ -250,7 +256,7 @@ def _result(training: Training, folder: TrialFolder, returned: Returned) -> Resu
 
 
 def _text(error: Failure) -> str:
-    """With its last line in the end, which lists show."""
+    """Returns the text of a failure. Its last line is a summary, which lists show."""
     if isinstance(error, WorkerDiedError):
         lines = "".join(f"{line}\n" for line in error.last_lines)
         return f"{lines}worker {error.rank} ({error.process}) {error.cause}"

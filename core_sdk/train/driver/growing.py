@@ -1,4 +1,4 @@
-"""Asks a training that may have more workers to stop, once there is room for them."""
+"""Stops a training that may have more workers once there is room for them, so that it goes on with more."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from core_sdk.train._configs import ScalingConfig
 from core_sdk.workers import Engine
 
 _SOURCE = "room for more workers"
-# How long a cluster takes to give places back.
+# The time that a cluster may take to free the places of workers that have ended.
 _RELEASE_S = 5.0
 _POLL_S = 0.1
 
 
 def num_workers(scaling: ScalingConfig, num_available: int | None) -> int:
-    """As many as there is room for; without enough the least, which are waited for. Pure."""
+    """Returns the number of workers that there is room for, but at least the smallest allowed number. Pure."""
     room = scaling.max_workers if num_available is None else num_available
     return max(scaling.min_workers, min(scaling.max_workers, room))
 
 
 def room_for(scaling: ScalingConfig, engine: Engine, last_size: int) -> int:
-    """How many workers to start now, after `last_size` that have just ended, whose places the engine may still hold."""
+    """Returns the number of workers to start now.
+
+    Blocks for a few seconds while the engine still holds the places of the `last_size` workers that have just ended.
+    """
     deadline = time.monotonic() + _RELEASE_S
     while (room := num_workers(scaling, engine.num_available())) < last_size and time.monotonic() < deadline:
         time.sleep(_POLL_S)
@@ -34,7 +37,7 @@ def room_for(scaling: ScalingConfig, engine: Engine, last_size: int) -> int:
 
 
 class Growth:
-    """While it is open, it looks for room."""
+    """Looks for room for more workers while it is open, and then asks the attempt to stop."""
 
     def __init__(self, scaling: ScalingConfig, engine: Engine, size: int, trial: DrivenTrial) -> None:
         self._scaling = scaling
@@ -56,7 +59,7 @@ class Growth:
         self._is_over.set()
 
     def _watch(self) -> None:
-        with contextlib.suppress(RayClusterError):  # the workers are lost with it, which the attempt tells
+        with contextlib.suppress(RayClusterError):  # the workers are lost with the cluster, and the attempt raises that
             while not self._is_over.wait(self._scaling.elastic_resize_monitor_interval_s):
                 if num_workers(self._scaling, self._engine.num_available()) > self._size:
                     self.is_wanted = True

@@ -1,4 +1,4 @@
-"""What a trial has reported, read from its journals without an index."""
+"""Reads the reports of a trial from its journals, without an index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core_sdk.tracking.superseding import kept_until
 
 
 def read_reports(folder: TrialFolder) -> list[tuple[int, dict[str, Any]]]:
-    """The steps and metrics of all reports, in their order, without those that a later attempt has superseded."""
+    """Returns the steps and metrics of all reports in order, without those that a later attempt has superseded."""
     reports: dict[int, list[Report]] = {}
     resumed: dict[int, int | None] = {}
     for attempt in folder.attempts():

@@ -1,4 +1,4 @@
-"""Hands the signals that stop this program on to its workers."""
+"""Forwards the signals that stop this program to its workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from core_sdk.workers import WorkerGroup
 
 
 class ForwardedStops:
-    """While it is open, SIGTERM stops the workers rather than this program. Does nothing outside of the main thread."""
+    """Forwards stop signals to the workers, instead of stopping this program, while it is open.
+
+    Does nothing outside of the main thread.
+    """
 
     def __init__(self, group: WorkerGroup) -> None:
         self._group = group

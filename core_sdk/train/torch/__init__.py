@@ -1,4 +1,4 @@
-"""The trainer for PyTorch, and what its function needs to train on several workers."""
+"""The trainer for PyTorch, and the helpers with which its function trains on several workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The devices of a worker, and calculations that come out the same each time."""
+"""The devices of a worker, and reproducible calculations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from core_sdk.train.worker.devices import devices
 
 
 def get_device() -> torch.device:
-    """This worker's first device: a GPU if the training uses them, otherwise the CPU."""
+    """Returns this worker's first device: a GPU if the training uses them, otherwise the CPU."""
     return get_devices()[0]
 
 
 def get_devices() -> list[torch.device]:
-    """All devices of this worker."""
+    """Returns all devices of this worker."""
     session = current.session("get_devices()")
     local_rank = session.context.distributed.local_rank
     return devices(local_rank, use_gpu=session.program.use_gpu, num_gpus=session.program.num_gpus)
@@ -28,5 +28,5 @@ def enable_reproducibility(seed: int = 0) -> None:
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
-    # What cuBLAS needs for it.
+    # cuBLAS is deterministic only with this setting.
     add_variables({"CUBLAS_WORKSPACE_CONFIG": ":4096:8"})

@@ -22,15 +22,16 @@ def prepare_data_loader(
     move_to_device: bool = True,
     auto_transfer: bool = True,
 ) -> PreparedLoader:
-    """The same loader, of which each worker gets its part, on its device.
+    """Returns a loader that gives each worker its part of the data, on its device.
 
-    All options of the loader stay. `batch_size` counts the samples of one worker; a batch sampler's batches go to the
-    workers in turn. The order is a function of the trial's seed and the epoch, so that `state_dict()` and
-    `load_state_dict()` go on with the very next sample, also on another number of workers. A loader that has a
+    All options of the loader are kept. `batch_size` counts the samples of one worker; a batch sampler's batches go to
+    the workers in turn. The order depends only on the trial's seed and the epoch, so `state_dict()` and
+    `load_state_dict()` resume at the very next sample, also on another number of workers. A loader that has a
     `DistributedSampler` keeps it, and `add_dist_sampler=False` keeps the loader's own order.
 
-    With `auto_transfer` the next batch travels to a GPU while the function works on this one; the loader needs
-    `pin_memory=True` for that. Raises `ValueError` for an iterable dataset, which nobody can divide, and `TypeError`.
+    With `auto_transfer`, the next batch is copied to a GPU while the function works on this one; the loader needs
+    `pin_memory=True` for that. Raises `TypeError`, or `ValueError` for an iterable dataset with several workers, since
+    it cannot be divided.
     """
     if not isinstance(data_loader, DataLoader):
         raise TypeError(f"prepare_data_loader() takes a DataLoader of torch, not {type(data_loader).__name__}")
@@ -50,9 +51,9 @@ def prepare_data_loader(
 
 
 class PreparedLoader:
-    """Made by `prepare_data_loader()`. It has all attributes of the loader, and iterates over this worker's part.
+    """A loader made by `prepare_data_loader()`. It has all attributes of the loader, and yields this worker's part.
 
-    Each iteration is a new epoch; the first one after `load_state_dict()` goes on where the state was.
+    Each iteration is a new epoch; the first one after `load_state_dict()` goes on at the position of the state.
     """
 
     def __init__(
@@ -64,11 +65,11 @@ class PreparedLoader:
         self._device = device
         self._is_ahead = is_ahead and device is not None and device.type == "cuda"
         self._state: dict[str, Any] | None = None
-        """That of the last batch that was given, where the loader is ahead of it."""
+        """The state at the last batch that was yielded, while the loader is ahead of it."""
 
     @property
     def sampler(self) -> Any:
-        """What has `set_epoch(epoch)`."""
+        """The object whose `set_epoch(epoch)` sets the epoch of this loader, as with a `DistributedSampler`."""
         return self._loader.sampler if self._epochs is None else self._epochs
 
     def __len__(self) -> int:
@@ -86,11 +87,11 @@ class PreparedLoader:
                 yield batch if self._device is None else to_device(batch, self._device)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, as plain values. Raises `ValueError` for a loader that keeps its own order."""
+        """Returns the position, as plain values. Raises `ValueError` for a loader that keeps its own order."""
         return self._state or self._known_epochs().state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on at the position of a state. Raises `DataError` if it cannot be found in these data."""
+        """Goes on at the position of a state. Raises `DataError` if it cannot be found in these data."""
         self._known_epochs().load_state_dict(state)
         self._state = None
 
@@ -110,7 +111,7 @@ class PreparedLoader:
 def _fetched_ahead(
     batches: Iterator[tuple[Any, dict[str, Any] | None]], device: torch.device
 ) -> Iterator[tuple[Any, dict[str, Any] | None]]:
-    """Batches on the device, of which the next one travels while this one is worked on."""
+    """Yields batches on the device. The next one is copied while the caller works on this one."""
     travelling: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     ahead: deque[tuple[Any, dict[str, Any] | None]] = deque()
 

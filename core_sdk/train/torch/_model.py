@@ -19,7 +19,7 @@ def prepare_model(
     parallel_strategy: Literal["ddp", "fsdp"] | None = "ddp",
     parallel_strategy_kwargs: Mapping[str, Any] | None = None,
 ) -> nn.Module:
-    """The model on this worker's device, wrapped so that all workers train it together.
+    """Moves the model to this worker's device, and wraps it so that all workers train it together.
 
     "ddp" is torch's `DistributedDataParallel`, and "fsdp" its `FullyShardedDataParallel`, with these options. A single
     worker gets its model as it is. Raises `ValueError` for another strategy.

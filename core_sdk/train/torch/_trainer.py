@@ -14,12 +14,12 @@ from core_sdk.train.worker.running import takes_config
 
 @dataclass(frozen=True)
 class TorchConfig:
-    """How torch.distributed is set up."""
+    """The options with which torch.distributed is set up."""
 
     backend: str | None = None
     """By default NCCL beside Gloo with `use_gpu`, otherwise Gloo."""
     timeout_s: float = 1800.0
-    """How long a collective may take."""
+    """The time that a collective may take."""
 
 
 class TorchTrainer:
@@ -64,10 +64,10 @@ class TorchTrainer:
         )
 
     def fit(self) -> Result:
-        """Trains, as a trial of the home, and returns when the function has ended on all workers.
+        """Trains as a trial of the home, and returns when the function has ended on all workers.
 
-        In a process that an agent or a master has started for a trial, the first `fit()` is that trial. A worker that
-        fails or dies is a new attempt of the trial, from its newest good checkpoint, as often as the `FailureConfig`
-        allows; then `TrainingFailedError`. Ctrl-C cancels the trial, and SIGTERM asks it to stop.
+        In a process that an agent or a master has started for a trial, the first `fit()` is that trial. When a worker
+        fails or dies, a new attempt goes on from the newest good checkpoint, as often as the `FailureConfig` allows;
+        then this raises `TrainingFailedError`. Ctrl-C cancels the trial, and SIGTERM asks it to stop.
         """
         return fit(self._training)

@@ -1,1 +1,1 @@
-"""What happens in a worker: it executes the training function within the Core API's Context."""
+"""The part that runs in a worker. It executes the training function within the Core API's Context."""

@@ -1,4 +1,4 @@
-"""Tells the driver's callbacks of each report, by a file of the attempt that the driver reads as it grows."""
+"""Tells the driver's callbacks about each report, through a file that the driver reads as it grows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core_sdk.tracking import TrialFolder
 
 
 class Told(msgspec.Struct):
-    """One report, of all ranks."""
+    """A report, with the metrics of all ranks."""
 
     metrics: list[dict[str, Any]]
     storage: str = ""
@@ -26,7 +26,7 @@ def callbacks_path(folder: TrialFolder, attempt: int) -> Path:
 
 
 def tell_callbacks(folder: TrialFolder, context: Context, metrics: Mapping[str, Any], storage_id: str | None) -> None:
-    """Collective."""
+    """Writes a report for the driver's callbacks. Collective."""
     gathered = context.distributed.gather(plain_metrics(metrics))
     if gathered is not None:
         told = Told(gathered, context.checkpoint._storage.url, storage_id)
@@ -36,5 +36,5 @@ def tell_callbacks(folder: TrialFolder, context: Context, metrics: Mapping[str, 
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON can keep them: they are numbers, of Python, NumPy or torch."""
+    """Returns the metrics as Python numbers, which JSON can keep. They may be of NumPy or torch."""
     return {name: value if type(value) in (int, float) else scalar(value) for name, value in metrics.items()}

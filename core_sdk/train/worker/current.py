@@ -1,4 +1,4 @@
-"""The training that this process executes: the functions of `core_sdk.train` have no other way to find it."""
+"""Holds the training that this process executes, so that the functions of `core_sdk.train` can find it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def set_to(session: Session) -> Iterator[None]:
 
 
 def session(call: str) -> Session:
-    """Raises `RuntimeError` outside of a training function."""
+    """Returns the training of this process. Raises `RuntimeError` outside of a training function."""
     if _session is None:
         raise RuntimeError(f"{call} works only in a function that a TorchTrainer executes")
     return _session

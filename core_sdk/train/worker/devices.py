@@ -6,7 +6,7 @@ import torch
 
 
 def devices(local_rank: int, *, use_gpu: bool, num_gpus: int) -> list[torch.device]:
-    """`num_gpus` is the number for each worker. Ray shows a worker its own only."""
+    """Returns the devices of a worker with `num_gpus` GPUs. Ray shows each worker only its own GPUs."""
     if not use_gpu:
         return [torch.device("cpu")]
     first, num_there = local_rank * max(1, num_gpus), torch.cuda.device_count()

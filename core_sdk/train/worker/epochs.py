@@ -1,4 +1,4 @@
-"""Iterates over a loader as scripts do over torch's: each iteration is an epoch, also after one that was broken off."""
+"""Makes each iteration over a loader a new epoch, also if the one before was left early."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core_sdk.loop import ResumableLoader
 
 
 class Epochs:
-    """The first iteration after `load_state_dict()` goes on where the state was."""
+    """A loader whose every iteration is an epoch. The first one after `load_state_dict()` goes on at its position."""
 
     def __init__(self, batches: ResumableLoader) -> None:
         self._batches = batches
@@ -27,21 +27,21 @@ class Epochs:
         self._is_under_way = False
 
     def set_epoch(self, epoch: int) -> None:
-        """Turns to this epoch. It is the next one anyway; a resumed one goes on where it was."""
+        """Sets the epoch of the next iteration. A resumed epoch of this number keeps its position."""
         if self._is_under_way or epoch != self._batches.epoch:
             self._turn_to(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, as plain values."""
+        """Returns the position, as plain values."""
         return self._batches.state_dict()
 
     def next_state(self) -> dict[str, Any]:
-        """The position of the next iteration."""
+        """Returns the position at which the next iteration begins."""
         state = self._batches.state_dict()
         return _at_start_of(state, state["epoch"] + 1) if self._is_under_way else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Raises `DataError` if the position cannot be found in these data."""
+        """Goes on at the position of a state. Raises `DataError` if it cannot be found in these data."""
         self._batches.load_state_dict(state)
         self._is_under_way = False
 
@@ -50,6 +50,9 @@ class Epochs:
 
 
 def _at_start_of(state: dict[str, Any], epoch: int) -> dict[str, Any]:
-    """Pure. The last two keys are those of data that can only be read from their beginning."""
+    """Returns the state at the start of an epoch. Pure.
+
+    The keys `data` and `is_epoch_over` belong to data that can only be read from their beginning.
+    """
     begun = {**state, "epoch": epoch, "offset": 0}
     return begun | {name: value for name, value in (("data", None), ("is_epoch_over", False)) if name in state}

@@ -1,4 +1,4 @@
-"""Which checkpoints of a training are kept while it runs. Pure."""
+"""Decides which checkpoints of a training are kept while it runs. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from core_sdk.train._configs import CheckpointConfig
 
 
 def to_delete(checkpoints: Sequence[RecordedCheckpoint], config: CheckpointConfig) -> list[str]:
-    """The storage ids of those that are not among the best, of `checkpoints` in the order in which they were stored.
+    """Returns the storage ids of the checkpoints to delete. `checkpoints` are in the order in which they were stored.
 
-    Never the newest one, from which the training would go on, and none that is pinned. A checkpoint without the score,
-    or with NaN, is worse than all others.
+    The best ones, pinned ones and the newest one, from which the training would go on, are kept. A checkpoint without
+    the score, or with NaN, is worse than all others.
     """
     kept = {each.record.storage_id for each in [*best(checkpoints, config), *checkpoints[-1:]]}
     ids = [each.record.storage_id for each in checkpoints if each.pin is None]
@@ -22,7 +22,7 @@ def to_delete(checkpoints: Sequence[RecordedCheckpoint], config: CheckpointConfi
 
 
 def best(checkpoints: Sequence[RecordedCheckpoint], config: CheckpointConfig) -> list[RecordedCheckpoint]:
-    """As many as are to be kept, the best one last; of equal ones, and without a score, the newest one."""
+    """Returns the best `num_to_keep` checkpoints, the best one last. Of equal ones the newer is better."""
     ranked = sorted(checkpoints, key=lambda each: _score(each, config))
     return ranked if config.num_to_keep is None else ranked[-config.num_to_keep :]
 

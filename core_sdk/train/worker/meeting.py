@@ -1,7 +1,7 @@
-"""Which ranks bring a checkpoint to a report, without a collective in reports that have none.
+"""Agrees on the ranks that bring a checkpoint to a report, without a collective in reports that have none.
 
-Rank 0 decides which reports have a checkpoint. It asks the other ranks whether they bring files of their own, and their
-channels' threads answer for ranks whose function is already beyond that report. A rank that brings a checkpoint waits
+Rank 0 decides which reports have a checkpoint. It asks the other ranks whether they bring files of their own. The
+channel's thread answers for a rank whose function is already beyond that report. A rank that brings a checkpoint waits
 for rank 0's decision.
 """
 
@@ -20,33 +20,33 @@ _LOOK_S = 0.2
 
 
 class Asked(msgspec.Struct, frozen=True, tag=True):
-    """To all: rank 0 brings a checkpoint to this report."""
+    """Tells all ranks that rank 0 brings a checkpoint to this report."""
 
     report: int
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True):
-    """To rank 0: whether the rank brings one, too."""
+    """Tells rank 0 whether this rank brings a checkpoint to the report, too."""
 
     report: int
     brings: bool
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
-    """To rank 0: the rank makes no more reports."""
+    """Tells rank 0 that this rank makes no more reports."""
 
     num_reports: int
 
 
 class Decided(msgspec.Struct, frozen=True, tag=True):
-    """To all: which ranks bring a checkpoint to this report."""
+    """Tells all ranks which of them bring a checkpoint to this report."""
 
     report: int
     ranks: list[int]
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """To all: rank 0 brings no checkpoint to this report of its own, and has made so many."""
+    """Tells all ranks that no checkpoint is stored in this report, and how many reports rank 0 has made."""
 
     report: int
     num_reports: int
@@ -56,16 +56,16 @@ _Message = Asked | Answered | Ended | Decided | Refused
 
 
 class CheckpointMeeting:
-    """One rank's part. Reports are counted from 1; `arrive` is called once in each."""
+    """A rank's part in the agreement. Reports are counted from 1. Call `arrive` once in each."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._rank = channel.rank
         self._news = threading.Condition()
         self._num_reports = 0
-        """Those at which this rank has arrived."""
+        """The number of reports at which this rank has arrived."""
         self._brings = 0
-        """The last report to which it brings a checkpoint."""
+        """The last report to which this rank brings a checkpoint."""
         self._asked: set[int] = set()
         self._decided: dict[int, list[int]] = {}
         self._refused: Refused | None = None
@@ -75,14 +75,14 @@ class CheckpointMeeting:
             channel.listen(_TOPIC, self._hear)
 
     def arrive(self, *, brings: bool) -> list[int]:
-        """The ranks that bring a checkpoint to this report: all, or rank 0 alone.
+        """Returns the ranks that bring a checkpoint to this report: all, or rank 0 alone.
 
-        Empty if this rank brings none; then it does not wait.
+        Returns an empty list, without waiting, if this rank brings none.
 
         Raises `UnevenReportsError`, or the `ChannelError` that has ended the group.
         """
         with self._news:
-            # At once, since the channel's thread answers by both.
+            # Both are set under the lock, since the channel's thread answers from them.
             self._num_reports = report = self._num_reports + 1
             if brings:
                 self._brings = report
@@ -96,7 +96,7 @@ class CheckpointMeeting:
         return []
 
     def leave(self) -> None:
-        """This rank makes no more reports. On rank 0 raises `UnevenReportsError` if others wait for one."""
+        """Ends this rank's reports. On rank 0, raises `UnevenReportsError` if other ranks wait for another report."""
         if self._rank == 0:
             waiting = {
                 rank: report for report, answers in self._answers.items() for rank, yes in answers.items() if yes
@@ -108,7 +108,7 @@ class CheckpointMeeting:
             self._tell_chief(Ended(self._num_reports))
 
     def _check_alone(self) -> list[int]:
-        """Rank 0 brings no checkpoint to this report."""
+        """Raises `UnevenReportsError` if another rank brings a checkpoint to a report for which rank 0 has none."""
         answers = self._answers.get(self._num_reports)
         if answers and any(answers.values()):
             rank = next(rank for rank, brings in answers.items() if brings)
@@ -117,7 +117,7 @@ class CheckpointMeeting:
         return []
 
     def _decide(self) -> list[int]:
-        """On rank 0, which brings a checkpoint."""
+        """Asks the other ranks and tells them which bring a checkpoint. Only rank 0 calls it, if it brings one."""
         report, others = self._num_reports, range(1, self._channel.size)
         if not others:
             return [0]
@@ -162,7 +162,7 @@ class CheckpointMeeting:
             match msgspec.msgpack.decode(content, type=_Message):
                 case Asked(report) if self._rank != 0:
                     self._asked.add(report)
-                    # A rank that brings one has said so itself.
+                    # A rank that brings one has already answered in `arrive`.
                     if self._num_reports >= report and self._brings != report:
                         self._tell_chief(Answered(report, False))
                 case Answered(report, brings):

@@ -20,14 +20,17 @@ from core_sdk.workers import this_worker
 
 
 def run(program: Program) -> Returned:
-    """In a worker whose process group of torch is set up."""
+    """Executes the program in a worker whose torch process group is set up."""
     logging.getLogger("core_sdk").setLevel(program.log_level)
     _tell_accelerate(program)
     return execute(_see_home(program), DistributedContext.from_torch_distributed())
 
 
 def execute(program: Program, distributed: DistributedContext) -> Returned:
-    """The attempt of which this process was told: within a Context, with the functions of `core_sdk.train`."""
+    """Executes the training function within a Context, as the attempt that this process was started for.
+
+    The functions of `core_sdk.train` work while it runs.
+    """
     info = get_cluster_info()
     config = with_given(dict(program.config or {}), {} if info is None else info.trial.hparams)
     trial_id, invalid_hp = 0, None
@@ -39,7 +42,7 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
             hparams=recorded_config(config),
         ) as context:
             trial_id = context.info.trial.trial_id
-            from core_sdk.loop import rng  # loads torch, as the workers have, and the program that calls need not
+            from core_sdk.loop import rng  # loads torch, which workers have loaded anyway
 
             rng.seed_all(context.info.trial.trial_seed)
             try:
@@ -48,14 +51,17 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
                 invalid_hp = str(error)
                 raise
     except SystemExit:
-        # The Context has recorded that these hyperparameters cannot be trained.
+        # After an `InvalidHP`, the Context records it and exits the script.
         if invalid_hp is None:
             raise
         return Returned(trial_id, invalid_hp=invalid_hp)
 
 
 def _tell_accelerate(program: Program) -> None:
-    """The device of this worker, which Accelerate would guess from its local rank: on Ray it sees its own GPUs only."""
+    """Tells Accelerate the device of this worker.
+
+    Accelerate would guess it from the local rank, but on Ray a worker sees only its own GPUs.
+    """
     from core_sdk.train.worker.devices import devices  # loads torch, as the workers have
 
     own = devices(this_worker().place.local_rank, use_gpu=program.use_gpu, num_gpus=program.num_gpus)
@@ -63,7 +69,7 @@ def _tell_accelerate(program: Program) -> None:
 
 
 def _see_home(program: Program) -> Program:
-    """Has this process record in the driver's home, or in the spool of a node that does not see it."""
+    """Makes this process record in the driver's home, or in the spool of a node that does not see the home."""
     use_home(program.home, program.spools.get(this_worker().place.cross_rank))
     if program.run_info is not None:
         use_run_info(path_here(program.run_info))

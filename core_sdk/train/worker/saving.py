@@ -1,4 +1,4 @@
-"""Stores the checkpoint of a report: of rank 0 alone, or of all ranks together."""
+"""Stores the checkpoint of a report, from rank 0 alone or from all ranks together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from core_sdk.errors import CheckpointDirectoryError
 
 
 def store(context: Context, directory: Path, metadata: dict[str, Any], *, is_shared: bool, wait: bool) -> str:
-    """Returns the storage id. With `is_shared` all ranks call, and of files of one name the lowest rank's is stored."""
+    """Stores the files, and returns the storage id.
+
+    With `is_shared` this is collective, and of files with the same name the one of the lowest rank is stored.
+    """
     if not is_shared:
         return context.checkpoint.upload(directory, metadata, wait=wait)
     distributed = context.distributed
@@ -31,7 +34,7 @@ def store(context: Context, directory: Path, metadata: dict[str, Any], *, is_sha
 
 
 def own_names(names: Sequence[Sequence[str]], rank: int) -> set[str]:
-    """Of all ranks' names, those that this rank stores. Pure."""
+    """Returns the names that this rank stores: its own names that no lower rank has. Pure."""
     return set(names[rank]).difference(*names[:rank])
 
 
@@ -42,7 +45,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 def checked_directory(path: str) -> Path:
-    """Raises `CheckpointDirectoryError`."""
+    """Returns the path of a directory. Raises `CheckpointDirectoryError` if it is none."""
     directory = Path(path)
     if not directory.is_dir():
         raise CheckpointDirectoryError(path, "is no directory" if directory.exists() else "does not exist")

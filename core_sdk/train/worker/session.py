@@ -1,4 +1,4 @@
-"""The training that a worker executes: what the functions of `core_sdk.train` work on."""
+"""The training that a worker executes. The functions of `core_sdk.train` work on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stopped(BaseException):
 
 
 class Session:
-    """One execution of the training function by one rank."""
+    """An execution of the training function by one rank."""
 
     def __init__(self, context: Context, program: Program) -> None:
         self.context = context
@@ -44,7 +44,7 @@ class Session:
         self.experiment_name, self._latest = self._channel.broadcast_outcome(self._look_up)
         self._shards: dict[str, DatasetShard] = {}
         self.stops_at_checkpoints = True
-        """Whether nobody else stops the function when it should stop."""
+        """Whether `report()` ends the function when it should stop, since the function does not check that itself."""
 
     def report(
         self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, *, wait: bool, delete: bool
@@ -75,7 +75,7 @@ class Session:
         return self.context.preempt.should_preempt(auto_ack=False)
 
     def latest_checkpoint(self) -> Checkpoint | None:
-        """The newest one that was reported; in the beginning the one from which the training goes on."""
+        """Returns the newest reported checkpoint; before the first report, the one from which the training goes on."""
         if self._is_chief or not self._folder.path.exists():
             return self._latest
         # Rank 0 may have stored it alone.
@@ -91,7 +91,7 @@ class Session:
         ]
 
     def shard(self, name: str) -> DatasetShard:
-        """Raises `KeyError`."""
+        """Returns this worker's part of a dataset. Raises `KeyError` if there is no such dataset."""
         if name not in self.program.datasets:
             known = ", ".join(self.program.datasets) or "none"
             raise KeyError(f"the trainer was given no dataset {name!r}; datasets are: {known}")
@@ -137,7 +137,7 @@ class Session:
         return None if self._latest is None else self._latest.storage_id
 
     def _look_up(self) -> tuple[str, Checkpoint | None]:
-        """On rank 0: the experiment's name, and the checkpoint from which this attempt goes on."""
+        """Returns the experiment's name and the checkpoint from which this attempt goes on. Only rank 0 calls it."""
         home, info = Home(self.program.home), self.context.info
         try:
             name = home.experiment(info.trial.experiment_id).read().name

@@ -18,14 +18,14 @@ _BATCH_SIZE = 256
 
 
 class DatasetShard:
-    """What `get_dataset_shard()` gives. Each iteration is an epoch; batches are counted by their worker's samples.
+    """A worker's part of a dataset, as `get_dataset_shard()` returns it. Each iteration is an epoch.
 
-    All workers get equally many batches. `state_dict()` and `load_state_dict()` go on with the very next sample; where
-    the dataset has a length, also on another number of workers.
+    A batch size counts the samples of one worker. All workers get the same number of batches. `state_dict()` and
+    `load_state_dict()` resume at the very next sample; if the dataset has a length, also on another number of workers.
     """
 
     def __init__(self, dataset: Any, distributed: DistributedContext | None, device: torch.device) -> None:
-        """`distributed` is None for a dataset of which each worker gets all."""
+        """`distributed` is None for a dataset that is not divided."""
         is_sized = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
         if not is_sized and not isinstance(dataset, Iterable):
             raise TypeError(f"a dataset must be iterable, or have __getitem__ and __len__; {type(dataset)} has neither")
@@ -44,18 +44,18 @@ class DatasetShard:
         shuffle: bool = False,
         num_workers: int = 0,
     ) -> Iterator[Any]:
-        """The batches of one epoch, as tensors on this worker's device."""
+        """Yields the batches of one epoch, as tensors on this worker's device."""
         for batch in self._batches(batch_size, collate_fn, drop_last, shuffle, num_workers):
             yield to_device(batch, self._device)
 
     def iter_batches(
         self, *, batch_size: int = _BATCH_SIZE, drop_last: bool = False, shuffle: bool = False
     ) -> Iterator[list[Any]]:
-        """The batches of one epoch, as lists of samples."""
+        """Yields the batches of one epoch, as lists of samples."""
         yield from self._batches(batch_size, list, drop_last, shuffle, 0)
 
     def iter_rows(self) -> Iterator[Any]:
-        """The samples of one epoch."""
+        """Yields the samples of one epoch."""
         for batch in self._batches(1, list, False, False, 0):
             yield from batch
 
@@ -63,11 +63,11 @@ class DatasetShard:
         return self.iter_rows()
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, as plain values."""
+        """Returns the position, as plain values."""
         return self._state or {} if self._epochs is None else self._epochs.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on at the position of a state; it must ask for the same batches."""
+        """Makes the next iteration go on at the position of a state. It must ask for the same kind of batches."""
         self._state = dict(state)
         self._epochs = None
 
@@ -92,9 +92,9 @@ class DatasetShard:
 
 
 class _Part(IterableDataset[Any]):
-    """Of an iterable without a length: of as many samples in a row as there are workers, each takes one.
+    """A worker's part of an iterable without a length: the sample of its rank in each group of `size` samples.
 
-    Samples at the end that are too few for all are left out.
+    An incomplete group at the end is left out.
     """
 
     def __init__(self, samples: Iterable[Any], distributed: DistributedContext) -> None:
