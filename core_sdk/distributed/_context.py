@@ -197,19 +197,19 @@ class DistributedContext:
         return self.local_rank == 0
 
     def get_rank(self) -> int:
-        """As `rank`."""
+        """Returns `rank`."""
         return self.rank
 
     def get_local_rank(self) -> int:
-        """As `local_rank`."""
+        """Returns `local_rank`."""
         return self.local_rank
 
     def get_size(self) -> int:
-        """As `size`."""
+        """Returns `size`."""
         return self.size
 
     def get_num_agents(self) -> int:
-        """As `cross_size`."""
+        """Returns `cross_size`."""
         return self.cross_size
 
     def gather(self, stuff: T) -> list[T] | None:

@@ -1,1 +1,1 @@
-"""Callbacks for training frameworks that have a loop of their own: a module for each, imported when it is needed."""
+"""Callbacks for training frameworks that have a loop of their own. Each framework's module is imported on demand."""

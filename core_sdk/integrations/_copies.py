@@ -1,4 +1,4 @@
-"""Checkpoints that are copies of a framework's own files, and go when the framework has deleted its files."""
+"""Checkpoints that are copies of a framework's own files, and are deleted after those files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRIAL_ID, _COPY_OF, _OTHER_COPIES = "trial_id", "copy_of", "other_copies"
 
 
 class Copies:
-    """Knows of which of the framework's files the trial's checkpoints are copies. Only the chief uses it.
+    """A list of the trial's checkpoints that are copies of the framework's files. Only the chief uses it.
 
     The newest checkpoint always stays, since a resume goes on from it. The list is part of each checkpoint's metadata,
     so that the next attempt has it.
@@ -34,7 +34,7 @@ class Copies:
         self._copies = _existing(metadata, self._newest or "") if is_own else {}
 
     def metadata(self, steps_completed: int, path: Path | None) -> dict[str, Any]:
-        """The metadata of a checkpoint that is a copy of `path`; None if the framework has no such file."""
+        """Returns the metadata for a checkpoint that is a copy of `path`; None if the framework has no file of it."""
         copy_of = _NO_FILE if path is None else str(path)
         return {
             "steps_completed": steps_completed,
@@ -44,7 +44,7 @@ class Copies:
         }
 
     def add(self, path: Path, storage_id: str) -> None:
-        """Notes that the newest checkpoint, `storage_id`, is a copy of `path`, and no longer what was so before."""
+        """Notes that the newest checkpoint, `storage_id`, is a copy of `path`, and earlier copies of it are not."""
         self._newest = storage_id
         self._forget(_NO_FILE)
         self._forget(str(path))
@@ -75,7 +75,7 @@ class Copies:
             self._removed.add(storage_id)
 
     def _release(self) -> None:
-        """Deletes the checkpoints of which no file is left. One that cannot be deleted now is tried again."""
+        """Deletes the checkpoints of which no file is left. If one cannot be deleted now, it is tried again later."""
         for storage_id in self._removed - {self._newest, *self._copies.values()}:
             try:
                 self._core_context.checkpoint.release(storage_id)
@@ -86,6 +86,6 @@ class Copies:
 
 
 def _existing(metadata: Mapping[str, Any], storage_id: str) -> dict[str, str]:
-    """The copies of which the newest checkpoint, `storage_id`, tells, and whose files are on this machine."""
+    """Returns the copies in the list of the newest checkpoint, `storage_id`, whose files are on this machine."""
     copies = {metadata[_COPY_OF]: storage_id, **metadata[_OTHER_COPIES]}
     return {path: each for path, each in copies.items() if path == _NO_FILE or Path(path).exists()}

@@ -1,4 +1,4 @@
-"""What frameworks log, as reports."""
+"""Reports the values that frameworks log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reporter:
         self._reported[group] = steps_completed, known.union(metrics)
 
     def report_progress(self, steps_completed: int, num_steps: float) -> None:
-        """`num_steps` is infinite, or not positive, where the framework does not know."""
+        """Reports the progress. `num_steps` is infinite, or not positive, if the framework does not know it."""
         if self._is_chief and 0 < num_steps < float("inf"):
             self._train.report_progress(min(1.0, steps_completed / num_steps))
 

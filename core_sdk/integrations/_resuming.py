@@ -16,12 +16,12 @@ class LatestCheckpoint:
         self._opened = contextlib.ExitStack()
 
     def open(self) -> Path | None:
-        """The verified directory; None in a trial that begins. All ranks call."""
+        """Returns the verified directory of the checkpoint, or None if there is none. Collective."""
         storage_id = self._core_context.info.latest_checkpoint
         if storage_id is None:
             return None
         return self._opened.enter_context(self._core_context.checkpoint.restore_path(storage_id))
 
     def close(self) -> None:
-        """Does nothing if it is not open. All ranks call."""
+        """Closes the checkpoint. Does nothing if it is not open. Collective."""
         self._opened.close()

@@ -1,4 +1,4 @@
-"""A tracker for Accelerate, and its state as checkpoints.
+"""A tracker for Accelerate, and functions that store and load its state as checkpoints.
 
 with core_sdk.core.init(name="digits") as core_context:
     accelerator = Accelerator(log_with=CoreSDKTracker(core_context))
@@ -25,7 +25,7 @@ except ImportError as error:
 
 
 class CoreSDKTracker(GeneralTracker):
-    """Reports what `accelerator.log()` is given: as training metrics, unless `log_kwargs` names another group.
+    """Reports the values of `accelerator.log()` as training metrics, unless `log_kwargs` names another group.
 
     accelerator.log({"accuracy": 0.9}, step=100, log_kwargs={"core-sdk": {"group": "validation"}})
     """
@@ -41,24 +41,24 @@ class CoreSDKTracker(GeneralTracker):
 
     @property
     def tracker(self) -> Context:
-        """What `accelerator.get_tracker("core-sdk", unwrap=True)` returns."""
+        """The Context, which `accelerator.get_tracker("core-sdk", unwrap=True)` returns."""
         return self._core_context
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
-        """Records them as hyperparameters, unless the trial has any."""
+        """Records the values as hyperparameters, unless the trial has any."""
         self._core_context.record_hparams(values)
 
     def log(self, values: Mapping[str, Any], step: int | None = None, group: str = "training") -> None:
-        """`ValueError` without a step."""
+        """Reports values at a step, which is the number of steps completed. Raises `ValueError` without a step."""
         if step is None:
             raise ValueError("accelerator.log() has no step: pass step, the number of steps completed")
         self._reporter.report(group, step, values)
 
 
 def save_state(accelerator: Accelerator, core_context: Context, metadata: dict[str, Any]) -> str:
-    """Stores what `accelerator.save_state()` saves; returns the storage id.
+    """Stores the files of `accelerator.save_state()` as a checkpoint, and returns its storage id. Collective.
 
-    All ranks call. `metadata` must hold `steps_completed`, and may hold what else a resume needs to know.
+    `metadata` must have `steps_completed`, and may have other values that a resume needs.
     """
     with core_context.checkpoint.store_path(metadata, shard=True) as (path, storage_id):
         accelerator.save_state(str(path))
@@ -66,9 +66,9 @@ def save_state(accelerator: Accelerator, core_context: Context, metadata: dict[s
 
 
 def load_state(accelerator: Accelerator, core_context: Context) -> dict[str, Any] | None:
-    """Loads the checkpoint from which this attempt goes on, and returns its metadata; None in a trial that begins.
+    """Loads the checkpoint from which this attempt goes on, and returns its metadata, or None if there is none.
 
-    All ranks call, after `accelerator.prepare()`.
+    Collective. Call it after `accelerator.prepare()`.
     """
     storage_id = core_context.info.latest_checkpoint
     if storage_id is None:

@@ -55,12 +55,12 @@ class CoreSDKCallback(Callback):
         self._sigterm_handler: Any = signal.SIG_DFL
 
     def latest_checkpoint(self) -> str | None:
-        """For `trainer.fit(ckpt_path=…)`: None in a trial that begins. All ranks call."""
+        """Returns the path for `trainer.fit(ckpt_path=…)`, or None if there is no checkpoint. Collective."""
         directory = self._latest.open()
         return None if directory is None else str(directory / _FILE)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """`ValueError` where the Trainer does not train with all ranks: each would train alone."""
+        """Raises `ValueError` if the Trainer does not train with all ranks, since each rank would then train alone."""
         if trainer.world_size != (num_ranks := self._core_context.distributed.size):
             raise ValueError(
                 f"the Trainer has {trainer.world_size} ranks, and the Context {num_ranks}: pass `devices=` the ranks "
@@ -75,7 +75,7 @@ class CoreSDKCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._latest.close()
-        # Lightning's own handler raises an exception, after a collective that other ranks may not join.
+        # Lightning's own handler raises an exception after a collective, which other ranks may not join.
         with contextlib.suppress(ValueError):  # outside of the main thread there is no handler
             signal.signal(signal.SIGTERM, self._sigterm_handler)
 
@@ -102,9 +102,10 @@ class CoreSDKCallback(Callback):
             self._reporter.report_progress(trainer.global_step, trainer.estimated_stepping_batches)
 
     def store_copy(self, path: Path, steps_completed: int, *, is_kept: bool) -> None:
-        """Stores what Lightning has saved, and keeps for good what `is_kept` there. Only the chief calls.
+        """Stores a copy of the file that Lightning has saved. Only the chief calls it.
 
-        A save after a stop counts the epoch as completed.
+        With `is_kept` the checkpoint stays; otherwise it is deleted after the file. After a stop nothing is
+        stored: Lightning's save would count the epoch as completed.
         """
         if self._is_stopping or self._copies is None:
             return
@@ -125,7 +126,7 @@ class CoreSDKCallback(Callback):
         self._core_context.record_hparams(hparams)
 
     def _store(self, trainer: Trainer) -> None:
-        """All ranks save: some strategies write one checkpoint together."""
+        """Stores a checkpoint. Collective, since some strategies write one checkpoint together."""
         distributed = self._core_context.distributed
         with contextlib.ExitStack() as stored:
             path = Path()
@@ -137,7 +138,7 @@ class CoreSDKCallback(Callback):
 
 
 def _follow_removals(trainer: Trainer, copies: Copies) -> None:
-    """Has `copies` learn of each file that `ModelCheckpoint` deletes, which it tells nobody but the strategy."""
+    """Tells `copies` each file that `ModelCheckpoint` deletes, by wrapping the strategy's method for it."""
     remove_checkpoint = trainer.strategy.remove_checkpoint
 
     def remove(filepath: str | Path) -> None:
@@ -148,7 +149,7 @@ def _follow_removals(trainer: Trainer, copies: Copies) -> None:
 
 
 class _Logger(Logger):
-    """Lightning calls it with all that is logged, and after each save, on the chief."""
+    """A logger that Lightning calls, on the chief, with all values that are logged, and after each save."""
 
     def __init__(self, trainer: Trainer, callback: CoreSDKCallback, version: str) -> None:
         super().__init__()
@@ -165,15 +166,15 @@ class _Logger(Logger):
         return self._version
 
     def log_hyperparams(self, params: Mapping[str, Any] | argparse.Namespace, *args: object, **kwargs: object) -> None:
-        """Records them, unless the trial has hyperparameters."""
+        """Records the hyperparameters, unless the trial has any."""
         self._callback.record_hparams(params if isinstance(params, Mapping) else vars(params))
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """`step` counts from 0, and in a test it counts batches: the trainer's own count is taken."""
+        """Reports metrics at the trainer's own step, since `step` counts from 0, and counts batches in a test."""
         self._callback.report(self._trainer, metrics)
 
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
-        """The callback has several paths: the newest is the one that was just saved."""
+        """Stores the file that was just saved, which is the newest of the callback's paths."""
         if checkpoint_callback.save_weights_only:
             return  # nothing could be resumed from it
         last = checkpoint_callback.last_model_path

@@ -31,7 +31,7 @@ _NOT_HPARAMS = {"output_dir", "logging_dir", "run_name", "report_to", "disable_t
 
 
 class CoreSDKCallback(TrainerCallback):
-    """Reports what the Trainer logs, stores what it saves, and has it save and stop when it should stop."""
+    """Reports what the Trainer logs, stores what it saves, and makes it save and end when the training should stop."""
 
     def __init__(self, core_context: Context) -> None:
         self._core_context = core_context
@@ -42,7 +42,7 @@ class CoreSDKCallback(TrainerCallback):
         self._stored_step: int | None = None
 
     def latest_checkpoint(self) -> str | None:
-        """For `trainer.train(resume_from_checkpoint=…)`: None in a trial that begins. All ranks call."""
+        """Returns the path for `trainer.train(resume_from_checkpoint=…)`, or None without a checkpoint. Collective."""
         directory = self._latest.open()
         return None if directory is None else str(directory)
 
@@ -86,7 +86,7 @@ class CoreSDKCallback(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        self._latest.close()  # the random numbers were the last to be read from it
+        self._latest.close()  # the random states are read last, before the first step
         if not self._is_stopping and self._core_context.preempt.should_preempt():
             self._is_stopping = True
             control.should_save = control.should_training_stop = True
@@ -98,7 +98,7 @@ class CoreSDKCallback(TrainerCallback):
             control.should_save = control.should_evaluate = False  # all is saved, and the epoch is not completed
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
-        """Each rank has saved its own files; those of a node are in one directory."""
+        """Stores the files that were saved. Each rank has saved its own; the ranks of a node share a directory."""
         if state.global_step == self._stored_step:
             return
         directory = checkpoint_directory(args, state.global_step)
@@ -131,13 +131,13 @@ def checkpoint_directory(args: TrainingArguments, steps_completed: int) -> Path:
 
 
 def _hparams(args: TrainingArguments) -> dict[str, Any]:
-    """What the script has set, other than where and how to write."""
+    """Returns the arguments that the script has set, without those that say where and how to write."""
     told = args.to_dict()
     hparams = {}
     for each in dataclasses.fields(args):
         default = None if each.default is dataclasses.MISSING else each.default
         value = getattr(args, each.name)
-        # Some that the script leaves None or empty are set to False, to an empty list or to an object.
+        # Arguments that the script leaves None or empty may have become False, an empty list or an object.
         is_set = value != default and (value or default) and isinstance(value, bool | int | float | str | list | dict)
         if is_set and each.init and each.name not in _NOT_HPARAMS:
             hparams[each.name] = told[each.name]

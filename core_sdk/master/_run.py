@@ -353,9 +353,9 @@ class Run:
         self.carry_out(self.experiment.take_due())
 
     def _hear_another_rank(self, trial: Trial, attempt: RunningAttempt) -> None:
-        """Where rank 0 has never reported the searcher's metric: what the lowest rank has reported that has it.
+        """Reads the searcher's metric from the lowest rank that has reported it, if rank 0 never has.
 
-        Only at the end of the attempt is it known that rank 0 does not report it.
+        Called at the end of an attempt, since until then rank 0 may still report the metric.
         """
         if trial.lengths or trial.is_told_by_chief:
             return

@@ -28,7 +28,7 @@ PLACED = "PLACED"
 
 
 class ClusterInfo(msgspec.Struct, kw_only=True):
-    """Where a script runs, and what it runs for."""
+    """The run info: the place where a script runs, and the trial for which it runs."""
 
     format: int = 1
     """The version of the file by which a process learns this."""
