@@ -75,7 +75,7 @@ class Copies:
             self._removed.add(storage_id)
 
     def _release(self) -> None:
-        """Deletes the checkpoints of which no file is left. If one cannot be deleted now, it is tried again later."""
+        """Deletes the checkpoints whose files are all gone. If one cannot be deleted now, it is tried again later."""
         for storage_id in self._removed - {self._newest, *self._copies.values()}:
             try:
                 self._core_context.checkpoint.release(storage_id)

@@ -126,7 +126,7 @@ class CoreSDKCallback(TrainerCallback):
 
 
 def checkpoint_directory(args: TrainingArguments, steps_completed: int) -> Path:
-    """The directory in which the Trainer saves at this step."""
+    """Returns the directory in which the Trainer saves at this step."""
     return Path(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{steps_completed}")
 
 

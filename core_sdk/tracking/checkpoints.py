@@ -39,9 +39,9 @@ class RecordedCheckpoint:
     attempt: int
     record: CheckpointStored
     resources: dict[str, int]
-    """What is left of it."""
+    """The files that are left, with their sizes in bytes."""
     metadata: dict[str, Any]
-    """What was stored with it and what was changed since, as the journal spells it."""
+    """The metadata that was stored with it, with later changes, as the journal spells it."""
     is_superseded: bool
     """A later attempt resumed from an earlier step."""
     is_deleted: bool = False
@@ -51,7 +51,7 @@ class RecordedCheckpoint:
     is_inherited: bool = False
     """It lies outside the home, and was not stored by this home: it may be its original's. See `tracking.storages`."""
     validation: dict[str, Metric] = field(default_factory=dict)
-    """What the same attempt validated at its step, where `read_history` was asked for it."""
+    """The validation metrics of the same attempt at its step, if `read_history` was called with `with_validation`."""
 
 
 class CheckpointFold:

@@ -12,9 +12,9 @@ from core_sdk.tracking.tracker import Tracker
 
 _BLOCK_BYTES = 1 << 18
 _MAX_LINE_BYTES = 1 << 16
-"""What is shown of a line."""
+"""The part of a line that is shown."""
 _SCAN_BYTES = 64 << 20
-"""How much one search reads."""
+"""The amount of output that one search reads."""
 _PREFIX = re.compile(rb"\[rank=(\d{1,9})\] ")
 _MAX_PREFIX_BYTES = 1000
 """The part of a line in which its level is looked for."""

@@ -111,7 +111,7 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to 
 
     @classmethod
     def recorded(cls, trial_id: int, attempt: int, rank: int, report: Report) -> Self:
-        """The row of a record. Raises `ValueError` for values that no report can hold."""
+        """Returns the row of a record. Raises `ValueError` for values that no report can hold."""
         batches = report.batch_metrics
         return cls(
             trial_id=trial_id,

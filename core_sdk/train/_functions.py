@@ -128,12 +128,12 @@ class TrainContext:
         return self._distributed.local_rank
 
     def get_local_world_size(self) -> int:
-        """The number of workers on this node."""
+        """Returns the number of workers on this node."""
         return self._distributed.local_size
 
     def get_node_rank(self) -> int:
         return self._distributed.cross_rank
 
     def get_experiment_name(self) -> str:
-        """The name of the experiment of this training's trial."""
+        """Returns the name of the experiment of this training's trial."""
         return self._session.experiment_name

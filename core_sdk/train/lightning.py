@@ -45,7 +45,7 @@ __all__ = [
 
 
 class RayLightningEnvironment(LightningEnvironment):  # type: ignore[misc]
-    """Tells Lightning that the workers are the ranks, and have been started."""
+    """Tells Lightning that the workers are its ranks, and that they are already started."""
 
     @property
     def creates_processes_externally(self) -> bool:
@@ -64,10 +64,10 @@ class RayLightningEnvironment(LightningEnvironment):  # type: ignore[misc]
         return get_context().get_node_rank()
 
     def set_world_size(self, size: int) -> None:
-        """It is known already."""
+        """Does nothing: the workers know it already."""
 
     def set_global_rank(self, rank: int) -> None:
-        """It is known already."""
+        """Does nothing: the worker knows it already."""
 
 
 class _OnWorkers:
@@ -96,7 +96,7 @@ class RayDeepSpeedStrategy(_OnWorkers, DeepSpeedStrategy):  # type: ignore[misc]
 
 
 def prepare_trainer(trainer: Trainer) -> Trainer:
-    """Checks that the Trainer trains with all workers. Raises `ValueError`: each would train alone."""
+    """Returns the Trainer. Raises `ValueError` if it does not train with all workers, as each would train alone."""
     if trainer.world_size != (num_workers := get_context().get_world_size()):
         raise ValueError(
             f"the Trainer has {trainer.world_size} ranks, and there are {num_workers} workers: pass it "
@@ -109,7 +109,7 @@ class RayTrainReportCallback(Callback):  # type: ignore[misc]
     """Reports what the module has logged at the end of each epoch, with a checkpoint."""
 
     CHECKPOINT_NAME = "checkpoint.ckpt"
-    """The file or directory of Lightning's checkpoint in that of the report."""
+    """The name of Lightning's checkpoint, a file or directory, within the reported checkpoint."""
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}

@@ -1,11 +1,11 @@
-"""The life of an attempt: how a trial is begun, resumed, continued and restarted, whoever starts it.
+"""The life of an attempt: how a trial is begun, resumed, continued and restarted.
 
 - `starting`: `begin`, `resume` and `continue_from` give a `Start`, from which an agent starts a command.
-- `running`, `ending`: what those who have not started an attempt can learn of it.
-- `killing`, `leftovers`: how they kill it, also what a killed agent has left of it.
+- `running`, `ending`: how other processes wait for an attempt, and read its end.
+- `killing`, `leftovers`: how other processes kill it, including the processes that a killed agent has left.
 - `operations`: the lengths to which a search wants a trial to be trained.
 - `claiming`: a script's `init()` claims the attempt that it executes, or begins a trial of its own.
 - `restarts`, `jobs`: a launcher or a scheduler has started the ranks again, and they go on with their trial.
 - `continuation`: the checkpoint from which a trial goes on.
-- `run_info`: what an attempt's script is told.
+- `run_info`: the run info that an attempt's script gets.
 """

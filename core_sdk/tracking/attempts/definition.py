@@ -19,8 +19,7 @@ logger = logging.getLogger("core_sdk.core")
 class Definition:
     """The arguments of `init()` that describe the trial and its experiment, checked and in JSON's form.
 
-    They count on a trial's first attempt; later attempts keep what was recorded. Raises `ValueError` or `TypeError` for
-    what cannot be kept.
+    Only a trial's first attempt records them. Raises `ValueError` or `TypeError` for values that cannot be recorded.
     """
 
     name: str | None = None
@@ -43,7 +42,7 @@ class Definition:
         self.data = _checked(self.data, "data", Mapping, "a dict")
         self.max_length = to_json(self.max_length, "max_length")
         self.job = None if self.job_id is None else named_job(check_name("job_id", self.job_id))
-        """The training of which this process is one start."""
+        """The job that this process executes. Each start of the job goes on with the same trial."""
 
 
 def record_hparams(folder: TrialFolder, hparams: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""A scheduler that starts a job again, after a requeue or the death of its node: it goes on with the same trial.
+"""Finds the trial of a job that a scheduler starts again, after a requeue or the death of its node.
 
 The chief notes in the home which trial the job has begun. The scheduler counts how often it has started the job, so
-that a note of an earlier start can be told from a note of this start. With `CORE_SDK_JOB_ID` nobody counts, and every
-start goes on. Equal commands within one start cannot be told apart, nor can several trials of one process: then the
+that a note of an earlier start can be told from a note of this start. With `CORE_SDK_JOB_ID` there is no count, and
+every start goes on. Equal commands within one start cannot be told apart, nor can several trials of one process: then the
 next start begins new ones.
 """
 

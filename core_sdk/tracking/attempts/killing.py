@@ -21,7 +21,7 @@ from core_sdk.tracking.home import TrialFolder
 _POLL_S = 0.05
 # An agent signs the attempt's lock as soon as it has got it.
 _SIGNING_S = 2.0
-# For the end of guardians, and of the locks of what was killed.
+# The time within which guardians end, and the locks of killed processes are released.
 _LAST_S = 10.0
 
 
@@ -65,7 +65,7 @@ def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> N
         raise TrialNotKilledError(folder.trial_id, attempt, left)
     if is_alive(lock):
         raise AgentNotFoundError(folder.trial_id, attempt)
-    # Somebody may have removed the trial.
+    # The trial may have been removed meanwhile.
     if folder.exists() and folder.read_exit(max(folder.attempts())) is None:
         record_end(folder, -signal.SIGKILL)
 

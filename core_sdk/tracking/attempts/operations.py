@@ -65,7 +65,7 @@ def has_search_ended(folder: TrialFolder) -> bool:
 
 
 def completed_lengths(folder: TrialFolder) -> set[int]:
-    """The lengths for which an attempt of the trial has reported a metric."""
+    """Returns the lengths for which an attempt of the trial has reported a metric."""
     journals: list[Path] = [folder.journal_path(attempt) for attempt in folder.attempts()]
     found = (record for path in journals for record in find_records(path, ['"operation"']))
     return {record.length for record in found if isinstance(record, OperationCompleted)}

@@ -1,8 +1,8 @@
-"""A launcher, torchrun or a scheduler that starts the ranks again: they go on with their trial, in a new attempt.
+"""Lets ranks go on with their trial, in a new attempt, when a launcher, torchrun or a scheduler starts them again.
 
 Ranks of our launchers note in the launch's private directory which trial they have begun. torchrun has no such
-directory: it only tells how often it has restarted the ranks, and the run info must name the trial. What a scheduler's
-job has begun is noted in the home (`jobs`).
+directory: it only tells how often it has restarted the ranks, and the run info must name the trial. The trial of a
+scheduler's job is noted in the home (`jobs`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def has_begun(home: Home, info: ClusterInfo) -> bool:
 
 def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None) -> int | None:
     if names_trial(info) and not has_begun(home, info):
-        return None  # whoever has started these ranks has made this attempt for them
+        return None  # the starter of these ranks has made this attempt for them
     if named is not None and not names_trial(info):
         return trial_of_job(home, named, script=None)
     directory = launch_directory()

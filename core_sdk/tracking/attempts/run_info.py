@@ -12,7 +12,7 @@ from core_sdk.tracking.attempts.slots import Slots
 
 
 def names_trial(info: ClusterInfo | None) -> TypeGuard[ClusterInfo]:
-    """Whether something else has made the trial for this script."""
+    """Whether `info` names a trial, so that the script does not begin its own."""
     return info is not None and info.task_type == "TRIAL"
 
 
@@ -29,9 +29,9 @@ def started_info(
     config: Mapping[str, Any],
     slots: Slots | None = None,
 ) -> ClusterInfo:
-    """The run info of an attempt that is started with a command on this machine.
+    """Returns the run info of an attempt that is started with a command on this machine.
 
-    Without `slots` they are counted from 0, as many as the trial has.
+    Without `slots`, the trial's slots are numbered from 0.
     """
     slots = slots or Slots(tuple(range(trial.num_slots or 0)))
     here = ClusterInfo(
@@ -49,7 +49,7 @@ def started_info(
 def with_trial(
     where: ClusterInfo, trial: TrialRecord, attempt: int, latest_checkpoint: str | None, steps_completed: int
 ) -> ClusterInfo:
-    """`where` it runs, together with what it runs for, as a run info file keeps it."""
+    """Returns `where` with the trial and its attempt added, as a run info file has it."""
     return msgspec.structs.replace(
         where,
         task_type="TRIAL",
@@ -68,6 +68,6 @@ def with_trial(
 
 
 def as_told(info: ClusterInfo) -> ClusterInfo:
-    """`info` from a file, with the values that JSON lacks (NaN, the infinities) as a script sees them."""
+    """Returns the `info` of a file as a script sees it, with the values that JSON lacks (NaN, the infinities)."""
     trial = msgspec.structs.replace(info.trial, hparams=from_json(info.trial.hparams))
     return msgspec.structs.replace(info, _trial_info=trial, user_data=from_json(info.user_data))

@@ -1,6 +1,7 @@
-"""Attempts that are started with a command: a trial's first, its next, or the first of a trial that continues another.
+"""Begins attempts that run a command: a trial's first, its next, or the first of a trial that continues another.
 
-Whoever starts attempts does it here: the decisions are made and recorded, and the `Start` is what an agent needs.
+Every starter of attempts uses these functions. They make and record the decisions, and return the `Start` that an agent
+needs.
 """
 
 from __future__ import annotations
@@ -50,15 +51,15 @@ class Start:
     """None for a program that executes the attempt itself and cannot be started again, such as a notebook."""
     lock: AliveLock
     continuation: Continuation | None = None
-    """From where an earlier trial, or this one, goes on; None for a trial that begins."""
+    """The checkpoint from which the attempt goes on; None for a trial that begins."""
     is_new_trial: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
-    """They hold over those of the command."""
+    """Environment variables, which take precedence over those of the command."""
     default_variables: Mapping[str, str] = field(default_factory=dict)
-    """They hold where neither the command nor the agent's environment says otherwise."""
+    """Environment variables that neither the command nor the agent's environment sets."""
 
     def withdraw(self) -> None:
-        """Takes the attempt back, of which nothing has run; a new trial is removed."""
+        """Takes back an attempt of which nothing has run. A new trial is removed."""
         if not self.is_new_trial:
             self.folder.run_info_path(self.number).unlink()
             self.folder.log_path(self.number).unlink(missing_ok=True)
@@ -117,10 +118,10 @@ def begin_in_experiment(
     slots: Slots,
     warm_start: str | None = None,
 ) -> Start:
-    """Makes a new folder a trial for a request of the experiment's searcher, which `requested_trials` finds then.
+    """Begins a trial, in a new folder, for a request of the experiment's searcher. `requested_trials` then finds it.
 
-    `command` may fill the trial's folder, with the code for example. The script is told `config`, whose `data` and
-    environment variables it gets. `warm_start` is the checkpoint from which it begins.
+    `command` may fill the trial's folder, for example with the code. The script gets `config` with its `data` and
+    environment variables. `warm_start` is the checkpoint from which it begins.
     """
     try:
         given = command(folder)
@@ -201,9 +202,9 @@ def resume(
 
 
 def claimed_elsewhere(folder: TrialFolder, attempt: int, command: CommandRecord, slots: Slots, home: Path) -> Start:
-    """An attempt that was claimed in `home`, which this node does not see: `folder` is in the node's spool for it.
+    """Returns the start of an attempt that was claimed in `home`, which this node does not see.
 
-    Raises `TrialRunningError` if somebody has started it.
+    `folder` is the trial's folder in the node's spool. Raises `TrialRunningError` if it was started already.
     """
     info = folder.read_run_info(attempt)
     if info is None:
@@ -225,7 +226,7 @@ def continue_from(
 ) -> Start:
     """Begins a new trial with the newest good checkpoint, the command and the hyperparameters of `source`.
 
-    `argv` is another command, `hparams` are told instead of those of the same names, and `storage_id` is another
+    `argv` is another command, `hparams` replace hyperparameters of the same names, and `storage_id` is another
     checkpoint, of any trial of the home.
 
     Raises `NothingToResumeError`, `CommandError` or `CheckpointNotFoundError`.
@@ -297,7 +298,7 @@ def _start(
 
 
 def _last_config(folder: TrialFolder) -> dict[str, Any]:
-    """The configuration of which the newest attempt was told whose run info has outlived it."""
+    """Returns the configuration in the newest run info that can be read; empty if there is none."""
     for attempt in reversed(folder.attempts()):
         with contextlib.suppress(RecordDamagedError):
             if (info := folder.read_run_info(attempt)) is not None and info._trial_info is not None:
@@ -329,7 +330,7 @@ def _command_of_next(folder: TrialFolder, argv: Sequence[str], *, is_here: bool)
 
 
 def _recorded_command(folder: TrialFolder) -> CommandRecord:
-    """Raises `NothingToResumeError` if the command cannot be started any more."""
+    """Returns the recorded command. Raises `NothingToResumeError` if it cannot be started any more."""
     command = folder.read_command()
     if command is None:
         raise _nothing_to_start(folder, "the command that started it was not recorded")

@@ -196,7 +196,7 @@ class Home:
                 candidate.delete()
             except OSError:
                 if not name_path(self.root, name).exists():
-                    # Nobody would find it by its name, and the next call would make another one.
+                    # It could not be found by its name, and the next call would make another one.
                     candidate.delete()
                 raise
         return found

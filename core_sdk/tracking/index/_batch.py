@@ -19,11 +19,11 @@ class RefreshResult:
     """The result of a refresh."""
 
     num_trials: int = 0
-    """Trials that had changed."""
+    """The number of trials that had changed."""
     num_points: int = 0
     num_bad_lines: int = 0
     left_out: dict[Path, str] = field(default_factory=dict)
-    """Why trials' folders and experiments' files could not be read."""
+    """The reasons for which folders of trials and files of experiments could not be read."""
 
 
 class Batch:

@@ -56,12 +56,12 @@ _T = TypeVar("_T")
 class Index(View):
     """The index of a home. It answers as of the last `refresh`; only whether a process lives is looked up each time.
 
-    A file that is damaged, or that another version has made, is built again, and a warning says so. Where no file can
-    be written, or there is no home, the index is kept in memory.
+    A file that is damaged, or that another version has made, is built again with a warning. If no file can be written,
+    or there is no home, the index is kept in memory.
     """
 
     def __init__(self, home: Home, on_progress: Callable[[Reading], None] | None = None) -> None:
-        """`on_progress` is told how far each refresh has come."""
+        """`on_progress` is called with the progress of each refresh."""
         self.home = home
         self._on_progress = on_progress
         self._left_out: dict[Path, str] = {}
@@ -90,7 +90,7 @@ class Index(View):
         self._database.close()
 
     def refresh(self, *, only_open: bool = False) -> RefreshResult:
-        """Indexes what the journals gained; waits while another process does."""
+        """Indexes what the journals gained. Blocks while another process does so."""
         try:
             with self._database.lock():
                 return self._refresh_or_replace(only_open)
@@ -226,9 +226,9 @@ class Index(View):
         return self._ask(_trials.read_trials, self.home, where, is_running)
 
     def _is_running(self, where: Where) -> dict[AttemptKey, bool]:
-        """Whether the attempts that have not recorded their end are running.
+        """Returns, for each attempt that has not recorded its end, whether it is running.
 
-        An attempt that is not running may have recorded its end since the last refresh: then there is another refresh.
+        If one is not running, it may have recorded its end since the last refresh: then the index is refreshed again.
         """
         is_running = {
             (trial_id, number): TrialFolder(self.home.root, trial_id).is_running(number)
@@ -263,7 +263,7 @@ class Index(View):
         return result
 
     def _leave_out(self, left_out: dict[Path, str]) -> None:
-        """Warns of each record once, that is damaged or that this user may not read."""
+        """Warns once of each record that is damaged, or that this user may not read."""
         for path, reason in left_out.items():
             if self._left_out.get(path) != reason:
                 logger.warning("%s is left out: %s", path, reason)

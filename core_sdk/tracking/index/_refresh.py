@@ -19,7 +19,7 @@ from core_sdk.tracking.index._trials import open_attempts
 
 @dataclass(frozen=True)
 class Changes:
-    """The experiments and the trials that came, changed or went since they were indexed."""
+    """The experiments and trials that are new, changed or deleted since they were indexed."""
 
     experiments: list[int]
     trials: list[int]
@@ -29,10 +29,10 @@ class Changes:
 
 
 def find_changes(connection: sqlite3.Connection, home: Home, *, only_open: bool = False) -> Changes:
-    """Looks at the folder, and writes nothing.
+    """Returns what has changed in the folder, and writes nothing.
 
-    With `only_open`, of the trials that are known only those are looked at whose newest attempt has not recorded its
-    end: looking at ten thousand that have ended takes a tenth of a second.
+    With `only_open`, indexed trials whose newest attempt has recorded its end are not checked: checking ten thousand of
+    them takes a tenth of a second.
     """
     known = {trial_id for (trial_id,) in connection.execute("SELECT trial_id FROM trial")}
     present = set(home.trial_ids(include_deleted=True))
@@ -108,7 +108,7 @@ def _index_experiment(folder: ExperimentFolder, connection: sqlite3.Connection) 
 
 
 def _signature(record: Path) -> str | None:
-    """Changes whenever the file is replaced; None if it cannot be looked at."""
+    """Returns a value that changes whenever the file is replaced, or None if the file cannot be examined."""
     try:
         status = record.stat()
     except OSError:

@@ -134,7 +134,7 @@ LAST_VISIBLE_STEPS = (
 
 
 def _visible_extreme(function: str, column: str) -> str:
-    """Reads points only where some of a series are hidden."""
+    """Returns the SQL for the extreme of a series' visible points. It reads points only if some of them are hidden."""
     return f"""CASE WHEN series.visible_until < {EVERYTHING} AND {LAST_STEPS} > series.visible_until
         THEN (SELECT {function}({COMPARABLE}) FROM point WHERE point.series_id = series.id AND {IS_VISIBLE})
         ELSE series.{column} END"""
@@ -152,12 +152,15 @@ class Where(NamedTuple):
 
 
 def of_rank(rank: int | None) -> Where:
-    """The series of a rank; None: those that are shown."""
+    """Returns a condition for the series of a rank; None stands for the series that are shown by default."""
     return Where("series.is_shown") if rank is None else Where("attempt.rank = ?", (rank,))
 
 
 def among(column: str, ids: Collection[int] | None) -> Where:
-    """The condition that a column is one of these; None stands for all. SQLite limits the number of `?`."""
+    """Returns the condition that a column is one of these ids; None stands for all.
+
+    The ids are one JSON parameter, since SQLite limits the number of `?`.
+    """
     return Where() if ids is None else Where(f"{column} IN (SELECT value FROM json_each(?))", (_json(ids),))
 
 

@@ -71,7 +71,7 @@ def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
 
 
 def index_trial(folder: TrialFolder, batch: Batch) -> None:
-    """Indexes what is new in a trial's folder.
+    """Adds to the index whatever is new in a trial's folder.
 
     Raises `FileNotFoundError` or `TrialNotFoundError` if the trial is being deleted, and `RecordDamagedError`.
     """

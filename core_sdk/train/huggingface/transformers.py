@@ -25,7 +25,7 @@ __all__ = ["RayTrainReportCallback", "prepare_trainer"]
 
 
 def prepare_trainer(trainer: Trainer) -> Trainer:
-    """Checks that the Trainer trains with all workers. Raises `ValueError`: each would train alone."""
+    """Returns the Trainer. Raises `ValueError` if it does not train with all workers, as each would train alone."""
     if trainer.args.world_size != (num_workers := get_context().get_world_size()):
         raise ValueError(
             f"the Trainer has {trainer.args.world_size} ranks, and there are {num_workers} workers: make its "
@@ -35,10 +35,10 @@ def prepare_trainer(trainer: Trainer) -> Trainer:
 
 
 class RayTrainReportCallback(TrainerCallback):  # type: ignore[misc]
-    """Reports what the Trainer has logged each time that it saves, with the checkpoint."""
+    """Reports the values that the Trainer has logged, with its checkpoint, each time that it saves."""
 
     CHECKPOINT_NAME = "checkpoint"
-    """The directory of the Trainer's checkpoint in that of the report."""
+    """The name of the Trainer's checkpoint directory within the reported checkpoint."""
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
         metrics: dict[str, float] = {}
