@@ -2,8 +2,8 @@
 
 The chief notes in the home which trial the job has begun. The scheduler counts how often it has started the job, so
 that a note of an earlier start can be told from a note of this start. With `CORE_SDK_JOB_ID` there is no count, and
-every start goes on. Equal commands within one start cannot be told apart, nor can several trials of one process: then the
-next start begins new ones.
+every start goes on. Equal commands within one start cannot be told apart, nor can several trials of one process: then
+the next start begins new ones.
 """
 
 from __future__ import annotations
