@@ -67,8 +67,8 @@ class Database:
     def connect(self, *, verify_anew: bool = False) -> Iterator[sqlite3.Connection]:
         """Begins a transaction, and rolls back at the end what was not committed.
 
-        Raises `DamagedError` unless every byte is known to be what was written, and `UnusableError`. To verify that,
-        the whole file is read if it has changed since it was last verified, and with `verify_anew` if it has not.
+        Raises `DamagedError` unless every byte is known to be what was written, and `UnusableError`. To know that, the
+        whole file is read if it looks changed. With `verify_anew` it is read in any case, unless that was just done.
         """
         file = None if self._path is None else self._opened_file(self._path)
         with contextlib.ExitStack() as stack:
