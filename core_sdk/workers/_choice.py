@@ -1,4 +1,4 @@
-"""Chooses the engine that starts a program's workers, and their resources."""
+"""Opens the engine that starts a program's workers, with the resources of each worker."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ def open_engine(
     strategy: Strategy = "PACK",
     imported_modules: Sequence[str] = (),
 ) -> Engine:
-    """Opens the engine of this name. None stands for Ray if the program is connected to a cluster or an `address` is
-    given, and otherwise for this machine.
+    """Opens the engine of this name. An `Engine` is returned as it is.
+
+    None stands for Ray if the program is connected to a cluster or an `address` is given, and otherwise for this
+    machine.
 
     `num_cpus`, `num_gpus` and `resources` are those of one worker, of which there will be `num_workers`. On this
     machine workers begin with `imported_modules`. Raises `ResourcesMissingError` if this machine has too little, and
-    `MissingDependencyError` without Ray.
+    for Ray `RayClusterError`, or `MissingDependencyError` if it is not installed.
     """
     if isinstance(engine, Engine):
         return engine

@@ -69,7 +69,7 @@ class Team(ABC):
         """
 
     def hold(self) -> AbstractContextManager[None]:
-        """Keeps the processes of `call_beside` alive during the block. `end` waits for its end, for a limited time."""
+        """Keeps the processes of `call_beside` alive during the block. `end` waits for the block, but not forever."""
         return contextlib.nullcontext()
 
     @abstractmethod

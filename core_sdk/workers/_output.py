@@ -15,7 +15,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class ShownOutput:
-    """Shows whole lines that are written to its descriptors, by `sys.stdout` and `sys.stderr`, and keeps them."""
+    """Shows lines, which come whole to its descriptors, on `sys.stdout` and `sys.stderr`, and keeps them in a file."""
 
     def __init__(self, log_path: str | os.PathLike[str] | None = None) -> None:
         """`log_path` is a file to which the lines are appended; None if they are shown only."""
@@ -89,7 +89,7 @@ class _Copy:
         self._log.write(lines.finish())
 
     def _show(self, text: str) -> None:
-        # Looked up each time, since a notebook has its own streams. It may have no reader, or be closed.
+        # Looked up each time, since a notebook replaces the stream. It may have no reader, or be closed.
         with contextlib.suppress(OSError, ValueError):
             stream = getattr(sys, self._stream)
             stream.write(text)

@@ -1,4 +1,4 @@
-"""The program of a worker: it runs one call after another in its main thread, and keeps their state."""
+"""The program of a worker: it runs one call after another in its main thread, and keeps state between them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _status(error: BaseException) -> int:
 
 
 def _replace_sigterm_handler(ours: Any, new: Any) -> None:
-    """Replaces the handler of SIGTERM if it is ours. A handler of the function's stays."""
+    """Replaces the handler of SIGTERM if it is ours. A handler that the function has set stays."""
     if signal.getsignal(signal.SIGTERM) == ours:
         signal.signal(signal.SIGTERM, new)
 
@@ -119,6 +119,6 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 def _from_function(error: BaseException) -> BaseException:
-    """Removes our own line from the error's traceback."""
+    """Returns the error without our own line in its traceback."""
     trace = error.__traceback__
     return error.with_traceback(trace.tb_next) if trace is not None and trace.tb_next is not None else error

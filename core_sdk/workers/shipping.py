@@ -56,7 +56,7 @@ class Shipping:
         self._problem = ""
 
     def __enter__(self) -> Self:
-        """Makes spools on the nodes that do not see the home. Raises `NodeLostError`."""
+        """Makes spools on the nodes that do not see the home, and begins to copy. Raises `NodeLostError`."""
         home = Home(self._folder.home_root.absolute())
         identity = home.identity()
         for place in self._group.places:

@@ -103,7 +103,7 @@ class WorkerProcesses:
         self._is_closed = False
 
     def new_meeting_place(self) -> Path:
-        """A new directory, in which the ranks of one start find each other."""
+        """Makes a new directory, in which the ranks of one start find each other."""
         self._num_meetings += 1
         place = self._directory / f"ranks-{self._num_meetings}"
         place.mkdir(mode=0o700)
@@ -122,10 +122,10 @@ class WorkerProcesses:
         return LocalTeam(places, address, all_variables, order, self._guardian, self._output, start)
 
     def close(self) -> None:
-        """Ends the processes that workers have left behind. Does nothing the second time."""
+        """Ends what workers have left behind, and removes the directory. Does nothing the second time."""
         if not self._is_closed:
             self._is_closed = True
-            # Ends processes that workers have left in sessions of their own.
+            # These processes are in sessions of their own.
             end_marked(str(self._mark), least_s=0)
             self._output.close()
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -265,6 +265,6 @@ class LocalTeam(Team):
 
 
 def _shut_down(connection: Connection[bytes, bytes]) -> None:
-    """Shuts a connection down. A thread that reads from it gets an `EOFError`. The descriptor's number stays in use."""
+    """Has a thread that reads from the connection get an `EOFError`. Keeps its descriptor from being reused."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same, contextlib.suppress(OSError):
         same.shutdown(socket.SHUT_RDWR)

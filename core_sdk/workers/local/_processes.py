@@ -63,7 +63,7 @@ class Forked(WorkerProcess):
     """A process that was forked with imported modules, before any code of the user's had run."""
 
     def __init__(self, life: socket.socket) -> None:
-        """Raises `OSError`."""
+        """Blocks until the keeper has sent the worker's pid over `life`. Raises `OSError`."""
         self._life = life
         self.pid = int(life.recv(MOST_BYTES) or 0)
         if not self.pid:
@@ -126,7 +126,7 @@ class Spawner:
     def start(
         self, modules: Sequence[str], variables: Mapping[str, str], connection: int, stdout: int, stderr: int
     ) -> Forked:
-        """Raises `OSError`."""
+        """Forks a worker that begins with these modules. Blocks. Raises `OSError`."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = json.dumps({"modules": modules, "variables": variables, "directory": str(Path.cwd())}).encode()
         try:

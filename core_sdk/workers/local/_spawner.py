@@ -3,8 +3,7 @@
 It has one thread, and never runs code of the user's. For each request it forks a worker, with four descriptors: the
 worker's connection, its stdout and stderr, and its `life`. Over `life`, a keeper, which is the worker's parent, sends
 the worker's pid and, when it has ended, its exit status. The worker stays a zombie until the program shuts its `life`
-down.
-The spawner ends with the program. Like a worker, it is started by the path of its file.
+down. The spawner ends with the program. Like a worker, it is started by the path of its file.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def _become_worker(request: dict[str, Any], stdout: int, stderr: int) -> None:
     os.chdir(request["directory"])
     add_variables(request["variables"])
     if (random := sys.modules.get("numpy.random")) is not None:
-        # Python reseeds its own generator after a fork. Without this, all workers would share NumPy's numbers.
+        # Python reseeds its own generator after a fork, but all workers would draw the same numbers from NumPy's.
         random.seed()
 
 

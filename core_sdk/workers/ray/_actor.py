@@ -17,7 +17,7 @@ from core_sdk.workers.local import LocalTeam, Order, WorkerProcesses
 from core_sdk.workers.ray._cluster import Cluster
 
 NUM_THREADS = 5
-"""A call, a signal or the end meanwhile, those who wait for output and for records; and one to spare."""
+"""Threads for a call, a signal or the end during it, waiting for output, waiting for records, and one to spare."""
 
 _CHUNK_BYTES = 1 << 16
 # Longer than the program's own patience, so that the program knows why its workers end.

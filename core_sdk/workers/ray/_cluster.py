@@ -35,13 +35,16 @@ _AFTER_LOSS = "Ray ends this program within a minute; start it again when the cl
 
 
 class Cluster:
-    """Connected from construction on, in a program or an actor.
+    """A connection to a Ray cluster, from construction on, in a program or an actor.
 
-    Never shut down: the connection is the program's, and Ray ends it with it.
+    It is never shut down, since it belongs to the program, and Ray ends it together with the program.
     """
 
     def __init__(self, address: str | None, namespace: str | None = None) -> None:
-        """Names of actors are looked up in the `namespace`. Raises `RayClusterError`."""
+        """Connects, unless the program is connected already. Raises `RayClusterError`.
+
+        Names of actors are looked up in the `namespace`.
+        """
         if _version() < _OLDEST_VERSION:
             oldest = ".".join(map(str, _OLDEST_VERSION))
             reason = f"ray {ray.__version__} is installed here, and Core SDK needs {oldest} or newer"
@@ -56,7 +59,7 @@ class Cluster:
                     include_dashboard=None if address else False,
                 )
             except RuntimeError as error:
-                # Of another version, for example: each in a line of its own.
+                # The text about another version, for example, has several lines.
                 raise RayClusterError(address, " ".join(str(error).split())) from error
             except (OSError, ValueError, ray.exceptions.RayError) as error:
                 raise RayClusterError(address, reason_of(error)) from error
@@ -132,7 +135,7 @@ def run_beside(function: Callable[[], object]) -> threading.Thread:
 
 
 def _show_errors_without_ray() -> None:
-    """Shows an error that ends the program. Ray would report it to its cluster first, and never show it."""
+    """Restores the hook for errors. Ray's own hook would report them to the lost cluster first, and never show them."""
     if sys.excepthook is worker.custom_excepthook:
         sys.excepthook = worker.normal_excepthook
 

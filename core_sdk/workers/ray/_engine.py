@@ -165,7 +165,7 @@ class RayTeam(Team):
         threading.Thread(target=self._watch_cluster, name="core-sdk-ray-watch", daemon=True).start()
 
     def num_held(self) -> int:
-        """The number of workers that hold their resources."""
+        """Returns the number of workers that hold their resources."""
         return 0 if self._is_ended.is_set() else len(self._actors)
 
     def exchange(self, rank: int, request: bytes) -> Answer:
@@ -253,7 +253,7 @@ class RayTeam(Team):
         self._loss = self._cluster.await_loss(self._is_ended)
 
     def _abandon(self) -> None:
-        """Gives the workers up. Their actors may outlive the cluster's control plane, and keep places if it returns."""
+        """Ends the actors without waiting. They may outlive the control plane, and keep their places if it returns."""
         self._is_ended.set()
         if self._cluster.is_connected:
             for actor in self._actors:
@@ -319,7 +319,7 @@ def _places(node_ids: Sequence[str]) -> list[RankPlace]:
 
 
 def _give_back(actors: Sequence[Any], group: PlacementGroup, time_s: float = _PROMPT_S) -> None:
-    """Gives the places back. Waits for `time_s` at most: Ray would end the program if the cluster is gone."""
+    """Gives the places back. Waits `time_s` at most, since Ray waits for a lost cluster until it ends the program."""
 
     def give_back() -> None:
         for actor in actors:
