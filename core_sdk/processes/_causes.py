@@ -16,7 +16,7 @@ from dataclasses import dataclass
 TRACEBACK = b"Traceback (most recent call last)"
 
 STOPPED = 75
-"""The exit status of a training that stopped on request, to be resumed (EX_TEMPFAIL of sysexits.h). For ranks too."""
+"""The exit status of a training or rank that stopped on request, to be resumed (EX_TEMPFAIL of sysexits.h)."""
 WELL = (0, STOPPED)
 ENDED_BY_STOP = tuple(code for number in (signal.SIGTERM, signal.SIGUSR1) for code in (-number, 128 + number))
 """The statuses of a process that a stop has ended: a rank that has left its Context does nothing else."""

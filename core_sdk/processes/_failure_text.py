@@ -86,7 +86,7 @@ def failure_report(seen: RankSeen, num_ranks: int, host: str, code: int) -> list
 
 
 def excerpt(stderr: bytes) -> list[str]:
-    """Returns at most `MAX_LINES` last lines, or lines of the last traceback if too many others follow it."""
+    """Returns the last lines, or those of the last traceback if many follow it; at most `MAX_LINES`."""
     lines = [_shown(line) for line in _lines(stderr)]
     start = _last_traceback(lines)
     end = len(lines) if start is None else _end_of_traceback(lines, start)

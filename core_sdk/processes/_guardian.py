@@ -154,7 +154,7 @@ class Guardian:
         end_marked(self._mark, least_s=0)
 
     def await_inner(self) -> None:
-        """Waits for the guardians of killed supervisors below this one, which are ending processes.
+        """Waits for the guardians of supervisors below this one: if theirs was killed, they are ending processes.
 
         The wait is limited, since a supervisor that was left behind on purpose keeps its guardian.
         """
@@ -163,7 +163,10 @@ class Guardian:
             time.sleep(_PAUSE_S)
 
     def dismiss(self) -> None:
-        """Tells the guardian that nothing is left to end, and waits a limited time for its exit."""
+        """Tells the guardian that nothing is left to end, and waits a limited time for its exit.
+
+        After `end_all` it only waits.
+        """
         with self._lock:
             self._tell(".")
             self._is_over = True
@@ -172,7 +175,7 @@ class Guardian:
             self._process.wait(timeout=_END_S)
 
     def end_all(self) -> None:
-        """Has the guardian kill all processes and remove the directory, as it does when the supervisor dies."""
+        """Has the guardian kill all and remove the directory, as if the supervisor had died. Does not wait."""
         self._close()
 
     def _tell(self, line: str) -> None:
@@ -279,8 +282,8 @@ def sessions_left(lines: Iterable[str]) -> set[int] | None:
 def end_marked(mark: str, sessions: Collection[int] = (), *, least_s: float = _LEAST_S) -> list[int]:
     """Kills all processes that carry the mark or are in the sessions, and waits for the guardians among them. Blocks.
 
-    It looks until it finds nothing, since a process may start another just before it is killed. Returns the pids of
-    processes that cannot be killed, since they wait for a broken device.
+    It looks until it finds nothing, since a process may start another just before it is killed. After a minute it
+    returns the pids of processes that cannot be killed, since they wait for a broken device.
     """
     start = time.monotonic()
     while True:

@@ -19,7 +19,7 @@ from core_sdk.processes._sessions import addressees, living, trainings
 from core_sdk.processes._signals import STOPS
 
 _POLL_S = 0.02
-# The time by which this process may receive a stop later than a rank's wrapper, if it was sent to both.
+# If a stop is sent to both, this process may receive it so much later than a rank's wrapper.
 _LATE_STOP_S = 5.0
 # A process that cannot be killed, since it waits for a broken device, is not waited for any longer.
 _UNKILLABLE_S = 10.0

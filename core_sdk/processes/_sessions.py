@@ -25,7 +25,7 @@ class Process:
 
 
 def trainings(processes: Sequence[Process]) -> list[int]:
-    """Returns the Python processes that no other Python process of the rank has started: no data-loader workers."""
+    """Returns the Python processes that no other Python process of the rank has started, so no data-loader workers."""
     by_pid = {process.pid: process for process in processes}
     return [
         process.pid

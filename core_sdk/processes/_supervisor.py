@@ -24,7 +24,7 @@ _END_S = 5.0
 _PATIENCE_S = 2.0
 # Processes that a rank leaves behind may keep its output open.
 _LAST_OUTPUT_S = 0.5
-# The interval at which ranks whose grace ended during their start are killed, as soon as they run.
+# If the grace ends while ranks are being started, the interval of looking whether they run and can be killed.
 _POLL_S = 0.05
 # The longest time for which `select` can wait.
 _LONGEST_S = 1e6
@@ -37,7 +37,7 @@ class NotStarted(Exception):
 
 
 class RankStatements(Protocol):
-    """The statements of ranks about their ends."""
+    """The statements of ranks about how they end."""
 
     def is_stopped(self) -> bool:
         """Whether a rank has said that it stops on request."""
@@ -143,7 +143,7 @@ class Supervisor:
     def end(self, grace_s: float = _END_S) -> None:
         """Ends all ranks, and what they left behind in their sessions. Blocks. Afterwards the ranks may be reaped.
 
-        Unless the ranks have ended well, it also ends what they started in other sessions, which they could not end.
+        Unless the ranks have ended well, it also ends what they started in other sessions and had no time to end.
         """
         ranks = self._ranks
         ranks.end(grace_s)
@@ -241,10 +241,10 @@ class Supervisor:
         )
 
     def _end_well(self, deaths: Mapping[int, Death]) -> Outcome:
-        """Returns the outcome for ranks that ended well.
+        """Returns the outcome for ranks that all exited with 0 or 75.
 
-        Ranks with a trial have stopped if they have said so. Others have stopped if they exited with 75, or after a
-        signal.
+        They have stopped if they have said so. Without a trial, they have also stopped if one exited with 75, or if a
+        stop was asked for and the training is not complete. With a trial, a 75 without a statement is a failure.
         """
         has_stop_status = any(death.code == STOPPED for death in deaths.values())
         if self._statements.is_stopped():
@@ -273,6 +273,6 @@ class Supervisor:
         ]
 
     def _stderr(self, rank: int) -> bytes:
-        """Returns the end of a rank's stderr, with the traceback that the script may have recorded elsewhere."""
+        """Returns the end of a rank's stderr. If it has no traceback, appends the one that the rank has recorded."""
         tail = self._output.tail(rank)
         return tail if TRACEBACK in tail else tail + self._statements.recorded_traceback(rank)

@@ -22,6 +22,8 @@ _PAUSE_S = 0.01
 class Outlet:
     """Writes to a descriptor. Waits for a slow reader; after `is_hurried` is set, for `patience_s` at most.
 
+    It waits before a write, since a write that blocks could not be broken off.
+
     Text that is dropped (no reader, a full disk) is counted, and reported before the next text that is written. Used by
     one thread.
     """
@@ -46,7 +48,7 @@ class Outlet:
         return num_written == len(text)
 
     def try_write(self, text: bytes) -> int:
-        """Writes as much as is taken now. Returns the number of bytes, and counts none as dropped; never raises."""
+        """Writes what the reader takes. Returns the number of bytes, and counts none as dropped; never raises."""
         rest = memoryview(text)
         while rest:
             if not self._await_reader():
