@@ -124,7 +124,7 @@ _LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 
 
 def recorded_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that are recorded with a trial, for starting its script again, by an allow-list.
+    """Returns the variables that are recorded with a trial, for starting its script again, by an allow-list.
 
     Leaves out values that look like secrets, and names that do unless the list has the whole name.
     """

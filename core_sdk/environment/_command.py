@@ -21,7 +21,7 @@ def main_script() -> str:
 def command_of_this_process() -> list[str] | None:
     """Returns the command that starts this process's script again, with the path of the interpreter.
 
-    Returns None if it cannot be started again, such as a notebook, or code that was typed or piped.
+    Returns None for what cannot be started again: a notebook, and code that was typed or piped.
     """
     if "ipykernel" in sys.modules or not sys.argv or sys.argv[0] in ("", "-"):
         return None
@@ -34,7 +34,7 @@ def script_and_arguments() -> list[str]:
 
 
 def _is_of_multiprocessing() -> bool:
-    """Whether multiprocessing has started this process. Then its command names pipes, but `sys.argv` is unchanged."""
+    """Whether multiprocessing has started this process. Its command then names pipes; `sys.argv` is the script's."""
     if "multiprocessing" not in sys.modules:
         return False
     from multiprocessing import parent_process  # slow to import, unless something else has

@@ -11,7 +11,7 @@ from core_sdk.placement import JOB_ID_VARIABLE, Job, scheduled_job, slurm_job_na
 
 
 def job() -> Job | None:
-    """The scheduler's job that this process is a training of."""
+    """Returns the scheduler's job to which the training of this process belongs; None if there is none."""
     variables = dict(os.environ)
     if _was_left_in_another_job(variables):
         del variables[JOB_ID_VARIABLE]

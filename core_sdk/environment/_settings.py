@@ -109,7 +109,10 @@ def known_grace_s(variables: Mapping[str, str] = os.environ) -> float | None:
 
 
 def storage_deadline_s() -> float:
-    """Returns the time for which failing requests to a bucket are repeated. Raises `ValueError` for other texts."""
+    """Returns the time for which failing requests to a bucket are repeated.
+
+    Raises `ValueError` for anything but a number of seconds.
+    """
     text = os.environ.get(STORAGE_DEADLINE_VARIABLE)
     return _seconds(STORAGE_DEADLINE_VARIABLE, text) if text else _DEFAULT_STORAGE_DEADLINE_S
 

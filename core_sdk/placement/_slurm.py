@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def slurm_placement(variables: Mapping[str, str]) -> Placement | None:
-    """Returns the placement of this process; None if Slurm has not started it, and on the only node of a job.
+    """Returns the placement of this process; None outside of a step that `srun` has started.
 
     Raises a `PlacementError` if Slurm has started too few or too many processes.
     """
@@ -51,7 +51,7 @@ def _num_components(variables: Mapping[str, str]) -> int:
 
 
 def _check_alone(variables: Mapping[str, str]) -> None:
-    """Raises for a job on several nodes outside of a step: such a process runs on the first node only."""
+    """Raises `PlacementError` in a job on several nodes, of which a process outside of a step uses only the first."""
     if not variables.get("SLURM_JOB_ID"):
         return
     text = variables.get("SLURM_JOB_NUM_NODES", "")
