@@ -55,7 +55,7 @@ class LaunchDirectory:
         self.close()
 
     def new_meeting_place(self) -> Path:
-        """A new directory, in which the ranks of one start find each other."""
+        """Makes a new directory, in which the ranks of one start find each other."""
         self._num_meetings += 1
         place = self.path / f"ranks-{self._num_meetings}"
         place.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""The part in which launchers differ: how the ranks of a framework learn their places.
+"""The seam in which launchers differ: how the ranks of a framework learn their places.
 
 torchrun's agent starts the ranks for all frameworks. So a framework translates its own options to torchrun's, and adds
 the variables that its library reads.
@@ -59,7 +59,7 @@ class Framework(ABC):
         return {}
 
     def prefix(self) -> tuple[str, ...]:
-        """The beginning of each rank's command, which gets the rank's program as arguments."""
+        """Returns the beginning of each rank's command, which gets the rank's program as arguments."""
         return ()
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open

@@ -16,7 +16,7 @@ def marked(lines: Iterable[str]) -> str:
 
 
 def say(lines: Iterable[str], is_hurried: threading.Event | None = None) -> None:
-    """Writes to stderr, since stdout is the script's. Waits for the reader; a few seconds if `is_hurried` is set."""
+    """Writes to stderr, since stdout is the script's. Waits for the reader; after `is_hurried` is set, only seconds."""
     outlet = Outlet(_STDERR, is_hurried or threading.Event())
     outlet.write(marked(lines).encode(errors="backslashreplace"))
     outlet.close()

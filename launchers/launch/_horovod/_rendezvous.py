@@ -61,7 +61,7 @@ def meet_first(
     interfaces: Collection[str],
     start_server: Callable[[str, Sequence[int]], Server],
 ) -> tuple[Rendezvous, Server]:
-    """Exchanges the information on the first node, which starts the server. Blocks until all nodes have answered.
+    """Exchanges the information on the first node, which starts the server. Blocks until all nodes have sent theirs.
 
     `start_server` gets an address to listen on, "" for all, and the numbers of ranks by node. Raises
     `RendezvousError`, `NoRouteError`, and `RuntimeError` if the nodes' store is gone.

@@ -38,9 +38,9 @@ _STDERR = 2
 # The hosts take the head for dead when they receive nothing for a minute.
 _HEARTBEAT_S = 5.0
 _UNSETTLED_S = 0.1
-# The time for the other launchers, which tell each other of failed ranks, to end their own.
+# The time that the other launchers have to end their ranks. They tell each other of failed ranks.
 _OTHERS_S = 15.0
-# The time after a failure that looks like a consequence. ssh notices within half a minute that a host has vanished.
+# Their time if the failure looks like a consequence: ssh takes half a minute to notice that a host has vanished.
 _ROOT_CAUSE_S = 40.0
 # The time between `end` and the kill of a host's connection. The host sends SIGTERM, waits ten seconds, and kills.
 _END_S = 25.0
@@ -56,7 +56,7 @@ class NoSshError(CommandError):
 
 
 def hosts_to_reach(framework: Framework, command: Command) -> SshLaunch | None:
-    """Returns the hosts on which to start launchers; None if this process is itself the launcher of a node.
+    """Returns the hosts on which to start launchers; None if this process is itself a node's launcher, or the only one.
 
     Raises `UsageError`, `RunInfoError`, and `ValueError` for variables that make no sense.
     """
@@ -80,7 +80,7 @@ def _is_placed() -> bool:
 
 
 def run(launch: Launch, hosts: SshLaunch) -> LaunchResult:
-    """Blocks until the launchers of all hosts have ended. Raises `CommandError`."""
+    """Runs the launchers of all hosts, and blocks until they have ended. Raises `CommandError`."""
     infos = host_run_infos(hosts.hosts, run_info())
     overrides = launch.command.overrides if hosts.overrides is None else hosts.overrides
     job = HostJob(
@@ -139,7 +139,7 @@ def host_run_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[Clus
 
 
 def with_meeting_port(variables: Mapping[str, str]) -> dict[str, str]:
-    """Adds a random port to the variables, so that two trainings on the same hosts do not meet each other."""
+    """Returns the variables with a random port, so that two trainings on the same hosts do not meet each other."""
     return {**variables, MEETING_PORT_VARIABLE: str(random.SystemRandom().choice(MEETING_PORTS))}
 
 
@@ -222,7 +222,7 @@ class _Head:
             self._end_at = min(self._end_at, time.monotonic() + self._patience_s(result))
 
     def _can_go_on_without(self, host: Host) -> bool:
-        """Whether an elastic training can continue without this host. The first host is needed to meet."""
+        """Whether an elastic training can continue without this host. It needs the first one, where the others meet."""
         least = self._hosts.min_hosts
         is_first = host == self._hosts.hosts[0]
         return least is not None and len(self._running) >= least and not is_first and not self._is_ending

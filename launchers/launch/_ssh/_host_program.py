@@ -1,6 +1,6 @@
 """Starts the launcher on one host, as requested by a head on another host.
 
-A process of its own, started by this file's path, by ssh or as a child. It imports the standard library only; its
+It is a process of its own, started by this file's path, by ssh or as a child. It imports the standard library only; its
 argument is the path of the guardian's file. The first line of its standard input is the job. The others are commands:
 `signal N` for the launcher, `end`, `kill`, and `alive`, by which the head shows that it is there. When they end, or
 none comes for a minute, the head is dead, and the ranks are ended as with `end`: SIGTERM, a short grace, and a kill of

@@ -40,7 +40,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Ssh:
-    """Options of ssh that its own configuration does not have."""
+    """The options of ssh that a launcher's options give. ssh's own configuration says the rest."""
 
     port: int | None = None
     identity_file: Path | None = None
@@ -55,7 +55,7 @@ class SshLaunch:
     overrides: tuple[str, ...] | None = None
     """The overrides for the hosts' launchers, without those that name the hosts; None for the same as here."""
     min_hosts: int | None = None
-    """The least number of hosts with which an elastic training continues; None if it needs all."""
+    """The least number of hosts with which an elastic training continues after a loss; None if it needs all."""
 
 
 def read_hostfile(path: Path) -> tuple[Host, ...]:

@@ -176,7 +176,7 @@ class SupervisedAgent(LocalElasticAgent):
         setattr(group, "master_port", int(start.store.get("port")))  # noqa: B010 - torch's own annotation of it is None
 
     def _exchange_facts(self) -> None:
-        """Exchanges facts between the nodes, so that all ranks are told the same, also if the chief has moved."""
+        """Exchanges facts between the nodes, so that all ranks are told the same, even if the chief has moved."""
         trial = self._directory.trial_word()
         own = NodeFacts(socket.gethostname(), self._max_restarts - self._remaining_restarts, trial)
         facts = self._peers.exchange(own)
@@ -217,7 +217,7 @@ class SupervisedAgent(LocalElasticAgent):
         if self._supervisor.stop_signal is not None:
             return False
         if isinstance(outcome, NodesLost) and self._are_nodes_fixed:
-            return False  # these nodes, or none
+            return False  # fixed nodes cannot continue without one
         if self._peers.is_store_gone or not self._is_meeting_place_there():
             self._say(f"no other attempt begins: the nodes cannot meet without {self._meeting_place}, which is lost")
             return False
@@ -238,7 +238,7 @@ class SupervisedAgent(LocalElasticAgent):
 def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supervisor, output: RankOutput) -> None:
     """Runs the ranks, and blocks until they have ended for good. The supervisor then has the outcome.
 
-    Not in the main thread, where torch would take over the signals. Raises `CommandError`, `NotStarted`.
+    It must not run in the main thread, where torch would take over the signals. Raises `CommandError`, `NotStarted`.
     """
     _set_up_logging(launch.settings.log_level)
     program = [*launch.framework.prefix(), *program_argv(launch.command.script)]

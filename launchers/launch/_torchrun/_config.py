@@ -84,7 +84,10 @@ def _completion(options: TorchrunOptions, nodes: Nodes) -> dict[str, Any]:
 
 
 def _static_master(config: LaunchConfig) -> tuple[str | None, int | None]:
-    """Returns the address and port of rank 0 from the static rendezvous; None and None with any other."""
+    """Returns rank 0's address and port for a static rendezvous; None and None for others, which find them out.
+
+    Raises `UsageError` for an endpoint without a port.
+    """
     if config.rdzv_backend != "static":
         return None, None
     address, port = parse_rendezvous_endpoint(config.rdzv_endpoint.strip(), default_port=-1)

@@ -72,7 +72,8 @@ def decide_nodes(
 ) -> Nodes:
     """Decides on the nodes. `options` are torchrun's, by torch's names. Pure. Raises `UsageError`.
 
-    If a head has started this launcher by ssh, the run info always takes precedence.
+    The run info counts if it says more than the default, or if a head has started this launcher by ssh. Options take
+    precedence over it.
     """
     info = info if info is not None and (is_sent_by_head or _says_more_than_the_default(info)) else None
     if info is not None or _say_all(options) or (placement := find_placement()) is None:
@@ -96,7 +97,7 @@ def _decide(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Ca
 
 
 def meeting_options(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
-    """Returns the options of torchrun that say where the nodes meet, except those that were given. Pure."""
+    """Returns the options that tell torchrun where the nodes meet. `options` are those that were given. Pure."""
     if not options.get("standalone"):
         if options.get("rdzv_backend", "c10d") not in ("c10d", "static"):
             return {}
@@ -105,7 +106,7 @@ def meeting_options(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
             return {name: value for name, value in meeting.items() if name not in options}
         if options.keys() & {"rdzv_endpoint", "master_port"}:
             return {}
-    # A free port, so that launches never clash. The address needs no DNS that knows the machine's name.
+    # A free port, so that launches never clash. Localhost, since perhaps no DNS knows the machine's own name.
     local_addr = options.get("local_addr", _LOCALHOST)
     return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_LOCALHOST}:0", "local_addr": local_addr}
 

@@ -105,7 +105,10 @@ class PeerNodes:
         return NodesLost(tuple(self._hosts[node] for node in silent)) if silent else None
 
     def post(self, failure: FailedElsewhere) -> FailedElsewhere | None:
-        """Posts a failure. If another node has posted one before, returns that: this failure was not the first."""
+        """Posts a failure. If another node has posted one before, returns that: this failure was not the first.
+
+        Waits a few seconds for the other nodes to read it, unless all ranks are restarted.
+        """
         if self._store is None:
             return None
         notice = json.dumps([failure.code, failure.words, failure.is_restarting])

@@ -41,7 +41,7 @@ class RankLogs(LogsSpecs):
         return str(self._files.root_log_dir) if self._files else os.devnull
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
-        """Called before each start of the ranks. Also completes their environments, which come by local rank."""
+        """Returns the ranks' files, and completes their environments, both by local rank. Called before each start."""
         destinations = self._files.reify(envs) if self._files else self._no_files(envs)
         for local_rank, variables in envs.items():
             self._redirect(int(variables["RANK"]), local_rank, destinations)

@@ -79,7 +79,7 @@ _NEEDED: dict[type, str] = {
 
 
 def _check() -> None:
-    """Raises `TorchChangedError`."""
+    """Raises `TorchChangedError` if this torch lacks one of the private names."""
     for cls, names in _NEEDED.items():
         for name in names.split():
             if not hasattr(cls, name) and not _sets_attribute(cls, name):
