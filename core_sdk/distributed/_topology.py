@@ -30,11 +30,11 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     python: str
     rank_of_all: int | None = None
-    """The rank in the whole trial, if `rank` counts within a node."""
+    """The rank among the ranks of all nodes, if `rank` counts within a node."""
 
     @property
     def known_as(self) -> int:
-        """The rank in the whole trial, by which errors name it in every group."""
+        """The rank among the ranks of all nodes, by which errors name it in every group."""
         return self.rank if self.rank_of_all is None else self.rank_of_all
 
     @property
@@ -54,7 +54,7 @@ def this_rank(place: RankPlace) -> RankIdentity:
 
 
 def host_identity() -> str:
-    """Returns an id that is equal for two processes if they share a kernel and a mount namespace.
+    """Returns an id that is equal for two processes exactly if they share a kernel and a mount namespace.
 
     Such processes see the same files.
     """

@@ -217,7 +217,7 @@ class ChiefChannel(StarChannel):
         member.lent_at = call.number
 
     def _wait_to_send(self, member: _Member, call: Call, deadline: float) -> None:
-        """Waits until the socket has room, and reads the member's announcements, since it may be blocked on sending."""
+        """Waits for room in the socket. Reads the member's announcements, since it may be blocked on sending."""
         if self._wait_for(member, select.POLLIN | select.POLLOUT, call, deadline) & ~select.POLLOUT:
             self._hear_announcement(member, call)
 

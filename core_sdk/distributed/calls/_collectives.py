@@ -49,9 +49,9 @@ Contents = Sequence[Content | Decoded]
 
 CHIEF = 0
 NOTHING = Contribution(False, b"")
-# Keeps a host that is cut off from delaying the others' exit any longer.
+# A host that is cut off must not delay the exit of the others for longer.
 _CLOSE_TIMEOUT_S = 5.0
-# Longer than a message takes through a network that loses packets to a busy host.
+# Longer than a message takes to a busy host, through a network that loses packets.
 _NEWS_TIMEOUT_S = 5.0
 _SURVEY_S = 2.0
 

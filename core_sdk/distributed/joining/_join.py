@@ -51,7 +51,7 @@ class ListenOptions:
 def join_ranks(
     identity: RankIdentity, options: JoinOptions, rendezvous: Rendezvous, listen_options: ListenOptions
 ) -> StarChannel:
-    """Forms the group of all ranks. Collective; raises a `JoinError`."""
+    """Forms the group of all ranks. Collective; raises a `JoinError` or `RankDiedError`."""
     if identity.rank != 0:
         return _connect(rendezvous, identity, options)
     key = rendezvous.address.key if isinstance(rendezvous, KnownRendezvous) else secrets.token_bytes(32)
@@ -70,7 +70,7 @@ def join_ranks(
 def join_again(
     identity: RankIdentity, everyone: StarChannel, options: JoinOptions, listen_options: ListenOptions
 ) -> StarChannel:
-    """Forms a second group of all ranks, beside `everyone`. Collective; raises a `JoinError`."""
+    """Forms a second group of all ranks, beside `everyone`. Collective; raises a `ChannelError`."""
     with Listeners() as listeners:
         key = secrets.token_bytes(32)
         address = everyone.broadcast_outcome(lambda: _listen(listeners, identity, listen_options, key))
@@ -80,7 +80,7 @@ def join_again(
 
 
 def join_node(identity: RankIdentity, everyone: StarChannel, options: JoinOptions) -> Channel:
-    """Forms the group of this rank's node. Collective over all ranks; raises a `JoinError`."""
+    """Forms the group of this rank's node. Collective over all ranks; raises a `ChannelError`."""
     if identity.cross_size == 1:
         return everyone
     node = msgspec.structs.replace(
@@ -126,8 +126,8 @@ def _gathered(address: Address) -> Rendezvous:
 def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: Meeting) -> Rendezvous:
     """Chooses the place where the ranks meet.
 
-    Raises `NoChannelKeyError`, or `ValueError` if ranks on several nodes are not told where rank 0 is, and for a
-    `rendezvous` that is neither a directory nor an address.
+    Raises `NoChannelKeyError`, or `ValueError` if ranks on several nodes are not told where rank 0 is, for a key that
+    is too short, and for a `rendezvous` that is neither a directory nor an address.
     """
     if options.rendezvous is not None:
         return _given_rendezvous(options.rendezvous, identity, meeting)

@@ -36,7 +36,7 @@ class Rendezvous(ABC):
     """The name of the place, for messages."""
 
     def publish(self, address: Address) -> None:  # noqa: B027 - some ranks know the address without
-        """Publishes the chief's address (chief only). Raises `ContradictoryRanksError` if another chief is using it."""
+        """Publishes the chief's address (chief only). Raises `ContradictoryRanksError` if there is another chief."""
 
     def insist(self) -> None:  # noqa: B027 - most have no second place
         """May publish the address at a second place. The chief calls it repeatedly while ranks are missing."""
