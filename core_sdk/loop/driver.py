@@ -144,7 +144,7 @@ class Driver:
         self._saved_at = self._reported_at = self.counters.batches
 
     def _train_until_due(self, length: TrainUnit) -> _Due:
-        """Trains batches until something is due or the stop flag is set, and returns what is due."""
+        """Trains until something is due, `length` is reached or the stop flag is set. Returns what is due."""
         training, schedule, clock = self._training, self._schedule, self._clock
         if clock is None:
             raise RuntimeError("a Driver trains in run() only")

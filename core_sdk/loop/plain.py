@@ -20,7 +20,7 @@ _MAPPINGS = {dict, OrderedDict, Counter}
 
 
 def check_plain(value: Any, place: str) -> None:
-    """Raises `ForeignValueError`, which names the place within `place`, for the first value that is not plain."""
+    """Raises `ForeignValueError` for the first value that is not plain, with its place. `place` is that of `value`."""
     if (foreign := _find_foreign(value)) is not None:
         inner_place, found = foreign
         raise ForeignValueError(place + inner_place, found)

@@ -40,7 +40,7 @@ class TrainUnit(abc.ABC):
         """Returns the completed amount in this unit."""
 
     def is_due(self, before: Counters, after: Counters) -> bool:
-        """Whether the batch between `before` and `after` has reached one of the counts."""
+        """Whether one of the counts was reached after `before`, up to `after`."""
         start, end = self.count(before), self.count(after)
         if isinstance(self.value, Container):
             return self._has_count_between(start, end)
@@ -108,7 +108,7 @@ class Seconds(TrainUnit):
 
 
 def is_due(unit: TrainUnit | None, before: Counters, after: Counters) -> bool:
-    """Whether the batch between `before` and `after` has reached a count of `unit`. None is never due."""
+    """Whether a count of `unit` was reached after `before`, up to `after`. None is never due."""
     return unit is not None and unit.is_due(before, after)
 
 

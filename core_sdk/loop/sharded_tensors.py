@@ -87,8 +87,8 @@ def put_back(state: Any, directory: Path, present: Any, *, within: Place = ()) -
     """Returns the state with its tensors, each spread over ranks like the tensor at its place in `present`.
 
     If there is no such tensor, or it is not spread, or has another size, the whole tensor is returned, on the CPU. A
-    tensor of `present` in place of a dict or list stands for all tensors in it. Only the tensors `within` a place are
-    read. Not collective.
+    tensor of `present` in place of a dict or list stands for all tensors in it. Of the directory, only
+    the tensors `within` a place are read. Not collective.
     """
     tensors = _read(directory, present, within)
 

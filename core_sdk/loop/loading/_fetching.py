@@ -30,8 +30,8 @@ class Fetching(Dataset[Any]):
     the batch is collated. So neither the number of workers nor a stop changes the random numbers of a sample.
     Afterwards the generators are put back.
 
-    Seeding takes longer than fetching a sample from many datasets. So a generator that was not used for the first batch
-    is only watched: if it is used for a later batch, that batch is fetched again with this generator seeded too.
+    With many datasets, seeding takes longer than fetching a sample. So a generator that the first batch did not use is
+    only watched: if it is used for a later batch, that batch is fetched again with this generator seeded too.
     Torch's own datasets of tensors need not be watched. The rows of a `TensorDataset` are taken all at once. Torch's
     own collate functions draw nothing.
     """
@@ -65,7 +65,7 @@ class Fetching(Dataset[Any]):
                 try:
                     batch = self._batch(draw, self._drawn)
                 except Exception:
-                    # The error may follow from numbers of an unseeded generator. Then the batch is fetched again.
+                    # Numbers of an unseeded generator may have caused the error. Then the batch is fetched again.
                     if not self._has_drawn_late(state, self._drawn):
                         raise
                 else:

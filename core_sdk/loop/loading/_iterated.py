@@ -61,7 +61,7 @@ class IteratedSource(Source):
 
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
         if self._keeper is not None and self._before_pass is None:
-            # The first iteration of a loader draws a seed.
+            # A loader that has not been read yet begins an iteration to give its state, which draws a seed.
             with rng.seeded(self._seed, "iterable"):
                 self._before_pass = copy.deepcopy(self._keeper.state_dict())
         elif self._keeper is not None:

@@ -123,11 +123,11 @@ class ResumableLoader:
         return self._running
 
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
-        """Returns an iterator over all data, in the order of the first epoch, for a validation. Keeps the position."""
+        """Returns an iterator over all data once, in the order of epoch 0, for a validation. Keeps the position."""
         return self._source.single_pass()
 
     def explain(self, error: BaseException) -> None:
-        """Adds a note with the samples that the workers had to fetch to an error of torch about a lost worker.
+        """Adds a note to torch's error if it is about a lost worker: the samples that the workers had to fetch.
 
         While the loader fetches, it does this itself. Torch may also raise such an error in the middle of other code.
         """
@@ -147,7 +147,7 @@ class ResumableLoader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resumes at the position of a state, with its seed. Raises `DataError` if it does not exist in these data.
+        """Resumes at the position of a state, with its seed. Raises `DataError` if the data have changed.
 
         The number of ranks may have changed, unless each rank reads data of its own.
         """

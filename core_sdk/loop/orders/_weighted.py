@@ -34,7 +34,7 @@ class Weighted(Order):
         self._num_positions = num_positions
         self._seed = seed
         self._drawn: tuple[int, torch.Tensor] = -1, torch.empty(0, dtype=torch.int64)
-        """The last epoch and its draws, without replacement."""
+        """The last epoch and its draws, if they are without replacement."""
 
     def __len__(self) -> int:
         return self._num_positions
