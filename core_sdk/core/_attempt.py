@@ -20,7 +20,7 @@ from core_sdk.tracking.attempts.run_info import is_restart
 
 @dataclass(frozen=True)
 class _Claimed:
-    """What the chief tells the other ranks of the attempt."""
+    """The description of the attempt that the chief sends to the other ranks."""
 
     home: Path
     number: int
@@ -32,7 +32,7 @@ class _Claimed:
 def claim_together(
     home_path: Path, info: ClusterInfo | None, definition: Definition, distributed: DistributedContext
 ) -> Attempt:
-    """The attempt that `claim_attempt` gives the chief, as each rank holds it. Collective."""
+    """Claims the attempt on the chief, and returns it as each rank holds it. Collective."""
     attempts: list[Attempt] = []
 
     def claim() -> _Claimed:
@@ -68,7 +68,10 @@ def _of_other_rank(claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -
 
 
 def _begins_with(journal: Path, start: AttemptStarted) -> bool:
-    """False on a node where there is nothing at this place, or another home with a trial of the same number."""
+    """Returns whether the journal begins with the record `start`.
+
+    It does not on a node that has nothing at this path, or another home with a trial of the same number.
+    """
     try:
         return next(read_records(journal), None) == start
     except OSError:
@@ -76,7 +79,7 @@ def _begins_with(journal: Path, start: AttemptStarted) -> bool:
 
 
 def _on_this_node(info: ClusterInfo, own_info: ClusterInfo | None) -> ClusterInfo:
-    """The chief's, except for what differs between nodes."""
+    """Returns the chief's cluster info, with this node's own values in the fields that differ between nodes."""
     if own_info is None:
         return info
     return msgspec.structs.replace(

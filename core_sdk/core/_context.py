@@ -53,7 +53,9 @@ class Service(Protocol):
 
 
 class Context:
-    """`init()` makes it. Enter it with `with`, or call `start()` and `close()`, in the cells of a notebook for example.
+    """The parts of the Core API that a script uses, made by `init()`.
+
+    Enter it with `with`, or call `start()` and `close()`, for example in the cells of a notebook.
 
     Keep it in a variable as long as its parts are used: a Context that no variable holds is closed.
 
@@ -121,7 +123,7 @@ class Context:
             self._open.callback(service.close)
         self._open.callback(self._ending.record)
         self._open.callback(profiler.off)
-        # First of all, while everything still works and the outcome is not decided.
+        # The save ends first, while everything still works and the outcome is not decided.
         self._open.callback(self._ending.await_save)
         # Closes a Context that was left open, at the interpreter's exit or when no variable holds it any more.
         self._finalizer = weakref.finalize(self, _close_forgotten, self._open, self._ending)
@@ -177,15 +179,15 @@ class Context:
         return f"<Context of trial {trial.trial_id}, attempt {self._attempt.number}{of_ranks}>"
 
     def record_hparams(self, hparams: Mapping[str, Any]) -> None:
-        """Records these as the trial's hyperparameters, unless it has any: for those that are known after `init()`.
+        """Records hyperparameters that are only known after `init()`, unless the trial already has some.
 
-        Of what JSON cannot keep the text is recorded. Does nothing on ranks other than the chief.
+        A value that JSON cannot keep is recorded as text. Does nothing on ranks other than the chief.
         """
         if self.distributed.is_chief:
             record_hparams(self._attempt.folder, hparams)
 
     def _stop_tensorboard(self) -> None:
-        """Writes no more of TensorBoard's event files."""
+        """Stops writing TensorBoard's event files."""
         for service in self._services:
             if isinstance(service, TensorboardMirror):
                 service.close()
@@ -208,7 +210,7 @@ class Context:
 
 
 class _Ending:
-    """How the attempt ends; recorded once."""
+    """The end of the attempt, which is recorded once."""
 
     def __init__(
         self,
@@ -231,7 +233,7 @@ class _Ending:
         self._outcome: Outcome | None = None
         self._error_text: str | None = None
         self.error: BaseException | None = None
-        """For the other ranks."""
+        """The error that the other ranks are told."""
 
     def is_foreign(self) -> bool:
         """Whether this is a forked child: the attempt belongs to the parent."""
@@ -256,7 +258,7 @@ class _Ending:
         return error is None or (isinstance(error, SystemExit) and error.code in good_codes)
 
     def note_exit(self) -> None:
-        """At the interpreter's exit, where only its last error tells success from failure."""
+        """Notes the outcome at the interpreter's exit, where only its last error tells success from failure."""
         error = _last_error()
         self.note(None if id(error) == self._past_error_id else error)
         if self._outcome in ("completed", "paused"):
@@ -264,7 +266,7 @@ class _Ending:
             self._outcome = "exited"
 
     def await_save(self) -> None:
-        """A failed save is the attempt's error, unless the script has one of its own: then it is only logged."""
+        """Waits for the save in the background. A failed save becomes the error, unless there is one already."""
         try:
             self._checkpoint.close()
         except Exception as error:
@@ -293,7 +295,7 @@ class _Ending:
             tell_launcher(launch_directory(), f"left-{self._rank}")
 
     def _explain_stop(self) -> None:
-        """Adds why: ranks that stop at different steps fail in their collectives, by errors that do not say so."""
+        """Notes in the error that the ranks stopped at different steps, which errors of collectives do not say."""
         # An error of the channel names the rank that is the cause.
         if isinstance(self.error, ChannelError) or (unevenness := self._preempt.unevenness()) is None:
             return
@@ -336,7 +338,7 @@ def _last_error() -> BaseException | None:
 
 
 def _invalid_hp(error: BaseException | None) -> str | None:
-    """The message of an `InvalidHP` that was raised on this rank or on another."""
+    """Returns the message of an `InvalidHP` that was raised on this rank or on another; else None."""
     if isinstance(error, InvalidHP):
         return str(error)
     if isinstance(error, RankFailedError) and error.error_text.partition(":")[0] == _INVALID_HP:
@@ -345,14 +347,14 @@ def _invalid_hp(error: BaseException | None) -> str | None:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether it is a Ctrl-C on this rank or on another."""
+    """Returns whether the error is a Ctrl-C on this rank or on another."""
     if isinstance(error, RankFailedError):
         return error.error_text.partition(":")[0] == KeyboardInterrupt.__name__
     return isinstance(error, KeyboardInterrupt)
 
 
 def _is_same(own: BaseException | None, failure: ChannelError) -> bool:
-    """Whether both ranks raised the same error."""
+    """Returns whether both ranks raised the same error."""
     if own is None or not isinstance(failure, RankFailedError):
         return False
     return "".join(traceback.format_exception_only(own)).strip() == failure.error_text
@@ -363,7 +365,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _headline(error: BaseException) -> str:
-    """The last line of the text, which lists show; a traceback from another rank does not name that rank."""
+    """Returns the text's last line, which lists show: it names the other rank, as its traceback does not."""
     if not isinstance(error, RankFailedError):
         return ""
     return f"\nrank {error.rank} failed: {error.error_text.rpartition(chr(10))[2]}\n"

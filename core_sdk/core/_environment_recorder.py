@@ -18,7 +18,7 @@ from core_sdk.tracking import TrialFolder
 logger = logging.getLogger("core_sdk.core")
 
 _GIT_TIMEOUT_S = 10.0
-# What a script that ends at once waits for.
+# How long a script that ends at once waits for the record.
 _CLOSE_TIMEOUT_S = 1.0
 _PACKAGES = (
     "core-sdk",
@@ -34,7 +34,7 @@ _PACKAGES = (
 
 
 class EnvironmentRecorder:
-    """Begins with `start`; what it cannot find out is left empty."""
+    """Records the code and the machine of an attempt in a thread; what it cannot find out is left empty."""
 
     def __init__(self, folder: TrialFolder, attempt: int) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class EnvironmentRecorder:
         self._thread.start()
 
     def close(self) -> None:
-        """Waits for the record for a moment."""
+        """Waits for the record, but at most a second."""
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
@@ -61,7 +61,7 @@ class EnvironmentRecorder:
 
 
 def find_environment(git: subprocess.Popen[bytes] | None) -> EnvironmentRecord:
-    """What this process runs with; `git` is of `start_git`."""
+    """Returns the code, the packages and the machine of this process; `git` is what `start_git` has returned."""
     commit, is_dirty = _code(git)
     return EnvironmentRecord(
         git_commit=commit,
@@ -76,13 +76,13 @@ def find_environment(git: subprocess.Popen[bytes] | None) -> EnvironmentRecord:
 
 
 def script_directory() -> Path:
-    """The working directory in a notebook."""
+    """Returns the directory of the script; in a notebook, the working directory."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     return Path(script).parent if script else Path()
 
 
 def start_git(directory: Path) -> subprocess.Popen[bytes] | None:
-    """Asks git for the commit and for changes; None if there is no git. `directory` is where the script lies."""
+    """Asks git for the commit and for changes in the script's `directory`; returns None if there is no git."""
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
         return subprocess.Popen(
@@ -93,7 +93,7 @@ def start_git(directory: Path) -> subprocess.Popen[bytes] | None:
 
 
 def _code(git: subprocess.Popen[bytes] | None) -> tuple[str, bool | None]:
-    """The commit, and whether files that git knows have changed since."""
+    """Returns the commit, and whether files that git tracks have changed since."""
     if git is None:
         return "", None
     with git:
@@ -119,7 +119,7 @@ def _versions() -> dict[str, str]:
 
 
 def _gpus() -> list[str]:
-    """Empty unless the script has begun to use them: asking torch earlier would claim memory on each."""
+    """Returns the names of the GPUs once the script uses them: asking torch earlier would claim memory on each."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized():
         return []

@@ -20,7 +20,7 @@ class _HasCheckpoint(Protocol):
 
 
 class ExperimentalCoreContext:
-    """Links from this trial to what it uses."""
+    """Records links from this trial to the checkpoints that it uses."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -33,5 +33,5 @@ class ExperimentalCoreContext:
         self._journal.append_or_raise(CheckpointUsed(time=time.time(), storage_id=checkpoint.uuid))
 
     def report_task_using_model_version(self, model_version: _HasCheckpoint) -> None:
-        """As `report_task_using_checkpoint`, of the checkpoint of a version of a model."""
+        """Records that this trial uses the checkpoint of a model version, as `report_task_using_checkpoint` does."""
         self.report_task_using_checkpoint(model_version.checkpoint)

@@ -27,7 +27,7 @@ class Farewell(msgspec.Struct, frozen=True):
 
 
 class Farewells:
-    """What one rank says and hears of the ends."""
+    """The messages of one rank about how the ranks end."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -36,11 +36,11 @@ class Farewells:
         channel.listen(_TOPIC, self._hear)
 
     def say(self, error: BaseException | None) -> None:
-        """To be called on every rank except the chief."""
+        """Tells the chief how this rank ends. Called on every rank except the chief."""
         self._channel.tell_chief(_TOPIC, msgspec.msgpack.encode(_farewell(self._channel.rank, error)))
 
     def await_all(self) -> None:
-        """On the chief: waits until every other rank has said how it ends or one has failed, for a few seconds at most.
+        """Waits a few seconds at most until every other rank has said how it ends, or one has failed (chief only).
 
         The chief leaves the group first, so that a rank that still calls a collective fails while the chief listens.
         """
@@ -51,7 +51,7 @@ class Farewells:
                 self._news.wait(_LOOK_INTERVAL_S)
 
     def failure(self) -> ChannelError | None:
-        """On the chief, without waiting: the error of the other rank that failed first."""
+        """Returns the error of the other rank that failed first, or None, without waiting (chief only)."""
         try:
             self._channel.check()
         except RankLeftError:
@@ -77,6 +77,6 @@ class Farewells:
 def _farewell(rank: int, error: BaseException | None) -> Farewell:
     if error is None:
         return Farewell()
-    # Being left by a rank that ended well is a failure of one's own.
+    # If another rank ended well and left, the failure is this rank's own.
     is_consequence = isinstance(error, ChannelError) and not isinstance(error, RankLeftError)
     return Farewell(Failure.of(rank, error), is_consequence)

@@ -92,8 +92,8 @@ def init(
 ) -> Context:
     """Claims the attempt that this process executes, and returns its `Context`, to be entered with `with`.
 
-    A process that nothing else has started begins a new trial. One that `core-sdk run`, `trial resume` or an experiment
-    has started goes on with the trial that it was started for. All arguments may be left out:
+    A process that was started on its own begins a new trial. A process that was started by an experiment,
+    `core-sdk run` or `trial resume` continues the trial for which it was started. All arguments may be left out:
 
     - `distributed`: the ranks of the trial. Every rank of several passes its `DistributedContext`. Default: one rank.
     - `checkpoint_storage`: where checkpoints are stored: a directory, a URL (`gs://bucket/prefix`, `s3://…`,
@@ -118,16 +118,16 @@ def init(
     - `job_id`: names the training: each start with the same name goes on with its trial. Default: the variable
       CORE_SDK_JOB_ID, else Slurm's job, else none.
 
-    When a trial is resumed, `hparams`, `data` and `max_length` of its first attempt stand.
+    A trial that is resumed keeps the `hparams`, `data` and `max_length` of its first attempt.
 
     On several ranks `init()` is collective. The chief claims the attempt; its arguments describe the trial, and its end
-    is the attempt's. Its home is that of all; a rank whose node does not see it records nothing. The modes, and the
-    storage within a node, must be the same on all ranks (`ArgumentConflictError`).
+    is the attempt's. All ranks use its home; a rank whose node does not see that home records nothing. The modes, and
+    the storage within a node, must be the same on all ranks (`ArgumentConflictError`).
 
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
     `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; a `StorageError` saying what is
     wrong with the bucket, the credentials or the permissions, or `MissingDependencyError`; `ValueError` or `TypeError`
-    for arguments that cannot be kept. What one rank raises fails `init()` on all.
+    for arguments that cannot be kept. An error on one rank fails `init()` on all.
     """
 
     def check() -> _Given:
@@ -216,7 +216,7 @@ def init(
 
 
 def _services(attempt: Attempt, tensorboard_mode: TensorboardMode) -> list[Service]:
-    """What runs in the background of the chief's script."""
+    """Returns the services that run in the background of the chief's script."""
     folder = attempt.folder
     services: list[Service] = [EnvironmentRecorder(folder, attempt.number)]
     if tensorboard_mode is TensorboardMode.AUTO:
@@ -238,7 +238,7 @@ class _Given:
 
 
 def only_rank() -> DistributedContext:
-    """For a script that says nothing of other ranks. Raises `SeveralRanksError` if several were started."""
+    """Returns the context of a single rank. Raises `SeveralRanksError` if several ranks were started."""
     info = run_info()
     num_slots = 1 if info is None else max(len(info.slot_ids), len(info.container_addrs))
     if (num_ranks := max(num_ranks_started(), num_slots, _process_group_size())) > 1:
@@ -247,19 +247,19 @@ def only_rank() -> DistributedContext:
 
 
 def _process_group_size() -> int:
-    """The size of torch's process group, if the script has begun one; whoever started its ranks."""
+    """Returns the size of torch's process group if the script has begun one, by whatever launcher; else 1."""
     return int(sys.modules["torch.distributed"].get_world_size()) if has_process_group() else 1
 
 
 def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:
-    """What `compute` returns on this rank. If it raises on one rank, it fails on all. Collective."""
+    """Returns this rank's result of `compute`. If it raises on one rank, all ranks raise an error. Collective."""
     own: list[T] = []
     distributed.channel.allgather_outcome(lambda: own.append(compute()))
     return own[0]
 
 
 def _configured_storage(info: ClusterInfo | None) -> str | Mapping[str, Any] | None:
-    """The `checkpoint_storage` of the experiment's configuration; None where the trial has no such experiment."""
+    """Returns the experiment's configured `checkpoint_storage`; None if there is no configuration."""
     return None if info is None or info._trial_info is None else info.trial._config.get("checkpoint_storage")
 
 
@@ -275,7 +275,7 @@ def _open_storage(
 
 
 def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: DistributedContext) -> list[str]:
-    """The trial's newest checkpoints in this storage, in which a save looks for files that have not changed."""
+    """Returns the trial's newest checkpoints in this storage, in which a save looks for unchanged files. Collective."""
 
     def read() -> list[str]:
         checkpoints = read_history(attempt.folder).checkpoints

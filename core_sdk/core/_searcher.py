@@ -22,7 +22,7 @@ _POLL_S = 0.05
 
 
 class Unit(enum.Enum):
-    """What a length counts."""
+    """The unit in which a length is counted."""
 
     EPOCHS = "EPOCHS"
     RECORDS = "RECORDS"
@@ -30,7 +30,7 @@ class Unit(enum.Enum):
 
 
 class SearcherMode(enum.Enum):
-    """Which ranks iterate over the operations."""
+    """The ranks that iterate over the operations."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
@@ -53,18 +53,24 @@ class SearcherOperation:
 
     @property
     def length(self) -> int:
-        """In the unit of `SearcherContext.get_configured_units()`."""
+        """The length, in the unit of `SearcherContext.get_configured_units()`."""
         return self._length
 
     def report_progress(self, length: float) -> None:
-        """`length` is how far the training is, in the unit of `self.length`. Raises `RuntimeError` on other ranks."""
+        """Reports that the training has come to `length`, in the unit of `self.length`.
+
+        Raises `RuntimeError` on ranks other than the chief.
+        """
         self._check_chief("report_progress")
         if self.is_completed and length != self._length:
             raise RuntimeError("report_progress() after report_completed()")
         self._train.report_progress(min(max(length / self._length, 0.0), 1.0))
 
     def report_completed(self, searcher_metric: Any) -> None:
-        """Reports the metric at the end. Raises `RuntimeError` on other ranks, and the second time."""
+        """Completes the operation with the searcher's metric.
+
+        Raises `RuntimeError` on ranks other than the chief, and the second time.
+        """
         self._check_chief("report_completed")
         if self.is_completed:
             raise RuntimeError("report_completed() was called before for this operation")
@@ -78,7 +84,7 @@ class SearcherOperation:
 
 
 class End(enum.Enum):
-    """Why there are no more operations."""
+    """The reason why there are no more operations."""
 
     CLOSED = "closed"
     STOPPED = "stopped"
@@ -89,14 +95,14 @@ class Wanted(NamedTuple):
 
     length: int
     is_last: bool
-    """No more can follow, as far as is known."""
+    """Whether no more can follow, as far as is known."""
 
 
 class Operations(Protocol):
     """The lengths that are wanted of a trial, as the chief knows them."""
 
     def next(self) -> Wanted | End | None:
-        """The next one that is not completed; None while it is not known."""
+        """Returns the next length that is not completed, or `End` if there are no more; None while it is not known."""
 
     def complete(self, length: int) -> None: ...
 
@@ -113,7 +119,7 @@ class ConfiguredOperation(Operations):
         return self._wanted
 
     def complete(self, length: int) -> None:
-        """It is the last."""
+        """Does nothing: there is only one operation."""
 
 
 class SearchedOperations(Operations):
@@ -168,7 +174,7 @@ class SearcherContext:
 
         If a search decides step by step how long the trial is trained, this waits for the next length. It ends when
         the search wants no more, and when a stop is asked for: a script that then ends well is paused, and resumed once
-        its search wants more of it. `auto_ack=False` leaves it to `acknowledge_out_of_ops()` to say so.
+        its search wants more of it. With `auto_ack=False` the script calls `acknowledge_out_of_ops()` for that.
 
         In mode WorkersAskChief the call is collective, and all ranks get the chief's operations. In mode ChiefOnly only
         the chief may call it; other ranks get a `RuntimeError`. Only the chief completes operations.
@@ -182,7 +188,7 @@ class SearcherContext:
             return _await_next(known) if known is not None else End.CLOSED
 
         while True:
-            # Patiently: the chief may have to wait until other trials have come as far.
+            # Without a time-out: the chief may have to wait until other trials have come as far.
             found = self._distributed.channel.broadcast_outcome(ask, is_patient=True) if is_collective else ask()
             if isinstance(found, End):
                 self._is_stopped = found is End.STOPPED
@@ -201,7 +207,7 @@ class SearcherContext:
                 return
 
     def acknowledge_out_of_ops(self) -> None:
-        """Says that the script is going to end since it was asked to stop, if that has ended `operations()`."""
+        """Acknowledges that the script is going to stop, if a stop has ended `operations()`."""
         if self._is_stopped:
             self._preempt.acknowledge_agreed_stop()
 
@@ -212,7 +218,7 @@ class SearcherContext:
         )
 
     def get_configured_units(self) -> Unit | None:
-        """The unit of lengths; None if `max_length` has none."""
+        """Returns the unit of lengths; None if `max_length` has none."""
         return self._unit
 
     def _known(self) -> Operations:
@@ -228,7 +234,10 @@ def _await_next(operations: Operations) -> Wanted | End:
 
 
 def parse_max_length(max_length: int | Mapping[str, int] | None) -> tuple[int | None, Unit | None]:
-    """Length and unit. Raises `ValueError` or `TypeError` for anything but a positive int, or one keyed by its unit."""
+    """Returns the length and its unit.
+
+    Raises `ValueError` or `TypeError` for anything but None, a positive int, or one that is keyed by its unit.
+    """
     unit = None
     if isinstance(max_length, Mapping):
         if len(max_length) != 1:

@@ -47,23 +47,23 @@ _TIME_METRICS = frozenset({"batches", "epoch", "epochs", "records"})
 
 
 class EarlyExitReason(enum.Enum):
-    """Why a script ends before its training is complete."""
+    """The reason why a script ends before its training is complete."""
 
     INVALID_HP = "EXITED_REASON_INVALID_HP"
     USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
 
 
 class TrainContext:
-    """Reports of the training.
+    """Reports metrics, progress, status and metadata of the training.
 
     When a `report_*` call returns, the record survives any death of the process. No call waits for a network or a
     database. Values may be Python or numpy numbers or 0-dimensional tensors: ints up to 2**63, infinities and every NaN
     with its bits. Anything else raises `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
 
     Any rank may report, and each report is kept with its rank; two ranks may report the same metric of the same step.
-    Who asks for no rank sees each metric of the lowest rank that has reported it. Status, metadata and an early exit
-    are the chief's: on other ranks these calls check their arguments and record nothing, which a warning says once. A
-    rank whose node does not see the chief's home records nothing, and says so too.
+    A reader that asks for no rank gets each metric from the lowest rank that has reported it. Only the chief records
+    status, metadata and an early exit: on other ranks these calls check their arguments and record nothing, which a
+    warning says once. A rank whose node does not see the chief's home records nothing, and warns of that too.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class TrainContext:
         self._report(TRAINING, steps_completed, metrics, batch_metrics)
 
     def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
-        """Reports what a validation after `steps_completed` steps has found. Searches compare trials by that."""
+        """Reports a validation after `steps_completed` steps. Searches compare trials by its metrics."""
         self._report(VALIDATION, steps_completed, metrics)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
@@ -160,9 +160,9 @@ class TrainContext:
         return dict(from_json(stored))
 
     def get_metadata(self) -> dict[str, Any] | None:
-        """The trial's metadata, from this or an earlier attempt. Asks the tracker, so not for the inner loop.
+        """Returns the trial's metadata, from this or an earlier attempt. It asks the tracker: avoid it in inner loops.
 
-        Any rank may call alone; `HomeNotSharedError` where its node does not see the chief's home.
+        Not collective: any rank may call. Raises `HomeNotSharedError` if its node does not see the chief's home.
         """
         with self._view("get_metadata()") as view:
             return view.trial(self._trial_id).metadata
@@ -172,13 +172,13 @@ class TrainContext:
         self._journal.append(EarlyExit(time=time.time(), reason=EarlyExitReason(reason).value))
 
     def get_experiment_best_validation(self) -> float | None:
-        """The best value of the searched metric over all trials of the experiment; None while there is none.
+        """Returns the best value of the searcher's metric over all trials of the experiment; None while there is none.
 
-        It is the experiment's searcher metric. Without one it is the one metric reported for validation, beside time
-        metrics such as "epochs", of which the smallest value is best; None where there are several. Asks the tracker,
-        so not for the inner loop.
+        Without a searcher's metric it is the only metric that is reported for validation, apart from time metrics such
+        as "epochs", and its smallest value is the best; None if there are several. It asks the tracker: avoid it in
+        inner loops.
 
-        Any rank may call alone; `HomeNotSharedError` where its node does not see the chief's home.
+        Not collective: any rank may call. Raises `HomeNotSharedError` if its node does not see the chief's home.
         """
         with self._view("get_experiment_best_validation()") as view:
             experiment_id = self._tracker.trial_record(self._trial_id).experiment_id
@@ -199,11 +199,11 @@ class TrainContext:
         return self._tracker.view()
 
     def get_tensorboard_path(self) -> Path:
-        """A directory for event files of your own, made on the first call.
+        """Returns a directory for event files of your own, which is made on the first call.
 
-        In mode AUTO it is what TensorBoard shows, for all ranks; in mode MANUAL, what `upload_tensorboard_files` takes
-        them from, another one on each rank. On a node that does not see the chief's home it is a temporary directory,
-        of which nothing is kept.
+        In mode AUTO it is the directory that TensorBoard shows, the same for all ranks. In mode MANUAL each rank has
+        its own, from which `upload_tensorboard_files` takes the files. On a node that does not see the chief's home it
+        is a temporary directory, whose files are not kept.
         """
         if not self._is_home_shared:
             return self._temporary_tensorboard_path()
@@ -231,8 +231,8 @@ class TrainContext:
 
         `selector` is given absolute paths; `mangler` gets the path relative to the directory, and the rank, and
         returns the relative path of the copy: ranks whose files have the same names need different ones there.
-        `RuntimeError` in mode AUTO; `UnsafePathError` for a copy that would leave the directory. Does nothing on a node
-        that does not see the chief's home.
+        Raises `RuntimeError` in mode AUTO, and `UnsafePathError` for a copy that would leave the directory. Does
+        nothing on a node that does not see the chief's home.
         """
         if self._tensorboard_mode is not TensorboardMode.MANUAL:
             raise RuntimeError(
@@ -259,7 +259,7 @@ def _as_dict(group: str, metrics: Any) -> dict[str, Any]:
 
 
 def _checked_metrics(group: str, metrics: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The numbers, and what else a generic group has."""
+    """Returns the numbers, and the other values of a generic group."""
     if group in _NUMERIC_GROUPS:
         return _numbers(group, metrics), None
     others = {name: value for name, value in metrics.items() if isinstance(value, _JSON_TYPES)}
@@ -281,7 +281,7 @@ def _checked_batches(group: str, batches: Sequence[Mapping[str, Any]]) -> list[d
 
 
 def _is_plain(metrics: Mapping[str, Any]) -> TypeGuard[dict[str, Any]]:
-    """Whether it is a dict of finite floats, as the usual report is, which passes without being copied."""
+    """Returns whether it is a dict of finite floats: this is the usual report, and is not copied."""
     if type(metrics) is not dict:
         return False
     for value in metrics.values():  # noqa: SIM110 - twice as fast as a generator

@@ -27,13 +27,13 @@ _NICENESS = 10
 
 @dataclass(frozen=True)
 class Save:
-    """A checkpoint on its way."""
+    """A checkpoint whose files are staged and not yet stored."""
 
     storage_id: str
     begun_at: float
-    """When its files began to be written, by `time.monotonic()`."""
+    """The time, by `time.monotonic()`, at which the writing of its files began."""
     finish: Callable[[], None]
-    """Stores and records what was staged; or raises, and then nothing is left of it."""
+    """Stores and records the staged files. If it raises, nothing of them is left."""
     cancel: Callable[[], None]
     """Makes `finish`, in another thread, end soon with an error."""
     path: Path | None = None
@@ -41,10 +41,9 @@ class Save:
 
 
 class Saves:
-    """The saves of one rank, one after the other.
+    """The saves of one rank, which run one after the other.
 
-    At most one is finished in the background. Its failure is raised by the next call here, once; it is forgotten only
-    when it was raised.
+    At most one is finished in the background. If it fails, the next call that waits for it raises its error, once.
     """
 
     def __init__(self, grace: Grace, *, is_chief: bool) -> None:
@@ -55,22 +54,22 @@ class Saves:
         self._awaits_exit = False
         self._finished: Save | None = None
         self.first_duration_s: float | None = None
-        """From the first file to the commit, of the first checkpoint that was stored."""
+        """The duration of the first save that succeeded, from its first file to the commit."""
 
     def take(self, save: Save, *, wait: bool) -> None:
-        """Finishes it here and now, or begins to in a thread."""
-        self.wait()  # one that was begun inside this one's block
+        """Finishes the save, or without `wait` starts a thread that does. Waits for the pending save first."""
+        self.wait()  # a save that was begun inside the block of this one
         self._look_for_stragglers()
         if wait:
             self._finish(save)
             return
         self._await_at_exit()
-        # After a stop there is no training left that would come first, and the time is short.
+        # After a stop no training needs the priority, and the time is short.
         self._pending = _BackgroundSave(save, self._finish, is_urgent=self._grace.has_begun())
         self._pending.start()
 
     def is_pending(self, storage_id: str | None = None) -> bool:
-        """Whether this save, or any, is in flight, or has failed and nobody knows it yet."""
+        """Returns whether this save, or any, was begun in the background and has not been waited for."""
         pending = self._own_pending()
         return pending is not None and storage_id in (None, pending.save.storage_id)
 
@@ -90,18 +89,19 @@ class Saves:
         self._pending = None
 
     def wait_for(self, storage_id: str) -> None:
-        """As `wait`, if it is this save that is pending."""
+        """Calls `wait` if this save is the pending one."""
         if self.is_pending(storage_id):
             self.wait()
 
     def close(self) -> None:
-        """As `wait`; once a stop was asked for, within the grace: then the save is given up, `GraceExceededError`.
+        """Blocks until the pending save is stored, as `wait` does, but after a stop only until the grace is over.
 
-        An interrupted wait gives it up, too: there will be no other.
+        When the grace is over, or if the wait is interrupted, the save is given up. Raises `GraceExceededError` if the
+        grace was too short, unless the save was stored after all.
         """
         self._look_for_stragglers()
         pending = self._own_pending()
-        if pending is None or pending.is_own_thread():  # a forgotten Context may be collected anywhere
+        if pending is None or pending.is_own_thread():  # a forgotten Context may be garbage-collected in any thread
             return
         try:
             while not pending.is_over(_LOOK_INTERVAL_S):
@@ -117,7 +117,7 @@ class Saves:
         self.wait()
 
     def _own_pending(self) -> _BackgroundSave | None:
-        """None in a forked child, which has not inherited the thread."""
+        """Returns the pending save, or None in a forked child, which has not inherited the thread."""
         return self._pending if os.getpid() == self._process else None
 
     def _finish(self, save: Save) -> None:
@@ -150,7 +150,7 @@ class Saves:
 
 
 class _BackgroundSave:
-    """One save, and the thread that finishes it."""
+    """A save, and the thread that finishes it."""
 
     def __init__(self, save: Save, finish: Callable[[Save], None], *, is_urgent: bool) -> None:
         self.save = save
@@ -164,18 +164,18 @@ class _BackgroundSave:
         try:
             self._thread.start()
         except RuntimeError:
-            # The system has no thread left for us: better here than not at all.
+            # The system cannot start another thread, so this one finishes the save.
             self._work()
 
     def is_over(self, timeout_s: float | None = None) -> bool:
-        """Waits until it is over, or for `timeout_s`; says which."""
+        """Waits until the save is over, but at most `timeout_s`, and returns whether it is."""
         return self._is_over.wait(timeout_s)
 
     def is_own_thread(self) -> bool:
         return threading.current_thread() is self._thread
 
     def give_up(self) -> bool:
-        """Cancels the save; says whether it is stored after all."""
+        """Cancels the save, waits a few seconds for its end, and returns whether it was stored after all."""
         self.save.cancel()
         if not self.is_over(_CANCEL_S):
             logger.warning("checkpoint %s was given up, and its end is not waited for", self.save.storage_id)
@@ -197,7 +197,7 @@ class _BackgroundSave:
 
 
 def _lower_priority() -> None:
-    """Lets the training come first. On Linux each thread has a niceness, which the threads that it starts inherit."""
+    """Lowers the priority of this thread, and of the threads that it starts, below the training's. Linux only."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         with contextlib.suppress(OSError):
@@ -205,7 +205,7 @@ def _lower_priority() -> None:
 
 
 def _settle(saves: Saves | None) -> None:
-    """Waits, and leaves the failure to whoever closes the Context afterwards."""
+    """Waits for the pending save within the grace; its failure is raised when the Context is closed afterwards."""
     if saves is not None and (pending := saves._own_pending()) is not None:
         while not pending.is_over(_LOOK_INTERVAL_S) and not saves._grace.is_over():
             pass

@@ -30,38 +30,41 @@ from core_sdk.tracking.storages import storage_name
 
 
 class DownloadMode(enum.Enum):
-    """Whether the ranks of a node share what one of them fetches. On one rank both mean the same."""
+    """The way in which the ranks of a node read a checkpoint. With one rank both modes do the same."""
 
     LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
     """All ranks of the node call in step, for the same checkpoint. An error on one of them is an error on all."""
     NoSharedDownload = "NO_SHARED_DOWNLOAD"
-    """Each rank reads for itself, whenever it likes."""
+    """Each rank reads for itself, at any time."""
 
 
 class CheckpointContext:
     """Stores and reads checkpoints.
 
     A checkpoint is a directory of files under a storage id, with metadata. `metadata` must hold an int
-    `steps_completed`, at least 0; its values may be what JSON keeps, NaN and infinities included. It is checked before
-    anything is written: `ValueError` without `steps_completed`, `TypeError` for what JSON cannot keep.
+    `steps_completed`, at least 0; its values may be anything that JSON can keep, and also NaN and infinities. It is
+    checked before anything is written: a missing `steps_completed` raises `ValueError`, a value that JSON cannot keep
+    raises `TypeError`.
 
-    What stores raises `ReservedNameError` for a file metadata.json or .manifest.json, `UnsafePathError` for a link that
-    leads outside and for devices and pipes, `NotEnoughSpaceError` or `CheckpointNotStoredError`; the checkpoint then
-    does not exist. What reads raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file. Every call
-    may raise a `StorageError`: a bucket cannot be reached or refuses us, which says nothing of the checkpoint.
+    Calls that store raise `ReservedNameError` for a file named metadata.json or .manifest.json, `UnsafePathError` for a
+    link that leads outside and for devices and pipes, `NotEnoughSpaceError` or `CheckpointNotStoredError`; the
+    checkpoint then does not exist. Calls that read raise `CheckpointNotFoundError`, or `CheckpointDamagedError`, which
+    names the file. Every call may raise a `StorageError`: the bucket cannot be reached or refuses the request, which
+    says nothing about the checkpoint.
 
-    With `shard=True` all ranks call in step, and get the same storage id. The checkpoint is the union of what they
-    write, each into a directory that no other rank sees; equal files of one name are stored once. Metadata is merged
-    key by key, and one rank's `steps_completed` is enough. `CheckpointConflictError` on every rank names files and
-    metadata that differ. Whatever else fails on one rank raises its own error there, `RankFailedError` or
-    `RankDiedError` on the others, and nothing is stored. No rank returns before the checkpoint is stored and recorded.
+    With `shard=True` all ranks call in step, and get the same storage id. The checkpoint is the union of the ranks'
+    files: each rank writes into a directory that no other rank sees, and equal files of one name are stored once.
+    Metadata is merged key by key, and one rank's `steps_completed` is enough. If files or metadata differ, every rank
+    raises `CheckpointConflictError`, which names them. Any other failure on one rank raises its own error there, and
+    `RankFailedError` or `RankDiedError` on the others; nothing is stored. No rank returns before the checkpoint is
+    stored and recorded.
 
     A selector is called with names relative to the checkpoint, a directory's ending with "/", and accepts or rejects
-    each; metadata.json always comes along. All calls block until the files are safe, on disk or in the bucket, or read.
+    each; metadata.json is always included. All calls block until the files are safe, on disk or in the bucket, or read.
 
     With `wait=False` a save returns once its files are written, and a thread does the rest. `wait()`, the next save,
-    whatever else is done with that very checkpoint, and leaving the Context block until it is stored; the first of them
-    raises its failure.
+    any other call for the same checkpoint, and leaving the Context block until it is stored; the first of them raises
+    its failure.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class CheckpointContext:
         grace: Grace | None = None,
         folder: TrialFolder | None = None,
     ) -> None:
-        """`folder` is that of the trial; without, no other home is thought of."""
+        """`folder` is the trial's folder; without it, no call looks up records in the home."""
         self._storage = storage
         self._folder = folder
         self._storage_name = storage.url if folder is None else storage_name(Home(folder.home_root), storage.url)
@@ -82,7 +85,7 @@ class CheckpointContext:
 
     @property
     def first_save_duration_s(self) -> float | None:
-        """How long the first checkpoint took, from its first file to the commit; None until one is stored."""
+        """The duration of the first save, from its first file to the commit; None until a checkpoint is stored."""
         return self._saves.first_duration_s
 
     def upload(
@@ -99,7 +102,7 @@ class CheckpointContext:
         With `wait=False` it returns once the copy is made, and the rest is done in the background.
 
         With `shard=True` every rank calls; a rank without files passes None for `ckpt_dir`, and a directory that
-        several ranks of a host pass is stored once. Without, only the chief calls: `RuntimeError` on other ranks.
+        several ranks of a host pass is stored once. Without it, only the chief calls; other ranks raise `RuntimeError`.
         """
         self._check_rank("upload", shard)
         self._journal.check_open()
@@ -118,14 +121,14 @@ class CheckpointContext:
     def store_path(
         self, metadata: dict[str, Any] | None = None, *, shard: bool = False, wait: bool = True
     ) -> AbstractContextManager[tuple[Path, str]]:
-        """A context manager of `(path, storage_id)`: what lies in the directory `path` at the end is stored.
+        """Returns a context manager that gives `(path, storage_id)`, and at its end stores the files in `path`.
 
-        If the block raises, nothing is stored. `metadata` may be added to inside the block. With `wait=False` the end
-        of the block does not wait for that; nothing may write to `path` any more. With `shard=True` every rank enters
-        and leaves the block, and at least one writes a file: `EmptyCheckpointError`. Without, only the chief calls:
-        `RuntimeError` on other ranks.
+        If the block raises, nothing is stored. The block may add to `metadata`. With `wait=False` the end of the block
+        does not wait until the files are stored. With `shard=True` every rank enters and leaves the block, and
+        `EmptyCheckpointError` is raised if none writes a file. Without it, only the chief calls; other ranks raise
+        `RuntimeError`.
 
-        Whatever writes must have ended at the end of the block: call `result()` of what `dcp.async_save()` returns.
+        All writing to `path` must have ended when the block ends: call `result()` of what `dcp.async_save()` returns.
         """
         self._check_rank("store_path", shard)
         return self._save(metadata, shard=shard, wait=wait).open()
@@ -152,7 +155,10 @@ class CheckpointContext:
         self._saves.wait()
 
     def close(self) -> None:
-        """As `wait()`. Once a stop was asked for, it waits within the grace: then `GraceExceededError`."""
+        """Blocks until the save in the background is stored, as `wait()` does.
+
+        After a stop it waits only until the grace is over, and then raises `GraceExceededError`.
+        """
         self._saves.close()
 
     def download(
@@ -165,7 +171,8 @@ class CheckpointContext:
     ) -> None:
         """Copies the checkpoint's files into `ckpt_dir`, each verified before it gets its name.
 
-        Files that are there already, whole, are not copied again. `NotEnoughSpaceError` before anything is copied.
+        Files that are already there and intact are not copied again. Raises `NotEnoughSpaceError` before anything is
+        copied.
 
         Where the ranks of a node share the download, each directory that one of them names gets the files that any of
         them accepts; a rank without a selector accepts all.
@@ -179,7 +186,7 @@ class CheckpointContext:
             shared_download(self._storage, channel, self._saves, host, storage_id, ckpt_dir, selector)
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
-        """What was given as `metadata` when the checkpoint was stored. Any rank may call alone."""
+        """Returns the `metadata` with which the checkpoint was stored. Not collective: any rank may call."""
         self._saves.wait_for(storage_id)
         return dict(from_json(self._storage.manifest(storage_id).metadata))
 
@@ -190,11 +197,12 @@ class CheckpointContext:
         *,
         selector: Selector | None = None,
     ) -> AbstractContextManager[Path]:
-        """A context manager of a directory with the checkpoint's files, verified on entering; only read there.
+        """Returns a context manager that verifies the checkpoint's files and gives their directory; only read there.
 
         On a file system it is the checkpoint itself: a selector says which files to verify, and all are there. From a
-        bucket it is a temporary copy, of the selected files, that goes at the end: `NotEnoughSpaceError`. Where the
-        ranks of a node share it, one fetches and verifies for all; they enter and leave the block in step.
+        bucket it is a temporary copy of the selected files, which is removed at the end; `NotEnoughSpaceError` is
+        raised if it does not fit. Where the ranks of a node share it, one rank fetches and verifies for all; they enter
+        and leave the block in step.
         """
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
             self._saves.wait_for(storage_id)
@@ -204,14 +212,14 @@ class CheckpointContext:
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> None:
         """Deletes the checkpoint from the storage, pinned or not. It vanishes at once; then its space is freed.
 
-        With `globs` ("optimizer", "*.pt", "**/*.tmp") only the files and directories that they match go. What remains
-        is as whole as before, and no trial goes on from it; without a rest, the checkpoint is deleted.
+        With `globs` ("optimizer", "*.pt", "**/*.tmp") only the files and directories that match are deleted. The rest
+        is as intact as before, but no trial resumes from it. If nothing remains, the checkpoint is deleted.
 
-        One rank calls, best the chief, which alone can record it: what another rank deletes stays in lists, and a
-        resume passes over it. `OSError` where it cannot be recorded: then call again.
+        One rank calls, preferably the chief, since only the chief can record it: a checkpoint that another rank deletes
+        stays in lists, and a resume skips it. Raises `OSError` if the deletion cannot be recorded: then call again.
 
-        In a home that is a copy, checkpoints outside of it that were stored before belong to the original: they are
-        taken off this home's lists, and their files stay.
+        In a home that is a copy, checkpoints outside the home that were stored before it was copied belong to the
+        original: they are removed from this home's lists, and their files stay.
         """
         self._journal.check_open()
         self._saves.wait_for(check_storage_id(storage_id))
@@ -224,10 +232,10 @@ class CheckpointContext:
             remove_checkpoint(self._storage, storage_id, record, is_inherited=is_inherited)
 
     def release(self, storage_id: str) -> bool:
-        """Deletes a checkpoint of this trial that it needs no more, and returns whether nobody else needs it either.
+        """Deletes a checkpoint that this trial no longer needs; returns False, and keeps it, if it is needed elsewhere.
 
-        A checkpoint stays that is pinned, is a version of a model, or with which another trial began. One rank calls,
-        best the chief. On a node that does not see the home only pins are known.
+        A checkpoint is kept if it is pinned, if it is a version of a model, or if another trial began with it. One rank
+        calls, preferably the chief. On a node that does not see the home only pins are known.
         """
         self._journal.check_open()
         self._saves.wait_for(check_storage_id(storage_id))

@@ -13,7 +13,7 @@ STEPS = "steps_completed"
 
 
 def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
-    """`metadata` itself, if it is complete and can be kept. Raises `ValueError`, `TypeError`."""
+    """Returns `metadata` itself if it is complete and JSON can keep it; else raises `ValueError` or `TypeError`."""
     if metadata is None or STEPS not in metadata:
         raise ValueError(f'metadata["{STEPS}"] is missing: pass {{"{STEPS}": …}}, the number of steps trained so far')
     steps_completed = to_json(metadata, "metadata")[STEPS]
@@ -23,7 +23,7 @@ def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A copy of one rank's metadata, as it will be read back. Raises `TypeError` for what JSON cannot keep."""
+    """Returns a copy of one rank's metadata, as it will be read back. Raises `TypeError` for what JSON cannot keep."""
     if metadata is None:
         return None
     if not isinstance(metadata, Mapping):
@@ -32,10 +32,10 @@ def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def merge_metadata(parts: Sequence[dict[str, Any] | None]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """What all ranks say together, and what they contradict each other in, with the ranks: "/optimizer/lr": (0, 2).
+    """Returns the merged metadata of all ranks, and the ranks of each conflict: {"/optimizer/lr": (0, 2)}.
 
-    Dicts are merged key by key, at every depth. Anything else is the same if JSON spells it the same: NaN and NaN are,
-    1, 1.0 and True are not, and lists are compared whole.
+    Dicts are merged key by key, at every depth. Other values are equal if their JSON is: NaN equals NaN, 1, 1.0 and
+    True differ, and lists are compared whole.
     """
     given = {rank: part for rank, part in enumerate(parts) if part is not None}
     conflicts: dict[str, tuple[int, ...]] = {}
@@ -43,7 +43,7 @@ def merge_metadata(parts: Sequence[dict[str, Any] | None]) -> tuple[dict[str, An
 
 
 def _merge(values: Mapping[int, Any], place: str, conflicts: dict[str, tuple[int, ...]]) -> Any:
-    """`values` are by rank, and not empty; adds to `conflicts`."""
+    """Merges `values`, which are by rank and not empty, and adds to `conflicts`."""
     if all(isinstance(value, dict) for value in values.values()):
         keys = dict.fromkeys(key for value in values.values() for key in value)
         return {key: _merge(_under(key, values), f"{place}/{key}", conflicts) for key in keys}

@@ -21,7 +21,10 @@ from core_sdk.storage import Selector, Shard, ShardUnion, Staging, Storage, file
 
 
 class PathAndId(tuple[Path, str]):
-    """What a save gives its block. Used as a path, as by a script that has forgotten the id, it says what to write."""
+    """The path and the storage id that a save gives its block.
+
+    If a script uses it as a path, because it has forgotten the id, the error says what to write.
+    """
 
     __slots__ = ()
 
@@ -36,7 +39,7 @@ class PathAndId(tuple[Path, str]):
 
 @dataclass(frozen=True)
 class _Offer:
-    """What one rank tells the others before anything is written."""
+    """The message that each rank sends to the others before anything is written."""
 
     storage_id: str
     metadata: dict[str, Any] | None
@@ -46,7 +49,7 @@ class _Offer:
 
 @dataclass(frozen=True)
 class _SealedShard:
-    """What one rank tells the others once its files are sealed."""
+    """The message that each rank sends to the others once its files are sealed."""
 
     shard: Shard
     metadata: dict[str, Any] | None
@@ -55,12 +58,12 @@ class _SealedShard:
 
 @dataclass
 class CheckpointSave:
-    """One save.
+    """The saving of one checkpoint.
 
     With `shard` all ranks enter and leave the block, each with a directory of its own, and the checkpoint is the union
-    of what they hold. Whatever fails on one rank, its block included, fails on all, and nothing is stored. A rank that
-    dies once all have brought their files comes too late for that: the others are told, and the checkpoint, which is
-    whole, may stay. Without `shard` this rank is alone, and the steps are the same.
+    of their files. A failure on one rank, also in its block, fails the save on all, and nothing is stored. If a rank
+    dies after all have contributed their files, the others raise an error, but the checkpoint, which is complete, may
+    stay. Without `shard` only this rank takes part, and the steps are the same.
 
     Without `wait` a thread takes the steps after the block. On several ranks it needs a channel of its own, since the
     script goes on making calls on the usual one.
@@ -83,7 +86,7 @@ class CheckpointSave:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[tuple[Path, str]]:
-        """Gives `(path, storage_id)`; stores what lies in the directory `path` at the end of the block."""
+        """Gives `(path, storage_id)`, and stores the files in the directory `path` at the end of the block."""
         self.journal.check_open()
         self._storage_id = self._agree()
         needs_channel = self.shard and not self.wait
@@ -107,11 +110,11 @@ class CheckpointSave:
         self.saves.take(save, wait=self.wait)
 
     def fill(self, source: Path, selector: Selector | None) -> None:
-        """Takes the files of the directory `source`, within the block; not collective."""
+        """Adds the files of the directory `source` to this rank's. Called within the block; not collective."""
         self._staging.fill(source, selector, copy=not self.wait)
 
     def _agree(self) -> str:
-        """Checks the metadata, as far as it is known now, and gives the id that the chief has drawn."""
+        """Checks the metadata, as far as it is known now, and returns the id that the chief has drawn. Collective."""
         offers = self._channel.allgather_outcome(self._offer)
         if any(offer.has_pending for offer in offers):
             self._channel.allgather_outcome(self.saves.wait, is_patient=True)

@@ -15,11 +15,11 @@ from core_sdk.storage import METADATA_NAME, Selector, Storage, check_storage_id
 
 
 class _ReadRequest(NamedTuple):
-    """What one rank tells the others before anything is read."""
+    """The message that each rank sends to the others before anything is read."""
 
     storage_id: str
     directory: tuple[str, str] | None
-    """Host and real path."""
+    """The host and the real path."""
     has_selector: bool
     is_being_stored: bool
 
@@ -33,7 +33,7 @@ def shared_download(
     ckpt_dir: str | os.PathLike[str],
     selector: Selector | None,
 ) -> None:
-    """Collective within the node: each directory that a rank names gets the files that any rank accepts, once."""
+    """Copies the files that any rank accepts into each directory that a rank names. Collective within the node."""
     requests = _exchange(
         channel, saves, lambda: _request(storage_id, saves, selector, (host, os.path.realpath(ckpt_dir)))
     )
@@ -49,10 +49,12 @@ def shared_download(
 def shared_restore(
     storage: Storage, channel: Channel, saves: Saves, storage_id: str, selector: Selector | None
 ) -> Iterator[Path]:
-    """Entered and left by all ranks of a node; gives the directory that one of them has opened and verified."""
+    """Gives all ranks of a node the directory that one of them has opened and verified. Entering and leaving block
+    until all ranks do so.
+    """
     requests = _exchange(channel, saves, lambda: _request(storage_id, saves, selector))
     accept = _accepted_by_any(storage, channel, requests, selector)
-    # What was opened may be temporary: it stays until all have left.
+    # The directory may be temporary, so it stays until all ranks have left.
     with contextlib.ExitStack() as opened:
         open_here = telling(lambda: opened.enter_context(storage.open(storage_id, accept)))
         path = raise_if_error(channel.broadcast_outcome(open_here, is_patient=True))
@@ -72,7 +74,10 @@ def _request(
 
 
 def _exchange(channel: Channel, saves: Saves, request: Callable[[], _ReadRequest]) -> list[_ReadRequest]:
-    """All want the same checkpoint; if it is just being stored, it is waited for."""
+    """Returns the requests of all ranks, once the checkpoint is stored. Collective.
+
+    Raises `ValueError` if the ranks ask for different checkpoints.
+    """
     requests = channel.allgather_outcome(request)
     ids = {request.storage_id: None for request in requests}
     if len(ids) > 1:
@@ -88,7 +93,7 @@ def _exchange(channel: Channel, saves: Saves, request: Callable[[], _ReadRequest
 def _accepted_by_any(
     storage: Storage, channel: Channel, requests: Sequence[_ReadRequest], selector: Selector | None
 ) -> Selector | None:
-    """A rank without a selector accepts all."""
+    """Returns a selector for the files that any rank accepts; None if some rank has no selector. Collective."""
     if selector is None or not all(request.has_selector for request in requests):
         return None
     storage_id = requests[0].storage_id

@@ -11,7 +11,7 @@ from core_sdk.storage import Selector
 
 @dataclass(frozen=True)
 class Source:
-    """A rank's directory, as the other ranks hear of it."""
+    """The description of a rank's directory that the other ranks get."""
 
     directory: tuple[str, str, int, int]
     """Host, real path, device and inode. On another host, whose disk may be a copy, the last three mean nothing."""
@@ -19,7 +19,7 @@ class Source:
 
 
 def describe_source(ckpt_dir: str | os.PathLike[str] | None, selector: Selector | None, host: str) -> Source | None:
-    """None for a rank that has none."""
+    """Returns the description of a rank's directory, or None if it has none. Raises `OSError` if it does not exist."""
     if ckpt_dir is None:
         if selector is not None:
             raise RuntimeError("upload() got a selector and no directory: pass ckpt_dir, or no selector")
@@ -30,9 +30,10 @@ def describe_source(ckpt_dir: str | os.PathLike[str] | None, selector: Selector 
 
 
 def contributors(sources: Sequence[Source | None]) -> set[int]:
-    """The ranks that store their source: of those with the same one the lowest, if it takes the whole of it.
+    """Returns the ranks that store their directory.
 
-    Where all of them select, each stores its selection.
+    If several ranks have the same directory, the lowest rank without a selector stores it, for all of them. If all of
+    them have selectors, each stores its selection.
     """
     wholes: dict[tuple[str, str, int, int], int] = {}
     for rank, source in enumerate(sources):

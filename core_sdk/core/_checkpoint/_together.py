@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def telling(step: Callable[[], T]) -> Callable[[], T | CheckpointError]:
-    """Makes a `CheckpointError` a value, so that every rank gets it as it is."""
+    """Returns the step with a `CheckpointError` made a value, so that every rank gets the error itself."""
 
     def outcome() -> T | CheckpointError:
         try:
@@ -30,9 +30,10 @@ def raise_if_error(outcome: T | CheckpointError) -> T:
 
 
 def step_together(channel: Channel, step: Callable[[], None], *, is_patient: bool = False) -> None:
-    """Takes a step that may fail only because another rank has given up: then that rank's error is raised.
+    """Takes a step on all ranks. Collective.
 
-    Otherwise as `allgather_outcome`: a rank's own failure, or `RankFailedError`.
+    A `CheckpointError` on one rank is raised there, and is the cause of the `RankFailedError` on the other ranks. Other
+    errors are raised as by `allgather_outcome`.
     """
     outcomes = channel.allgather_outcome(telling(step), is_patient=is_patient)
     raise_if_error(outcomes[channel.rank])

@@ -24,41 +24,41 @@ _NUM_NAMED = 8
 
 
 class Wanted(msgspec.Struct, frozen=True, tag=True):
-    """To the chief: a stop is asked for."""
+    """Tells the chief that a stop is asked for."""
 
     source: str
 
 
 class Asked(msgspec.Struct, frozen=True, tag=True):
-    """To all: tell how often you have called, and hold at your next call."""
+    """Asks all ranks to tell how often they have called, and to hold at their next call."""
 
 
 class Counted(msgspec.Struct, frozen=True, tag=True):
-    """To the chief: this rank has called so often, counting a call that may be going on."""
+    """Tells the chief how often this rank has called, counting a call that may be going on."""
 
     num_calls: int
 
 
 class Committed(msgspec.Struct, frozen=True, tag=True):
-    """To all: stop at this call."""
+    """Tells all ranks to stop at call `target`."""
 
     target: int
     source: str
 
 
 class Caught(msgspec.Struct, frozen=True, tag=True):
-    """To all: the chief asks whether to stop, so that a SIGTERM of any rank counts."""
+    """Tells all ranks that the chief asks whether to stop, so that a SIGTERM on any rank counts from now on."""
 
 
 _Message = Wanted | Asked | Counted | Committed | Caught
 
 
 class StopAgreement:
-    """One rank's part in the agreement.
+    """The part of one rank in the agreement.
 
     Its owner counts the calls. Any thread may call `on_news` when the state has changed, and `on_caught` when the chief
-    has told that it asks whether to stop. With `counts_calls` the ranks
-    agree on a call; without, each stops at its next one.
+    has told that it asks whether to stop. With `counts_calls` the ranks agree on a call; without it, each rank stops at
+    its next call.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class StopAgreement:
         self._committed: Committed | None = None
         self._has_committed = threading.Event()
         self.wanted_by: str | None = None
-        """On the chief: who was the first to ask for a stop."""
+        """The first source that asked for a stop (chief only)."""
         self._counts: dict[int, int] = {}
         channel.listen(_TOPIC, self._hear)
 
     @property
     def source(self) -> str | None:
-        """Who asked for the stop, once it is agreed."""
+        """The source that asked for the stop, once this rank knows that it is agreed; else None."""
         return self._committed.source if self._committed else None
 
     @property
@@ -111,11 +111,11 @@ class StopAgreement:
         self._tell_chief(Wanted(source))
 
     def await_agreement(self) -> None:
-        """Waits for what the chief has told all ranks, but not for long."""
+        """Waits until this rank knows the agreed stop, for a few seconds at most."""
         self._has_committed.wait(_FAREWELL_S)
 
     def announce_catching(self) -> None:
-        """On the chief: tells all ranks that it asks whether to stop."""
+        """Tells all ranks that the chief asks whether to stop (chief only)."""
         self._channel.tell_all(_TOPIC, msgspec.msgpack.encode(Caught()))
 
     def leave(self) -> None:
@@ -123,15 +123,16 @@ class StopAgreement:
         self._tell_chief(Counted(self._num_calls()))
 
     def finish(self) -> None:
-        """On the chief, after `leave()`: waits for an agreement that has begun."""
+        """Waits on the chief for an agreement that has begun, for a few seconds at most. Called after `leave()`."""
         if self._is_held and self._channel.rank == 0:
             # The others wait for the target, which only the chief can commit.
             self._has_committed.wait(_FAREWELL_S)
 
     def unevenness(self) -> str | None:
-        """How often each rank has called, if only some have made the call at which all were to stop.
+        """Describes how often each rank has called, if only some have made the call at which all were to stop.
 
-        Only the chief knows this of all ranks; another rank knows that it is behind if the chief has left.
+        Else it returns None. The chief asks all ranks, and waits up to a second. Another rank knows only that it is
+        behind the chief, once the chief has left.
         """
         committed = self._committed
         if committed is None or not self._counts_calls:
@@ -144,17 +145,17 @@ class StopAgreement:
         return describe_unevenness(committed.target, {0: committed.target, self._channel.rank: self._num_calls()})
 
     def is_reached(self, call: int) -> bool:
-        """Whether this rank stops at its call of that number; waits while the ranks agree on that.
+        """Returns whether this rank stops at its call of that number; waits while the ranks agree on that.
 
         It waits only for the channels' threads, never for another rank's script. Raises the `ChannelError` that has
-        ended the group meanwhile.
+        ended the group.
         """
         if self.is_held:
             self._await_commitment()
         return self._committed is not None and call >= self._committed.target
 
     def _recount(self, target: int) -> None:
-        """On the chief. The channels' threads answer, not the scripts."""
+        """Asks all ranks again how often they have called, and waits up to a second (chief only)."""
         self._tell_all(Asked())
         deadline = time.monotonic() + _RECOUNT_S
         while min(self._counts.values()) < target and time.monotonic() < deadline:
@@ -167,7 +168,7 @@ class StopAgreement:
         while not self._has_committed.wait(_CHECK_INTERVAL_S):
             self._channel.check()
             if not self._channel.has_chief():
-                self._is_held = False  # it has left in good order, since the training is over
+                self._is_held = False  # the chief has ended well, since the training is over
                 return
             if time.monotonic() > deadline:
                 missing = [r for r in range(self._channel.size) if r not in self._counts] if is_chief else [0]
@@ -188,7 +189,7 @@ class StopAgreement:
                 self._on_caught()
 
     def _begin(self, source: str) -> None:
-        """On the chief."""
+        """Begins the agreement at the first request for a stop (chief only)."""
         if self.wanted_by is None:
             self.wanted_by = source
             if self._counts_calls:
@@ -197,13 +198,13 @@ class StopAgreement:
                 self._tell_all(Committed(0, source))
 
     def _hold(self) -> None:
-        # In this order, so that a call which is not held any more is counted.
+        # `_is_held` comes first, so that a call which is no longer held is counted.
         self._is_held = True
         self._on_news()
         self._tell_chief(Counted(self._num_calls()))
 
     def _count(self, rank: int, num_calls: int) -> None:
-        """On the chief."""
+        """Notes a rank's count, and commits the target once all counts are known (chief only)."""
         self._counts[rank] = max(num_calls, self._counts.get(rank, 0))
         if self.wanted_by is not None and len(self._counts) == self._channel.size and self._committed is None:
             self._tell_all(Committed(max(self._counts.values()) + 1, self.wanted_by))
@@ -222,7 +223,7 @@ class StopAgreement:
 
 
 def describe_unevenness(target: int, counts: Mapping[int, int]) -> str | None:
-    """Who has made the call at which all were to stop, and who has not; None if all have made it, or none."""
+    """Describes which ranks have made the call at which all were to stop. Returns None if all or none of them have."""
     there = [f"rank {rank}" for rank, count in sorted(counts.items()) if count >= target]
     behind = [f"rank {rank} has made {count} calls" for rank, count in sorted(counts.items()) if count < target]
     if not there or not behind:

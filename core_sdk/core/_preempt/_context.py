@@ -38,7 +38,7 @@ _LATE_S = 30.0
 
 
 class PreemptMode(enum.Enum):
-    """Who calls `should_preempt()`, and how ranks come to one answer."""
+    """The ranks that call `should_preempt()`, and how they come to one answer."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
@@ -46,11 +46,11 @@ class PreemptMode(enum.Enum):
 
 
 class PreemptContext:
-    """The stop flag. `core-sdk trial pause` sets it; on any rank, so does a signal, a deadline or a notice of the
-    machine's end. It is never reset.
+    """The stop flag. It is set by `core-sdk trial pause`, and on any rank by a signal, a deadline or a notice that the
+    machine is about to end. It is never reset.
 
     SIGTERM and the first Ctrl-C are caught from the first `should_preempt()` on, whichever thread calls it. A script
-    that never asks dies of them, as it should. The second Ctrl-C raises `KeyboardInterrupt`.
+    that never calls it is ended by them. The second Ctrl-C raises `KeyboardInterrupt`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class PreemptContext:
         )
 
     def start(self) -> PreemptContext:
-        """Raises `RuntimeError` the second time."""
+        """Begins to listen for stops. Raises `RuntimeError` the second time."""
         if self._is_started:
             raise RuntimeError("PreemptContext was started before")
         self._is_started = True
@@ -172,12 +172,12 @@ class PreemptContext:
 
     @property
     def is_stop_agreed(self) -> bool:
-        """Whether all ranks are to stop, on this rank."""
+        """Whether this rank knows that all ranks are to stop."""
         return self._agreement.source is not None
 
     @property
     def stop_source(self) -> str | None:
-        """Who asked for the stop, once all ranks are to stop."""
+        """The source that asked for the stop, once this rank knows that all ranks are to stop; else None."""
         return self._agreement.source
 
     def ask_to_stop(self, source: str) -> None:
@@ -185,7 +185,7 @@ class PreemptContext:
         self._agreement.want(source)
 
     def acknowledge_agreed_stop(self) -> None:
-        """As `acknowledge_preemption_signal()`, on a rank that has learnt from the chief that a stop is agreed."""
+        """Acknowledges a stop of which the chief has told this rank. Waits a few seconds at most for the agreement."""
         self._agreement.await_agreement()
         self.acknowledge_preemption_signal()
 
@@ -216,7 +216,7 @@ class PreemptContext:
             self._agreement.announce_catching()
 
     def _heed_chief(self) -> None:
-        """In mode ChiefOnly: the chief asks for this rank."""
+        """Lets signals on this rank count, since the chief asks whether to stop (mode ChiefOnly)."""
         self._is_caught_by_chief = True
         self._interrupts.heed()
 
@@ -258,7 +258,7 @@ class PreemptContext:
         self._is_quiet = False
 
     def unevenness(self) -> str | None:
-        """How often each rank has called, if that keeps the ranks from stopping together; for error messages."""
+        """Describes how often each rank has called, if that keeps the ranks from stopping together; else None."""
         return self._agreement.unevenness()
 
     def _watch(self) -> None:

@@ -8,7 +8,7 @@ import pynvml
 
 
 def gpus() -> list[Gpu]:
-    """All GPUs of the node, whoever uses them; none if there is no driver."""
+    """Returns all GPUs of the node, also those that other processes use; none if there is no driver."""
     try:
         # Never shut down: torch shares the count of users in this process.
         pynvml.nvmlInit()
@@ -18,7 +18,7 @@ def gpus() -> list[Gpu]:
 
 
 class Gpu:
-    """One GPU; the names of its figures end with its UUID."""
+    """A GPU. The names of its figures end with its UUID."""
 
     group = "gpu"
 

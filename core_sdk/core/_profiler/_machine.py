@@ -14,7 +14,7 @@ from core_sdk.core._profiler._collector import Source
 
 
 def machine_sources(records: Path) -> Iterator[Source]:
-    """`records` is a path on the disk that must not fill up."""
+    """Yields the sources of figures on this machine. `records` is a path on the disk that must not fill up."""
     process = psutil.Process()
     disks = [str(path) for path in sorted({Path("/"), mount_point(records)})]
     yield _Gauge("cpu", "cpu", lambda: {"cpu_util_simple": psutil.cpu_percent()})
@@ -34,7 +34,7 @@ def machine_sources(records: Path) -> Iterator[Source]:
 
 
 def mount_point(path: Path) -> Path:
-    """Where the file system that holds `path` is mounted."""
+    """Returns the directory on which the file system that holds `path` is mounted."""
     path = path.resolve()
     # `Path.is_mount` raises without permission; on a node that does not see the home, all but "/" may be missing.
     return next(parent for parent in (path, *path.parents) if os.path.ismount(parent))

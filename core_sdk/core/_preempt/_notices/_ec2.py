@@ -36,7 +36,7 @@ class AmazonNotices:
         self._token_ends_at = 0.0
 
     def look(self) -> str | None:
-        """What is about to end the machine, if anything. Raises `NoAnswer`."""
+        """Returns what is about to end the machine, or None. Raises `NoAnswer`."""
         answer = self._interruption()
         if answer.status == _UNAUTHORIZED:
             self._token = None

@@ -9,8 +9,8 @@ from core_sdk.core._preempt._notices._server import Answer, MetadataServer, NoAn
 _ROOT = "/computeMetadata/v1/instance"
 _FLAVOR = {"Metadata-Flavor": "Google"}
 _UNKNOWN_ETAG = "0"
-# The server holds a request for so long, and answers at once when there is news. If the server dies meanwhile, so much
-# of a notice of 30 s is lost.
+# The server holds a request for this long, and answers at once when there is news. If the server dies meanwhile, this
+# much of a 30 s notice is lost.
 _HANG_S = 8
 _ANSWER_S = 2.0
 
@@ -32,7 +32,7 @@ class GoogleNotices:
         self._etag = _UNKNOWN_ETAG
 
     def look(self) -> str | None:
-        """What is about to end the machine, if anything. Raises `NoAnswer`."""
+        """Returns what is about to end the machine, or None. Raises `NoAnswer`."""
         return self._maintenance() or self._preemption()
 
     def _maintenance(self) -> str | None:

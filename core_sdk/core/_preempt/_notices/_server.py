@@ -30,7 +30,7 @@ class Answer:
 
 
 class MetadataServer:
-    """One thread asks; any thread may `abort()`, for good."""
+    """A client of a metadata server. One thread asks it; any thread may `abort()` it, for good."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -38,7 +38,7 @@ class MetadataServer:
         self._is_aborted = False
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], timeout_s: float) -> Answer:
-        """The server's answer, whatever its status. Raises `NoAnswer` if there is none, or it is not HTTP."""
+        """Returns the server's answer, whatever its status. Raises `NoAnswer` if there is none, or it is not HTTP."""
         connection = http.client.HTTPConnection(self._cloud.host, self._cloud.port, timeout=_CONNECT_S)
         # The socket's own time-out starts again with every byte.
         is_late = threading.Event()
