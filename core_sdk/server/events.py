@@ -22,7 +22,7 @@ _FAILURE_PAUSE_S = 5.0
 
 
 class Events:
-    """One look at the records serves all pages; where no page is open, nobody looks."""
+    """The streams of events to open pages. One look at the records serves all; without open pages there is none."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -32,14 +32,14 @@ class Events:
         self._is_ending = False
 
     def answer(self, last_id: str | None) -> StreamingResponse:
-        """Goes on after the event `last_id`, if that is given. Raises `RequestError` for too many pages."""
+        """Returns a stream of events, from `last_id` on if given. Raises `RequestError` if too many pages are open."""
         if self._num_streams >= _MAX_STREAMS:
             raise RequestError(503, "too_many_pages", f"{_MAX_STREAMS} pages are open already", "Close some of them.")
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self._stream(last_id), media_type="text/event-stream", headers=headers)
 
     async def end(self) -> None:
-        """Ends all streams; the pages ask again, and hear that the server is gone."""
+        """Ends all streams. The pages then connect again, and find that the server is gone."""
         self._is_ending = True
         async with self._news:
             self._news.notify_all()
@@ -49,9 +49,9 @@ class Events:
         try:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look())
-            await run_in_threadpool(self._records.look)  # what comes after it is news
+            await run_in_threadpool(self._records.look)  # the stream has what is recorded after this look
             sent = self._records.feed.last_id if last_id is None else last_id
-            # At once, so that the page knows that it is connected, and has an id to go on from.
+            # This is sent at once, so that the page knows that it is connected, and has an id from which to go on.
             yield b"retry: 1000\n" + _encoded("hello", sent if last_id is None else None, Change())
             while not self._is_ending:
                 for event_id, change in self._records.feed.since(sent):
@@ -63,7 +63,7 @@ class Events:
             self._num_streams -= 1
 
     async def _has_news(self, sent: str) -> bool:
-        """Waits for an event after this one; False if there was none for some time."""
+        """Waits for an event after `sent`, and returns False if none has come for 15 seconds."""
         try:
             async with asyncio.timeout(_HEARTBEAT_S), self._news:
                 await self._news.wait_for(lambda: self._is_ending or self._records.feed.last_id != sent)

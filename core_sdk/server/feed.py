@@ -14,17 +14,17 @@ _MOST_IDS = 2000
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is to be asked for again; nothing of it is in the event itself."""
+    """The ids of what has changed, which a page then asks for again. The event does not hold the new values."""
 
     trials: list[int] = []
-    """Those of which something was recorded, or whose state has changed."""
+    """The trials of which something was recorded, or whose state has changed."""
     gone: list[int] = []
     """Trials that were deleted."""
     experiments: list[int] = []
     has_master: bool | None = None
-    """Given when a master came or went."""
+    """Whether there is a master; given only when one has started or ended."""
     everything: bool = False
-    """More has changed than is worth telling, or it is not known what."""
+    """Whether all must be asked for again: too much has changed to name it, or what has changed is not known."""
 
 
 class Feed:
@@ -51,12 +51,15 @@ class Feed:
 
     @property
     def last_id(self) -> str:
-        """The id of the newest event, or of the beginning."""
+        """The id of the newest event; before the first one, an id that precedes it."""
         with self._lock:
             return f"{self._boot}-{self._number}"
 
     def since(self, event_id: str) -> list[tuple[str, Change]]:
-        """The events after this one; if it is of another server, or too old, one that says to ask for everything."""
+        """Returns the events after this one.
+
+        If it is from another server or too old, the only event says that everything is to be asked for again.
+        """
         with self._lock:
             boot, _, text = event_id.partition("-")
             number = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else -1

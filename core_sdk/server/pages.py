@@ -28,7 +28,7 @@ class PageFile:
 
 
 def read_page(folder: Path = _FOLDER) -> Mapping[str, PageFile]:
-    """Each file by its address: `/` is `index.html`, others are their path in the folder."""
+    """Returns each file by its address: `/` is `index.html`, and the others have their path in the folder."""
     files = {
         f"/{path.relative_to(folder).as_posix()}": _read(path)
         for path in sorted(folder.rglob("*"))

@@ -14,6 +14,6 @@ _T = TypeVar("_T")
 
 
 def page_of(found: Sequence[_T], cursor: int, limit: int) -> tuple[list[_T], int | None]:
-    """At most `limit` of what was found, and the cursor of the next page; None on the last."""
+    """Returns at most `limit` of the items found, and the cursor of the next page, which is None on the last page."""
     end = cursor + limit
     return list(found[cursor:end]), end if end < len(found) else None

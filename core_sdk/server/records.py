@@ -41,7 +41,7 @@ _PAUSES = 3
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All trials and experiments as of one moment."""
+    """The trials and experiments of a home, as of one moment."""
 
     trials: Mapping[int, Facts] = field(default_factory=dict)
     experiments: Mapping[int, ExperimentRow] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Snapshot:
         return [one for one in self.trials.values() if one.row.experiment_id == experiment_id]
 
     def remember(self, name: str, derive: Callable[[], _T]) -> _T:
-        """What follows from the snapshot alone, derived once."""
+        """Returns what `derive` returns, which is called once. It must depend on the snapshot only."""
         if name not in self._derived:
             self._derived[name] = derive()
         derived: _T = self._derived[name]
@@ -59,14 +59,14 @@ class Snapshot:
 
 
 class _ClosingError(Exception):
-    """Nobody waits any more for what is being read."""
+    """The records are being closed, so that reading them ends."""
 
 
 class Records:
     """Keeps one view open, from construction to `close`. Any thread may ask; one question is answered at a time.
 
     The first look begins at once, in a thread. It may take minutes in a home that nobody has looked at yet; questions
-    wait for it, and `reading` says meanwhile how far it is.
+    wait for it, and until then `reading` says how far it is.
     """
 
     def __init__(self, tracker: HomeTracker, *, can_act: bool = True) -> None:
@@ -74,7 +74,7 @@ class Records:
         self.can_act = can_act
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
-        """Of the view."""
+        """Guards the view."""
         self._look_lock = threading.Lock()
         self._opened: View | None = None
         self.feed = Feed()
@@ -109,13 +109,13 @@ class Records:
             self._stack.close()
 
     def ask(self, question: Callable[[View], _T]) -> _T:
-        """The answer from the records as of the last look, which is at most about two seconds old."""
+        """Returns the answer from the records as of the last look, which is at most about two seconds old."""
         self._look_if_old()
         with self._lock:
             return question(self._view)
 
     def ask_of_trial(self, trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
-        """As `ask`. While nothing is recorded of the trial, the answer to the same `key` is remembered."""
+        """Returns the answer as `ask` does, and remembers it for the same `key` until more is recorded of the trial."""
         self._look_if_old()
         with self._lock:
             mark = self._marks.get(trial_id)
@@ -131,7 +131,7 @@ class Records:
         return self._snapshot
 
     def log_page(self, trial_id: int, attempt: int, first: int, limit: int, wanted: LogFilter) -> LogPage:
-        """Lines of an attempt's output. Where its lines are is remembered for those that were looked at last."""
+        """Returns lines of an attempt's output. The places of its lines are remembered for the latest attempts."""
         with self._log_lock:
             log = self._logs.pop((trial_id, attempt), None) or LogLines(self.tracker, trial_id, attempt)
             self._logs[trial_id, attempt] = log
@@ -148,7 +148,7 @@ class Records:
             return read_picture(follower)
 
     def forget(self) -> None:
-        """Lets the next question look at the records anew: somebody has just changed them through us."""
+        """Lets the next question look at the records again, since an action of this server has just changed them."""
         with self._look_lock:
             self._next_look = self._next_full_look = self._latest_look = 0.0
 
@@ -184,7 +184,7 @@ class Records:
         return self._opened
 
     def _look_if_old(self) -> None:
-        """An open page lets us look all the time, so that its questions need not wait for that."""
+        """Looks at the records if the last look is too old. While a page is open, its event stream looks instead."""
         if time.monotonic() < self._latest_look:
             return
         with self._look_lock:
@@ -192,7 +192,7 @@ class Records:
                 self._look()
 
     def _look(self) -> None:
-        """The view is left to questions between the parts of a look."""
+        """Looks at the records. Between the parts of a look the view is free for questions."""
         start = time.monotonic()
         is_full = start >= self._next_full_look
         with self._lock:
@@ -216,11 +216,14 @@ class Records:
             self._next_full_look = end + max(_FULL_LOOK_S, 10 * (end - start))
 
     def _read_trials(self) -> tuple[Mapping[int, Facts], dict[int, str]]:
-        """The facts of a trial stay the same object unless they are read anew, and all of them if none is."""
+        """Returns the facts of all trials, and their marks.
+
+        The facts of a trial stay the same object unless they are read again, as does the mapping if none are.
+        """
         known = self._snapshot.trials
         with self._lock:
             marks = self._view.marks()
-        # Whether a process lives stands in no record.
+        # No record says whether a process still lives.
         doubtful = self._snapshot.remember("active", lambda: _active(known)) & marks.keys()
         doubtful |= {trial_id for trial_id, mark in marks.items() if self._marks.get(trial_id) != mark}
         doubtful |= marks.keys() - known.keys()
@@ -262,7 +265,7 @@ class Records:
     ) -> None:
         before = self._snapshot
         has_master = is_master_running(self.tracker.home.root)
-        if self._had_master is None:  # nobody has seen anything before the first look
+        if self._had_master is None:  # there were no readers before the first look
             self._had_master = has_master
             return
         changed = [
@@ -287,7 +290,7 @@ def _active(trials: Mapping[int, Facts]) -> set[int]:
 
 
 def _differing(before: Mapping[int, Facts], after: Mapping[int, Facts]) -> set[int]:
-    """The trials that came, went or were read anew."""
+    """Returns the trials that were added, removed or read again."""
     if before is after:
         return set()
     return {trial_id for trial_id in before.keys() | after.keys() if before.get(trial_id) is not after.get(trial_id)}

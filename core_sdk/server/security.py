@@ -1,12 +1,12 @@
 """Who is answered: who has the token, at the address where we serve, and from our own page.
 
 Any user of this machine can connect to a port of it, and any web page can make a browser send requests to it. So every
-question takes the token, as a bearer. The page has it from the fragment of the address that opens it, which no browser
-sends, and there is no cookie: cookies do not tell ports apart, so that a browser gives them to the servers of others.
-Only the files of the page itself, which are the same for everybody, take no token.
+question needs the token, as a bearer. The page has it from the fragment of the address that opens it, which no browser
+sends. There is no cookie: cookies do not tell ports apart, so that a browser gives them to the servers of other users.
+Only the files of the page itself, which are the same for everybody, need no token.
 
-An origin outlives its server: who takes the port afterwards can leave a service worker there, which answers in the
-place of the next server. So each server has a name of its own below `localhost`, which nobody knows before.
+An origin outlives its server: another user who takes the port afterwards can leave a service worker there, which
+answers in place of the next server. So each server has a random name of its own below `localhost`.
 
 A foreign name in `Host` is a web page that has rebound its name to us; a foreign `Origin` is a web page too.
 """
@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 ACTION_HEADER = "x-core-sdk-action"
-"""A web page of others cannot send it."""
+"""A header that a web page from another origin cannot send."""
 
 MAX_BODY_BYTES = 64 << 10
 LEAST_TOKEN_LENGTH = 16
@@ -54,21 +54,21 @@ class Refusal(Exception):
 
 
 class Gate:
-    """Decides who comes in.
+    """Decides which requests are answered.
 
-    `hosts` are the names and addresses, without port, under which we are reached; `own_name` is one more, which only
-    those know who were given the address.
+    `hosts` are the names and addresses, without port, under which the server is reached. `own_name` is another one,
+    which is known only from the address that the server prints.
     """
 
     def __init__(self, token: str, port: int, hosts: Iterable[str], own_name: str = "") -> None:
         self.session_key = secrets.token_hex(24)
-        """What the page keeps in the place of the token: nobody can use it once this server has ended."""
+        """The key that the page keeps in place of the token: it is useless once this server has ended."""
         self._token = token.encode()
         self._own = _as_sent([own_name] if own_name else [], port)
         self._allowed = _as_sent(hosts, port) | self._own
 
     def check_address(self, headers: Headers) -> None:
-        """Raises `Refusal`."""
+        """Raises `Refusal` if the request is for another host, from another web page or for a service worker."""
         if headers.all("service-worker"):
             # The browser asks for the script of a worker that somebody else has left at this address, which ends it.
             clear = {"clear-site-data": '"storage"'}
@@ -86,7 +86,7 @@ class Gate:
             raise Refusal(403, "foreign_origin", "the request comes from another web page")
 
     def check(self, method: str, headers: Headers, ticket: str | None) -> None:
-        """Raises `Refusal`."""
+        """Raises `Refusal` if the request brings no token, or changes something without the action header."""
         if not self.is_known(headers) and not (method in ("GET", "HEAD") and self._is_valid(ticket)):
             raise Refusal(
                 401,
@@ -98,18 +98,18 @@ class Gate:
             raise Refusal(403, "no_action_header", f"{method} needs the header X-Core-SDK-Action: 1")
 
     def is_known(self, headers: Headers) -> bool:
-        """Whether the request brings the token, or the key that the page has got for it."""
+        """Returns whether the request brings the token, or the session key that the page got for it."""
         kind, _, given = (headers.only("authorization") or "").partition(" ")
         found = given.strip().encode(errors="surrogateescape")
         is_token = hmac.compare_digest(found, self._token) | hmac.compare_digest(found, self.session_key.encode())
         return kind.lower() == "bearer" and is_token
 
     def has_own_name(self, headers: Headers) -> bool:
-        """Whether the request comes from somebody who was given the address."""
+        """Returns whether the request uses the server's own name, which is known only from its address."""
         return headers.only("host") in self._own
 
     def ticket(self) -> str:
-        """Stands for the token in the address of a file that a browser saves by itself, for a short time."""
+        """Returns a ticket, which for a short time replaces the token in the address of a file that a browser saves."""
         return self._ticket_until(int(time.monotonic()) + TICKET_S)
 
     def _ticket_until(self, end: int) -> str:
@@ -123,7 +123,7 @@ class Gate:
 
 
 def _as_sent(hosts: Iterable[str], port: int) -> set[str]:
-    """How a browser writes them in `Host`."""
+    """Returns the hosts as a browser writes them in `Host`."""
     return {
         f"{host.lower()}{suffix}" for host in hosts for suffix in ([f":{port}", ""] if port == 80 else [f":{port}"])
     }
@@ -139,6 +139,6 @@ class Headers:
         return [value for found, value in self._pairs if found == name]
 
     def only(self, name: str) -> str | None:
-        """None unless it comes exactly once."""
+        """Returns the header's value, or None unless it comes exactly once."""
         found = self.all(name)
         return found[0] if len(found) == 1 else None

@@ -31,17 +31,17 @@ _NAME_BYTES = 16
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens."""
+    """The address at which a server listens, with its token."""
 
     host: str
     port: int
     token: str
     own_name: str = ""
-    """A name of this machine that only this server has."""
+    """A name of this machine that is used by this server only."""
 
     @property
     def url(self) -> str:
-        """With the token: whoever has it can read and act."""
+        """The URL of the page, with the token, which allows reading and acting."""
         return f"http://{self.own_name or _shown(self.host)}:{self.port}/#token={self.token}"
 
 
@@ -55,7 +55,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Raises `ValueError` for an address that others reach, without a token that was chosen for them."""
+    """Raises `ValueError` for a bad token, or for an address that other machines reach without a chosen token."""
     if token is not None and (len(token) < LEAST_TOKEN_LENGTH or not token.isascii() or not token.isalnum()):
         raise ValueError(f"a token has at least {LEAST_TOKEN_LENGTH} letters or digits, and nothing else")
     if not is_loopback(host) and token is None:
@@ -76,9 +76,9 @@ def serve(
     until: IO[str] | None = None,
     on_listening: Callable[[Address], None],
 ) -> None:
-    """Blocks until Ctrl-C, SIGTERM or the end of the input `until`.
+    """Serves the home, and blocks until Ctrl-C, SIGTERM or the end of the input `until`.
 
-    Without a `port`, takes the default one or the next that is free.
+    Without a `port`, it takes the default one, or the next that is free.
 
     Raises `ValueError` or `PortTakenError`.
     """
@@ -98,7 +98,7 @@ def serve(
 
 
 def _end_with(source: IO[str], server: uvicorn.Server) -> None:
-    """Whoever has started us holds the other end, and lets go of it at the latest when it dies."""
+    """Ends the server when the process that started it closes the other end of `source`, or dies."""
     while source.read(1):
         pass
     server.should_exit = True
@@ -110,7 +110,7 @@ def make_server(records: Records, address: Address) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,  # it would write tickets
+        access_log=False,  # the log would contain tickets
         server_header=False,
         proxy_headers=False,
         limit_concurrency=MOST_CONNECTIONS,
@@ -133,7 +133,7 @@ class _Server(uvicorn.Server):
 
 
 def listen(host: str, port: int | None) -> list[socket.socket]:
-    """At both addresses of localhost, or at the one that is named.
+    """Listens at both addresses of localhost, or at the one that is named.
 
     Raises `PortTakenError`, which names a port that is free, or `OSError`.
     """
@@ -149,12 +149,12 @@ def listen(host: str, port: int | None) -> list[socket.socket]:
 
 
 def _is_localhost(host: str) -> bool:
-    """Whether names below `localhost` lead to this address."""
+    """Returns whether names below `localhost` lead to this address."""
     return host in ("127.0.0.1", "::1", "localhost")
 
 
 def _bound_to_localhost(port: int) -> list[socket.socket]:
-    """At both addresses: a browser tries either, and another user must not have the port of the other one."""
+    """Binds both addresses of localhost: a browser tries either, and no other user may have the port at one."""
     first = _bound("127.0.0.1", port)
     try:
         return [first, _bound("::1", first.getsockname()[1])]
@@ -180,7 +180,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _names_of(host: str) -> list[str]:
-    """Under which names a browser may reach us; all addresses of this machine if we listen at all."""
+    """Returns the names under which a browser may reach the server: all names of this machine for a wildcard."""
     names = [_shown(host)]
     if host in ("0.0.0.0", "::"):
         hostname = socket.gethostname()

@@ -52,7 +52,7 @@ class PinBody(Body, frozen=True):
 
 
 class ChangeBody(Body, frozen=True):
-    """What is `null` stays as it is."""
+    """Fields that are null are left unchanged."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)] | None = None
     description: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None

@@ -67,7 +67,7 @@ class CheckpointFileQuery(Query, frozen=True):
 
 
 def checkpoints(records: Records, query: CheckpointsQuery) -> CheckpointsAnswer:
-    """Checkpoints of an experiment or of a trial, the newest first."""
+    """Returns the checkpoints of an experiment or of a trial, the newest first."""
     if query.experiment is None and query.trial is None:
         raise RequestError(400, "bad_parameter", "give the experiment or the trial whose checkpoints are wanted")
     rows = records.ask(lambda view: view.checkpoints(trial_id=query.trial, experiment_id=query.experiment))
@@ -80,12 +80,12 @@ def checkpoints(records: Records, query: CheckpointsQuery) -> CheckpointsAnswer:
 
 
 def checkpoint(records: Records, storage_id: StorageId) -> CheckpointRow:
-    """One checkpoint, with its files and what was stored with it."""
+    """Returns one checkpoint, with its files and metadata."""
     return records.ask(lambda view: view.checkpoint(storage_id))
 
 
 def retention(records: Records, experiment_id: Id) -> RetentionAnswer:
-    """Which checkpoints of an experiment its policy keeps, and why."""
+    """Returns which checkpoints of an experiment its policy keeps, and why."""
     from core_sdk.tracking.deletion.collection import Request  # storages, which other questions do not need
 
     plan = records.tracker.plan_collection(Request(experiment_id=experiment_id))
@@ -104,7 +104,7 @@ def _kept(verdict: Verdict) -> KeptAnswer:
 
 
 def download(records: Records, storage_id: StorageId, query: CheckpointFileQuery) -> FileResponse:
-    """One file of a checkpoint, verified, as an attachment."""
+    """Returns one file of a checkpoint, verified, as an attachment."""
     from core_sdk.storage import storage_from_url
 
     row = checkpoint(records, storage_id)

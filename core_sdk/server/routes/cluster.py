@@ -51,7 +51,7 @@ class SlotsAnswer(msgspec.Struct, frozen=True):
 
 
 def queue(records: Records) -> QueueAnswer:
-    """Which experiment gets slots next."""
+    """Returns the experiments in the order in which they get slots."""
     status = call_running(records.tracker.home.root, "status")
     rows = records.snapshot().experiments
     found = [_queued(one, rows.get(one["experiment_id"])) for one in (status or {"experiments": []})["experiments"]]
@@ -59,7 +59,7 @@ def queue(records: Records) -> QueueAnswer:
 
 
 def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperiment:
-    """From what the master tells; there is no row until the next look at the records."""
+    """Returns the entry of an experiment, as the master describes it. A new one has no row until the next look."""
     return QueuedExperiment(
         experiment_id=told["experiment_id"],
         name=row.name if row else "",
@@ -74,7 +74,7 @@ def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperim
 
 
 def slots(records: Records) -> SlotsAnswer:
-    """The GPUs of this machine, or its places on the CPU, those of Ray clusters, and the trials on them."""
+    """Returns the slots of this machine, GPUs or places on the CPU, and of Ray clusters, and the trials on them."""
     status = call_running(records.tracker.home.root, "status")
     found = status or {"experiments": [], "clusters": [], **Machine.here().description}
     clusters = [Cluster(one["address"], one["problem"]) for one in found["clusters"]]

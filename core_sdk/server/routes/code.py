@@ -79,7 +79,7 @@ class FileAnswer(msgspec.Struct, frozen=True):
 
 
 def configuration(records: Records, experiment_id: Id) -> ConfigurationAnswer:
-    """The configuration of an experiment."""
+    """Returns the configuration of an experiment."""
     if not records.tracker.experiment_record(experiment_id).is_submitted:
         return ConfigurationAnswer(None, "", "")
     submitted = SubmittedExperiment(records.tracker.home, experiment_id)
@@ -90,13 +90,13 @@ def configuration(records: Records, experiment_id: Id) -> ConfigurationAnswer:
 
 
 def trial_configuration(records: Records, trial_id: Id) -> ConfigurationAnswer:
-    """The configuration of a trial's experiment, and the trial's hyperparameters."""
+    """Returns the configuration of a trial's experiment, and the trial's hyperparameters."""
     row = records.ask(lambda view: view.trial(trial_id))
     return msgspec.structs.replace(configuration(records, row.experiment_id), hparams=row.hparams)
 
 
 def code(records: Records, experiment_id: Id) -> CodeAnswer:
-    """The files of an experiment's code."""
+    """Returns the files of an experiment's code."""
     home = records.tracker.home
     sha256 = _sha256(home, experiment_id)
     if sha256 is None:
@@ -107,7 +107,7 @@ def code(records: Records, experiment_id: Id) -> CodeAnswer:
 
 
 def code_differences(records: Records, experiment_id: Id, query: CodeDifferencesQuery) -> CodeDifferencesAnswer:
-    """The files in which the code of two experiments differs."""
+    """Returns the files in which the code of two experiments differs."""
     home = records.tracker.home
     sha256, other_sha256 = _sha256(home, experiment_id), _sha256(home, query.other)
     if sha256 is None or other_sha256 is None or sha256 == other_sha256:
@@ -123,7 +123,7 @@ def code_differences(records: Records, experiment_id: Id, query: CodeDifferences
 
 
 def code_archive(records: Records, experiment_id: Id) -> FileResponse:
-    """All files of an experiment's code, as an archive."""
+    """Returns all files of an experiment's code, as an archive."""
     home = records.tracker.home
     sha256 = _sha256(home, experiment_id)
     if sha256 is None:
@@ -135,7 +135,7 @@ def code_archive(records: Records, experiment_id: Id) -> FileResponse:
 
 
 def code_file(records: Records, experiment_id: Id, query: CodeFileQuery) -> FileAnswer:
-    """The text of one file of an experiment's code."""
+    """Returns the text of one file of an experiment's code."""
     home = records.tracker.home
     sha256 = _sha256(home, experiment_id)
     if sha256 is not None:
@@ -156,7 +156,7 @@ def _sha256(home: Home, experiment_id: int) -> str | None:
 
 
 def _digests(home: Home, sha256: str) -> dict[str, tuple[int | None, bytes]]:
-    """The size and the digest of each file."""
+    """Returns the size and the digest of each file."""
     found: dict[str, tuple[int | None, bytes]] = {}
     with _opened(home, sha256) as archive:
         for one in archive:
@@ -170,7 +170,7 @@ def _digests(home: Home, sha256: str) -> dict[str, tuple[int | None, bytes]]:
 
 @contextlib.contextmanager
 def _opened(home: Home, sha256: str) -> Iterator[tarfile.TarFile]:
-    """Raises `CodeDamagedError`, also for what is found as the archive is read."""
+    """Opens the archive. Raises `CodeDamagedError`, also for damage that is found while it is read."""
     path = home.code_archive(sha256)
     try:
         with tarfile.open(path) as archive:

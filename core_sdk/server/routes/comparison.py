@@ -33,10 +33,10 @@ class ComparedMetricsAnswer(msgspec.Struct, frozen=True):
 
 
 def comparison(records: Records, query: ComparisonQuery) -> ComparisonAnswer:
-    """What is known of several trials."""
+    """Returns the records of several trials."""
     return ComparisonAnswer([trial(records, trial_id) for trial_id in query.trials])
 
 
 def compared_metrics(records: Records, query: ComparedMetricsQuery) -> ComparedMetricsAnswer:
-    """The curves of several trials."""
+    """Returns the curves of several trials."""
     return ComparedMetricsAnswer([metrics(records, trial_id, query) for trial_id in query.trials])

@@ -112,7 +112,7 @@ class ImportanceAnswer(msgspec.Struct, frozen=True):
 
 
 def experiments(records: Records, query: ExperimentsQuery) -> ExperimentsAnswer:
-    """Experiments, the newest first."""
+    """Returns the experiments, by default the newest first."""
     condition = parse_condition(query.where) if query.where else None
     for name, place in condition.names.items() if condition else ():
         if name not in _NAMES:
@@ -156,7 +156,7 @@ def _in_order(rows: Sequence[ExperimentRow], sort: str) -> list[ExperimentRow]:
 
 
 def experiment(records: Records, experiment_id: Id) -> ExperimentAnswer:
-    """What is known of an experiment, and its best trial."""
+    """Returns the record of an experiment, and its best trial."""
     record = records.tracker.experiment_record(experiment_id)
     row = records.ask(lambda view: view.experiment(experiment_id))
     metric = record.searcher_metric
@@ -180,7 +180,7 @@ def _best(records: Records, experiment_id: int, metric: str, smaller_is_better: 
 
 
 def search(records: Records, experiment_id: Id) -> SearchPicture:
-    """Rungs, brackets, and what became of each trial, of an experiment that was submitted."""
+    """Returns the rungs and brackets of a submitted experiment, and what became of each trial."""
     if not records.tracker.experiment_record(experiment_id).is_submitted:
         message = f"experiment {experiment_id} was not submitted, and has no search"
         raise RequestError(404, "no_search", message, "Its trials have curves all the same.")
@@ -188,7 +188,7 @@ def search(records: Records, experiment_id: Id) -> SearchPicture:
 
 
 def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAnswer:
-    """The learning curves of the best trials of an experiment."""
+    """Returns the learning curves of the best trials of an experiment."""
     group, name, smaller_is_better = _metric(records, experiment_id, query.metric)
     if not name:
         return CurvesAnswer("", [], 0)
@@ -224,12 +224,15 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
 
 
 def _rank(value: float, smaller_is_better: bool) -> tuple[bool, float]:
-    """NaN comes last."""
+    """Returns the sort key of a value: the best comes first, and NaN last."""
     return value != value, value if smaller_is_better else -value
 
 
 def _metric(records: Records, experiment_id: int, asked: str) -> tuple[str, str, bool]:
-    """Group, name, and whether smaller is better; the searcher's metric, or else any that a trial has."""
+    """Returns the metric's group and name, and whether smaller is better.
+
+    Without a name it is the searcher's metric, or else any that a trial has. Raises `ValueError` for an unknown one.
+    """
     recorded = records.tracker.experiment_record(experiment_id).searcher_metric
     smaller_is_better = recorded.smaller_is_better if recorded else True
     if not asked and recorded is not None:
@@ -249,7 +252,7 @@ def _metric(records: Records, experiment_id: int, asked: str) -> tuple[str, str,
 
 
 def importance(records: Records, experiment_id: Id, query: ImportanceQuery) -> ImportanceAnswer:
-    """How much of the differences in a metric each hyperparameter explains by itself."""
+    """Returns how much of the differences in a metric each hyperparameter explains by itself."""
     group, name, _ = _metric(records, experiment_id, query.metric)
     found = _with_metric(records, experiment_id, group, name)
     told = importances([(one.hparams, one.metrics[group][name]) for one in found])

@@ -29,7 +29,7 @@ class HomeAnswer(msgspec.Struct, frozen=True):
 
 
 def home(records: Records) -> HomeAnswer:
-    """What is served, and how much of it can be read."""
+    """Returns which home is served, and how much of it can be read."""
     reading = records.reading
     snapshot = records.snapshot() if reading is None else Snapshot()
     rows = [one.row for one in snapshot.trials.values()]

@@ -23,7 +23,9 @@ class Importance(msgspec.Struct, frozen=True):
 
 
 def importances(trials: Sequence[tuple[Mapping[str, Any], float]]) -> list[Importance]:
-    """The most important first; of each trial its hyperparameters and its metric. Constants are left out.
+    """Returns the importance of each hyperparameter, the most important first; constants are left out.
+
+    `trials` holds the hyperparameters and the metric of each trial.
 
     Ranks take the place of values, so that one bad trial does not drown the others. Numbers fall into at most 8 bins
     of about equal size; the share is the variance between bins (eta squared), corrected for its growth with their
@@ -53,7 +55,7 @@ def _importance(name: str, trials: Sequence[tuple[Mapping[str, Any], float]]) ->
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Equal values share the mean of their places."""
+    """Returns the rank of each value; equal values share the mean of their ranks."""
     places = defaultdict(list)
     for place, index in enumerate(sorted(range(len(values)), key=lambda index: values[index])):
         places[values[index]].append(place)

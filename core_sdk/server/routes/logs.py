@@ -38,7 +38,7 @@ class LogsAnswer(msgspec.Struct, frozen=True):
 
 
 def logs(records: Records, trial_id: Id, query: LogsQuery) -> LogsAnswer:
-    """Lines of an attempt's output. A search may give fewer than `limit`; `next_line` says where it goes on."""
+    """Returns lines of an attempt's output. A search may give fewer than `limit`; `next_line` says where it goes on."""
     attempts = records.tracker.attempts(trial_id)
     kept = [row.attempt for row in attempts if row.log_size_bytes is not None]
     attempt = (kept[-1] if kept else None) if query.attempt is None else query.attempt

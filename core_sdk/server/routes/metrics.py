@@ -49,7 +49,7 @@ class SystemQuery(Query, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """One series, as columns of equal length with a value for each bucket."""
+    """A series, as columns of equal length with a value for each bucket."""
 
     group: str
     name: str
@@ -83,7 +83,7 @@ class SystemAnswer(msgspec.Struct, frozen=True):
 
 
 def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswer:
-    """The curves of a trial's metrics."""
+    """Returns the curves of a trial's metrics."""
     wanted = set(query.names)
     within = _within(query.first, query.last)
 
@@ -182,7 +182,7 @@ def _columns(
 
 
 def _epochs(view: View, of: _Of, buckets: Sequence[Bucket]) -> list[float | None]:
-    """The epoch at the end of each bucket, between those that were reported; None where none was reported."""
+    """Returns the epoch at the end of each bucket, interpolated between reports; None where none was reported."""
     within = int(buckets[0].first_steps), int(buckets[-1].last_steps)
     for name in _EPOCHS:
         told = replace(of, name=name, attempt=None).buckets(view, 4000, within)
@@ -205,7 +205,7 @@ def _between(points: Sequence[tuple[float, float]], steps: float) -> float:
 
 
 def system(records: Records, trial_id: Id, query: SystemQuery) -> SystemAnswer:
-    """The profiler's figures of the trial's nodes, over time."""
+    """Returns the profiler's figures of the trial's nodes, over time."""
     wanted = set(query.names)
     first, last = (None if at is None else int(at * 1000) for at in (query.first, query.last))
     within = _within(first, last)

@@ -1,6 +1,6 @@
-"""How somebody likes to look at the home.
+"""The preferences of the web page.
 
-The home keeps it, not the browser: the page has another address after each start of the server.
+The home keeps them, not the browser: the page has another address after each start of the server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SavedView(msgspec.Struct, frozen=True):
 
 
 class Preferences(msgspec.Struct, frozen=True):
-    """What the page remembers."""
+    """The preferences that the page remembers."""
 
     theme: Literal["system", "light", "dark"] = "system"
     views: Annotated[list[SavedView], msgspec.Meta(max_length=1000)] = []
@@ -42,7 +42,7 @@ class PreferencesBody(Body, frozen=True):
 
 
 def preferences(records: Records) -> Preferences:
-    """What the page remembers; a file that cannot be read is as none."""
+    """Returns the page's preferences; if their file cannot be read, the defaults."""
     try:
         return msgspec.json.decode(read_regular(records.tracker.home.page), type=Preferences)
     except (OSError, msgspec.MsgspecError):

@@ -93,7 +93,7 @@ class RunsAnswer(msgspec.Struct, frozen=True):
 
 
 def columns(records: Records, query: ColumnsQuery) -> ColumnsAnswer:
-    """The columns that the table can have: fields, and every hyperparameter and metric that a trial has."""
+    """Returns the columns that the table can have: fields, and every hyperparameter and metric that a trial has."""
     snapshot, of = records.snapshot(), query.experiment
     return snapshot.remember(
         f"columns {of}", lambda: _columns_of(list(snapshot.trials.values()) if of is None else snapshot.trials_of(of))
@@ -145,7 +145,7 @@ def _type(value: Any) -> str:
 
 
 def runs(records: Records, query: RunsQuery) -> RunsAnswer:
-    """The trials of all experiments, or of one, as a table."""
+    """Returns the trials of all experiments, or of one, as a table."""
     names, condition = list(query.columns), parse_condition(query.where) if query.where else None
     sort_name = query.sort.removeprefix("-")
     mentioned = [*names, *([sort_name] if sort_name else []), *(condition.names if condition else ())]
@@ -176,7 +176,9 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
 
 
 def _in_question(snapshot: Snapshot, query: RunsQuery) -> list[Facts]:
-    """Of the experiment or of all, without what is archived: an experiment that is asked for may be."""
+    """Returns the trials of the experiment or of all. By default it leaves out archived ones, and those of archived
+    experiments, except for an experiment that is asked for.
+    """
     trials = list(snapshot.trials.values()) if query.experiment is None else snapshot.trials_of(query.experiment)
     if query.archived:
         return trials
@@ -185,7 +187,7 @@ def _in_question(snapshot: Snapshot, query: RunsQuery) -> list[Facts]:
 
 
 def _searched(one: Facts) -> str:
-    """All in which text is searched for, in lower case."""
+    """Returns the text of a trial in which a search looks, in lower case."""
     row = one.row
     hparams = (part for name, value in one.hparams.items() for part in (name, str(value)))
     texts = (str(row.trial_id), row.experiment_name, row.state, row.reason, row.status, *row.labels, *hparams)

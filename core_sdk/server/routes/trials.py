@@ -32,7 +32,7 @@ class TrialAnswer(msgspec.Struct, frozen=True):
     command: list[str] | None
     working_directory: str | None
     problem: str
-    """What of the trial's files could not be read; else empty."""
+    """Which of the trial's files could not be read; else empty."""
 
 
 class AttemptsAnswer(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class AttemptsAnswer(msgspec.Struct, frozen=True):
 
 
 def trial(records: Records, trial_id: Id) -> TrialAnswer:
-    """What is known of a trial, and the names of its metrics."""
+    """Returns the record of a trial, and the names of its metrics."""
 
     def read(view: Any) -> tuple[Any, ...]:
         return (
@@ -74,5 +74,5 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
 
 
 def attempts(records: Records, trial_id: Id) -> AttemptsAnswer:
-    """The executions of the trial's script, in order."""
+    """Returns the executions of the trial's script, in order."""
     return AttemptsAnswer(records.tracker.attempts(trial_id))
