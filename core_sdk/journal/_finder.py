@@ -22,8 +22,9 @@ _STRANGE = re.compile(
 
 
 def find_records(path: Path, texts: Sequence[str]) -> Iterator[Record | ValueError]:
-    """The records, in order, whose lines contain any of `texts`. A bad line that may have been one of them gives a
-    `ValueError` with the reason.
+    """Yields the records, in order, whose lines contain any of `texts`.
+
+    A bad line that may have been one of them gives a `ValueError` with the reason.
 
     A missing journal is an empty one; a link or a pipe in its place counts as one bad line. A last line without its
     newline is left out.
@@ -63,7 +64,7 @@ def _lines(path: Path, texts: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def _lines_of_block(block: bytes, texts: Sequence[bytes]) -> Iterator[bytes]:
-    """The lines of `block`, which begins with the newline before them."""
+    """Yields the lines of `block` that contain a text or may be damaged. A newline precedes the first line."""
     next_at = {text: block.find(text) for text in texts}
     strange = _STRANGE.finditer(block)
     strange_at = _next_strange(strange)

@@ -12,7 +12,10 @@ from core_sdk.records import Record
 
 
 class Journal(ABC):
-    """`append` may be called from any thread; in a forked child it raises `JournalForkedError`."""
+    """The record of what happens in an attempt, as one rank writes it.
+
+    `append` may be called from any thread; in a forked child it raises `JournalForkedError`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -24,25 +27,25 @@ class Journal(ABC):
         _tell_forked_child(self)
 
     def append(self, record: Record) -> None:
-        """Returns when the kernel has the record, so that no death of the process can lose it."""
+        """Appends a record. When it returns, the kernel has the record, so that no death of the process can lose it."""
         with self.lock:
             self.append_under_lock(record)
 
     @abstractmethod
     def append_under_lock(self, record: Record) -> None:
-        """As `append`, for a caller that holds `lock`."""
+        """Appends a record as `append` does, for a caller that holds `lock`."""
 
     @abstractmethod
     def append_or_raise(self, record: Record) -> None:
-        """For a record that others depend on: raises `OSError` where `append` would drop it."""
+        """Appends a record on which others depend: raises `OSError` where `append` would drop it."""
 
     @abstractmethod
     def check_open(self) -> None:
-        """Raises what `append` would raise; to be called before doing what must be recorded."""
+        """Raises the error that `append` would raise. Called before an action that must be recorded."""
 
     @abstractmethod
     def close(self) -> None:
-        """Does nothing the second time. Raises `ReportsDroppedError` if records were lost."""
+        """Closes the journal; does nothing the second time. Raises `ReportsDroppedError` if records were lost."""
 
     def _forget_in_child(self) -> None:
         """Makes a new lock: a thread of the parent that held the old one does not exist in the child."""

@@ -29,9 +29,10 @@ def encode_line(record: Record) -> bytes:
 
 
 def decode_line(line: bytes, *, verify: bool = True) -> Record:
-    """`line` is without its newline. Raises `ValueError` with the reason if it is not what `encode_line` wrote.
+    """Returns the record of a line without its newline.
 
-    Without `verify` the checksum is not checked.
+    Raises `ValueError` with the reason if the line is not what `encode_line` wrote. Without `verify` the checksum is
+    not checked.
     """
     if verify and not is_intact(line):
         raise ValueError("has a wrong checksum")
@@ -46,9 +47,9 @@ def is_intact(line: bytes) -> bool:
 
 
 def decode_bad_line(line: bytes, error: ValueError) -> Iterator[tuple[int, Record | ValueError]]:
-    """What is in a line for which `decode_line` raised `error`, with the offset of each.
+    """Yields the records and errors of a line for which `decode_line` raised `error`, each with its offset in the line.
 
-    Where newlines were damaged these are several records; only the last one has its newline.
+    There are several if newlines were damaged; only the last record can be read, since only it has its newline.
     """
     begins = [0, *(found.start() for found in _BEGINNING.finditer(line, 1))]
     for begin, _ in pairwise(begins):
@@ -68,7 +69,7 @@ def is_beginning(line: bytes) -> bool:
 
 
 def size_of_damaged(tail: bytes) -> int:
-    """The size of a line at the beginning of `tail` that has lost its newline; 0 if there is none.
+    """Returns the size of a line at the beginning of `tail` that has lost its newline; 0 if there is none.
 
     `tail` follows the last newline. The line is complete and its checksum is right; otherwise it is being written, or
     was torn by a crash.

@@ -34,12 +34,12 @@ _OF_CHIEF = (Alert, EarlyExit, MetadataSet, StatusSet)
 class RankJournal(Journal):
     """Keeps reports, profiles and progress, in a file that is made with the first of them.
 
-    A warning says once what a script told that only the chief tells of. What the chief records for all ranks is passed
-    over in silence.
+    It warns once if a script reports something that only the chief records. It silently ignores what the chief records
+    for all ranks.
     """
 
     def __init__(self, path: Path, start: AttemptStarted, *, is_home_shared: bool) -> None:
-        """Without a shared home nothing is kept."""
+        """`start` becomes the file's first record. Without a shared home nothing is kept."""
         super().__init__(path)
         self._start = start
         self._is_home_shared = is_home_shared
@@ -62,7 +62,7 @@ class RankJournal(Journal):
             self._keep(record)
 
     def append_or_raise(self, record: Record) -> None:
-        """As `append`: nothing depends on the records of this rank."""
+        """Appends a record as `append` does, and may drop it: nothing depends on the records of this rank."""
         self.append(record)
 
     def check_open(self) -> None:

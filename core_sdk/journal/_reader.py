@@ -36,7 +36,7 @@ class Chunk:
 
 
 def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20, verify: bool = True) -> Iterator[Chunk]:
-    """Whole lines from byte `offset` on, in chunks of about `chunk_bytes`.
+    """Yields the records of whole lines from byte `offset` on, in chunks of about `chunk_bytes`.
 
     A last line without its newline is being written, or was torn by a crash: it is left for a later read. Bad lines are
     skipped, and returned for the caller to report: one for each record that is damaged, even if only its newline is.
@@ -60,7 +60,7 @@ def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20, ver
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """All records of a journal, in order; bad lines are logged and skipped."""
+    """Yields all records of a journal, in order; bad lines are logged and skipped."""
     for chunk in read_journal(path):
         for bad_line in chunk.bad_lines:
             logger.warning("%s: the line at byte %d %s; skipped", path, bad_line.offset, bad_line.problem)

@@ -150,7 +150,7 @@ class JournalWriter(Journal):
 
 
 def _cut_half_line(descriptor: int) -> None:
-    """Cuts the file behind its last newline: what follows would spoil the next line."""
+    """Cuts the file behind its last newline, since half a line would spoil the next one."""
     end = size = os.fstat(descriptor).st_size
     while end > 0:
         begin = max(0, end - _TAIL_BYTES)
@@ -163,7 +163,7 @@ def _cut_half_line(descriptor: int) -> None:
 
 
 def _above_standard_streams(descriptor: int) -> int:
-    """A descriptor that C code does not print to in a process without standard streams."""
+    """Returns the descriptor moved above 2: in a process without standard streams, C code would print to it."""
     if descriptor > _STDERR:
         return descriptor
     try:
