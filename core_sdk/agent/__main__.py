@@ -32,7 +32,7 @@ _STDOUT = 1
 _STDERR = 2
 _CHUNK_BYTES = 1 << 16
 _MOST_DESCRIPTORS = 3
-# A screen that takes nothing for so long has stalled.
+# A screen that takes nothing for this long has stalled.
 _PATIENCE_S = 0.5
 # How long processes that the command leaves behind may go on: with their output, and after SIGTERM.
 _LAST_OUTPUT_S = 2.0
@@ -40,7 +40,7 @@ _END_S = 2.0
 _SHELL_BASE = 128
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
-# What a terminal sends, it sends to all processes of a command.
+# A terminal sends these signals to all processes of a command.
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGSTOP, signal.SIGCONT)
 
 
@@ -74,7 +74,7 @@ class _Attempt:
         self._pid = os.getpid()
 
     def run(self, messages: Iterator[dict[str, Any]]) -> None:
-        """Returns when the command has ended, its end is recorded, and nobody writes its output any more."""
+        """Runs the command, until it has ended, its end is recorded, and no process writes its output any more."""
         # The trial counts as running, by its lock, until the guardian of a killed agent has killed all that is left.
         guardian = Guardian.forked(self._order["mark"], [self._lock.fileno()])
         try:
@@ -94,7 +94,7 @@ class _Attempt:
         # Until it is reaped, its pid cannot come to mean other processes.
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         if self._is_killed.is_set() or _was_killed(ended):
-            # What was killed has had no time to end what it had started.
+            # A killed command has had no time to end the processes that it had started.
             end_marked(self._order["mark"], [process.pid])
         copying.join(_LAST_OUTPUT_S)
         ranks.end(_END_S)
@@ -108,10 +108,10 @@ class _Attempt:
         self._tell(code=code, problems=problems)
         guardian.dismiss()
         revive_master(self._folder.home_root)  # it has to hear of this end
-        copying.join()  # of processes in sessions of their own
+        copying.join()  # processes in sessions of their own may still write
 
     def _start(self) -> tuple[subprocess.Popen[bytes], int]:
-        """The process, and the descriptor from which its output is read."""
+        """Starts the command, and returns its process and the descriptor of its output. Raises `OSError`."""
         order = self._order
         if self._terminal is None:
             source, sink = os.pipe()
@@ -135,11 +135,11 @@ class _Attempt:
         return process, source
 
     def _is_in_charge(self) -> bool:
-        """False once this host was taken for dead: the trial goes on elsewhere, in an attempt of its own."""
+        """Returns False once this host was taken for dead: the trial then continues elsewhere, in another attempt."""
         return self._lock.is_at(self._folder.supervised_path(self._order["attempt"]))
 
     def _prepare(self) -> None:
-        """In the command's process, before it executes."""
+        """Prepares the command's process, in which it runs before the command is executed."""
         if self._terminal is not None:
             fcntl.ioctl(_STDOUT, termios.TIOCSCTTY, 0)  # the terminal of its session
         if sys.platform == "linux":
@@ -160,7 +160,7 @@ class _Attempt:
         self._log.write(lines.finish())
 
     def _close_screen(self) -> None:
-        """What comes later is not shown: the starter waits for the end of what it shows."""
+        """Closes the screen, since the starter waits for its end. Later output is not shown."""
         with self._showing:
             if self._screen is not None:
                 self._screen.close()
@@ -181,7 +181,7 @@ class _Attempt:
                     self._terminal.type(text.encode("latin-1"))
 
     def _end_with(self, pid: int) -> None:
-        """Ends at once when that process does: our guardian then kills the command."""
+        """Ends this process at once when process `pid` ends; the guardian then kills the command."""
         with contextlib.suppress(OSError):  # it has ended already
             select.select([os.pidfd_open(pid)], [], [])
         os._exit(1)
@@ -200,7 +200,7 @@ def _was_killed(ended: os.waitid_result | None) -> bool:
 
 
 def _outlet(descriptor: int) -> Outlet:
-    """Takes the descriptor over. It waits for no reader, so that the command is not held up."""
+    """Returns an outlet that takes the descriptor over. It waits for no reader, so as not to hold up the command."""
     is_hurried = threading.Event()
     is_hurried.set()
     outlet = Outlet(descriptor, is_hurried, _PATIENCE_S)
@@ -223,7 +223,7 @@ def _send(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _messages(starter: socket.socket) -> Iterator[dict[str, Any]]:
-    """Ends with the connection."""
+    """Yields the messages of the starter, until the connection ends."""
     received = b""
     with contextlib.suppress(OSError):
         while chunk := starter.recv(_CHUNK_BYTES):

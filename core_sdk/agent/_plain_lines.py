@@ -1,7 +1,7 @@
-"""What a program writes to a terminal, as the plain lines that it leaves behind.
+"""Makes the plain lines that a program leaves on a terminal from the output that it writes.
 
-Colours and other escape sequences are removed. What is written over is forgotten: of a progress bar, and of several
-that a library redraws by moving the cursor up, the last state stays.
+Colours and other escape sequences are removed. Text that is written over is forgotten: only the last state stays of a
+progress bar, and of several ones that a library redraws by moving the cursor up.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _UNFINISHED = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/
 _LONGEST_ESCAPE = 4096
 # The bytes of a character of UTF-8 but its first.
 _CONTINUATION = bytes(range(0x80, 0xC0))
-# Beyond it a line is given in pieces.
+# A longer line is returned in pieces.
 _LONGEST_LINE = 1 << 20
 # No terminal is higher; a library cannot redraw what has scrolled away.
 _MOST_ROWS = 200
 
 
 class PlainLines:
-    """Fed with output in any chunks. Lines are held back only as far up as the cursor was ever seen to move."""
+    """Makes plain lines from output in chunks. It holds lines back only as far up as the cursor has ever moved."""
 
     def __init__(self) -> None:
         self._unfinished = b""
@@ -37,7 +37,7 @@ class PlainLines:
         """The cursor is at the start of a line that has been written: the next text replaces it."""
 
     def feed(self, chunk: bytes) -> bytes:
-        """The lines that can no longer change."""
+        """Takes a chunk of output, and returns the lines that can no longer change."""
         content = self._unfinished + chunk
         cut = _UNFINISHED.search(content, max(0, len(content) - _LONGEST_ESCAPE))
         end = len(content) if cut is None else cut.start()
@@ -54,7 +54,7 @@ class PlainLines:
         return b"".join(lines)
 
     def finish(self) -> bytes:
-        """The rest, at the end of the output."""
+        """Returns the rest, at the end of the output."""
         self._row = len(self._rows) - 1
         rest = self._settled(0) + self._rows.pop()
         self._rows.append(b"")
@@ -84,7 +84,7 @@ class PlainLines:
         count = int(parameters) if parameters.isdigit() else 0
         if command in b"AF":
             row = self._row - (count or 1)
-            # Those above were given already: from now on so many more are held back.
+            # The rows above were returned already: from now on that many more are held back.
             self._num_held = min(self._num_held + max(0, -row), _MOST_ROWS)
             self._row = max(0, row)
         elif command in b"BE":
@@ -99,7 +99,7 @@ class PlainLines:
             self._is_at_start = True
 
     def _settled(self, num_held: int) -> bytes:
-        """Takes off the lines above the last `num_held` ones and the cursor's."""
+        """Removes and returns the lines above the cursor's and above the last `num_held` ones."""
         num_settled = min(self._row, len(self._rows) - 1 - num_held)
         if num_settled <= 0:
             return b""

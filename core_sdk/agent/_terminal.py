@@ -1,4 +1,4 @@
-"""The terminal of a command whose person watches on one."""
+"""The terminal of a command whose user watches it on a terminal."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Terminal:
         self.controller, self.device = os.openpty()
         self.resize(num_rows, num_columns)
         attributes = termios.tcgetattr(self.device)
-        # The person's own terminal does both: it shows what is typed, and begins each line at the left.
+        # The user's own terminal does both: it shows what is typed, and begins each line at the left.
         attributes[1] &= ~termios.ONLCR
         attributes[3] &= ~termios.ECHO
         termios.tcsetattr(self.device, termios.TCSANOW, attributes)
 
     def resize(self, num_rows: int, num_columns: int) -> None:
-        """The kernel tells the command by SIGWINCH."""
+        """Changes the size, of which the kernel tells the command by SIGWINCH."""
         termios.tcsetwinsize(self.controller, (num_rows, num_columns))
 
     def type(self, text: bytes) -> None:
-        """What the command leaves unread for too long is dropped: signals must not wait for it."""
+        """Sends input to the command, or drops it if the terminal is full, since signals must not wait for it."""
         if select.select([], [self.controller], [], 0)[1]:
             os.write(self.controller, text)

@@ -23,7 +23,7 @@ from core_sdk.tracking.attempts.starting import Start, begin, resume
 
 logger = logging.getLogger("core_sdk.agent")
 
-# A command starts all of the program, so that it can only go on with the first trial.
+# A command starts the whole program, so it can only resume the program's first trial.
 _driven: list[int] = []
 
 
@@ -38,17 +38,19 @@ class DrivenTrial:
         """`start` is None if an agent has started the attempt."""
         self.folder = folder
         self.info = info
-        """What the ranks of the attempt are told."""
+        """The cluster info that the ranks of the attempt get."""
         self._start = start
         if self._lock is not None and folder.read_command() is not None:
-            # By the trial's id this program may be killed, unless a person types into it.
+            # The signature lets `trial kill` end this program. It has none if a person types into it.
             self._lock.sign()
         _driven.append(folder.trial_id)
 
     @classmethod
     def begin(cls, *, name: str | None = None, num_slots: int | None = None, job_id: str | None = None) -> DrivenTrial:
-        """The trial that this program was started for, or the one that an earlier start of its job has begun, or a new
-        one, in the experiment `name`; by default that is the name of the script.
+        """Returns a trial that this program executes, with the attempt that is to run.
+
+        It is the trial for which this program was started, or the one that an earlier start of its job has begun, or a
+        new one in the experiment `name`, by default the name of the script.
 
         Raises `HomeNotWritableError`, `RunInfoError`, `InvalidNameError` or `PredecessorRunningError`.
         """
@@ -77,11 +79,11 @@ class DrivenTrial:
 
     @property
     def log_path(self) -> Path | None:
-        """The file for the output of the workers; None where an agent keeps that of this program."""
+        """The file for the output of the workers; None if an agent keeps the output of this program."""
         return None if self._start is None else self.folder.log_path(self.attempt)
 
     def withdraw(self) -> None:
-        """Takes the attempt back, of which nothing has run; a new trial is removed."""
+        """Withdraws the attempt, of which nothing has run; a new trial is removed."""
         if self._start is not None:
             self._start.withdraw()
 
@@ -95,7 +97,7 @@ class DrivenTrial:
             self._lock.release()
 
     def restart(self) -> None:
-        """After `end`: the next attempt, from the newest good checkpoint. Raises `NothingToResumeError`."""
+        """Begins the next attempt from the newest good checkpoint, after `end`. Raises `NothingToResumeError`."""
         if self._start is None:
             # The agent holds the trial until this program ends.
             self.info = next_info(self.folder, self.info)

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ended:
-    """What an agent says of the end of its command."""
+    """The message of an agent about the end of its command."""
 
     code: int | None
     """The exit status, -N for death by signal N; None if the agent was killed, and its command with it."""
     problems: tuple[str, ...] = ()
-    """What could not be recorded, in words."""
+    """Messages about what could not be recorded."""
 
 
 @dataclass(frozen=True)
 class Screen:
-    """The terminal on which the person watches; the command gets one of its own, of the same size."""
+    """The terminal on which the user watches. The command gets another terminal, of the same size."""
 
     output: int
     """The pipe that takes a copy of what the command writes to its terminal."""
@@ -91,7 +91,7 @@ class Agent:
         self._sending = threading.Lock()
         self._is_ordered = False
         self._early: list[dict[str, Any]] = []
-        """What the agent is told as soon as it has its order."""
+        """The messages that the agent gets as soon as it has its order."""
         self._connect()
 
     def _connect(self) -> None:
@@ -106,7 +106,7 @@ class Agent:
     def start(
         self, start: Start, *, stdin: int | None, screen: Screen | None = None, ends_with: int | None = None
     ) -> None:
-        """Starts the command; with a `screen` on a terminal of its own, which is its stdin too where `stdin` is None.
+        """Starts the command. With a `screen` it gets its own terminal, which is also its stdin if `stdin` is None.
 
         When the process `ends_with` ends, the command is killed with all that it has started, and nothing is recorded.
 
@@ -154,7 +154,7 @@ class Agent:
         start.lock.leave()
 
     def _order(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        with self._sending, contextlib.suppress(OSError):  # one that was killed gives no answer
+        with self._sending, contextlib.suppress(OSError):  # an agent that was killed gives no answer
             socket.send_fds(self._socket, [b"+"], descriptors)
             for message in (order, *self._early):
                 self._send(message)
@@ -162,15 +162,15 @@ class Agent:
         return self._answer()
 
     def signal(self, number: int) -> None:
-        """To the command; SIGTERM and its like to its own process, what a terminal sends to its process group.
+        """Sends a signal to the command: to its process group if it is one that terminals send, else to its process.
 
-        Before `start` it is kept for the command. SIGKILL ends all that the command has started, also in sessions of
-        its own, which takes a second.
+        Before `start` the signal is kept for the command. SIGKILL ends all that the command has started, also in other
+        sessions, which takes a second.
         """
         self._tell({"signal": int(number)})
 
     def type(self, text: bytes) -> None:
-        """Input for the command's terminal."""
+        """Sends input to the command's terminal."""
         self._tell({"input": text.decode("latin-1")})
 
     def resize(self, num_rows: int, num_columns: int) -> None:
@@ -186,7 +186,7 @@ class Agent:
         self._socket.close()
 
     def _tell(self, message: dict[str, Any]) -> None:
-        with self._sending, contextlib.suppress(OSError):  # one that has ended, or was killed, is noticed by `wait`
+        with self._sending, contextlib.suppress(OSError):  # `wait` notices an agent that has ended or was killed
             if self._is_ordered:
                 self._send(message)
             else:
@@ -196,7 +196,7 @@ class Agent:
         self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def _answer(self) -> dict[str, Any]:
-        """Empty when there is no agent any more."""
+        """Returns the agent's next answer; an empty dict if the agent has ended."""
         try:
             line = self._answers.readline()
         except OSError:
