@@ -50,7 +50,7 @@ Overrides = Annotated[
 
 
 def read_config(path: Path) -> str:
-    """The text of a configuration file. Raises `typer.BadParameter`."""
+    """Returns the text of a configuration file. Raises `typer.BadParameter`."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -58,5 +58,5 @@ def read_config(path: Path) -> str:
 
 
 def parse_experiment(text: str) -> int | str:
-    """The id, if the text is a number; else the name."""
+    """Returns the id if the text is a number; else the name."""
     return int(text) if text.isascii() and text.isdigit() else text

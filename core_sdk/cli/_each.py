@@ -13,9 +13,9 @@ from core_sdk.errors import CoreSDKError
 
 
 def for_each(noun: str, ids: Iterable[int], do: Callable[[int], str], as_json: bool) -> None:
-    """Does it to all of them, even if it fails for some; the exit status is that of the last failure.
+    """Does the action for all of them, even if some fail; the exit status is that of the last failure.
 
-    `do` returns the word for how each stands now.
+    `do` returns the new state of each.
     """
     done: list[dict[str, Any]] = []
     status = ExitCode.OK

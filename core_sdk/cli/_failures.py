@@ -68,7 +68,7 @@ def exit_status_of(error: BaseException) -> int:
 
 
 def _lines(error: BaseException) -> list[str]:
-    """The message: of the operating system without its number, of a configuration a line for each problem."""
+    """Returns the message's lines: for a configuration one for each problem, for the system's errors without number."""
     if isinstance(error, InvalidConfigError):
         return [str(problem) for problem in error.problems]
     if isinstance(error, OSError) and not isinstance(error, CoreSDKError) and error.strerror:

@@ -76,7 +76,7 @@ class LazyGroup(Group):
 
 
 def command_group(help_text: str | None = None, *, epilog: str | None = None, cls: type[Group] = Group) -> typer.Typer:
-    """A group in the manner of all of ours; the library reflows the `epilog`."""
+    """Returns a group of commands with the settings that all groups share. The library reflows the `epilog`."""
     return typer.Typer(
         cls=cls,
         help=help_text,

@@ -10,14 +10,14 @@ from core_sdk.tracking import Home, HomeTracker
 
 
 def open_home() -> Home:
-    """The home, made where it is missing. Raises `HomeNotWritableError` or `HomeTooNewError`."""
+    """Returns the home, which is made if it is missing. Raises `HomeNotWritableError` or `HomeTooNewError`."""
     return Home.create(Environment.read().home)
 
 
 def open_tracker() -> HomeTracker:
-    """Raises `HomeTooNewError`. A home that does not exist is empty.
+    """Returns the tracker of the home. A home that does not exist is empty. Raises `HomeTooNewError`.
 
-    Whoever looks at the records brings back the master that they need, if it was killed.
+    If the master was killed and is still needed, it is started again.
     """
     home = Home.open(Environment.read().home)
     revive_master(home.root)
@@ -25,7 +25,7 @@ def open_tracker() -> HomeTracker:
 
 
 def submitted_id(text: str) -> int:
-    """The number of the experiment that a person names by its number or its name.
+    """Returns the id of the submitted experiment that is given by its id or its name.
 
     Raises `ExperimentNotFoundError`, `AmbiguousNameError`, or `ExperimentStateError` if it was not submitted.
     """

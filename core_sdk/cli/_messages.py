@@ -15,5 +15,5 @@ def say(text: str) -> None:
 
 
 def message(text: str) -> str:
-    """The line that `say` prints, without its newline."""
+    """Returns the line that `say` prints, without its newline."""
     return f"core-sdk: {printable(text)}"

@@ -7,7 +7,7 @@ from core_sdk.tracking.home import TrialFolder
 
 
 def what_resume_does(folder: TrialFolder) -> str:
-    """The sentence continues one about the trial."""
+    """Says what a resume would do with the trial. The text continues a sentence about the trial."""
     resume = f"`core-sdk trial resume {folder.trial_id}`"
     if has_checkpoint(folder):
         return f"{resume} goes on with it"
@@ -17,7 +17,7 @@ def what_resume_does(folder: TrialFolder) -> str:
 
 
 def what_is_hidden(folder: TrialFolder, attempt: int) -> str:
-    """What becomes of the reports of `attempt`, after which the trial begins anew; empty if there are none."""
+    """Says that the reports of `attempt` are superseded when the trial begins anew; empty if it has no reports."""
     if not has_reports(folder, attempt):
         return ""
     shown = f"`core-sdk trial metrics {folder.trial_id} --superseded` still shows it"

@@ -38,7 +38,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a search costs; None is unknown without the length of a training, or without the speed."""
+    """The costs of a search. A value is None if it needs the length of a training or the speed, and that is unknown."""
 
     searcher: str
     num_trials: int

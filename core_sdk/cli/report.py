@@ -138,7 +138,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _text(value: object) -> str:
-    """As text for HTML: nothing of a run is markup."""
+    """Returns a value as escaped text for HTML, so that nothing from a run is markup."""
     from core_sdk.cli.render.text import printable
     from core_sdk.records import format_number
 

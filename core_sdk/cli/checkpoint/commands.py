@@ -73,7 +73,7 @@ def list_checkpoints(
 
 
 def _metric_column(rows: Sequence[CheckpointRow], chosen: str | None) -> list[Column[CheckpointRow]]:
-    """The chosen metric, or the searcher's of each experiment; each value has its name where they differ."""
+    """Returns the column of the chosen metric, or else of each experiment's own, with names if these differ."""
     tracker = open_tracker()
     experiments = {row.experiment_id for row in rows if row.metrics}
     names = {one: chosen or _searcher_metric(tracker, one) for one in experiments}

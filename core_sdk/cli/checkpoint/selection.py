@@ -27,7 +27,7 @@ _MAX_CANDIDATES = 5
 
 
 def checkpoint_row(view: View, text: str) -> CheckpointRow:
-    """The checkpoint whose id is `text` or, if there is none, begins with it, in upper or lower case.
+    """Returns the checkpoint whose id is `text`, or else begins with it, in upper or lower case.
 
     Raises `CheckpointNotFoundError`, or `typer.BadParameter` if several ids begin so.
     """
@@ -45,7 +45,10 @@ def checkpoint_row(view: View, text: str) -> CheckpointRow:
 
 
 def find_checkpoints(texts: Sequence[str]) -> list[Checkpoint]:
-    """All are looked up before any is returned, so that a mistyped id changes nothing. Raises as `checkpoint_row`."""
+    """Returns the checkpoints with these ids.
+
+    All ids are looked up first, so that a mistyped one changes nothing. Raises the errors of `checkpoint_row`.
+    """
     from core_sdk.client import Tracker  # changes go through the client, whose import questions need not pay for
 
     with open_tracker().view() as view:
@@ -55,13 +58,16 @@ def find_checkpoints(texts: Sequence[str]) -> list[Checkpoint]:
 
 
 def read_rows(trial: int | None, experiment: str | None) -> list[CheckpointRow]:
-    """In the order of `checkpoint list`, deleted ones too. Raises `TrialNotFoundError` or `ExperimentNotFoundError`."""
+    """Returns the checkpoints in the order of `checkpoint list`, including deleted ones.
+
+    Raises `TrialNotFoundError` or `ExperimentNotFoundError`.
+    """
     with open_tracker().view() as view:
         return view.checkpoints(trial_id=trial, experiment_id=experiment_of(view, trial, experiment))
 
 
 def experiment_of(view: View, trial: int | None, experiment: str | None) -> int | None:
-    """The experiment's id, if one is given. Raises `typer.BadParameter` if the trial belongs to another."""
+    """Returns the experiment's id, if one is given. Raises `typer.BadParameter` if the trial belongs to another."""
     experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
     if trial is not None and experiment_id not in (None, view.trial(trial).experiment_id):
         raise typer.BadParameter(f"trial {trial} does not belong to experiment {experiment}: give one of them")

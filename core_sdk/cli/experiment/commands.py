@@ -85,7 +85,7 @@ def describe(
 def _described(
     experiment: str, metric: str | None, smaller_is_better: bool | None
 ) -> tuple[dict[str, Any], dict[str, str | list[str]], list[Facts]]:
-    """An experiment for programs, for people, and its trials."""
+    """Returns an experiment as programs get it, as people see it, and its trials."""
     tracker = open_tracker()
     with tracker.view() as view:
         row = view.experiment(parse_experiment(experiment))

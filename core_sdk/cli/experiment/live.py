@@ -37,7 +37,7 @@ from core_sdk.tracking.finding.facts import flattened
 
 # Reading the index takes longer than reading the events.
 _STEPS_S = 1.0
-# What stands above and below the rows of trials.
+# The lines above and below the rows of trials.
 _NUM_OTHER_LINES = 8
 
 
@@ -52,9 +52,9 @@ def leave(follower: Follower) -> int:
 
 
 def show(follower: Follower, *, as_json: bool = False, interrupt: Callable[[Follower], int] = leave) -> int:
-    """Shows the experiment until it ends, as JSON only its end. Returns the exit status.
+    """Shows the experiment until it ends, or with `as_json` only its end. Returns the exit status.
 
-    After Ctrl-C that is what `interrupt` returns.
+    After Ctrl-C the exit status is what `interrupt` returns.
     """
     console = Console()
     shown: AbstractContextManager[_Shown] = _Lines(follower)
@@ -75,7 +75,7 @@ def show(follower: Follower, *, as_json: bool = False, interrupt: Callable[[Foll
 
 
 def _say_what_failed(follower: Follower) -> None:
-    """The last line of output says more than an exit status."""
+    """Says how the output of a failed trial ends, since this tells more than an exit status."""
     failed = [trial for trial in follower.experiment.trials.values() if trial.state == "ERROR" and trial.trial_id]
     for trial in failed[-1:]:
         folder = follower.home.folder(trial.trial_id or 0)
@@ -91,7 +91,7 @@ class _Shown(Protocol):
 
 
 class _End(AbstractContextManager["_End"]):
-    """The experiment as it is at the end of the block."""
+    """Prints the experiment as JSON at the end of the block."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
@@ -101,11 +101,11 @@ class _End(AbstractContextManager["_End"]):
             print_object(view.experiment(self._follower.experiment.experiment_id))
 
     def update(self, events: Sequence[Event]) -> None:
-        """Nothing is shown meanwhile."""
+        """Does nothing: only the end is shown."""
 
 
 class _Lines(AbstractContextManager["_Lines"]):
-    """A line for each thing that happens."""
+    """Prints a line for each event."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
@@ -113,7 +113,7 @@ class _Lines(AbstractContextManager["_Lines"]):
         self._num_warnings = 0
 
     def __exit__(self, *error: object) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
     def update(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -146,7 +146,7 @@ class _Lines(AbstractContextManager["_Lines"]):
 
 
 class _LiveTable(AbstractContextManager["_LiveTable"]):
-    """The trials, those that run first and then the best, with the progress of the whole search."""
+    """A table of the trials, first those that run and then the best, with the progress of the whole search."""
 
     def __init__(self, follower: Follower, console: Console) -> None:
         self._follower = follower
@@ -180,7 +180,7 @@ class _LiveTable(AbstractContextManager["_LiveTable"]):
         head += [f"{len(experiment.trials)} trials, {experiment.num_running} running"]
         if best is not None:
             head += [f"best: trial {best[0]} with {self._follower.searcher.metric} {format_number(best[1])}"]
-        # By itself the bar does not end its line.
+        # The bar alone does not end its line.
         bar = Padding(ProgressBar(1.0, experiment.progress), 0)
         parts: list[Any] = [Text(" · ".join(head)), bar, self._table()]
         parts += [Text(printable(warning), style="yellow") for warning in experiment.warnings]

@@ -122,7 +122,7 @@ def logs(
 
 
 class _Output:
-    """The output of all trials of an experiment, in whole lines."""
+    """Reads the output of all trials of an experiment, in whole lines."""
 
     def __init__(self, tracker: Tracker, experiment_id: int) -> None:
         self._tracker = tracker
@@ -138,7 +138,7 @@ class _Output:
             return view.experiment(self._experiment_id).state != "ACTIVE"
 
     def read(self, *, is_last: bool) -> Iterator[bytes]:
-        """What is new."""
+        """Yields the lines that are new, each with its trial; if `is_last`, also a last line without a newline."""
         with self._tracker.view() as view:
             trial_ids = [row.trial_id for row in view.trials(self._experiment_id)]
         for trial_id in trial_ids:

@@ -205,7 +205,7 @@ def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_fol
 
 
 def _told(submitted: Submitted, done: str, *, is_last: bool, as_json: bool) -> Submitted:
-    """Prints the number of what was submitted; of JSON only what `is_last`."""
+    """Prints the id of the submitted experiment; as JSON only if no other output follows."""
     for warning in submitted.warnings:
         say(f"warning: {warning}")
     if not as_json:

@@ -36,9 +36,9 @@ class TestFailedError(CoreSDKError):
 
 
 def single_trial(text: str, source: str, overrides: Sequence[str], *, is_local: bool) -> list[str]:
-    """The overrides that make one trial of any search; its script fails once only. Raises `InvalidConfigError`."""
+    """Returns the overrides that turn any search into one trial without restarts. Raises `InvalidConfigError`."""
     searcher = to_mapping(load(text, source=source, overrides=overrides).config)["searcher"]
-    # A trainer in test mode trains to no length that a searcher could wait for.
+    # A trainer in test mode ends early, so that a searcher must not wait for a length.
     keys = ("metric", "smaller_is_better") if is_local else ("metric", "smaller_is_better", "max_length")
     kept = {key: searcher[key] for key in keys if key in searcher}
     return [
@@ -50,9 +50,9 @@ def single_trial(text: str, source: str, overrides: Sequence[str], *, is_local: 
 
 
 def run_test(home: Home, submit: Callable[[Home], Submitted], *, is_local: bool, num_places: int | None) -> int:
-    """Runs the trial until it has reported, stopped, and gone on; returns the exit status. Nothing of it remains.
+    """Runs the trial until it has reported, stopped and resumed, and deletes it; returns the exit status.
 
-    `is_local` is without a master in the background. Raises `MasterError` if the home has one nevertheless.
+    With `is_local` no master runs in the background. Raises `MasterError` if the home already has one.
     """
     with local_master(home, num_places) if is_local else contextlib.nullcontext():
         return _run(home, submit(home))
@@ -80,7 +80,7 @@ class _Test:
         self._num_reports = 0
 
     def run(self) -> None:
-        """Raises `TestFailedError`."""
+        """Runs the trial through the test. Raises `TestFailedError`."""
         self._await(lambda: bool(self._experiment.trials) and (self._trial.num_attempts > 0 or self._trial.is_over))
         self._pass("the trial has started")
         self._await(lambda: bool(self._follower.best) or self._trial.is_over)
@@ -115,7 +115,7 @@ class _Test:
             self._pass("it has gone on from its checkpoint")
 
     def last_output(self) -> str:
-        """The end of what the newest attempt has written."""
+        """Returns the end of the newest attempt's output."""
         folder = self._home.folder(self._trial.trial_id or 0)
         log = folder.log_path(self._trial.last_attempt)
         return log.read_bytes()[-_LAST_BYTES:].decode(errors="replace") if log.exists() else ""
@@ -133,7 +133,7 @@ class _Test:
         try:
             HomeTracker(self._home).delete_experiment(self._experiment.experiment_id, is_forced=True)
         except (ExperimentStateError, TrialRunningError):
-            # The end is an event first. The master writes it into the record of the experiment a moment later.
+            # The event of the end comes first. The master writes it into the experiment's record a moment later.
             if is_last_try:
                 raise
             return False

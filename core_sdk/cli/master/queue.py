@@ -58,7 +58,7 @@ def list_queue(as_json: AsJson = False) -> None:
 
 
 def _name(home: Home, experiment_id: int) -> str:
-    """Empty where the record that has it is damaged, or gone by now."""
+    """Returns the experiment's name; empty if its record is damaged, or has been deleted."""
     try:
         return home.experiment(experiment_id).read().name
     except (ExperimentNotFoundError, RecordDamagedError):

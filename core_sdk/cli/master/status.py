@@ -1,4 +1,4 @@
-"""What a master says of itself."""
+"""The status that a master gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from core_sdk.experiments.reviving import revive_master
 
 
 def read_status() -> dict[str, Any] | None:
-    """None where no master runs; one that was killed, and is needed, is brought back first."""
+    """Returns the master's status; None if none runs. One that was killed, and is needed, is started again first."""
     home = Environment.read().home
     revive_master(home, waits=True)
     return call_running(home, "status")

@@ -170,7 +170,7 @@ def _registry() -> Registry:
 
 
 def _find(text: str) -> ModelRecord:
-    """Raises `ModelNotFoundError`."""
+    """Returns the model of this id or name. Raises `ModelNotFoundError`."""
     return _registry().model(int(text) if text.isascii() and text.isdigit() else text)
 
 

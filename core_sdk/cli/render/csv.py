@@ -15,7 +15,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def print_csv(rows: Iterable[Sequence[Any]]) -> None:
-    """The first row may be the names of the columns."""
+    """Prints rows, of which the first may be the names of the columns."""
     csv.writer(sys.stdout, lineterminator="\n").writerows([cell(value) for value in row] for row in rows)
 
 

@@ -24,12 +24,15 @@ def check_format(to: Path | None) -> None:
 
 
 def num_buckets(to: Path | None) -> int:
-    """How many points of a curve can be told apart."""
+    """Returns how many points of a curve can be told apart."""
     return PICTURE_BUCKETS if to is not None else plot.num_buckets(_width())
 
 
 def draw_charts(charts: Sequence[Chart], to: Path | None) -> None:
-    """One below the other; None is the terminal. Raises `MissingDependencyError`, `NothingToDrawError` or `OSError`."""
+    """Draws charts one below the other, into the file `to` or in the terminal.
+
+    Raises `MissingDependencyError`, `NothingToDrawError` or `OSError`.
+    """
     if to is None:
         _print_charts(charts)
         return

@@ -41,7 +41,10 @@ def choose_format(as_json: bool, as_csv: bool) -> Format:
 def print_rows(
     rows: Sequence[_Row], row_type: type[_Row], columns: Sequence[Column[_Row]], form: Format, nothing: str
 ) -> None:
-    """All rows, dataclass instances of `row_type`; a table shows `columns` only, and says `nothing` if it is empty."""
+    """Prints all rows, dataclass instances of `row_type`.
+
+    A table shows only `columns`, or the text `nothing` if there are no rows.
+    """
     if form is Format.JSON:
         print_list(rows)
     elif form is Format.CSV:
@@ -54,7 +57,7 @@ def print_rows(
 
 
 def print_one(value: Any, properties: Mapping[str, str | list[str]], as_json: bool) -> None:
-    """All of `value` as JSON, or the `properties` of it that a person wants to know."""
+    """Prints all of `value` as JSON, or the `properties` of it that a person wants to know."""
     if as_json:
         print_object(value)
     else:

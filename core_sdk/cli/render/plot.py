@@ -18,12 +18,12 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def num_buckets(width: int) -> int:
-    """The number of buckets that a plot of this width can tell apart."""
+    """Returns the number of buckets that a plot of this width can tell apart."""
     return max(2, 2 * width)
 
 
 def plot(chart: Chart, *, width: int, height: int = 12) -> list[str]:
-    """Lines of at most `width` columns, without the title; empty if there is no finite value.
+    """Returns lines of at most `width` columns, without the title; none if there is no finite value.
 
     A bucket is a vertical stroke from its true minimum to its true maximum; where values are NaN or infinite the curve
     is interrupted.
@@ -81,7 +81,7 @@ class _Canvas:
 
 
 def _in_letters(canvases: Sequence[_Canvas], letters: Sequence[str]) -> list[str]:
-    """Rows in which each curve is drawn in its letter; where curves meet, the first one is shown."""
+    """Returns rows in which each curve is drawn in its letter; where curves meet, the first one is shown."""
 
     def letter(row: int, column: int) -> str:
         drawn = (index for index, canvas in enumerate(canvases) if canvas.cells[row][column] != _BLANK)
@@ -92,7 +92,7 @@ def _in_letters(canvases: Sequence[_Canvas], letters: Sequence[str]) -> list[str
 
 
 def _letters(chart: Chart) -> list[str]:
-    """The letter of each curve."""
+    """Returns the letter of each curve."""
     labels = chart.labels
     return [_LETTERS[labels.index(curve.label) % len(_LETTERS)] for curve in chart.curves]
 

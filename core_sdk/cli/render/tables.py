@@ -28,9 +28,9 @@ class Column(Generic[_Row]):
 
 
 def print_table(columns: Sequence[Column[_Row]], rows: Iterable[_Row], *, title: str | None = None) -> None:
-    """A line for each row. Columns stand in the order of their importance: the last ones are left out if too wide.
+    """Prints a line for each row. The columns are ordered by importance: the last ones are left out if too wide.
 
-    The first column is always shown. A column without any text is not.
+    The first column is always shown. Other columns are left out if they have no text.
     """
     rows = list(rows)
     texts = {column: [printable(column.text(row)) for row in rows] for column in columns}
@@ -55,15 +55,15 @@ def print_table(columns: Sequence[Column[_Row]], rows: Iterable[_Row], *, title:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Returns the first names, and how many more there are."""
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def fitted(widths: Sequence[int], can_be_cut: Sequence[bool], available: int) -> list[int]:
-    """The width that each column gets; 0 for one that is left out.
+    """Returns the width that each column gets; 0 for one that is left out.
 
-    From the left, each column is taken that still fits, be it cut. What room is left then makes cut ones wider.
+    From the left, each column is taken that still fits, cut if necessary. The remaining room makes cut columns wider.
     """
     chosen: list[int] = []
     for index, (width, is_cut) in enumerate(zip(widths, can_be_cut, strict=True)):
@@ -81,7 +81,7 @@ def fitted(widths: Sequence[int], can_be_cut: Sequence[bool], available: int) ->
 
 
 def print_properties(properties: Mapping[str, str | list[str]]) -> None:
-    """A name and its value, which may be a list of lines, beside each other; empty values are left out."""
+    """Prints each name beside its value, which may be a list of lines. Empty values are left out."""
     shown = {printable(name): value for name, value in properties.items() if value}
     name_width = max(map(cell_width, shown), default=0)
     for name, value in shown.items():
@@ -91,7 +91,7 @@ def print_properties(properties: Mapping[str, str | list[str]]) -> None:
 
 
 def cell_width(text: str) -> int:
-    """The width in cells of a terminal; letters of some scripts take two, and combining marks none."""
+    """Returns the width in cells of a terminal; letters of some scripts take two, and combining marks none."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # takes longer to import than most tables to print

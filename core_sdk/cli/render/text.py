@@ -15,7 +15,7 @@ def printable(text: str) -> str:
 
 
 def format_time(seconds: float | None) -> str:
-    """The local time; empty for None."""
+    """Returns the local time as text; empty for None."""
     if seconds is None:
         return ""
     try:

@@ -31,7 +31,7 @@ _STDIN = 0
 _STDOUT = 1
 _STDERR = 2
 _PATIENCE_S = 2.0
-# For the end of a script whose agent was killed.
+# How long to wait for the end of a script whose agent was killed.
 _ORPHAN_S = 5.0
 
 
@@ -138,7 +138,7 @@ def exit_status(state: TrialState, code: int | None) -> int:
 
 
 def describe_end(folder: TrialFolder, state: TrialState, reason: str) -> str:
-    """What became of the trial; the sentence continues its name."""
+    """Says how the trial has ended. The text continues a sentence that begins with its name."""
     because = f" ({reason})" if reason else ""
     if state == "COMPLETED":
         return f"completed{because}"

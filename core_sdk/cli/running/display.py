@@ -31,7 +31,7 @@ class Display:
         self._thread.start()
 
     def close(self, last_words: str) -> None:
-        """Returns when the rest and the last words have been shown, or nobody reads them."""
+        """Blocks until the rest and `last_words` have been shown, or the reader has left."""
         self._last_words = last_words
         self._ended.set()
         self._thread.join()

@@ -13,7 +13,7 @@ from core_sdk.records import to_json
 
 
 def parse_hparams(assignments: Sequence[str]) -> dict[str, Any]:
-    """Hyperparameters from `NAME=VALUE`, where VALUE is YAML: 0.1, true, [1, 2], adam."""
+    """Returns hyperparameters from `NAME=VALUE`, where VALUE is YAML: 0.1, true, [1, 2], adam."""
     hparams: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")

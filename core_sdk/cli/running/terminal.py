@@ -23,7 +23,7 @@ _END_OF_INPUT = b"\x04"
 
 
 def open_screen() -> tuple[int, Screen]:
-    """A descriptor from which to read what the user is to see, and what an agent needs to write it."""
+    """Returns a descriptor from which to read what the user is to see, and the screen to which an agent writes it."""
     source, sink = os.pipe()
     os.set_blocking(sink, False)
     size = os.get_terminal_size(_STDOUT)
@@ -50,7 +50,7 @@ def _type(agent: Agent) -> None:
 
 
 def catch_signals() -> CaughtSignals:
-    """From now on signals are kept for `hand_on_signals`, also what a terminal says of Ctrl-Z and of its size."""
+    """Keeps signals for `hand_on_signals` from now on, including a terminal's signals for Ctrl-Z and a new size."""
     caught = CaughtSignals()
     for number in (signal.SIGTSTP, signal.SIGWINCH) if os.isatty(_STDOUT) else (signal.SIGTSTP,):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -86,7 +86,7 @@ def _hand_on_signals(caught: CaughtSignals, agent: Agent, hang_up: Callable[[], 
 
 
 def _has_terminal() -> bool:
-    """Whether there is a terminal that may send us Ctrl-C."""
+    """Returns whether there is a terminal that may send Ctrl-C to this process."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:

@@ -28,7 +28,7 @@ class Best:
     value: Metric
     steps_completed: int | None
     checkpoint: BestCheckpoint | None
-    """The one of the best value, or else the best that there is; None if no checkpoint was validated."""
+    """The checkpoint of the best value, or else the best checkpoint; None if no checkpoint was validated."""
 
     def __str__(self) -> str:
         steps = "" if self.steps_completed is None else f" at step {self.steps_completed}"
@@ -54,7 +54,7 @@ class Best:
 def best_trial(
     view: View, experiment_id: int, recorded: SearcherMetric | None, name: str | None, smaller_is_better: bool | None
 ) -> Best | None:
-    """The trial with the best value that any of its validations reported; None if nobody says by which metric.
+    """Returns the trial with the best value of any validation; None if no metric is known, or none was reported.
 
     Raises `typer.BadParameter` for a metric that no validation has.
     """
@@ -84,7 +84,7 @@ def best_trial(
 def best_checkpoint(
     rows: Iterable[CheckpointRow], metric: str, best: tuple[int, Metric], smaller_is_better: bool
 ) -> BestCheckpoint | None:
-    """The whole checkpoint of the `best` trial and value, or else the one that was validated best."""
+    """Returns the intact checkpoint of the `best` trial and value, or else the one that was validated best."""
     validated = [
         BestCheckpoint(row.storage_id, row.trial_id, row.steps_completed, row.metrics[metric])
         for row in rows

@@ -359,7 +359,7 @@ def resume(
 
 
 def _await_stop(folder: TrialFolder) -> None:
-    """Waits for the end of an attempt that was asked to stop, but not for long; any other is not waited for."""
+    """Waits a limited time for the end of an attempt that was asked to stop; does not wait for any other."""
     attempt = folder.running_attempt()
     if attempt is not None and folder.read_stop_request(attempt) is not None:
         say(f"trial {folder.trial_id} is stopping: waiting for its end")
@@ -456,7 +456,7 @@ def delete(
 
 
 def _at_a_glance(tracker: HomeTracker, trial_id: int) -> str:
-    """What lets a person notice a mistyped id; empty for a trial that cannot be read."""
+    """Returns a short description by which a person notices a mistyped id; empty for a trial that cannot be read."""
     try:
         with tracker.view() as view:
             row = view.trial(trial_id)

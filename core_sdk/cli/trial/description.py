@@ -14,7 +14,7 @@ from core_sdk.tracking.rows import RankRow, Summary, TrialRow
 
 
 def describe_trial(tracker: Tracker, trial_id: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """What is known of the trial, for programs and for people."""
+    """Returns what is known of the trial, for programs and for people."""
     with tracker.view() as view:
         row, summary = view.trial(trial_id), view.summary(trial_id)
     try:

@@ -20,7 +20,7 @@ from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.finding.where import Condition, ConditionError, parse_condition
 from core_sdk.tracking.rows import TrialRow
 
-# A Trainer reports them with each validation. They say little beside the steps, and stand last.
+# A Trainer reports them with each validation. They say little more than the steps, and come last.
 _COUNTS = ("batches", "epochs")
 _LONG_CHARS = 20
 
@@ -35,7 +35,7 @@ def choose_trials(
     columns: Sequence[str],
     with_archived: bool,
 ) -> tuple[list[Facts], list[str]]:
-    """The trials, and the names that are mentioned. Raises `typer.BadParameter` for a mistake in them."""
+    """Returns the chosen trials, and the names in the options. Raises `typer.BadParameter` for a wrong option."""
     condition = _parse(where)
     sort_name = sort.removeprefix("-")
     names = dict.fromkeys(filter(None, (*columns, sort_name, *(condition.names if condition else ()))))
@@ -53,7 +53,7 @@ def choose_trials(
 
 
 def print_trials(found: Sequence[Facts], names: Sequence[str], form: Format, *, names_experiment: bool = True) -> None:
-    """JSON and CSV have the whole of every trial; a table has the columns that fit, the `names` first."""
+    """Prints trials: JSON and CSV have all of every trial; a table has the columns that fit, the `names` first."""
     match form:
         case Format.JSON:
             print_list(json_object(one, names) for one in found)
@@ -71,7 +71,7 @@ def _parse(where: str) -> Condition | None:
 
 
 def print_comparison(found: Sequence[Facts]) -> None:
-    """A column for each trial and a row for each name, first those whose values differ."""
+    """Prints a column for each trial and a row for each name, first those whose values differ."""
     (differing, same), titles = _names(found), metric_titles(found)
     names = Column[str]("Trial", lambda name: titles.get(name, name))
 
@@ -95,7 +95,7 @@ def _print_csv(found: Sequence[Facts], names: Sequence[str]) -> None:
 
 
 def _names(found: Sequence[Facts]) -> tuple[list[str], list[str]]:
-    """The metrics and hyperparameters that differ between the trials, long texts last, and those that do not."""
+    """Returns the metrics and hyperparameters that differ between trials, long texts last, and those that do not."""
     hparams, same_hparams = differing_first([one.hparams for one in found])
     metrics, same_metrics = differing_first([dict(flattened(one.metrics)) for one in found])
     hparams.sort(key=lambda name: any(len(_shown(one.values.get(name))) > _LONG_CHARS for one in found))

@@ -49,7 +49,7 @@ def reports_of(
     rank: Ranks = None,
     with_superseded: bool = False,
 ) -> Iterator[ReportRow]:
-    """Of all groups if `group` is None, with all metrics if there are no `metrics`.
+    """Returns the reports of a trial, of all groups if `group` is None, with all metrics if `metrics` is empty.
 
     Raises `NoSuchGroupError`, `NoSuchMetricError` or `NoReportsOfRankError` for what was never reported.
     """
@@ -72,7 +72,7 @@ def reports_of(
 
 
 def only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Iterator[ReportRow]:
-    """Reports with nothing but these metrics; all reports as they are if there are no `metrics`."""
+    """Yields the reports with only these metrics, or unchanged if `metrics` is empty."""
     for report in reports:
         if not metrics:
             yield report
@@ -83,9 +83,9 @@ def only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Iter
 def follow_reports(
     tracker: Tracker, trial_id: int, group: str | None, metrics: Collection[str], rank: Ranks
 ) -> Iterator[list[ReportRow]]:
-    """What was reported until now, then what comes until no attempt runs any more; of a rank in the order of its calls.
+    """Yields the reports until now, and then new ones until no attempt runs; those of a rank in the order of its calls.
 
-    Without a `rank`, of each metric what the lowest rank reports that has reported it until then.
+    Without a `rank`, each metric comes from the lowest rank that has reported it so far.
     """
     positions: defaultdict[int, StreamPosition] = defaultdict(StreamPosition)
     lowest = _LowestRanks()
@@ -110,13 +110,13 @@ def follow_reports(
 
 
 class _LowestRanks:
-    """For each attempt and metric, the lowest rank that has reported it until now."""
+    """The lowest rank that has reported each metric of each attempt so far."""
 
     def __init__(self) -> None:
         self._ranks: dict[tuple[int, str, str], int] = {}
 
     def only_shown(self, report: ReportRow) -> ReportRow | None:
-        """The report with those metrics that no lower rank has reported; None if it has no other."""
+        """Returns the report with the metrics that no lower rank has reported; None if it has none of these."""
         shown = {name: value for name, value in report.metrics.items() if self._is_lowest(report, name)}
         if len(shown) == len(report.metrics):
             return report
@@ -129,7 +129,7 @@ class _LowestRanks:
 
 
 def print_followed(stretches: Iterable[Sequence[ReportRow]], form: Format, *, num_last: int) -> None:
-    """Prints a line for each report as it comes. As text, only the last `num_last` of those that were there already."""
+    """Prints a line for each report as it comes. As text, of the first stretch only the last `num_last`."""
     if form is Format.CSV:
         print_csv([_CSV_COLUMNS])
     for number, stretch in enumerate(stretches):
@@ -150,14 +150,14 @@ def _line(report: ReportRow) -> str:
 
 
 def tell_of_other_ranks(ranks: Collection[int]) -> None:
-    """Says that more is recorded than is shown where nobody asks for a rank."""
+    """Says that several ranks have reported, and that only the lowest one is shown for each metric."""
     if len(ranks) > 1:
         names = ", ".join(map(str, ranks))
         say(f"ranks {names} have reported; of each metric the lowest is shown. --rank all shows every rank's reports")
 
 
 def print_reports(reports: Iterable[ReportRow], form: Format, *, with_superseded: bool, num_last: int) -> None:
-    """Tables show the last `num_last` reports of each group; JSON and CSV show all reports."""
+    """Prints reports: tables have the last `num_last` of each group; JSON and CSV have all."""
     if form is Format.TABLE:
         _print_tables(reports, num_last)
     elif form is Format.JSON:
@@ -168,7 +168,7 @@ def print_reports(reports: Iterable[ReportRow], form: Format, *, with_superseded
 
 
 def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
-    """One table for each group, with its last reports."""
+    """Prints a table for each group, with its last reports."""
     latest: defaultdict[str, deque[ReportRow]] = defaultdict(lambda: deque(maxlen=num_last))
     counts: defaultdict[str, int] = defaultdict(int)
     for report in reports:
@@ -182,7 +182,7 @@ def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
 
 
 def _json_texts(reports: Iterable[ReportRow], with_superseded: bool) -> Iterator[str]:
-    """`strict_json` of each `_json_object`, in a quarter of the time: many reports' numbers are spelled at once."""
+    """Yields `strict_json` of each `_json_object`, in a quarter of the time, since it encodes many numbers at once."""
     remaining = iter(reports)
     while chunk := list(islice(remaining, _CHUNK_REPORTS)):
         numbers: list[Any] = []
@@ -205,7 +205,7 @@ def _json_texts(reports: Iterable[ReportRow], with_superseded: bool) -> Iterator
 
 
 def _json_format(report: ReportRow, with_superseded: bool) -> str:
-    """Formats the steps, the time and the values of any report that differs from this one in these only."""
+    """Returns a format for the steps, the time and the values of any report that differs from this one only in them."""
     origin = {"trial_id": report.trial_id, "attempt": report.attempt, "rank": report.rank, "group": report.group}
     start = strict_json(origin).removesuffix("}").replace("%", "%%")
     metrics = ", ".join(f"{strict_json(name)}: ".replace("%", "%%") + "%s" for name in report.metrics)
@@ -227,7 +227,7 @@ def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
 
 
 def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:
-    """A row for each metric."""
+    """Yields a row for each metric."""
     start = [getattr(report, name) for name in _CSV_COLUMNS[:-2]]
     for name, value in report.metrics.items():
         shown = strict_json(value) if value is None or isinstance(value, bool) else value
