@@ -74,7 +74,7 @@ def _read_token(token: str | None) -> str | None:
 
 
 def _open_browser(address: Address) -> None:
-    """Through a private file, since all users see the words of a command."""
+    """Opens the page through a private file, since all users can see the arguments of a command."""
     import html
     import tempfile
     import threading

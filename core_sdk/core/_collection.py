@@ -40,7 +40,7 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
 def collect_at_end(attempt: Attempt, storage: Storage) -> None:
     """Deletes what the policy of the attempt's experiment does not keep. A failure is only a warning."""
     if is_home_spooled():
-        return  # who needs which checkpoint is known at home, where the same is done once all records are there
+        return  # only the home knows what is needed; the same is done there, once it has all records
     home, experiment_id = Home(attempt.folder.home_root), attempt.record.experiment_id
     try:
         if home.experiment(experiment_id).read().retention is None:

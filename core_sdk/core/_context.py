@@ -236,7 +236,7 @@ class _Ending:
         """The error that the other ranks are told."""
 
     def is_foreign(self) -> bool:
-        """Whether this is a forked child: the attempt belongs to the parent."""
+        """Returns whether this is a forked child: the attempt belongs to the parent."""
         return os.getpid() != self._process
 
     def note(self, error: BaseException | None) -> None:
@@ -253,7 +253,7 @@ class _Ending:
             self._outcome = "paused" if self._preempt.is_acknowledged else "completed"
 
     def is_good(self, error: BaseException | None) -> bool:
-        """Whether a script that leaves the Context with `error` has ended well."""
+        """Returns whether a script that leaves the Context with `error` has ended well."""
         good_codes = (None, 0, TRY_AGAIN) if self._preempt.is_acknowledged else (None, 0)
         return error is None or (isinstance(error, SystemExit) and error.code in good_codes)
 

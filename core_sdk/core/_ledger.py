@@ -118,11 +118,11 @@ class _Group:
             together[self.by_name.get(name, _NO_STEPS)].append(name)
         self.sets = [self._set_of(names, steps) for steps, names in together.items()]
         self.steps = self.sets[0] if len(self.sets) == 1 else _NO_STEPS
-        """Those of `layout`, if all its names were always reported together."""
+        """The steps of `layout`, if all its names were always reported together."""
         self.layout = layout
 
     def _set_of(self, names: list[str], steps: _Steps) -> _Steps:
-        """A set of these names alone, which have been in `steps`."""
+        """Returns a set of steps for these names alone, which were in `steps` before."""
         if len(names) == steps.num_names:
             return steps
         part = steps.copy(len(names))
@@ -149,7 +149,9 @@ class _Group:
 
 
 class Ledger:
-    """The journal's lock must be held from `enter` until the report is in the journal.
+    """Refuses a second report of a metric at the same step.
+
+    The journal's lock must be held from `enter` until the report is in the journal.
 
     A report takes microseconds, also one that goes back in steps. Memory is flat where strides are even, and bounded
     everywhere: a group that reports more (with a million uneven strides, or ten thousand names) looks into the journal
@@ -161,7 +163,7 @@ class Ledger:
         self._groups: dict[str, _Group] = {}
 
     def enter(self, group_name: str, steps_completed: int, names: Iterable[str]) -> None:
-        """Raises `InvalidNameError` or `TypeError` for a name, `DuplicateMetricError` for a second report."""
+        """Enters a report. Raises `InvalidNameError`, `TypeError`, or `DuplicateMetricError` for a second report."""
         names = tuple(names)
         group = self._groups.get(group_name)
         if group is None or names != group.layout:

@@ -212,7 +212,7 @@ class SearcherContext:
             self._preempt.acknowledge_agreed_stop()
 
     def has_operations(self) -> bool:
-        """Whether a search or a configured length says how long to train. Collective."""
+        """Returns whether a search or a configured length says how long to train. Collective."""
         return self._distributed.channel.broadcast_outcome(
             lambda: self._max_length is not None or self._folder.operations_path.exists()
         )

@@ -64,7 +64,7 @@ def decode_bad_line(line: bytes, error: ValueError) -> Iterator[tuple[int, Recor
 
 
 def is_beginning(line: bytes) -> bool:
-    """Whether the line looks like the beginning of a record; if not, it may be the rest of the bad line before it."""
+    """Returns whether the line looks like the beginning of a record; if not, it may be part of the bad line before."""
     return _BEGINNING.match(line) is not None
 
 

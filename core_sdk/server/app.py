@@ -26,7 +26,7 @@ from core_sdk.server.security import HEADERS, MAX_BODY_BYTES, Gate, Headers, Ref
 
 PREFIX = "/api/v1"
 _FILES = ("/file", "/archive")
-"""How the addresses end that a browser saves by itself."""
+"""The ends of the addresses of files that a browser saves by itself."""
 _PATIENCE_S = 0.1
 _PAUSE_S = 0.01
 
@@ -116,7 +116,7 @@ class App:
         return answer if isinstance(answer, Response) else _json(answer)
 
     async def _await_first_look(self, patience_s: float) -> None:
-        """Takes no thread: there are few, and `/home` needs one to tell how far it is."""
+        """Waits for the first look, without a thread: there are few, and `/home` needs one to tell how far it is."""
         deadline = time.monotonic() + patience_s
         try:
             while self._records.reading is not None and time.monotonic() < deadline:

@@ -23,7 +23,7 @@ _TRUST = "core_sdk.trust"
 
 
 def vouch(scope: Any) -> None:
-    """Says that this request has brought the token. Without such a server, does nothing."""
+    """Marks the connection of a request that has brought the token; does nothing under other servers."""
     if (trust := scope.get("state", {}).get(_TRUST)) is not None:
         trust()
 
@@ -32,10 +32,10 @@ class BoundedProtocol(H11Protocol):
     """A connection of a server; `protocol_of_a_server` makes a class for each."""
 
     unknown: ClassVar[dict[BoundedProtocol, None]]
-    """Those of the server that have not brought the token, the oldest first."""
+    """The server's connections that have not brought the token, the oldest first."""
     _deadline: asyncio.TimerHandle | None = None
     _is_begun = False
-    """Whether a part of the next request's head is there."""
+    """Whether a part of the next request's head has arrived."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

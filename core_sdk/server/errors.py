@@ -40,7 +40,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class RequestError(Exception):
-    """A request that is refused for what it is."""
+    """A request that is refused because of its content."""
 
     def __init__(self, status: int, kind: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class RequestError(Exception):
 
 
 def failure_of(error: Exception) -> tuple[int, Failure]:
-    """The status of the answer, and its body."""
+    """Returns the status of the answer, and its body."""
     match error:
         case RequestError():
             return error.status, Failure(error.problem)

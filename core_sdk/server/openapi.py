@@ -20,7 +20,7 @@ _REF = "#/components/schemas/{name}"
 
 @functools.cache
 def describe(routes: tuple[Route, ...], prefix: str) -> dict[str, Any]:
-    """An OpenAPI document. In answers, a number that is not finite is the string NaN, Infinity or -Infinity."""
+    """Returns an OpenAPI document. In answers, a number that is not finite is the string NaN, Infinity or -Infinity."""
     types = [Failure, *(kind for route in routes for kind in _types(route))]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     of_type = dict(zip(map(repr, types), schemas, strict=True))

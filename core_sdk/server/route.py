@@ -83,5 +83,5 @@ def _lists(query: type[Query]) -> frozenset[str]:
 
 
 def _plain(kind: Any) -> Any:
-    """A type without what is annotated to it."""
+    """Returns a type without its annotations."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind

@@ -66,7 +66,7 @@ class _Canvas:
         return ["".join(map(chr, row)).replace(chr(_BLANK), " ").rstrip() for row in self.cells]
 
     def x(self, steps: float) -> int:
-        """The column of dots at which the step is drawn."""
+        """Returns the column of dots at which the step is drawn."""
         return round(fraction(steps, *self._x_range) * (2 * self.num_columns - 1))
 
     def _y(self, value: float) -> int:

@@ -34,9 +34,9 @@ class Recorder:
     def store(self, storage_id: str, commit: Callable[[], Manifest]) -> None:
         """Calls `commit`, which stores the checkpoint, and records it; or raises, and nothing of it stays.
 
-        Raises what `commit` does, and `CheckpointNotStoredError` where the journal cannot be written.
+        Raises the errors of `commit`, and `CheckpointNotStoredError` if the journal cannot be written.
         """
-        # So that collection finds what a kill leaves whole, and unrecorded.
+        # With this record, collection finds a checkpoint that a kill leaves complete but unrecorded.
         self._append(storage_id, CheckpointBegun(time=time.time(), storage_id=storage_id, storage=self._storage_name))
         is_committed = False
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def is_blocked(number: signal.Signals) -> bool:
-    """Whether the calling thread blocks it, and so the threads and processes that it starts."""
+    """Returns whether the calling thread blocks the signal, and so do the threads and processes that it starts."""
     return number in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 

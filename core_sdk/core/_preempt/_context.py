@@ -148,7 +148,7 @@ class PreemptContext:
         self.close()
 
     def should_preempt(self, auto_ack: bool = True) -> bool:
-        """True once the script should save a checkpoint and end; cheap enough for every step.
+        """Returns whether the script should save a checkpoint and end; cheap enough for every step.
 
         In mode WorkersAskChief all ranks must call it equally often, and all get True at the same call. The ranks do
         not communicate until a stop is asked for, and even then no rank waits for another rank's script. In mode

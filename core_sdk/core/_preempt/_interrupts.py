@@ -32,12 +32,12 @@ class InterruptHook:
         self._has_come = False
 
     def install(self) -> None:
-        """Does nothing if this is not the main thread."""
+        """Replaces Python's own handler of SIGINT. Does nothing outside the main thread."""
         if is_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._handle)
 
     def heed(self) -> None:
-        """The script asks for requests to stop. Any thread may call it."""
+        """Lets the next SIGINT be a stop, since the script asks for stops. Any thread may call it."""
         self._is_heeded[0] = True
 
     def remove(self) -> None:

@@ -23,7 +23,7 @@ class MainThread:
     """Has the main thread run a call, even while it waits for a lock, for input or for time to pass."""
 
     def __init__(self) -> None:
-        """Must be made in the main thread. Made in another one, or if SIGURG is in use, it is not reachable."""
+        """Called in the main thread. If it is called in another one, or if SIGURG is in use, it is not reachable."""
         self._calls: list[Callable[[], None]] = []
         self._has_run_calls = False
         self.is_reachable = is_main_thread() and signal.getsignal(_NUMBER) is signal.SIG_DFL
@@ -31,7 +31,7 @@ class MainThread:
             signal.signal(_NUMBER, self._run_calls)
 
     def run(self, call: Callable[[], None]) -> None:
-        """Returns when the main thread has run `call`. After a second it warns, and the main thread runs it later."""
+        """Blocks until the main thread has run `call`. After a second it warns, and the main thread runs it later."""
         has_run = threading.Event()
 
         def run_and_tell() -> None:

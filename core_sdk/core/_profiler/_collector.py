@@ -30,7 +30,7 @@ class Source(Protocol):
         """Finds out whether there is anything to measure, and from when differences count."""
 
     def sample(self) -> Mapping[str, float]:
-        """The figures now, or since the last sample."""
+        """Returns the figures now, or since the last sample."""
 
 
 class Collector:

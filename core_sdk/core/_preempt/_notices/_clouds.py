@@ -16,7 +16,7 @@ _NAMES: tuple[CloudName, ...] = get_args(CloudName)
 
 @dataclass(frozen=True)
 class Cloud:
-    """A cloud, and where its metadata server is."""
+    """A cloud, and the address of its metadata server."""
 
     name: CloudName
     host: str
@@ -26,7 +26,7 @@ class Cloud:
 
 
 def chosen_clouds(stop_notices: str | Sequence[str] | None, settings: StopNoticeSettings) -> tuple[Cloud, ...]:
-    """The clouds that the argument names, or the environment if the argument is None.
+    """Returns the clouds that the argument names, or the environment if the argument is None.
 
     Raises `ValueError` for an unknown cloud, or a wrong address of a server.
     """

@@ -101,7 +101,7 @@ class _Listener(threading.Thread):
 
 
 def next_pause_s(pause_s: float) -> float:
-    """The pause after another failure: twice the last one, up to the longest."""
+    """Returns the pause after another failure: twice the last one, up to the longest."""
     return min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
 
 
