@@ -56,8 +56,8 @@ class CheckpointContext:
     files: each rank writes into a directory that no other rank sees, and equal files of one name are stored once.
     Metadata is merged key by key, and one rank's `steps_completed` is enough. If files or metadata differ, every rank
     raises `CheckpointConflictError`, which names them. Any other failure on one rank raises its own error there, and
-    `RankFailedError` or `RankDiedError` on the others; nothing is stored. No rank returns before the checkpoint is
-    stored and recorded.
+    `RankFailedError` or `RankDiedError` on the others; nothing is stored. Unless `wait=False`, no rank returns before
+    the checkpoint is stored and recorded.
 
     A selector is called with names relative to the checkpoint, a directory's ending with "/", and accepts or rejects
     each; metadata.json is always included. All calls block until the files are safe, on disk or in the bucket, or read.
