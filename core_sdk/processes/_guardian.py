@@ -129,7 +129,9 @@ class Guardian:
         try:
             self._process = start(from_supervisor)
         except BaseException:
-            self._close()
+            # Without the lock, which `_replace_killed` holds, and the constructor does not need.
+            self._is_over = True
+            self._close_descriptors()
             raise
         finally:
             os.close(from_supervisor)
@@ -195,6 +197,7 @@ class Guardian:
                 if self._is_over:
                     return
                 os.close(self._to_guardian)
+                self._to_guardian = -1
                 self._process.wait()
                 try:
                     self._begin(self._start)

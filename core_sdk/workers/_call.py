@@ -31,7 +31,7 @@ class Call(Generic[T]):
     """A call on some workers. Iterating gives `(rank, value)` of each worker, in the order in which they finish.
 
     If the function fails on one worker, asking for results raises that error, whatever the other workers do. If several
-    fail, the failure that caused the others is raised. Thread-safe.
+    fail, the failure that caused the others is raised. Any thread may ask for results; one thread iterates.
     """
 
     def __init__(self, function: str, ranks: Sequence[int]) -> None:

@@ -1,0 +1,32 @@
+"""A guardian is killed where no other one can be started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import psutil
+import pytest
+from processes import wait_for
+
+from core_sdk.processes import Guardian
+
+
+def test_a_supervisor_whose_guardian_cannot_be_replaced_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may still guard, release and dismiss; nothing waits for a guardian that is not there."""
+    rank = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    guardian = Guardian(None, "CORE_SDK_GUARDED_test=x")
+    (process,) = (each for each in psutil.Process().children() if "_guardian.py" in " ".join(each.cmdline()))
+    guardian.guard(rank.pid)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    process.kill()
+    wait_for(lambda: not any(thread.name == "core-sdk-guardian" for thread in threading.enumerate()))
+    rank.kill()
+    rank.wait()
+    guardian_ends = threading.Thread(target=guardian.dismiss, daemon=True)
+    guardian_ends.start()
+    guardian_ends.join(10)
+
+    assert not guardian_ends.is_alive()
