@@ -122,7 +122,7 @@ def test_a_node_that_dies_is_replaced(home: Home, place: Path) -> None:
     assert (len(trial.starts), trial.outcome, home.trial_ids()) == (2, "completed", [1])
 
 
-@pytest.mark.parametrize(("name", "outcome", "exit_code"), [("USR1", "paused", PAUSED), ("INT", "canceled", "130:0")])
+@pytest.mark.parametrize(("name", "outcome", "exit_code"), [("USR1", "paused", PAUSED), ("INT", "paused", PAUSED)])
 def test_a_signal_to_all_processes_of_a_step_reaches_the_script_of_core_sdk_run(
     slurm: Cluster, home: Home, place: Path, name: str, outcome: str, exit_code: str
 ) -> None:
@@ -137,4 +137,4 @@ def test_a_signal_to_all_processes_of_a_step_reaches_the_script_of_core_sdk_run(
     exit_record = home.trial(1).read_exit(1)
     assert read_trial(home).outcome == outcome
     assert exit_record is not None
-    assert output(place, job_id).count("KeyboardInterrupt") <= 1
+    assert "KeyboardInterrupt" not in output(place, job_id)
