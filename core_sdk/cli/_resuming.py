@@ -1,4 +1,4 @@
-"""What `core-sdk trial resume` makes of a trial that has ended, in words."""
+"""Says in words what `core-sdk trial resume` makes of a trial that has ended."""
 
 from __future__ import annotations
 

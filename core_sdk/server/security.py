@@ -1,4 +1,4 @@
-"""Who is answered: who has the token, at the address where we serve, and from our own page.
+"""Answers only requests that have the token, come to the address where we serve, and come from our own page.
 
 Any user of this machine can connect to a port of it, and any web page can make a browser send requests to it. So every
 question needs the token, as a bearer. The page has it from the fragment of the address that opens it, which no browser

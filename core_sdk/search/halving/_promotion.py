@@ -24,7 +24,7 @@ class PromotingHalving(Halving):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._paused: list[SortedList[Entry]] = [SortedList() for _ in self._rungs]
-        """For each rung, the entries of the trials that are paused there."""
+        """The entries of the trials that are paused at each rung."""
 
     def fill(self, num_free: int) -> Iterator[Operation]:
         while num_free > 0 and (index := self._index_to_promote()) is not None:

@@ -36,8 +36,8 @@ class MetricsQuery(Query, frozen=True):
     superseded: bool = False
     """Also what later attempts have superseded, in curves of its own."""
     rank: Annotated[int, msgspec.Meta(ge=0)] | Literal["all"] | None = None
-    """Only what this rank has reported; `all`: what each has, in curves of its own; by default, of each metric, what
-    the lowest rank has that reports it."""
+    """The rank whose reports are given. `all` gives each rank's, in curves of their own. By default each metric is that
+    of the lowest rank that reports it."""
 
 
 class SystemQuery(Query, frozen=True):

@@ -32,7 +32,7 @@ class TrialAnswer(msgspec.Struct, frozen=True):
     command: list[str] | None
     working_directory: str | None
     problem: str
-    """Which of the trial's files could not be read; else empty."""
+    """The problem with a file of the trial that could not be read; empty if there is none."""
 
 
 class AttemptsAnswer(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ class LeaseRecord(msgspec.Struct, kw_only=True, frozen=True):
     lock: str
     """The path, on that machine, of the file that the owner keeps locked."""
     host: str
-    """For people only, like `pid`."""
+    """The name of the machine. It is for people only, like `pid`."""
     pid: int
 
 

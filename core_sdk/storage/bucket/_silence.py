@@ -25,7 +25,7 @@ class Wait:
     progress: Callable[[], object]
     reached: object
     since: float
-    """In seconds of the monotonic clock, like `give_up_at`."""
+    """A time of the monotonic clock, in seconds, like `give_up_at`."""
     give_up_at: float
     reason: str = ""
     """Why the last try failed."""

@@ -24,7 +24,7 @@ from core_sdk.tracking.rows import Figures, TrialRow
 _EXTREMES = ("min.", "max.")
 _FIRST_GROUPS = ("validation", "training")
 _COLUMNS = ("id", "experiment", "state", "steps", "attempts", "reason", "label", "started")
-"""What a list shows of every trial."""
+"""The names of the columns that a list shows for every trial."""
 _ABSENT = ["absent"]  # no hyperparameter or metric encodes like this, since lists are flattened to text
 
 Metrics = Mapping[str, Mapping[str, Any]]
