@@ -31,6 +31,7 @@ def test_the_lowest_rank_is_shown_and_the_others_are_mentioned(folder: TrialFold
     assert "5.5" not in ended.output
     assert "accuracy" in ended.output
     assert "ranks 0, 1 have reported; of each metric the lowest is shown" in ended.errors
+    assert as_json.errors == "", "each row names its rank"
     assert [(row["rank"], row["metrics"]) for row in json.loads(as_json.output)] == [
         (0, {"loss": 0.5}),
         (0, {"loss": 0.25}),

@@ -174,7 +174,7 @@ def metrics(
         if not follow:
             found = reports.reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
             reports.print_reports(found, form, with_superseded=superseded, num_last=last or _NUM_LAST)
-            if ranks is None:
+            if ranks is None and form is Format.TABLE:
                 reports.tell_of_other_ranks(view.reporting_ranks(trial_id))
             return None
     stretches = reports.follow_reports(tracker, trial_id, group, metric or (), ranks)
