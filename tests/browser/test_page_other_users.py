@@ -279,7 +279,9 @@ def test_a_tab_that_a_link_has_opened_needs_no_address(start_ui: StartUi, page: 
     expect(rows(other)).to_have_count(1)
     page.close()
     other.close()
-    alone = page.context.browser.new_page()  # type: ignore[union-attr]
+    browser = page.context.browser
+    assert browser is not None
+    alone = browser.new_page()
     alone.goto(link)
     expect(alone.get_by_text("Open the address that `core-sdk ui` has printed").first).to_be_visible()
     alone.close()
