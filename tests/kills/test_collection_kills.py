@@ -86,6 +86,7 @@ def listed(home: Home) -> set[str]:
 
 
 def start_collection(home: Home) -> BaseProcess:
+    (home.root / "collecting").unlink(missing_ok=True)
     # Forked from a process that has imported everything already, so that the kill meets the collection.
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["kills.test_collection_kills", "core_sdk.storage.bucket.gcs._bucket"])
@@ -103,7 +104,6 @@ def _collect(root: Path, variables: Mapping[str, str]) -> None:
 def collect_and_kill(home: Home, storage: Storage, generator: random.Random, max_life_s: float) -> bool:
     """Whether the kill came in the middle."""
     wanted, before = kept(home), listed(home)
-    (home.root / "collecting").unlink(missing_ok=True)
     process = start_collection(home)
     _await(home.root / "collecting")
     time.sleep(generator.uniform(0, max_life_s))
@@ -124,8 +124,20 @@ def _await(path: Path) -> None:
         time.sleep(0.001)
 
 
-def kill_collections(home: Home, url: str, num_kills: int, max_life_s: float) -> int:
+def _duration_s(home: Home) -> float:
+    """How long a collection takes here that nobody kills."""
+    process = start_collection(home)
+    _await(home.root / "collecting")
+    began_at = time.monotonic()
+    process.join(TIMEOUT_S)
+    return time.monotonic() - began_at
+
+
+def kill_collections(home: Home, url: str, num_kills: int) -> int:
+    """Kills so many collections, each at a random time of its life. Returns how many were in the middle of it."""
     storage, generator = storage_from_url(url), random.Random(num_kills)
+    fill(home, storage, num_kills)
+    max_life_s = _duration_s(home)
     num_in_the_middle = 0
     for number in range(num_kills):
         if number % 4 == 0:
@@ -145,13 +157,13 @@ def kill_collections(home: Home, url: str, num_kills: int, max_life_s: float) ->
 @needs("many processes")
 def test_no_killed_collection_deletes_a_wrong_checkpoint(home: Home, url: str) -> None:
     """A few kills; the next collection finishes what they interrupted."""
-    kill_collections(home, url, num_kills=4, max_life_s=0.2)
+    kill_collections(home, url, num_kills=4)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_many_killed_collections_delete_no_wrong_checkpoint(home: Home, url: str) -> None:
     """The same, longer."""
-    num_in_the_middle = kill_collections(home, url, num_kills=24, max_life_s=0.15)
+    num_in_the_middle = kill_collections(home, url, num_kills=24)
 
     assert num_in_the_middle > 0, "the kills missed what matters"
