@@ -12,8 +12,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from frameworks.environments import environment
@@ -26,6 +27,18 @@ def needs(*parts: str) -> pytest.MarkDecorator:
     unknown = set(parts) - set(_PARTS)
     assert not unknown, f"no such parts: {sorted(unknown)}"
     return pytest.mark.needs(*parts)
+
+
+def sample(cases: Iterable[Any], every: int, marks: Sequence[pytest.MarkDecorator] = ()) -> list[Any]:
+    """Leaves the first case of every so many to `make test`, and marks the others: as tests of many processes.
+
+    For a grid whose cells take seconds each. `marks` are those of the others instead.
+    """
+    others = marks or [needs("many processes")]
+    return [
+        case if index % every == 0 else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=others)
+        for index, case in enumerate(cases)
+    ]
 
 
 def parts_of(item: pytest.Item) -> set[str]:

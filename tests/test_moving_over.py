@@ -271,6 +271,7 @@ def test_a_script_that_reports_runs_where_it_stands(run_script: RunScript) -> No
     assert curve(1, "validation") == [(1, 100, 100)]
 
 
+@needs("many processes")
 def test_a_script_that_insists_on_a_cluster_finds_one_under_core_sdk_run(tmp_path: Path) -> None:
     """Paused, resumed and continued, it tells the two continuations apart by the trial's id."""
     script = tmp_path / "train.py"
@@ -335,6 +336,7 @@ def test_a_detached_script_may_use_a_block(run_script: RunScript, home: Home) ->
     assert home.trial(1).read_record().hparams == {"lr": 1e-5, "max_epochs": 100}
 
 
+@needs("many processes")
 def test_a_script_that_starts_its_own_ranks_does_so_on_its_slots(tmp_path: Path) -> None:
     """By `info.slot_ids`, and `wrap_rank` for each."""
     script = tmp_path / "train.py"
@@ -347,6 +349,7 @@ def test_a_script_that_starts_its_own_ranks_does_so_on_its_slots(tmp_path: Path)
     assert len(client.get_trial(1).list_checkpoints()) == 2
 
 
+@needs("many processes")
 def test_a_search_of_ones_own_is_recorded_and_analysed(run_script: RunScript, tmp_path: Path) -> None:
     """One trial after the other in a process, and then what a notebook asks of them."""
     searched, hparams, search_errors = run_script(TRIALS)
@@ -518,6 +521,7 @@ def test_modes_may_be_given_by_their_values() -> None:
             operation.report_completed(1.0)
 
 
+@needs("many processes")
 def test_a_launcher_is_started_by_its_renamed_module(tmp_path: Path) -> None:
     """As scripts start it that only renamed `determined`."""
     (tmp_path / "train.py").write_text("import os; print('rank', os.environ['RANK'])")

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from cli.commands import Cli, StartCli, WriteScript
+from parts import needs
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk.agent.starting import Agent
@@ -78,6 +79,7 @@ def test_a_killed_command_loses_neither_the_output_nor_the_exit_status(
     assert state(cli) == "ERROR"
 
 
+@needs("many processes")
 def test_a_trial_whose_command_was_killed_can_be_paused_and_resumed(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parts import needs
 from processes import TIMEOUT_S
 
 from core_sdk.agent.starting import Agent
@@ -114,6 +115,7 @@ def test_the_user_chooses_the_number_of_threads(begin_trial: Begin, config: dict
     assert variables["OMP_NUM_THREADS"] == ("5" if config else "3")
 
 
+@needs("many processes")
 @pytest.mark.parametrize("has_place", [True, False])
 def test_the_configuration_says_where_checkpoints_go_and_which_to_keep(
     begin_trial: Begin, home: Home, tmp_path: Path, has_place: bool

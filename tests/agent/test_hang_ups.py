@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from cli.commands import COMMAND, Cli, StartCli, WriteScript
+from parts import needs
 from processes import TIMEOUT_S, wait_for
 from terminals import Person
 
@@ -64,6 +65,7 @@ def trains_on(home: Home, directory: Path, attempt: int = 1) -> None:
         assert log.read_text().count("line 999") == log.read_text().count("left") > 0
 
 
+@needs("many processes")
 @pytest.mark.parametrize("command", [(sys.executable, "train.py"), LAUNCH], ids=["script", "launcher"])
 def test_a_training_outlives_the_terminal_of_its_command(
     home: Home, open_terminal: Open, tmp_path: Path, command: Sequence[str]
@@ -78,6 +80,7 @@ def test_a_training_outlives_the_terminal_of_its_command(
     trains_on(home, tmp_path)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("verb", ["resume", "continue"])
 def test_a_resumed_training_outlives_the_terminal(
     cli: Cli, start_cli: StartCli, open_terminal: Open, tmp_path: Path, verb: str
@@ -99,6 +102,7 @@ def test_a_resumed_training_outlives_the_terminal(
     assert client.get_trial(trial_id).state is client.TrialState.COMPLETED
 
 
+@needs("many processes")
 def test_a_launcher_outlives_its_terminal(home: Home, open_terminal: Open, tmp_path: Path) -> None:
     """It stays, since it supervises the ranks; what it would show is dropped."""
     person = open_terminal(LAUNCH)
@@ -160,6 +164,7 @@ def test_a_detached_training_needs_no_terminal(home: Home, cli: Cli, write_scrip
     trains_on(home, tmp_path)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("verb", ["resume", "continue"])
 def test_a_trial_is_resumed_detached(
     home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path, verb: str

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli.commands import COMMAND, Cli, WriteScript
+from parts import needs
 from terminals import Person
 
 from core_sdk import client
@@ -101,6 +102,7 @@ def open_terminal(home: Home, tmp_path: Path, write_script: WriteScript) -> Iter
         person.leaves()
 
 
+@needs("many processes")
 @HOW
 def test_the_first_ctrl_c_lets_a_script_save(open_terminal: Open, command: Sequence[str]) -> None:
     """The terminal sends it to all processes, but the workers live until they are not needed any more."""
@@ -119,6 +121,7 @@ def test_the_first_ctrl_c_lets_a_script_save(open_terminal: Open, command: Seque
         assert b"trial 1 is paused (Ctrl-C): `core-sdk trial resume 1` goes on with it" in person.seen
 
 
+@needs("many processes")
 @HOW
 def test_the_second_ctrl_c_ends_the_training_at_once(open_terminal: Open, command: Sequence[str]) -> None:
     """The script may not come to its next step."""
@@ -133,6 +136,7 @@ def test_the_second_ctrl_c_ends_the_training_at_once(open_terminal: Open, comman
     assert client.get_trial(1).state is client.TrialState.CANCELED
 
 
+@needs("many processes")
 @pytest.mark.parametrize("command", [PLAIN, (*RUN, *LAUNCH)], ids=["script", "run of a launcher"])
 def test_one_ctrl_c_ends_a_script_that_never_asks(open_terminal: Open, command: Sequence[str]) -> None:
     """As without Core SDK."""
@@ -158,6 +162,7 @@ def test_the_same_ctrl_c_ends_what_a_script_that_never_asks_has_forked(
     assert person.waits() == (-signal.SIGINT if command == PLAIN else 130), person.seen
 
 
+@needs("many processes")
 def test_a_shell_around_the_script_may_die_of_ctrl_c(open_terminal: Open) -> None:
     """The script inside has saved: it is paused."""
     person = open_terminal(SAVING, [*RUN, "sh", "-c", f"{sys.executable} train.py; echo on"])
@@ -181,6 +186,7 @@ def test_a_script_keeps_its_own_handler(open_terminal: Open) -> None:
     assert (status, b"mine" in person.seen, b"stopping" in person.seen) == (1, True, False)
 
 
+@needs("many processes")
 def test_without_a_checkpoint_nobody_is_told_that_a_resume_goes_on(cli: Cli, open_terminal: Open) -> None:
     """It would begin anew, and hide what was reported; the resume says so too."""
     reporting = "context.train.report_training_metrics(1, {'loss': 1.0}); context.preempt.should_preempt()"

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from cli.commands import COMMAND, WriteScript
+from parts import needs
 from processes import TIMEOUT_S, wait_for
 from terminals import Person
 
@@ -174,6 +175,7 @@ def test_a_command_killed_on_a_terminal_leaves_it_as_it_was(run: Run, home: Home
     assert log(home).splitlines() == ["started", *(f"line {line}" for line in range(10_000))]
 
 
+@needs("many processes")
 def test_a_terminal_that_takes_nothing_holds_up_nothing(run: Run, home: Home) -> None:
     """Ctrl-S, or a laptop that sleeps: the log is whole, and a stop ends the command."""
     person = run("print('started')\nfor line in range(100_000): print('line', line)")
@@ -201,6 +203,7 @@ def test_output_into_a_pipe_is_no_terminal(run: Run, home: Home) -> None:
     assert home.trial(1).log_path(1).read_bytes() == output
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("home")
 def test_a_script_alone_says_once_which_trial_it_is(tmp_path: Path, write_script: WriteScript) -> None:
     """To a person at a terminal; a program that reads its output gets nothing but that."""

@@ -6,6 +6,7 @@ import json
 
 from cli.commands import Cli
 from cli.recorded import new_attempt, new_trial, store
+from parts import needs
 
 from core_sdk.records import SearcherMetric
 from core_sdk.tracking import Home
@@ -51,6 +52,7 @@ def test_a_best_value_without_a_checkpoint_says_so(home: Home, cli: Cli) -> None
     assert best["checkpoint"] == {"storage_id": "d" * 8, "trial_id": 2, "steps_completed": 10, "value": 0.7}
 
 
+@needs("many processes")
 def test_a_deleted_checkpoint_is_not_the_best(home: Home, cli: Cli) -> None:
     """Without any checkpoint that was validated, none is named."""
     train(home, [0.9], "a")
@@ -63,6 +65,7 @@ def test_a_deleted_checkpoint_is_not_the_best(home: Home, cli: Cli) -> None:
     assert (best["value"], best["checkpoint"]) == (0.9, None)
 
 
+@needs("many processes")
 def test_checkpoints_are_listed_with_their_metric(home: Home, cli: Cli) -> None:
     """That of the searcher, or a chosen one; programs get all that was validated."""
     train(home, [0.5, 0.9], "ab")

@@ -7,6 +7,7 @@ import json
 import pytest
 from cli.commands import Cli
 from cli.recorded import damage, new_attempt, new_trial, store
+from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk.storage import DirectoryStorage
@@ -30,6 +31,7 @@ def stored(home: Home) -> list[str]:
     return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
+@needs("many processes")
 def test_a_trial_is_deleted_after_a_question(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """No answer is a no; its records and checkpoints go, and its number is not given again."""
     unasked = cli("trial", "delete", "1")
@@ -70,6 +72,7 @@ def test_an_experiment_is_deleted_with_its_trials(home: Home, folder: TrialFolde
     assert stored(home) == []
 
 
+@needs("many processes")
 def test_a_deleted_checkpoint_is_remembered(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """Also one whose files had vanished: from then on its trial does not count on it."""
     DirectoryStorage(home.checkpoints).delete("a")
@@ -83,6 +86,7 @@ def test_a_deleted_checkpoint_is_remembered(home: Home, folder: TrialFolder, cli
     assert newest_good_checkpoint(folder).skipped == ()
 
 
+@needs("many processes")
 def test_a_checkpoint_is_verified_and_downloaded(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """A damaged one fails both, naming its file."""
     damage(home, "b")
@@ -110,6 +114,7 @@ def test_labels_are_given_and_taken_away(folder: TrialFolder, cli: Cli) -> None:
     assert experiment["labels"] == ["good"]
 
 
+@needs("many processes")
 def test_archived_trials_are_hidden(folder: TrialFolder, home: Home, cli: Cli) -> None:
     """One that does not exist fails alone."""
     new_attempt(new_trial(home)).end()
@@ -126,6 +131,7 @@ def test_archived_trials_are_hidden(folder: TrialFolder, home: Home, cli: Cli) -
     assert len(json.loads(cli("trial", "list", "--json").output)) == 2
 
 
+@needs("many processes")
 def test_the_beginning_of_an_id_names_a_checkpoint(home: Home, cli: Cli) -> None:
     """In every command, whatever its letters' case; one that begins several ids is refused and changes nothing."""
     training = new_attempt(new_trial(home))

@@ -7,6 +7,7 @@ import json
 import pytest
 from cli.commands import Cli
 from cli.recorded import damage, new_attempt, new_trial, store
+from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk.records import RetentionPolicy
@@ -110,6 +111,7 @@ def test_gc_tells_programs_what_it_decided(home: Home, folder: TrialFolder, cli:
     assert stored(home) == ["a"]
 
 
+@needs("many processes")
 def test_pins_are_shown_and_respected(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """By list, describe, gc and delete."""
     pinned = cli("checkpoint", "pin", "a", "b", "--note", "for the paper")

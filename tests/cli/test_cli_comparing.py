@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cli.commands import Cli, StartCli
 from cli.recorded import new_attempt, new_trial
+from parts import needs
 
 from core_sdk.tracking import Home
 
@@ -83,6 +84,7 @@ def test_a_picture_of_another_kind_is_refused(cli: Cli) -> None:
     assert ".svg, .html, .png" in " ".join(refused.errors.split())
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_one_metric_is_shown_alone(cli: Cli) -> None:
     """In every form; one that nobody reported is refused with those that there are."""

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from cli.commands import Cli
 from masters import running_master
+from parts import needs
 
 from core_sdk.tracking import Home
 
@@ -52,6 +53,7 @@ def run(cli: Cli, *options: str) -> None:
     assert cli("experiment", "wait", "1").status == 0
 
 
+@needs("many processes")
 def test_the_rungs_and_the_stopped_trials_of_a_search_are_drawn(cli: Cli, tmp_path: Path) -> None:
     """A curve for each trial; some of four were not promoted, and one is the best."""
     run(cli)
@@ -71,6 +73,7 @@ def test_the_rungs_and_the_stopped_trials_of_a_search_are_drawn(cli: Cli, tmp_pa
     assert [text for text in texts if text and text.endswith("the best")]
 
 
+@needs("many processes")
 def test_a_search_without_rungs_is_drawn_by_steps(cli: Cli) -> None:
     """In the terminal, with the letter of the best trial on top."""
     run(
@@ -90,6 +93,7 @@ def test_a_search_without_rungs_is_drawn_by_steps(cli: Cli) -> None:
     ]
 
 
+@needs("many processes")
 def test_a_search_that_has_reported_nothing_is_not_drawn(cli: Cli, tmp_path: Path) -> None:
     """It is said, and no file is written."""
     cli("experiment", "create", "search.yaml", "model", "--paused")

@@ -16,6 +16,7 @@ import pytest
 from cli.commands import COMMAND, Cli, StartCli
 from cli.recorded import new_trial
 from masters import running_master
+from parts import needs
 from processes import Script
 
 from core_sdk.records import SearchRecord
@@ -113,6 +114,7 @@ def test_a_failed_experiment_tells_what_its_script_said_last(cli: Cli, model: Pa
     assert "ends with: no data here\n" in ended.errors
 
 
+@needs("many processes")
 def test_an_experiment_waits_until_it_is_activated(cli: Cli, home: Home) -> None:
     """`wait` returns at its end, and says by its status whether it is COMPLETED."""
     experiment_id = create(cli, "--paused")
@@ -125,6 +127,7 @@ def test_an_experiment_waits_until_it_is_activated(cli: Cli, home: Home) -> None
     assert (ended.status, ended.output) == (0, "experiment 1: COMPLETED\n")
 
 
+@needs("many processes")
 def test_several_experiments_are_killed_at_once(cli: Cli, home: Home) -> None:
     """One that cannot be killed does not spare the others."""
     first, second = create(cli, "--paused"), create(cli, "--paused")
@@ -140,6 +143,7 @@ def test_several_experiments_are_killed_at_once(cli: Cli, home: Home) -> None:
     assert [row["state"] for row in json.loads(waited.output)] == ["CANCELED", "CANCELED"]
 
 
+@needs("many processes")
 def test_a_pause_lets_trials_save_and_go_on_later(cli: Cli, home: Home) -> None:
     """And a cancel ends them with their checkpoints."""
     experiment_id = create(cli, "--config", "data.endless=true")
@@ -158,6 +162,7 @@ def test_a_pause_lets_trials_save_and_go_on_later(cli: Cli, home: Home) -> None:
     assert (ended.status, ended.output) == (1, "experiment 1: CANCELED\n")
 
 
+@needs("many processes")
 def test_one_trial_of_a_search_is_not_paused_alone(cli: Cli, home: Home) -> None:
     """Nor resumed beside the master, until the experiment has ended; the refusal names what does it."""
     experiment_id = create(cli, "--config", "data.endless=true")
@@ -180,6 +185,7 @@ def test_one_trial_of_a_search_is_not_paused_alone(cli: Cli, home: Home) -> None
     assert resumed.status == 0, resumed.errors
 
 
+@needs("many processes")
 def test_ctrl_c_leaves_a_followed_experiment_running(start_cli: StartCli, home: Home) -> None:
     """And says how to come back."""
     following = start_cli("experiment", "create", "search.yaml", "model", "-f", "--config", "data.endless=true")
@@ -193,6 +199,7 @@ def test_ctrl_c_leaves_a_followed_experiment_running(start_cli: StartCli, home: 
     assert search(home, 1).state == "ACTIVE"
 
 
+@needs("many processes")
 def test_a_terminal_shows_one_table(home: Home, tmp_path: Path) -> None:
     """With the state, the metric and the best value of each trial, and the progress of the search."""
     pid, terminal = pty.fork()
@@ -265,6 +272,7 @@ def test_what_the_master_refuses_is_told_in_its_words(cli: Cli, home: Home) -> N
     assert [path.name for path in home.experiments.iterdir()] == ["names"]
 
 
+@needs("many processes")
 def test_a_metric_that_is_not_a_number_is_told_as_such(cli: Cli, model: Path) -> None:
     """As it is in tables."""
     (model / "train.py").write_text(TRAIN.replace('info.trial.hparams["lr"] + 1 / step', "float('nan')"))
@@ -284,6 +292,7 @@ def test_code_over_the_limit_is_refused(cli: Cli, home: Home, model: Path) -> No
     assert "'large.bin' (2.0 MiB)" in refused.errors
 
 
+@needs("many processes")
 def test_archived_experiments_are_hidden(cli: Cli, home: Home) -> None:
     """Only those that have ended can be archived."""
     experiment_id = create(cli, "--paused")
@@ -301,6 +310,7 @@ def test_archived_experiments_are_hidden(cli: Cli, home: Home) -> None:
     assert len(json.loads(cli("experiment", "list", "--json").output)) == 1
 
 
+@needs("many processes")
 def test_settings_change_while_an_experiment_runs(cli: Cli, home: Home) -> None:
     """What people see of it, and what the master goes by."""
     create(cli, "--paused")
@@ -327,6 +337,7 @@ def test_settings_change_while_an_experiment_runs(cli: Cli, home: Home) -> None:
     assert [each.status for each in wrong] == [2, 2]
 
 
+@needs("many processes")
 def test_the_configuration_is_shown_without_secrets(cli: Cli, home: Home) -> None:
     """Complete, as YAML that could be submitted again, or as it was written."""
     variables = "environment.environment_variables=[WANDB_API_KEY=hidden, EMPTY=]"
@@ -346,6 +357,7 @@ def test_the_configuration_is_shown_without_secrets(cli: Cli, home: Home) -> Non
     assert original.output == CONFIG
 
 
+@needs("many processes")
 def test_the_code_comes_back(cli: Cli, home: Home, tmp_path: Path) -> None:
     """Into a directory of its own, which must not exist."""
     create(cli, "--paused")
@@ -376,6 +388,7 @@ def test_the_best_trials_come_first(cli: Cli, completed: int) -> None:
     assert best["best"]["checkpoint"]["storage_id"] in shown.output
 
 
+@needs("many processes")
 def test_the_output_of_all_trials_is_printed(cli: Cli, completed: int) -> None:
     """Each line says whose it is; following ends with the experiment."""
     now, followed = cli("experiment", "logs", str(completed)), cli("experiment", "logs", str(completed), "--follow")
@@ -387,6 +400,7 @@ def test_the_output_of_all_trials_is_printed(cli: Cli, completed: int) -> None:
     assert followed.output == now.output
 
 
+@needs("many processes")
 def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, completed: int) -> None:
     """A fork begins from nothing, a continuation with the weights of the best trial."""
     forked = cli("experiment", "fork", str(completed), "--config", "name=forked", "-f", "--json")
@@ -403,6 +417,7 @@ def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, complete
     assert "`core-sdk experiment continue --new --trial 1 EXPERIMENT` begins an experiment" in by_trial.errors
 
 
+@needs("many processes")
 def test_an_experiment_is_deleted_once_it_has_ended(cli: Cli, home: Home, completed: int) -> None:
     """Several at once, with all that belongs to them; code goes with the last experiment that has it."""
     running = create(cli, "--paused")
@@ -449,6 +464,7 @@ def test_a_test_shows_that_a_script_does_what_a_search_needs(cli: Cli, home: Hom
     assert home.experiment_ids() == home.trial_ids() == []
 
 
+@needs("many processes")
 def test_a_test_says_what_a_script_does_not_do(cli: Cli, home: Home, model: Path) -> None:
     """With the last lines of its output."""
     (model / "train.py").write_text("print('not a word of the metric')\n")

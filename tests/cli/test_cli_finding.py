@@ -9,6 +9,7 @@ import json
 import pytest
 from cli.commands import Cli
 from cli.recorded import new_attempt, new_trial
+from parts import needs
 
 from core_sdk.records import EnvironmentRecord
 from core_sdk.tracking import Home
@@ -31,6 +32,7 @@ def ids(cli: Cli, *arguments: str) -> list[int]:
     return [one["trial_id"] for one in json.loads(cli("trial", "list", "--json", *arguments).output)]
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
     """In a table and in CSV; JSON has the hyperparameters as they were given, and the last values."""
@@ -85,6 +87,7 @@ def test_what_a_trainer_counts_stands_last(home: Home, cli: Cli) -> None:
     assert head[-3:] == ["loss", "batches", "epochs"]
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
     """On hyperparameters, on last values, on extremes and on the state."""
@@ -95,6 +98,7 @@ def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
     assert cli("trial", "list", "--where", "lr > 1").output == "No trial is like that.\n"
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_ordered_by_a_value(cli: Cli) -> None:
     """Those without it come last, whichever way; what was asked for is shown first."""
@@ -117,6 +121,7 @@ def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
     assert "did you mean accuracy" in unsorted.errors
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_found_by_their_labels(cli: Cli) -> None:
     """Labels are given and taken away; one that is refused changes nothing."""
@@ -133,6 +138,7 @@ def test_trials_are_found_by_their_labels(cli: Cli) -> None:
     assert cli("trial", "label", "9", "good").status == 3
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
     """By the metric that somebody names, over all that was validated."""

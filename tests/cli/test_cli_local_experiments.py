@@ -9,6 +9,7 @@ import pytest
 from cli.commands import StartCli, run_cli
 from cli.test_cli_experiments import CONFIG, TRAIN, read_until_line_begins
 from masters import running_master
+from parts import needs
 
 from core_sdk.experiments.calling import is_master_running
 from core_sdk.tracking import Home
@@ -30,6 +31,7 @@ def test_a_local_experiment_runs_inside_the_command(tmp_path: Path, home: Home) 
     assert not is_master_running(home.root)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_pauses_a_local_experiment(start_cli: StartCli, home: Home, number: signal.Signals) -> None:
     """Its trials save their checkpoints; the exit status says that it can go on."""
@@ -44,6 +46,7 @@ def test_a_stop_pauses_a_local_experiment(start_cli: StartCli, home: Home, numbe
     assert len(list(home.checkpoints.glob("*/weights.bin"))) >= 1
 
 
+@needs("many processes")
 def test_a_home_has_one_master(tmp_path: Path, home: Home) -> None:
     """Two would give the same slots away twice."""
     with running_master(Home.create(home.root)):
@@ -55,6 +58,7 @@ def test_a_home_has_one_master(tmp_path: Path, home: Home) -> None:
     assert home.experiment_ids() == []
 
 
+@needs("many processes")
 def test_a_local_test_leaves_nothing_behind(tmp_path: Path, home: Home) -> None:
     """Neither a master nor a trial; a trainer would know that it is tested."""
     script = TRAIN.replace("import time", "import os, time\nassert os.environ['CORE_SDK_TEST_MODE'] == '1'")

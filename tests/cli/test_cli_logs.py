@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cli.commands import Cli, StartCli, WriteScript
 from cli.recorded import new_attempt, new_trial
+from parts import needs
 
 from core_sdk.tracking import Home, TrialFolder
 
@@ -64,6 +65,7 @@ def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFold
     assert "attempt 2 of trial 1" in of_attempt.errors
 
 
+@needs("many processes")
 def test_following_ends_with_the_attempt(
     home: Home, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:

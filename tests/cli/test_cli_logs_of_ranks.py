@@ -11,6 +11,7 @@ from cli.commands import Cli, StartCli, WriteScript
 from cli.recorded import new_attempt, new_trial
 from hypothesis import given
 from hypothesis import strategies as st
+from parts import needs
 
 from core_sdk.client import Tracker
 from core_sdk.tracking import Home, TrialFolder
@@ -103,6 +104,7 @@ def test_lines_of_ranks_are_read_from_python(home: Home, folder: TrialFolder) ->
     assert list(trial.iter_logs(rank_ids=(10, 3))) == ["[rank=10] ten\n"]
 
 
+@needs("many processes")
 def test_a_rank_is_followed_to_the_end_of_the_attempt(
     start_cli: StartCli, write_script: WriteScript, cli: Cli, tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_rank_is_followed_to_the_end_of_the_attempt(
     ]
 
 
+@needs("many processes")
 def test_the_output_of_launched_ranks_is_kept(cli: Cli, write_script: WriteScript, home: Home) -> None:
     """Once, each line with its rank; and the experiment has the script's name, not the launcher's."""
     script = write_script("import os; print('rank', os.environ['RANK'])")

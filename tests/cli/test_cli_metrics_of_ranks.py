@@ -7,6 +7,7 @@ from typing import IO
 
 import pytest
 from cli.commands import Cli, StartCli
+from parts import needs
 from processes import Script
 from tracking.journals import append, lines, new_trial, record, report, started
 
@@ -76,6 +77,7 @@ def output_of(script: Script) -> IO[str]:
     return script.process.stdout
 
 
+@needs("many processes")
 def test_ranks_are_followed(home: Home, start_cli: StartCli) -> None:
     """Also one whose journal comes later."""
     folder = new_trial(home)

@@ -7,6 +7,7 @@ import json
 import pytest
 from cli.commands import Cli
 from cli.recorded import new_attempt, new_trial, store
+from parts import needs
 
 from core_sdk.tracking import Home
 
@@ -20,6 +21,7 @@ def checkpoints(home: Home) -> None:
     training.end()
 
 
+@needs("many processes")
 def test_a_checkpoint_becomes_a_version_of_a_model(cli: Cli) -> None:
     """The first letters of its id are enough, and the model is found by its name or its number."""
     created = cli("model", "create", "digits", "--description", "reads digits", "--label", "vision")
@@ -41,6 +43,7 @@ def test_a_checkpoint_becomes_a_version_of_a_model(cli: Cli) -> None:
     assert "reads digits" in cli("model", "describe", "1").output
 
 
+@needs("many processes")
 def test_a_registered_checkpoint_is_deleted_only_after_its_version(cli: Cli) -> None:
     """The refusal names the model, and what to do."""
     cli("model", "create", "digits")
@@ -59,6 +62,7 @@ def test_a_registered_checkpoint_is_deleted_only_after_its_version(cli: Cli) -> 
     assert cli("model", "list").output == "No models.\n"
 
 
+@needs("many processes")
 def test_wrong_models_are_refused(cli: Cli) -> None:
     """With the exit status of what does not exist, or of wrong usage."""
     cli("model", "create", "digits")

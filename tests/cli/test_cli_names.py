@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cli.commands import Cli
 from cli.recorded import new_attempt, new_trial, store
+from parts import needs
 
 from core_sdk.tracking import Home
 
@@ -70,6 +71,7 @@ def test_labels_are_added_by_the_old_words(home: Home, cli: Cli) -> None:
     assert (added.output, removed.output) == ("labels of experiment 1: good\n", "labels of experiment 1: none\n")
 
 
+@needs("many processes")
 def test_a_checkpoint_of_a_trial_is_downloaded(home: Home, cli: Cli, tmp_path: Path) -> None:
     """The best or the latest one, to a directory that an option names."""
     training = new_attempt(new_trial(home))
@@ -109,6 +111,7 @@ def test_what_was_probably_meant_is_said(cli: Cli, typed: str, meant: str) -> No
     assert f"Did you mean `{meant}`?" in refused.errors
 
 
+@needs("many processes")
 def test_logs_are_cut_and_filtered(home: Home, cli: Cli) -> None:
     """Their first lines, or those of a level and above."""
     folder = new_trial(home)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.commands import Cli
+from parts import needs
 
 CONFIG = """
 entrypoint: python3 train.py
@@ -46,6 +47,7 @@ def test_a_preview_counts_trials_units_and_gpu_hours(cli: Cli, config: Path) -> 
     assert preview["max_running"] == 16
 
 
+@needs("many processes")
 def test_a_preview_of_few_slots_takes_longer(cli: Cli, config: Path) -> None:
     """Four slots are two trials at the same time."""
     arguments = ["preview-search", str(config), "--units-per-second", "1", "--json"]

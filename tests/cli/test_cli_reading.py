@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from cli.commands import Cli, StartCli
 from cli.recorded import new_attempt, new_trial, store
+from parts import needs
 from processes import wait_for
 
 from core_sdk import core
@@ -50,6 +51,7 @@ def two_trials(home: Home) -> None:
     hostile.end("error", error=f"ValueError: {HOSTILE}")
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_lists_come_as_tables_json_and_csv(cli: Cli) -> None:
     """The same rows in all three."""
@@ -122,6 +124,7 @@ def test_superseded_reports_are_shown_when_asked_for(cli: Cli) -> None:
     assert [report["is_superseded"] for report in reports] == [True]
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_metrics_in_csv_are_one_value_a_row(cli: Cli) -> None:
     """Names that a spreadsheet would run are disarmed there, and only there."""
@@ -136,6 +139,7 @@ def test_metrics_in_csv_are_one_value_a_row(cli: Cli) -> None:
     assert [(row["group"], row["name"], row["value"]) for row in hostile] == [(f"'{HOSTILE}", f"'{HOSTILE}", "1")]
 
 
+@needs("many processes")
 def test_metrics_that_are_no_numbers_are_shown_and_not_plotted(cli: Cli, home: Home) -> None:
     """In JSON as they were, elsewhere as JSON; only numbers have curves."""
     metrics = {"table": [[1, "a\x1b"], [0.5, None]], "yes": True, "none": None, "text": "=1", "loss": 0.5}
@@ -154,6 +158,7 @@ def test_metrics_that_are_no_numbers_are_shown_and_not_plotted(cli: Cli, home: H
     assert [line for line in plot.splitlines() if line.startswith("generic")] == ["generic loss"]
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_metrics_are_tabled_and_plotted_for_people(cli: Cli) -> None:
     """Within 80 columns without a terminal; a table says when it does not show all."""
@@ -167,6 +172,7 @@ def test_metrics_are_tabled_and_plotted_for_people(cli: Cli) -> None:
     assert max(map(len, plot.output.splitlines())) <= 80
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_hostile_names_reach_programs_whole_and_terminals_disarmed(cli: Cli) -> None:
     """Escapes, markup, reversed writing and line ends, in every table that could show them."""
@@ -189,6 +195,7 @@ def test_hostile_names_reach_programs_whole_and_terminals_disarmed(cli: Cli) -> 
         assert "\\x1b[31m[bold]/\\u202e\\nnext" in output
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_a_description_is_one_object(cli: Cli) -> None:
     """Of a trial with its figures, of a checkpoint, of an experiment by name."""
@@ -202,6 +209,7 @@ def test_a_description_is_one_object(cli: Cli) -> None:
     assert (experiment["experiment_id"], experiment["num_trials"]) == (1, 1)
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli) -> None:
     """Wrong usage has another; neither shows a traceback."""
@@ -240,6 +248,7 @@ def test_an_empty_home_is_no_failure(home: Home, cli: Cli) -> None:
     assert not home.root.exists()
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_the_index_can_be_made_anew(home: Home, cli: Cli) -> None:
     """From the journals, after the database was spoiled."""
@@ -281,6 +290,7 @@ def test_a_reader_may_leave_early(start_cli: StartCli) -> None:
     assert metrics.process.wait(60) == 1
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_tensorboard_shows_a_trial(start_cli: StartCli) -> None:
     """Event files that its script had no time to write are made good; Ctrl-C ends it."""
@@ -301,6 +311,7 @@ def _text_at(url: str) -> str:
     return content.decode()
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 @pytest.mark.parametrize("closing", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_failure(closing: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import typer.main
 from cli.commands import Cli
 from cli.recorded import new_attempt, new_trial, store
+from parts import needs
 
 from core_sdk.cli._app import app
 from core_sdk.records import Profile
@@ -21,6 +22,7 @@ def two_groups(home: Home) -> None:
     training.end()
 
 
+@needs("many processes")
 def test_a_group_that_nobody_reported_is_refused(home: Home, cli: Cli) -> None:
     """In every form of output; the groups that exist are named."""
     two_groups(home)
@@ -49,6 +51,7 @@ def test_a_group_without_numbers_is_not_plotted(home: Home, cli: Cli) -> None:
     assert "Its groups: training, cpu." in mistyped.errors
 
 
+@needs("many processes")
 def test_a_trial_without_reports_is_no_refusal(home: Home, cli: Cli) -> None:
     """Its first one may be on its way."""
     new_attempt(new_trial(home)).end()
@@ -58,6 +61,7 @@ def test_a_trial_without_reports_is_no_refusal(home: Home, cli: Cli) -> None:
     assert "Its groups: none yet." in cli("trial", "metrics", "1", "--group", "training").errors
 
 
+@needs("many processes")
 def test_an_option_that_would_have_no_effect_is_refused(home: Home, cli: Cli) -> None:
     """Nobody takes a picture for JSON, or all reports for the last ones."""
     two_groups(home)
@@ -71,6 +75,7 @@ def test_an_option_that_would_have_no_effect_is_refused(home: Home, cli: Cli) ->
     assert cli("trial", "metrics", "1", "--last", "3").status == 0
 
 
+@needs("many processes")
 def test_output_that_cannot_be_there_is_refused(home: Home, cli: Cli) -> None:
     """Of an attempt that was never made, or a rank that wrote nothing."""
     training = new_attempt(new_trial(home))
@@ -87,6 +92,7 @@ def test_output_that_cannot_be_there_is_refused(home: Home, cli: Cli) -> None:
     assert cli("trial", "logs", "1", "--rank", "2").output == "b\n"
 
 
+@needs("many processes")
 def test_a_trial_of_another_experiment_is_refused(home: Home, cli: Cli) -> None:
     """Rather than an empty list."""
     new_attempt(new_trial(home, experiment="digits")).end()
@@ -109,6 +115,7 @@ def test_a_label_that_is_refused_changes_nothing(home: Home, cli: Cli) -> None:
     assert home.experiment(1).read().labels == []
 
 
+@needs("many processes")
 def test_a_pattern_that_matches_nothing_is_told(home: Home, cli: Cli) -> None:
     """Nobody believes that the files are gone."""
     training = new_attempt(new_trial(home))
@@ -149,6 +156,7 @@ def test_an_error_of_the_system_is_told_without_its_number(home: Home, cli: Cli)
     assert refused.errors == "core-sdk: /proc/first: No such file or directory\n"
 
 
+@needs("many processes")
 def test_the_help_cuts_no_sentence(cli: Cli) -> None:
     """Each command's first paragraph stands in its group's help, on a terminal of 80 columns."""
     root: Any = typer.main.get_command(app)

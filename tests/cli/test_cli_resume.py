@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli.commands import Cli, StartCli, WriteScript
 from cli.recorded import damage, new_attempt, new_trial, record_script, store
+from parts import needs
 from processes import wait_for
 
 from core_sdk.records import CommandRecord
@@ -83,6 +84,7 @@ def test_a_trial_is_paused_resumed_and_continued(
     assert new.continued_from is not None
 
 
+@needs("many processes")
 def test_a_trial_is_continued_with_other_hyperparameters(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """From a checkpoint that is chosen, and by another command."""
     script = write_script(
@@ -112,6 +114,7 @@ def test_a_trial_is_continued_with_other_hyperparameters(home: Home, cli: Cli, w
     assert home.trial_ids() == [1, 2]
 
 
+@needs("many processes")
 def test_sigterm_pauses_a_script_that_asks(start_cli: StartCli, write_script: WriteScript) -> None:
     """A batch system's notice to `core-sdk run` ends as a pause, with the status that says so."""
     run = start_cli("run", "--", sys.executable, str(write_script(COUNTING)))
@@ -123,6 +126,7 @@ def test_sigterm_pauses_a_script_that_asks(start_cli: StartCli, write_script: Wr
     assert (status, output) == (75, "left 2 2\n")
 
 
+@needs("many processes")
 def test_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """The damaged one is named, with its bad file; the reports behind the good one are superseded."""
     folder = trial_with_checkpoints(home, write_script(RESTORING))
@@ -138,6 +142,7 @@ def test_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, cli: Cli,
     assert folder.attempts() == [1, 2]
 
 
+@needs("many processes")
 def test_a_trial_none_of_whose_checkpoints_can_be_read_is_not_begun_anew(
     home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
@@ -160,6 +165,7 @@ def test_a_trial_none_of_whose_checkpoints_can_be_read_is_not_begun_anew(
     assert resumed.output == "checkpoint None 0\n"
 
 
+@needs("many processes")
 def test_what_is_gone_is_named(home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path) -> None:
     """The working directory, the interpreter, the command, the trial."""
     script = write_script(RESTORING)
@@ -181,6 +187,7 @@ def test_what_is_gone_is_named(home: Home, cli: Cli, write_script: WriteScript, 
     assert folder.attempts() == [1]
 
 
+@needs("many processes")
 def test_a_script_that_was_started_by_itself_can_be_resumed(
     cli: Cli, run_script: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:

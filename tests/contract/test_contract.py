@@ -626,6 +626,7 @@ def test_21_a_damaged_index_is_rebuilt(home: Home, damage: str) -> None:
         assert [row.metrics for row in index.reports(1)] == [{"loss": 0.5}]
 
 
+@needs("many processes")
 def test_22_a_second_claim_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch, run_script: RunScript) -> None:
     """In another process; the first goes on."""
     script = """
@@ -1235,6 +1236,7 @@ def start_unwatched(home: Home, directory: Path) -> subprocess.Popen[str]:
     return run
 
 
+@needs("many processes")
 def test_41_a_killed_command_costs_nothing(home: Home, tmp_path: Path) -> None:
     """The trial is paused afterwards, by `trial pause`."""
     run = start_unwatched(home, tmp_path)
@@ -1252,6 +1254,7 @@ def test_41_a_killed_command_costs_nothing(home: Home, tmp_path: Path) -> None:
     assert client.get_trial(1).state is client.TrialState.PAUSED
 
 
+@needs("many processes")
 @pytest.mark.parametrize("command", [["core_sdk.cli", "run", "--", sys.executable, "-m"], []], ids=["run", "launcher"])
 def test_64_a_closed_terminal_costs_nothing(home: Home, tmp_path: Path, command: list[str]) -> None:
     """Of a command, and of a launcher that was started directly."""
@@ -1284,6 +1287,7 @@ def test_64_a_closed_terminal_costs_nothing(home: Home, tmp_path: Path, command:
     assert len(reports(home)) == 1
 
 
+@needs("many processes")
 def test_42_no_script_runs_unsupervised(home: Home, tmp_path: Path) -> None:
     """A resume is refused before `init()` too; with its agent the script dies."""
     run = start_unwatched(home, tmp_path)
@@ -1299,6 +1303,7 @@ def test_42_no_script_runs_unsupervised(home: Home, tmp_path: Path) -> None:
     assert psutil.wait_procs(scripts, timeout=60)[1] == []
 
 
+@needs("many processes")
 def test_53_nothing_runs_below_what_was_killed(home: Home, tmp_path: Path) -> None:
     """Ranks end with their agent. Those that have lost all who would end them are ended by `trial kill`."""
     tree = ProcessTree(home.root, tmp_path)
@@ -1319,6 +1324,7 @@ def test_53_nothing_runs_below_what_was_killed(home: Home, tmp_path: Path) -> No
     assert client.get_trial(2).state is client.TrialState.CANCELED
 
 
+@needs("many processes")
 def test_43_a_kill_leaves_nothing(home: Home, tmp_path: Path) -> None:
     """The command in the foreground tells of it, and a resume begins a new attempt."""
     run = start_unwatched(home, tmp_path)
@@ -1379,6 +1385,7 @@ def killed_search(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return home
 
 
+@needs("many processes")
 def test_44_a_submitted_experiment_is_carried_out(home: Home, tmp_path: Path) -> None:
     """By the next master, if that which has begun it was killed; one that was refused is nowhere."""
     (tmp_path / "train.py").write_text("print('trained')")
@@ -1399,6 +1406,7 @@ def test_44_a_submitted_experiment_is_carried_out(home: Home, tmp_path: Path) ->
     assert home.trial(1).log_path(1).read_text() == "trained\n"
 
 
+@needs("many processes")
 def test_45_every_decision_follows_from_the_events_before_it(killed_search: Home) -> None:
     """Nothing has begun, was stopped or has ended before the event that says so."""
     experiment = Experiment(1, SubmittedExperiment(killed_search, 1).config)
@@ -1538,6 +1546,7 @@ def test_58_a_stop_has_its_time_whatever_the_clock_does(
     assert "StopSent" in kinds and "KillSent" not in kinds
 
 
+@needs("many processes")
 def test_59_a_killed_master_comes_back(home: Home, tmp_path: Path) -> None:
     """With the end of a trial, and no command; one that was ended does not come, whatever is listed."""
     marker = tmp_path / "may end"
@@ -1678,6 +1687,7 @@ def test_56_no_worker_outlives_its_cluster(unwatched_ray: UnwatchedRay, home: Ho
     assert "was lost with its Ray cluster" in output
 
 
+@needs("many processes")
 def test_61_a_save_does_not_wait_for_a_rank_that_does_not_answer(home: Home, tmp_path: Path) -> None:
     """Here one that somebody has stopped while it was storing."""
     source = """

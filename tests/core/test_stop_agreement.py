@@ -118,7 +118,7 @@ def finish_step_together(ranks: list[ScriptedRank]) -> None:
         rank.finish_step()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("size", [1, 2, *(pytest.param(size, marks=needs("many processes")) for size in (3, 5))])
 @pytest.mark.parametrize("are_in_step", [True, False], ids=["in step", "each at its own pace"])
 def test_every_order_of_events_stops_all_ranks_at_one_call(size: int, are_in_step: bool) -> None:
     """Notices, instructions and common steps in thousands of random orders: no rank hangs, and none disagrees."""
@@ -318,6 +318,7 @@ def test_a_stopped_rank_is_named_when_time_is_out(start_ranks: StartRanks) -> No
     assert "rank 1" in str(text)
 
 
+@needs("many processes")
 def test_a_rank_that_outlives_the_chief_still_stops(start_ranks: StartRanks) -> None:
     """There is nobody left to agree with."""
     ranks = start_ranks(2, is_in_step=False, leaves_early=0)
@@ -414,6 +415,7 @@ UNEVEN = """
 """
 
 
+@needs("many processes")
 @pytest.mark.parametrize("seldom", [pytest.param(0, marks=needs("many processes")), 1])
 def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
     """The backend's error says that a connection was closed; ours, beside it, says who has asked how often."""

@@ -18,6 +18,7 @@ from distributed.conftest import StartRanks
 from distributed.ranks import Threads, place, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parts import needs
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk.core import DistributedContext
@@ -778,6 +779,7 @@ def test_a_forked_child_does_not_hide_the_death_of_its_parent(
     ]
 
 
+@needs("many processes")
 @TRANSPORTS
 def test_nothing_is_left_of_200_contexts(threads: Threads, temporary_folder: Path, force_tcp: bool) -> None:
     """No descriptor, no thread, no channel, and no file where the ranks have met."""
@@ -825,6 +827,7 @@ def test_who_leaves_right_after_the_last_call_spoils_it_for_nobody(
         assert threads.run(3, LAST_CALLS[call], force_tcp=force_tcp) == [True] * 3
 
 
+@needs("many processes")
 @TRANSPORTS
 @pytest.mark.parametrize("ending", ["", "sys.exit(0)", "os._exit(0)"], ids=["returns", "sys.exit", "os._exit"])
 def test_a_process_that_ends_right_after_the_last_call_spoils_it_for_nobody(

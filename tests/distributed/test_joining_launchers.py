@@ -182,6 +182,7 @@ DEEPSPEED = """
 """
 
 
+@needs("many processes")
 @pytest.mark.parametrize("has_store", [True, False], ids=["init_distributed", "its parent alone"])
 def test_ranks_under_deepspeed_meet(start_ranks: StartRanks, free_port: int, has_store: bool) -> None:
     """Through the store of the process group, or, on one node, without any."""

@@ -12,6 +12,7 @@ import pytest
 from distributed.conftest import StartRanks
 from distributed.memory_files import LARGE, num_descriptors, requires_memory_files
 from distributed.ranks import Threads
+from parts import needs
 
 from core_sdk.core import DistributedContext
 from core_sdk.distributed.transport._memory_file import MIN_BYTES
@@ -206,6 +207,7 @@ IN_ANY_ORDER = """
 """
 
 
+@needs("many processes")
 @pytest.mark.parametrize("size", [2, 4])
 def test_objects_of_any_size_come_whole_in_calls_of_any_order(start_ranks: StartRanks, size: int) -> None:
     """As files or in frames, also when some ranks are a call ahead of others."""

@@ -33,6 +33,7 @@ def trials(experiment_id: int) -> list[dict[str, Any]]:
     return list(json.loads(core_sdk("experiment", "trials", experiment_id, "--json")))
 
 
+@needs("many processes")
 @pytest.mark.parametrize(
     ("config", "options"),
     [

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from parts import needs, sample
 
 from core_sdk.journal import JournalWriter, encode_line, find_records, read_journal
 from core_sdk.records import (
@@ -92,7 +93,7 @@ def random_bits() -> list[int]:
     return random.Random(0).sample(range(sum(map(len, LINES)) * 8), 500)
 
 
-@pytest.mark.parametrize("flips", [random_bits, bits_of_newlines, bits_that_become_newlines])
+@pytest.mark.parametrize("flips", sample([random_bits, bits_of_newlines, bits_that_become_newlines], every=3))
 def test_a_flipped_bit_costs_one_record_which_is_counted(
     tmp_path: Path, content: bytes, flips: typing.Callable[[], list[int]]
 ) -> None:
@@ -149,6 +150,7 @@ def test_lost_newlines_at_the_end_are_told_from_a_line_on_its_way(
     assert rest.records == RECORDS[-1:]
 
 
+@needs("many processes")
 def test_no_beginning_of_a_journal_counts_as_damage(tmp_path: Path, content: bytes) -> None:
     """A crash or a reader may come at any byte of a line."""
     path = tmp_path / "1.journal"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kills.process_trees import SCRIPT, SEARCH, TORCH, WORKERS, ProcessTree
+from parts import needs, sample
 from processes import wait_for
 
 from core_sdk.errors import CoreSDKError
@@ -111,7 +112,10 @@ _QUICK = [
 
 @pytest.mark.parametrize(
     ("name", "role", "stage"),
-    [pytest.param(*case, marks=() if case in _QUICK else pytest.mark.slow) for case in _ALL],
+    [
+        *sample(_QUICK, every=len(_QUICK)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in _ALL if case not in _QUICK),
+    ],
 )
 def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
     name: str, role: str, stage: str, home: Home, tree: ProcessTree
@@ -129,6 +133,7 @@ def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
     assert _state(home) in ("COMPLETED", "ERROR", "CANCELED", "PAUSED")
 
 
+@needs("many processes")
 @pytest.mark.parametrize(
     "roles",
     [
@@ -154,6 +159,7 @@ def test_nothing_is_left_of_a_launch_of_which_several_are_killed_at_once(
     assert _state(home) in ("ERROR", "CANCELED")
 
 
+@needs("many processes")
 @pytest.mark.parametrize("roles", [("command", "agent", "agent's guardian", "launcher", "guardian")])
 def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home: Home, tree: ProcessTree) -> None:
     """Before that, their trial is not resumed beside them."""
@@ -170,6 +176,7 @@ def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home
     assert _state(home) == "CANCELED"
 
 
+@needs("many processes")
 def test_a_guardian_that_was_killed_is_replaced(home: Home, tree: ProcessTree) -> None:
     """The next one does its work."""
     _reach("launch", "middle", home, tree)

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 from launches import RunLaunch, StartLaunch
+from parts import needs
 
 _PROLOGUE = """\
 import sys, time
@@ -76,6 +77,7 @@ time.sleep(1)
 )
 
 
+@needs("many processes")
 def test_a_second_sigterm_does_not_disturb_ranks_that_stop(start_launch: StartLaunch) -> None:
     """Batch systems repeat it; the ranks have left their Contexts by then."""
     launch = start_launch(_STEPS + 'say("left")\ntime.sleep(1)')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from launches import RunLaunch
+from parts import sample
 
 from core_sdk.tracking import Home
 from core_sdk.tracking.index import Index
@@ -54,7 +55,7 @@ TABLE = {
 # With several ranks the others hear that this one has left without a word.
 ALONE = {("inside", "os._exit(0)"): COMPLETED}
 CASES = [
-    *((1, *case, end) for case, end in (TABLE | ALONE).items()),
+    *sample(((1, *case, end) for case, end in (TABLE | ALONE).items()), every=5),
     *(pytest.param(2, *case, end, marks=pytest.mark.slow) for case, end in TABLE.items()),
 ]
 

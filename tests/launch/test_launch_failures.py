@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from launches import Ended, RunLaunch, WarmLaunchers, kill_all_in
+from parts import needs
 
 _NUM_AT_ONCE = 6
 
@@ -270,6 +271,7 @@ GLOO = """
 """
 
 
+@needs("many processes")
 @pytest.mark.parametrize(
     ("fails", "code", "cause"),
     [
@@ -298,6 +300,7 @@ def test_a_program_that_is_no_python_script_is_judged_likewise(run_launch: RunLa
     assert (ended.failure.rank, ended.code, ended.failure.cause) == (1, 21, "exited with status 21")
 
 
+@needs("many processes")
 def test_the_real_launcher_does_as_the_warm_one(tmp_path: Path) -> None:
     """`python -m launch.torch_distributed`, as a user would type it."""
     import subprocess

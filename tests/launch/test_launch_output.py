@@ -441,6 +441,7 @@ def test_a_reader_that_goes_away_does_not_reach_the_ranks(tmp_path: Path, shown:
     assert shown.content == b"[core-sdk] %d bytes of output were dropped: Broken pipe\n" % num_bytes
 
 
+@needs("many processes")
 @pytest.mark.parametrize(
     "kind",
     [

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from launches import RunLaunch, StartLaunch
+from parts import needs
 
 from core_sdk.experimental.client import get_trial
 from core_sdk.records import ExitRecord
@@ -88,6 +89,7 @@ def test_ctrl_c_cancels_the_trial(start_launch: StartLaunch) -> None:
     assert _told()[0] == "CANCELED"
 
 
+@needs("many processes")
 def test_core_sdk_run_keeps_what_its_launcher_told(tmp_path: Path) -> None:
     """And says it in its own last line."""
     (tmp_path / "train.py").write_text(_source())

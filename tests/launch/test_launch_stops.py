@@ -184,6 +184,7 @@ def test_a_rank_that_fails_while_stopping_is_a_failure(start_launch: StartLaunch
     assert (ended.failure.rank, ended.failure.cause, ended.code) == (1, "raised OSError: no space", 1)
 
 
+@needs("many processes")
 def test_a_rank_that_saves_is_left_in_peace_when_others_die_of_the_signal(start_launch: StartLaunch) -> None:
     """Only the chief has a handler, and it needs its time."""
     source = "if rank == 0: on(15, do=lambda: (time.sleep(3), say('saved'), sys.exit(0)))\nwait()"
@@ -197,6 +198,7 @@ def test_a_rank_that_saves_is_left_in_peace_when_others_die_of_the_signal(start_
     assert ended.code == 143
 
 
+@needs("many processes")
 def test_a_stop_after_a_failure_does_not_lengthen_the_end(start_launch: StartLaunch, launch_directory: Path) -> None:
     """Nor does it hide the failure."""
     source = "on(15, do=lambda: open('told', 'w').close())\nif rank == 1: sys.exit(3)\nwait(); wait()"
@@ -356,6 +358,7 @@ def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLau
     os.close(reader)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("is_stderr_read", [True, False])
 @pytest.mark.parametrize(
     "signals",
@@ -381,6 +384,7 @@ def test_a_stop_is_heard_though_nobody_reads_the_output(
     assert live_processes(launch_directory) == []
 
 
+@needs("many processes")
 def test_a_stop_ends_a_launcher_that_waits_for_its_reader_only(
     launch_directory: Path, start_unread: StartUnread
 ) -> None:

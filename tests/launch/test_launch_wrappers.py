@@ -89,6 +89,7 @@ def test_a_stop_reaches_the_training_inside_a_wrapper(program: tuple[str, ...], 
     assert "stopped as asked, to be continued" in ended.stderr
 
 
+@needs("many processes")
 def test_a_wrapper_that_dies_of_the_stop_does_not_hide_that_the_training_saved(
     start_launch: StartLaunch, launch_directory: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_wrapper_that_dies_of_the_stop_does_not_hide_that_the_training_saved(
     assert (ended.code, ended.stdout.count("saved")) == (75, 2), ended.stderr
 
 
+@needs("many processes")
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "not asked"])
 def test_a_wrapper_may_die_of_a_stop_before_its_supervisor_hears_of_it(is_asked: bool) -> None:
     """Then the rank has not ended before its training has; but if no stop follows, it ended with the wrapper."""
@@ -128,6 +130,7 @@ def test_a_wrapper_may_die_of_a_stop_before_its_supervisor_hears_of_it(is_asked:
     assert deaths_at_once == {}
 
 
+@needs("many processes")
 def test_a_save_that_fails_behind_a_dead_wrapper_is_not_to_be_continued(
     start_launch: StartLaunch, launch_directory: Path
 ) -> None:
@@ -173,6 +176,7 @@ def test_a_script_of_its_own_manners_is_stopped_inside_a_wrapper(start_launch: S
     assert (ended.code, ended.stdout.count("saved")) == (75, 2)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize("script", ["{}", "{}; echo done", "set -e; {}; echo done"])
 def test_ctrl_c_ends_wrapper_and_training_as_in_a_terminal(
@@ -189,6 +193,7 @@ def test_ctrl_c_ends_wrapper_and_training_as_in_a_terminal(
     assert live_processes(launch_directory) == []
 
 
+@needs("many processes")
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize("script", ["{}", "{}; echo done", "set -e; {}; echo done"])
 def test_ctrl_c_lets_a_wrapped_training_save(
@@ -218,6 +223,7 @@ def test_a_word_for_the_script_does_not_kill_its_wrapper(start_launch: StartLaun
     assert (ended.code, ended.stdout.count("heard")) == (0, 2)
 
 
+@needs("many processes")
 def test_a_wrapper_that_hides_its_training_is_killed_with_it(start_launch: StartLaunch, launch_directory: Path) -> None:
     """In a process group of its own, when the other rank fails."""
     source = """
@@ -267,6 +273,7 @@ def test_ranks_that_end_with_75_are_to_be_continued(stop: list[int], start_launc
     assert (ended.code, ended.stderr) == (75, "[core-sdk] stopped as asked, to be continued; exit code 75\n")
 
 
+@needs("many processes")
 def test_a_batch_script_that_tests_for_75_sees_it(tmp_path: Path, launch_directory: Path) -> None:
     """The launcher as its user starts it, with a wrapper that is a file."""
     (tmp_path / "train.py").write_text(TRAINING)

@@ -58,6 +58,7 @@ def scramble() -> None:
     torch.seed()
 
 
+@needs("many processes")
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_training_resumes_exactly_from_each_batch_and_each_validation(
     undisturbed: list[Seen], num_workers: int
@@ -81,6 +82,7 @@ def samples(loader: ResumableLoader) -> list[list[int]]:
     return [batch[0].tolist() for _ in range(loader.epoch, NUM_EPOCHS) for batch in loader]
 
 
+@needs("many processes")
 def test_every_batch_has_the_same_samples_on_any_number_of_ranks() -> None:
     """After a stop at any batch, on one to four ranks, and whatever the number of ranks was before."""
 

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 import torch
+from parts import needs
 
 from core_sdk.loop.orders import Listed, Order, Sequential, Shuffled, Weighted
 from core_sdk.loop.orders._shuffled import shuffled
@@ -20,6 +21,7 @@ def epoch_of(order: Order, epoch: int = 0) -> list[int]:
     return order.indices(epoch, torch.arange(len(order)))
 
 
+@needs("many processes")
 def test_a_shuffle_has_each_sample_once() -> None:
     """For every small number of samples, and for some large ones."""
     for size in [*range(1, 300), *range(300, 4000, 61), 65536, 65537]:
@@ -28,6 +30,7 @@ def test_a_shuffle_has_each_sample_once() -> None:
         assert torch.equal(numbers.sort().values, torch.arange(size)), size
 
 
+@needs("many processes")
 @pytest.mark.parametrize("size", [3, 5, 10, 60])
 def test_each_sample_is_equally_often_at_each_position(size: int) -> None:
     """By a chi-square test over sample and position in many epochs."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import optuna
 import pytest
+from parts import needs
 
 from core_sdk.config.hyperparameters import Categorical, Const, Double, Hyperparameter, Int, Log
 from core_sdk.errors import InvalidConfigError
@@ -98,6 +99,7 @@ def test_hyperparameters_have_the_shape_of_the_configuration() -> None:
     assert ["adam", 0.9] in names
 
 
+@needs("many processes")
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_study_that_is_loaded_after_every_event_decides_the_same(sampler: str, tmp_path: Path) -> None:
     """The random numbers of its sampler included."""
@@ -164,6 +166,7 @@ for trial in simulate(Kept(), curve, validations=[]).trials:
 """
 
 
+@needs("many processes")
 def test_a_study_that_was_killed_goes_on_with_the_same_decisions(tmp_path: Path) -> None:
     """In another process, from its files."""
 

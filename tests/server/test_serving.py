@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from cli.commands import StartCli
 from cli.conftest import start_cli
+from parts import needs
 from processes import Script
 from server.test_actions import TRAIN
 from tracking.journals import append, lines, new_trial, record, report
@@ -105,6 +106,7 @@ def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tup
     assert token_of(url) not in err
 
 
+@needs("many processes")
 def test_the_first_look_at_the_records_is_told_of(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
     """The address is printed at once; other questions wait; a second server does not wait for ever to end."""
     record(new_trial(home), report(1, loss=0.5))
@@ -167,6 +169,7 @@ def test_another_address_needs_a_token(start_ui: Callable[..., tuple[Script, str
     assert "whoever has the token can pause, resume, kill and delete" in " ".join(err.split())
 
 
+@needs("many processes")
 def test_pages_hear_of_what_is_reported(
     home: Home, start_ui: Callable[..., tuple[Script, str]], start_script: Callable[..., Script]
 ) -> None:
@@ -264,6 +267,7 @@ def test_idle_connections_of_others_do_not_cut_off_a_page_that_loads(
         each.close()
 
 
+@needs("many processes")
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET"])
 def test_a_request_without_an_end_is_given_up(start_ui: Callable[..., tuple[Script, str]], sent: bytes) -> None:
     """Also where nothing was sent, and after a request that was answered."""
@@ -293,6 +297,7 @@ def test_ctrl_c_with_an_open_page_says_nothing_of_tasks(start_ui: Callable[..., 
     assert "Cancel" not in err
 
 
+@needs("many processes")
 def test_a_token_file_that_others_can_read_is_told_of(
     start_ui: Callable[..., tuple[Script, str]], tmp_path: Path
 ) -> None:

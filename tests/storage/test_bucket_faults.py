@@ -14,6 +14,7 @@ from buckets.proxy import Fault, Request
 from buckets.servers import BucketServer
 from buckets.stand import Stand, start_stand
 from buckets.work import Scene, Work
+from parts import needs
 
 from core_sdk.errors import StorageUnreachableError
 from core_sdk.storage.bucket._bucket import Bucket
@@ -74,6 +75,7 @@ def survive(stand: Stand, task: Work, scene: Scene, number: int, fault: Fault) -
     work.check(stand, task, scene, outcome)
 
 
+@needs("many processes")
 @pytest.mark.parametrize(
     ("server_name", "kinds"),
     [("strict GCS", slice(None)), ("moto", slice(0, None, 2)), ("Azurite", slice(1, None, 2))],

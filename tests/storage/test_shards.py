@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from parts import needs
 from saving import checkpoint_ids, store_alone
 
 from core_sdk.errors import (
@@ -282,6 +283,7 @@ def contribute_until_refused(staging: Staging, address: str, is_begun: threading
         staging.contribute(names, address)
 
 
+@needs("many processes")
 def test_a_chief_that_gives_up_while_others_bring_their_files_leaves_nothing(storage: DirectoryStorage) -> None:
     """Whatever comes first, in each of many rounds."""
     for _ in range(20):

@@ -22,6 +22,7 @@ import pytest
 from buckets.memory import MemoryBucket, Store
 from hypothesis import given
 from hypothesis import strategies as st
+from parts import needs
 from processes import TIMEOUT_S, wait_for
 from saving import checkpoint_ids, store_alone, upload
 
@@ -590,6 +591,7 @@ def test_a_sweep_loses_against_a_manifest(source: Path, tmp_path: Path) -> None:
     elsewhere.verify("a")
 
 
+@needs("many processes")
 def test_progress_of_a_transfer_is_awaited_by_nobody(tmp_path: Path, source: Path) -> None:
     """Threads end with the transfer."""
     before = set(threading.enumerate())

@@ -13,6 +13,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 from cli.commands import Finished, WarmCli
+from parts import needs
 from tracking.journals import START, everything, new_trial, rebuilt, record, report, stored
 
 from core_sdk.client import Tracker
@@ -76,6 +77,7 @@ def flip(content: bytes, bit: int) -> bytes:
     return bytes(flipped)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("num_flips", [80, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """The record is as it was, or refused and named; other trials and experiments are listed as they were."""
@@ -151,6 +153,7 @@ def others(rows: Sequence[TrialRow] | Sequence[ExperimentRow], damaged: Path) ->
     ]
 
 
+@needs("many processes")
 @pytest.mark.parametrize("num_flips", [40, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_the_index_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """In the database or in its seal; a question says what it said before."""

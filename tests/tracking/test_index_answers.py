@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from parts import needs
 from saving import store_alone
 from tracking.journals import START, append, lines, new_trial, record, report, stored
 
@@ -38,6 +39,7 @@ _NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
 _VALUES = st.floats() | st.integers(-MAX_INT, MAX_INT)
 
 
+@needs("many processes")
 @settings(max_examples=100, deadline=None)
 @given(group=_NAMES, metrics=st.dictionaries(_NAMES, _VALUES, max_size=5), time=st.floats(START, START + 1e7))
 @example(group="'\";\0\n😀", metrics={"/../\0": 2**63, "a" * 1024: -(2**63), "": 1.0} | {"é" * 512: 5e-324}, time=START)
@@ -158,6 +160,7 @@ def test_a_report_of_which_a_metric_is_superseded_comes_in_two(home: Home) -> No
         ]
 
 
+@needs("many processes")
 def test_many_reports_are_read_in_pages_without_loss(home: Home) -> None:
     """More than a page of points, in series of very different length."""
     many = [report(steps, loss=0.5, accuracy=0.5) for steps in range(60_000)]

@@ -7,6 +7,7 @@ import struct
 
 import pytest
 from msgspec import structs
+from parts import needs
 from tracking.journals import START, append, everything, lines, new_trial, record, report, stored
 
 from core_sdk.records import (
@@ -58,6 +59,7 @@ def told_of(index: Index, trial_id: int) -> list[str]:
     return sorted(repr(structs.replace(row, is_superseded=False)) for row in groups)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("num_flips", [30, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_a_journal_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """Of any kind of journal and record; newlines are tried oftener than chance would."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cli.commands import COMMAND
 from cli.recorded import new_attempt, new_trial, store
+from parts import sample
 
 from core_sdk.alive import is_alive
 from core_sdk.errors import RecordDamagedError
@@ -50,7 +51,9 @@ IRREGULAR = pytest.mark.parametrize("make", [make_fifo, make_link])
 
 
 @IRREGULAR
-@pytest.mark.parametrize("name", ["1.journal", "changes.journal", "trial.json", "1.exit", "1.alive", "1.log"])
+@pytest.mark.parametrize(
+    "name", sample(["1.journal", "changes.journal", "trial.json", "1.exit", "1.alive", "1.log"], every=6)
+)
 def test_a_file_of_a_trial_that_is_none_confines_its_damage(
     two_trials: Home, name: str, make: Callable[[Path], None]
 ) -> None:

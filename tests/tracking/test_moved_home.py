@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cli.commands import run_cli
 from cli.recorded import new_attempt, new_trial, store
+from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk.errors import CheckpointProtectedError
@@ -105,6 +106,7 @@ def test_records_name_a_storage_in_the_home_by_its_place_there(original: Home, s
     assert storage_name(original, "s3://bucket/prefix") == "s3://bucket/prefix"
 
 
+@needs("many processes")
 @pytest.mark.parametrize("relocate", [move, unpack])
 def test_a_moved_home_finds_and_deletes_its_own_checkpoints(original: Home, relocate: Callable[[Home], Home]) -> None:
     """By `mv`, or by an archive; a resume goes on from the newest."""
@@ -174,6 +176,7 @@ def test_a_copy_without_the_files_deletes_nothing_of_the_original(original: Home
     assert checkpoint_ids(DirectoryStorage(original.checkpoints)) == ["a", "b", "c"]
 
 
+@needs("many processes")
 def test_a_copy_deletes_nothing_outside_that_was_stored_before(original: Home, shared: Path) -> None:
     """What it stores there itself it does delete, and the original still deletes its own."""
     train(original, shared)
@@ -192,6 +195,7 @@ def test_a_copy_deletes_nothing_outside_that_was_stored_before(original: Home, s
     assert len(collected(original)) == 1
 
 
+@needs("many processes")
 def test_a_script_in_a_copy_only_forgets_what_its_original_has_stored(original: Home, shared: Path) -> None:
     """`ctx.checkpoint.delete()` leaves the files."""
     train(original, shared)
@@ -211,6 +215,7 @@ with core.init(checkpoint_storage={str(shared)!r}) as context:
     assert listed(copied) == []
 
 
+@needs("many processes")
 def test_what_was_stored_outside_is_deleted_again_once_somebody_says_that_the_original_is_gone(
     original: Home, shared: Path
 ) -> None:
@@ -223,6 +228,7 @@ def test_what_was_stored_outside_is_deleted_again_once_somebody_says_that_the_or
     assert len(collected(restored, with_inherited=True)) == 1
 
 
+@needs("many processes")
 def test_a_renamed_home_still_owns_what_it_has_stored_outside(original: Home, shared: Path) -> None:
     """Its folder is the same one."""
     train(original, shared)
@@ -256,6 +262,7 @@ def test_a_copy_has_another_identity(original: Home) -> None:
     assert copied.identity() != identity
 
 
+@needs("many processes")
 def test_checkpoints_behind_a_link_are_outside(original: Home, tmp_path: Path) -> None:
     """A copy of the home has the link, and so the same files."""
     original.checkpoints.rmdir()
@@ -270,6 +277,7 @@ def test_checkpoints_behind_a_link_are_outside(original: Home, tmp_path: Path) -
     assert len(collected(original)) == 1
 
 
+@needs("many processes")
 def test_a_damaged_identity_stops_no_training_and_deletes_nothing_outside(original: Home, shared: Path) -> None:
     """It is not known any more what this home has stored there."""
     train(original, shared)

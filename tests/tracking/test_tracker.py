@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from parts import needs
 from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.alive import AliveLock
@@ -52,6 +53,7 @@ def test_a_damaged_value_is_left_out_of_a_stretch(tracker: Tracker, home: Home) 
     assert [(row.steps_completed, row.metrics) for row in rows] == [(2, {"loss": 0.5})]
 
 
+@needs("many processes")
 def test_a_long_answer_comes_in_pages(tracker: Tracker, home: Home) -> None:
     """Pages follow each other by steps, and together are all reports."""
     folder = new_trial(home)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from parts import needs
 from processes import Script, is_living, wait_for
 
 PROGRAM = """
@@ -37,6 +38,7 @@ def _children(directory: Path) -> list[int]:
     return [int((directory / f"child-{rank}").read_text()) for rank in range(2)]
 
 
+@needs("many processes")
 @pytest.mark.parametrize(
     ("number", "way"),
     [(signal.SIGINT, "dies"), (signal.SIGTERM, "dies"), (signal.SIGTERM, "exits"), (signal.SIGKILL, "dies")],
@@ -54,6 +56,7 @@ def test_children_of_workers_end_with_the_program(
     wait_for(lambda: not any(map(is_living, children)))
 
 
+@needs("many processes")
 def test_children_of_workers_end_with_the_group(start_script: Callable[..., Script], tmp_path: Path) -> None:
     """A program that goes on has closed it."""
     program = start_script(PROGRAM, str(tmp_path), "returns", "dies")
