@@ -23,6 +23,7 @@ _MAX_UNITS = 1 << 20
 _UNITS_PER_PAGE = 8
 _UNITS_PER_SET = 32
 _UNITS_PER_NAME = 8
+_MOST_UNITS_COPIED = 1 << 10
 
 
 class _Steps:
@@ -32,21 +33,33 @@ class _Steps:
     run, however long it is.
     """
 
-    __slots__ = ("first", "firsts", "last", "lasts", "num_names", "pages", "stride", "strides")
+    __slots__ = ("first", "firsts", "last", "lasts", "num_names", "pages", "shared", "stride", "strides")
 
-    def __init__(self, num_names: int) -> None:
+    def __init__(self, num_names: int, shared: _Steps | None = None) -> None:
+        """`shared` has the earlier steps, to which nothing is added any more."""
         self.num_names = num_names
+        self.shared = shared
+        self.forget_own()
+
+    def forget_own(self) -> None:
         self.first = self.last = -1
         self.stride = 0
         self.firsts, self.lasts, self.strides = array("q"), array("q"), array("q")
         self.pages: dict[int, int] = {}
 
     def copy(self, num_names: int) -> _Steps:
-        copy = _Steps(num_names)
+        copy = _Steps(num_names, self.shared)
         copy.first, copy.last, copy.stride = self.first, self.last, self.stride
         copy.firsts, copy.lasts, copy.strides = self.firsts[:], self.lasts[:], self.strides[:]
         copy.pages = dict(self.pages)
         return copy
+
+    def part(self, num_names: int) -> _Steps:
+        """Returns another set with the same steps. If they are many, both share them, so that nothing is doubled."""
+        if self.num_units() > _MOST_UNITS_COPIED:
+            self.shared = self.copy(0)
+            self.forget_own()
+        return self.copy(num_names)
 
     def num_units(self) -> int:
         return _UNITS_PER_SET + len(self.firsts) + _UNITS_PER_PAGE * len(self.pages)
@@ -74,7 +87,8 @@ class _Steps:
         self.pages[number] = page | 1 << bit
         return 0 if page else _UNITS_PER_PAGE
 
-    def __contains__(self, step: int) -> bool:
+    def _has(self, step: int) -> bool:
+        """Whether the step is one of the set's own."""
         if self.first <= step:
             first, last, stride = self.first, self.last, self.stride
         else:
@@ -86,6 +100,12 @@ class _Steps:
             return True
         number, bit = divmod(step, _STEPS_PER_PAGE)
         return bool(self.pages.get(number, 0) >> bit & 1)
+
+    def __contains__(self, step: int) -> bool:
+        steps: _Steps | None = self
+        while steps is not None and not steps._has(step):
+            steps = steps.shared
+        return steps is not None
 
 
 # Contains no step, and no step follows it.
@@ -125,7 +145,7 @@ class _Group:
         """Returns a set of steps for these names alone, which were in `steps` before."""
         if len(names) == steps.num_names:
             return steps
-        part = steps.copy(len(names))
+        part = steps.part(len(names))
         self.num_units += part.num_units()
         self.by_name.update(dict.fromkeys(names, part))
         if steps is _NO_STEPS:

@@ -30,9 +30,16 @@ STEPS = st.integers(0, 40) | st.integers(0, 2**62) | st.integers(0, 1000).map(la
 LAYOUTS = st.sampled_from([("loss",), ("accuracy",), ("loss", "accuracy"), ("accuracy", "rate"), ()])
 
 
-@given(st.lists(st.tuples(STEPS, LAYOUTS), max_size=200))
-def test_exactly_what_was_reported_is_refused(reports: list[tuple[int, tuple[str, ...]]]) -> None:
-    """As a set of all steps and names would say."""
+@pytest.mark.parametrize("most_copied", [0, 1 << 10], ids=["steps are shared", "steps are copied"])
+@given(reports=st.lists(st.tuples(STEPS, LAYOUTS), max_size=200))
+def test_exactly_what_was_reported_is_refused(most_copied: int, reports: list[tuple[int, tuple[str, ...]]]) -> None:
+    """As a set of all steps and names would say, also where names that came together come apart."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_ledger, "_MOST_UNITS_COPIED", most_copied)
+        _check_against_a_set(reports)
+
+
+def _check_against_a_set(reports: list[tuple[int, tuple[str, ...]]]) -> None:
     ledger = Ledger(Path("missing"))
     reported: set[tuple[int, str]] = set()
 
