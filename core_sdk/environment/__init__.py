@@ -43,6 +43,7 @@ from core_sdk.environment._children import (
     child_variables,
     login_variables,
     passed_variables,
+    rank_variables,
     recorded_variables,
     worker_variables,
 )
@@ -56,6 +57,7 @@ from core_sdk.environment._launchers import (
     job_placement,
     meeting_port,
     torchrun_variables,
+    unshared_store,
     visible_gpus,
 )
 from core_sdk.environment._marks import Mark

@@ -194,3 +194,8 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def rank_variables(added: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment of a rank that a launcher starts: `defaults`, updated by ours, updated by `added`."""
+    return {**defaults, **os.environ, **added}

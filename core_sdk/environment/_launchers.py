@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from core_sdk.environment.names import ENDING_VARIABLE, MEETING_PORT_VARIABLE
@@ -17,6 +18,8 @@ from core_sdk.placement import (
     slurm_job_name,
     slurm_placement,
 )
+
+_UNSHARED_VARIABLE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 
 
 def job_placement(variables: Mapping[str, str] = os.environ) -> Placement | None:
@@ -64,6 +67,24 @@ def visible_gpus(variables: Mapping[str, str] = os.environ) -> list[str] | None:
 def torchrun_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Returns torchrun's options that PET_… variables give, by the option's name, such as `nproc_per_node`."""
     return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
+
+
+@contextlib.contextmanager
+def unshared_store() -> Iterator[None]:
+    """Has torch's rendezvous look up a new place for the ranks' store in each meeting, inside the block.
+
+    Otherwise it tells nodes that come later of no place at all (seen with torch 2.13). For a process in which nothing
+    else uses torch's rendezvous.
+    """
+    before = os.environ.get(_UNSHARED_VARIABLE)
+    os.environ[_UNSHARED_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_UNSHARED_VARIABLE]
+        else:
+            os.environ[_UNSHARED_VARIABLE] = before
 
 
 def first_variable(names: Sequence[str], variables: Mapping[str, str] = os.environ) -> str | None:

@@ -45,6 +45,8 @@ GUARDIAN_FILE = __file__
 """For a program that needs the standard library only, and runs it by `runpy.run_path`."""
 
 _DETACHED = "--detached"
+# Slurm sends a signal to every process of a step.
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # A process that a supervisor was starting when it died shows its environment only after its exec.
 _LEAST_S = 1.0
 _MOST_S = 60.0
@@ -113,16 +115,21 @@ class Guardian:
         _open.add(self)
 
     def _start(self, from_supervisor: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, *ISOLATION, __file__, *self._arguments],
-            env=self._variables,
-            cwd="/",
-            stdin=from_supervisor,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=self._held,
-            start_new_session=True,
-        )
+        # The guardian inherits the mask, so that no signal ends it before it ignores them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
+        try:
+            return subprocess.Popen(
+                [sys.executable, *ISOLATION, __file__, *self._arguments],
+                env=self._variables,
+                cwd="/",
+                stdin=from_supervisor,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=self._held,
+                start_new_session=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _begin(self, start: Callable[[int], subprocess.Popen[bytes] | _Fork]) -> None:
         from_supervisor, self._to_guardian = os.pipe()
@@ -260,8 +267,7 @@ def close_all_but_standard_streams(kept: Collection[int] = ()) -> None:
 
 
 def main(directory: str, mark: str, lines: Iterable[str]) -> None:
-    # Slurm sends a signal to every process of a step.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     sessions = sessions_left(lines)
     if sessions is not None:

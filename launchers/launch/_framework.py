@@ -1,7 +1,7 @@
 """The seam in which launchers differ: how the ranks of a framework learn their places.
 
-torchrun's agent starts the ranks for all frameworks. So a framework translates its own options to torchrun's, and adds
-the variables that its library reads.
+One engine starts the ranks of all frameworks, as torchrun would. So a framework translates its own options to
+torchrun's, and adds the variables that its library reads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from core_sdk.environment import LaunchSettings
 from core_sdk.processes import CaughtSignals
@@ -17,8 +17,15 @@ from launch._command_line import Command
 from launch._directory import LaunchDirectory
 from launch._ssh._hostfile import SshLaunch
 
-if TYPE_CHECKING:
-    from torch.distributed import Store  # type: ignore[attr-defined]
+
+class NodeStore(Protocol):
+    """A store that the nodes' launchers share, such as torch's. Raises `RuntimeError` when it is gone."""
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def get(self, key: str) -> bytes:
+        """Returns the value. Blocks until another node has set it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,8 +38,8 @@ class Start:
     """The number of ranks on this node."""
     chief_address: str
     """The address of the first node; on a single node "localhost" or similar."""
-    store: Store
-    """A store that the nodes' launchers share, empty at each start. Raises `RuntimeError` when it is gone."""
+    store: NodeStore
+    """Empty at each start."""
 
 
 class Framework(ABC):

@@ -27,6 +27,9 @@ from launch._framework import Framework, Launch
 from launch._messages import say
 from launch._result import LaunchResult, result_before_start, result_of
 from launch._ssh import _head
+from launch._torchrun import _engine
+from launch._torchrun._nodes import find_nodes, write_run_info
+from launch._torchrun._options import parse_options
 
 _USAGE = 2
 _FAILURE = 1
@@ -93,13 +96,13 @@ def _launch_here(launch: Launch) -> LaunchResult:
     directory, signals, settings = launch.directory, launch.signals, launch.settings
     with RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
         supervisor = Supervisor(directory.guardian, directory, output, settings.grace_s)
-        # The main thread must be free to receive signals while torch is imported, and while nodes meet.
-        agent = ThreadPoolExecutor(1, "launch-agent").submit(_run_agent, launch, supervisor, output)
-        agent.add_done_callback(lambda _: signals.ring())
-        _wait_for_end(agent, signals, supervisor)
+        # The main thread must be free to receive signals while nodes meet.
+        engine = ThreadPoolExecutor(1, "launch-engine").submit(_run_engine, launch, supervisor, output)
+        engine.add_done_callback(lambda _: signals.ring())
+        _wait_for_end(engine, signals, supervisor)
         supervisor.kill()
         signals.wait_for(output.close)
-    result = _result(supervisor, agent.exception() if agent.done() else None)
+    result = _result(supervisor, engine.exception() if engine.done() else None)
     if result.is_of_ranks and (trouble := directory.record_exit(result.code, result.reason)):
         result = replace(result, messages=(*result.messages, trouble))
     if supervisor.may_have_left_ranks():
@@ -107,24 +110,18 @@ def _launch_here(launch: Launch) -> LaunchResult:
     return result
 
 
-def _run_agent(launch: Launch, supervisor: Supervisor, output: RankOutput) -> None:
+def _run_engine(launch: Launch, supervisor: Supervisor, output: RankOutput) -> None:
     if launch.settings.is_usr1_stop:
         block_usr1()
-    overrides = launch.framework.torchrun_options(launch.command.overrides)
-    # torch takes more than a second, and nothing above needs it.
-    from launch._torchrun import _agent
-    from launch._torchrun._nodes import find_nodes, write_run_info
-    from launch._torchrun._options import parse_options
-
-    options = parse_options(overrides)
+    options = parse_options(launch.framework.torchrun_options(launch.command.overrides))
     nodes = find_nodes(options)
     write_run_info(nodes, launch.directory.path)
-    _agent.run(launch, options, nodes, supervisor, output)
+    _engine.run(launch, options, nodes, supervisor, output)
 
 
-def _wait_for_end(agent: Future[None], signals: CaughtSignals, supervisor: Supervisor) -> None:
-    """Blocks until the agent has ended, or there is nothing more that it could do."""
-    while not agent.done():
+def _wait_for_end(engine: Future[None], signals: CaughtSignals, supervisor: Supervisor) -> None:
+    """Blocks until the engine has ended, or there is nothing more that it could do."""
+    while not engine.done():
         number = signals.wait(supervisor.time_left_s())
         if number is None and not supervisor.kill_late():
             return
@@ -133,7 +130,7 @@ def _wait_for_end(agent: Future[None], signals: CaughtSignals, supervisor: Super
 
 
 def _result(supervisor: Supervisor, error: BaseException | None) -> LaunchResult:
-    """Returns the result of the launch. `error` is what the agent raised."""
+    """Returns the result of the launch. `error` is what the engine raised."""
     if supervisor.decided is not None:
         return result_of(supervisor.decided, supervisor.num_ranks, socket.gethostname())
     if supervisor.stop_signal is not None:

@@ -208,6 +208,6 @@ def test_a_launch_is_known_by_an_id_of_its_own(
         monkeypatch.setenv(name, value)
 
     parsed = parse_options(options)
-    config = configure(parsed, decide_nodes(parsed.given, None, lambda: 1), ["train.py"])
+    config = configure(parsed, decide_nodes(parsed.given, None, lambda: 1))
 
     assert re.fullmatch(run_id, config.run_id)

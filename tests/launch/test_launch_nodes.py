@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from torch.distributed.launcher.api import LaunchConfig
 
 from core_sdk.environment import get_cluster_info, run_info
 from core_sdk.environment.names import RUN_INFO_VARIABLE
@@ -15,8 +13,8 @@ from core_sdk.errors import RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import ClusterInfo
 from launch._command_line import UsageError
-from launch._torchrun._config import configure, worker_spec
-from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, meeting_options, write_run_info
+from launch._torchrun._config import LaunchConfig, Rendezvous, configure
+from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, write_run_info
 from launch._torchrun._options import TorchrunOptions, parse_options
 
 ONE_NODE = Nodes(num_nodes=1, node_rank=0, slots=2, chief_address="localhost")
@@ -28,7 +26,6 @@ CLUSTER = ClusterInfo(
     _slot_ids=[0, 1, 2, 3, 4, 5, 6, 7],
 )
 PLACEMENT = Placement(("h1", "h2"), node_rank=1, slots=4, port=12345)
-PROGRAM = [sys.executable, "-u", "train.py"]
 
 
 def options(line: str = "") -> TorchrunOptions:
@@ -40,13 +37,7 @@ def decided(line: str, info: ClusterInfo | None = None, num_gpus: int = 0) -> No
 
 
 def configured(line: str, nodes: Nodes) -> LaunchConfig:
-    return configure(options(line), nodes, PROGRAM)
-
-
-@pytest.fixture(autouse=True)
-def quiet_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would set this variable, and warn of it."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return configure(options(line), nodes)
 
 
 @pytest.mark.parametrize(("num_gpus", "slots"), [(0, 1), (1, 1), (8, 8)])
@@ -125,8 +116,8 @@ def test_one_node_gets_a_free_port() -> None:
     """So that two jobs never clash; and no name needs to be known to a DNS."""
     config = configured("", ONE_NODE)
 
-    assert (config.min_nodes, config.max_nodes, config.nproc_per_node) == (1, 1, 2)
-    assert (config.rdzv_backend, config.rdzv_endpoint, config.local_addr) == ("c10d", "localhost:0", "localhost")
+    assert (config.min_nodes, config.max_nodes, config.num_local_ranks) == (1, 1, 2)
+    assert (config.rendezvous, config.port, config.local_address) == (None, 0, None)
     assert config.max_restarts == 0
 
 
@@ -135,47 +126,62 @@ def test_a_node_alone_meets_only_itself(line: str) -> None:
     """As with torchrun."""
     config = configured(line, ONE_NODE)
 
-    assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "localhost:0")
+    assert (config.rendezvous, config.port, config.local_address) == (None, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("--master-port=29511", (None, 29511)),
+        ("--master-port=29511 --master-addr=h9", ("h9", 29511)),
+        ("--local-addr=h9", ("h9", 0)),
+        ("--rdzv-backend=static --rdzv-endpoint=[fe80::1]:7", ("fe80::1", 7)),
+    ],
+)
+def test_a_node_alone_uses_the_place_that_it_is_given(line: str, place: tuple[str | None, int]) -> None:
+    """Scripts and firewalls may rely on it."""
+    config = configured(line, ONE_NODE)
+
+    assert (config.rendezvous, (config.local_address, config.port)) == (None, place)
 
 
 def test_several_nodes_meet_at_the_first_one() -> None:
     """All of them must name the same port."""
     config = configured("", SECOND_OF_TWO)
 
-    assert (config.rdzv_backend, config.rdzv_endpoint, config.rdzv_configs["rank"]) == ("static", "h1:29400", 1)
-    assert (config.min_nodes, config.max_nodes, config.nproc_per_node, config.max_restarts) == (2, 2, 4, 0)
+    assert config.rendezvous == Rendezvous("static", "h1:29400", {"rank": 1})
+    assert (config.min_nodes, config.max_nodes, config.num_local_ranks, config.max_restarts) == (2, 2, 4, 0)
 
 
 def test_an_address_of_ipv6_is_told_from_its_port() -> None:
-    """By brackets, as torchrun wants them."""
-    assert configured("", Nodes(2, 0, 1, "fe80::1")).rdzv_endpoint == "[fe80::1]:29400"
+    """By brackets, as torch wants them."""
+    assert configured("", Nodes(2, 0, 1, "fe80::1")).rendezvous == Rendezvous("static", "[fe80::1]:29400", {"rank": 0})
 
 
 @pytest.mark.parametrize(
-    ("line", "nodes", "completed"),
+    ("line", "rendezvous"),
     [
-        ("--max-restarts 3 --nproc_per_node=5", ONE_NODE, ("c10d", "localhost:0", None, 5, 3)),
-        ("--master-port=29511", ONE_NODE, ("static", "127.0.0.1:29511", 0, 2, 0)),
-        ("--rdzv-endpoint=h1:29511", SECOND_OF_TWO, ("static", "h1:29511", 1, 4, 0)),
-        ("--rdzv-backend=etcd-v2 --rdzv-endpoint=e1:2379", SECOND_OF_TWO, ("etcd-v2", "e1:2379", None, 4, 0)),
-        ("--nnodes=1:2", SECOND_OF_TWO, ("c10d", "h1:29400", None, 4, 0)),
-        ("--nnodes=1:2 --rdzv-endpoint=h7:1", SECOND_OF_TWO, ("c10d", "h7:1", None, 4, 0)),
-        ("--master-port=29511 --master-addr=h9", SECOND_OF_TWO, ("static", "h9:29511", 1, 4, 0)),
+        ("--rdzv-endpoint=h1:29511", Rendezvous("static", "h1:29511", {"rank": 1})),
+        ("--rdzv-backend=etcd-v2 --rdzv-endpoint=e1:2379", Rendezvous("etcd-v2", "e1:2379")),
+        ("--nnodes=1:2", Rendezvous("c10d", "h1:29400")),
+        ("--nnodes=1:2 --rdzv-endpoint=h7:1", Rendezvous("c10d", "h7:1")),
+        (
+            "--nnodes=1:2 --rdzv-conf=timeout=9,is_host=0",
+            Rendezvous("c10d", "h1:29400", {"timeout": "9", "is_host": "0"}),
+        ),
+        ("--master-port=29511 --master-addr=h9", Rendezvous("static", "h9:29511", {"rank": 1})),
     ],
 )
-def test_overrides_replace_what_would_be_said(
-    line: str, nodes: Nodes, completed: tuple[str, str, int | None, int, int]
-) -> None:
+def test_overrides_replace_what_would_be_said(line: str, rendezvous: Rendezvous) -> None:
     """What they leave open is completed."""
-    config = configured(line, nodes)
+    assert configured(line, SECOND_OF_TWO).rendezvous == rendezvous
 
-    assert (
-        config.rdzv_backend,
-        config.rdzv_endpoint,
-        config.rdzv_configs.get("rank"),
-        config.nproc_per_node,
-        config.max_restarts,
-    ) == completed
+
+def test_numbers_that_are_given_count() -> None:
+    """Of ranks and of restarts."""
+    config = configured("--max-restarts 3 --nproc_per_node=5", ONE_NODE)
+
+    assert (config.max_restarts, decided("--nproc_per_node=5").slots) == (3, 5)
 
 
 def test_variables_of_torchrun_count_as_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,18 +192,7 @@ def test_variables_of_torchrun_count_as_options(monkeypatch: pytest.MonkeyPatch)
     nodes = decided("", CLUSTER, 8)
 
     assert nodes == SECOND_OF_TWO
-    assert meeting_options(options().given, nodes) == {"master_port": 29400}
-    assert configured("", nodes).rdzv_endpoint == "h1:29400"
-
-
-def test_the_script_keeps_its_own_arguments() -> None:
-    """Also those that look like torchrun's, and further dashes."""
-    program = ["./train", "--nnodes=9", "--", "-m"]
-
-    spec = worker_spec(configure(options(), ONE_NODE, program), program)
-
-    assert (spec.entrypoint, spec.args) == ("./train", ("--nnodes=9", "--", "-m"))
-    spec.rdzv_handler.shutdown()
+    assert configured("", nodes).rendezvous == Rendezvous("static", "h1:29400", {"rank": 1})
 
 
 @pytest.mark.parametrize(
@@ -216,15 +211,28 @@ def test_overrides_that_name_a_script_are_refused(line: str, message: str) -> No
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("--nproc-per-node", "expected one argument"), ("--no-such-option", "unrecognized arguments: --no-such-option")],
+    [
+        ("--nproc-per-node", "expected one argument"),
+        ("--no-such-option", "unrecognized arguments: --no-such-option"),
+        ("--max-restarts=-1", "--max-restarts=-1 cannot be"),
+        ("--max-restarts=two", "invalid int value"),
+        ("--rdzv-conf=timeout --nnodes=2", "--rdzv-conf=timeout cannot be read"),
+        ("--rdzv-endpoint=h1 --nnodes=2", "has no port"),
+        ("--local-ranks-filter=a", "--local-ranks-filter=a cannot be"),
+    ],
 )
-def test_torchrun_refuses_what_it_does_not_know(line: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """In its own words, with the status of a usage error."""
-    with pytest.raises(SystemExit) as refused:
-        options(line)
+def test_options_that_cannot_be_are_refused(line: str, message: str) -> None:
+    """As torchrun would."""
+    with pytest.raises(UsageError, match=message):
+        configured(line, SECOND_OF_TWO)
 
-    assert refused.value.code == 2
-    assert message in capfd.readouterr().err
+
+def test_a_variable_that_an_option_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may come from an operator of Kubernetes, and not from the user's command."""
+    monkeypatch.setenv("PET_MAX_RESTARTS", "often")
+
+    with pytest.raises(UsageError, match="PET_MAX_RESTARTS is 'often', which --max-restarts cannot be"):
+        options()
 
 
 def test_the_run_info_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +266,8 @@ def test_a_scheduler_goes_before_the_machine() -> None:
     config = configured("", nodes)
 
     assert (nodes.num_nodes, nodes.node_rank, nodes.slots, nodes.chief_address) == (2, 1, 4, "h1")
-    assert (config.rdzv_endpoint, config.rdzv_configs["rank"], config.nproc_per_node) == ("h1:12345", 1, 4)
+    assert config.rendezvous == Rendezvous("static", "h1:12345", {"rank": 1})
+    assert config.num_local_ranks == 4
 
 
 def test_gpus_that_a_scheduler_does_not_count_are_counted() -> None:

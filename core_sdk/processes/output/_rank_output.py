@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core_sdk.processes.output._copies import Copy
 from core_sdk.processes.output._forwarder import Forwarder
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 from core_sdk.processes.output._stream import Stream
@@ -56,18 +58,25 @@ class RankOutput:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def open(self, rank: int, stderr_file: Path | None = None) -> RankPipes:
+    def open(
+        self,
+        rank: int,
+        stderr_file: Path | None = None,
+        stdout_copies: Sequence[Copy] = (),
+        stderr_copies: Sequence[Copy] = (),
+    ) -> RankPipes:
         """Makes new pipes for a rank, so that a restarted rank's output does not mix with its predecessor's.
 
-        `stderr_file` is the file into which the rank writes its stderr instead.
+        `stderr_file` is the file into which the rank writes its stderr instead. What comes through the pipes is also
+        written to the copies, which are closed with them.
         """
         self._num_opened += 1
         name = f"rank{rank}.{self._num_opened}"
         stdout_path, stderr_path = self._directory / f"{name}.stdout", self._directory / f"{name}.stderr"
         prefix = b"[rank=%d] " % rank
         streams = (
-            Stream(stdout_path, PrefixedLines(prefix), self._forwarder.stdout),
-            Stream(stderr_path, PrefixedLines(prefix), self._forwarder.stderr),
+            Stream(stdout_path, PrefixedLines(prefix), self._forwarder.stdout, stdout_copies),
+            Stream(stderr_path, PrefixedLines(prefix), self._forwarder.stderr, stderr_copies),
         )
         self._streams[rank] = streams
         self._stderr_files[rank] = stderr_file

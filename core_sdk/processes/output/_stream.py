@@ -8,8 +8,10 @@ import math
 import os
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from core_sdk.processes.output._copies import Copy
 from core_sdk.processes.output._outlet import Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
@@ -31,13 +33,14 @@ _MAX_LINE_START_BYTES = 128
 class Stream:
     """A pipe, read by the forwarding thread. Other threads may read `last_words`."""
 
-    def __init__(self, path: Path, lines: PrefixedLines, sink: Sink) -> None:
+    def __init__(self, path: Path, lines: PrefixedLines, sink: Sink, copies: Sequence[Copy] = ()) -> None:
         self.last_words = LastWords()
         self.is_ended = False
         """Whether the pipe is at its end, and all its content has been written."""
         self._path = path
         self._sink = sink
         self._lines = lines
+        self._copies = copies
         self._read_at = 0.0
         self._held_since: float | None = None
         os.mkfifo(path, 0o600)
@@ -81,11 +84,15 @@ class Stream:
 
     def close(self) -> None:
         self._sink.write(self._lines.finish(), self._lines)
+        for copy in self._copies:
+            copy.close()
         os.close(self._descriptor)
         self._path.unlink(missing_ok=True)
 
     def _pass_on(self, chunk: bytes) -> None:
         self.last_words.feed(chunk)
+        for copy in self._copies:
+            copy.write(chunk)
         text = self._lines.feed(chunk)
         self._read_at = time.monotonic()
         if text or self._held_since is None:

@@ -1,96 +1,200 @@
-"""The configuration of torch's agent: torchrun's options, completed by what is known about the nodes."""
+"""What the launcher of a node is to do: torchrun's options, completed by what is known about the nodes."""
 
 from __future__ import annotations
 
 import os
+import re
 import uuid
-from argparse import Namespace
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from core_sdk.environment import job_id
 from launch._command_line import UsageError
-from launch._torchrun._nodes import Nodes, meeting_options
-from launch._torchrun._options import TorchrunOptions
-from launch._torchrun._torch_internals import (
-    LaunchConfig,
-    RendezvousParameters,
-    WorkerSpec,
-    config_from_args,
-    parse_rendezvous_endpoint,
-    registry,
-)
+from launch._torchrun._nodes import Nodes, bracketed, is_dynamic
+from launch._torchrun._options import TorchrunOptions, node_range
 
 _NO_ID = "none"
+_STATIC = "static"
+_DYNAMIC = "c10d"
+_ENDPOINT = re.compile(r"(\[[^\]]*\]|[^:]*):\d+")
 
 
-def configure(options: TorchrunOptions, nodes: Nodes, program: Sequence[str]) -> LaunchConfig:
-    """Makes torchrun's configuration for these options, but without its log files if no option asks for them.
+@dataclass(frozen=True)
+class LogSettings:
+    """What torchrun's options say about log files and about what is shown."""
 
-    Raises `UsageError`.
-    """
-    values = vars(options.values) | _completion(options, nodes)
-    if not wants_files(options):
-        values["log_dir"] = os.devnull
-    values |= {"no_python": True, "training_script": program[0], "training_script_args": [*program[1:]]}
-    try:
-        return config_from_args(Namespace(**values))[0]
-    except (ValueError, AssertionError, RuntimeError) as error:
-        raise UsageError(f"torchrun refuses its options: {error}") from error
+    directory: str | None = None
+    specs_name: str | None = None
+    redirects: str = "0"
+    tee: str = "0"
+    local_ranks_shown: frozenset[int] | None = None
+    """None for all."""
+    stdout_filters: tuple[str, ...] = ()
+    stderr_filters: tuple[str, ...] = ()
+
+    @property
+    def wants_files(self) -> bool:
+        wishes = (self.directory, self.specs_name, self.local_ranks_shown)
+        return any(wishes) or (self.redirects, self.tee) != ("0", "0")
 
 
-def wants_files(options: TorchrunOptions) -> bool:
+@dataclass(frozen=True)
+class Rendezvous:
+    """Where and how several nodes meet, in the words of torch's rendezvous."""
+
+    backend: str
+    endpoint: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether each node was told its number, so that none may come or go."""
+        return self.backend == _STATIC
+
+
+@dataclass(frozen=True)
+class LaunchConfig:
+    num_local_ranks: int
+    min_nodes: int
+    max_nodes: int
+    run_id: str
+    rendezvous: Rendezvous | None
+    """None if the node trains alone: then nobody has to be met."""
+    local_address: str | None
+    """The address by which the ranks of all nodes reach this one; None to find it out."""
+    port: int
+    """The port of the ranks' store if the node trains alone; 0 for any free one."""
+    max_restarts: int
+    monitor_interval_s: float
+    role: str
+    numa_binding: str | None
+    handled_signals: str
+    grace_s: float | None
+    is_local_rank_virtual: bool
+    event_handler: str
+    logs: LogSettings
+
+
+def configure(options: TorchrunOptions, nodes: Nodes) -> LaunchConfig:
+    """Decides on all that the options leave open. Imports torch if it is to count GPUs. Raises `UsageError`."""
     values = options.values
-    wishes = (values.log_dir, values.logs_specs, values.local_ranks_filter)
-    return any(wishes) or (values.redirects, values.tee) != ("0", "0")
-
-
-def worker_spec(config: LaunchConfig, program: Sequence[str]) -> WorkerSpec:
-    parameters = RendezvousParameters(
-        backend=config.rdzv_backend,
-        endpoint=config.rdzv_endpoint,
-        run_id=config.run_id,
-        min_nodes=config.min_nodes,
-        max_nodes=config.max_nodes,
-        local_addr=config.local_addr,
-        **config.rdzv_configs,
+    least, most = node_range(values["nnodes"]) if "nnodes" in options.given else (nodes.num_nodes, nodes.num_nodes)
+    if values["max_restarts"] < 0:
+        raise UsageError(f"--max-restarts={values['max_restarts']} cannot be: give 0 or more")
+    rendezvous = _rendezvous(options, nodes, most)
+    return LaunchConfig(
+        num_local_ranks=nodes.slots or count_ranks(values["nproc_per_node"]),
+        min_nodes=least,
+        max_nodes=most,
+        run_id=_run_id(values["rdzv_id"], nodes),
+        rendezvous=rendezvous,
+        local_address=values["local_addr"] or (_given_address(options) if rendezvous is None else None),
+        port=0 if rendezvous else _given_port(options),
+        max_restarts=values["max_restarts"],
+        monitor_interval_s=values["monitor_interval"],
+        role=values["role"],
+        numa_binding=values["numa_binding"],
+        handled_signals=values["signals_to_handle"],
+        grace_s=values["shutdown_timeout"],
+        is_local_rank_virtual=values["virtual_local_rank"],
+        event_handler=values["event_log_handler"],
+        logs=LogSettings(
+            directory=values["log_dir"],
+            specs_name=values["logs_specs"],
+            redirects=values["redirects"],
+            tee=values["tee"],
+            local_ranks_shown=_local_ranks(values["local_ranks_filter"]),
+            stdout_filters=tuple(values["duplicate_stdout_filters"]),
+            stderr_filters=tuple(values["duplicate_stderr_filters"]),
+        ),
     )
-    master_addr, master_port = _static_master(config)
-    # A field that both have means the same in both; which fields there are differs between torch's versions.
-    common = {field.name for field in fields(WorkerSpec)} & {field.name for field in fields(LaunchConfig)}
-    return WorkerSpec(
-        local_world_size=config.nproc_per_node,
-        entrypoint=program[0],
-        args=tuple(program[1:]),
-        rdzv_handler=registry.get_rendezvous_handler(parameters),
-        master_addr=master_addr,
-        master_port=master_port,
-        **{name: getattr(config, name) for name in common},
-    )
 
 
-def _completion(options: TorchrunOptions, nodes: Nodes) -> dict[str, Any]:
-    """Returns values for options that were not given and for which our defaults differ from torch's."""
-    defaults: dict[str, Any] = {"nnodes": str(nodes.num_nodes), "max_restarts": 0}
-    if nodes.slots is not None:
-        defaults["nproc_per_node"] = str(nodes.slots)
-    completion = {name: value for name, value in defaults.items() if name not in options.given}
-    if options.values.rdzv_id == _NO_ID:
-        # torch's default would make one training of all launches that meet at one place. Libraries take it for the
-        # job's id.
-        completion["rdzv_id"] = uuid.uuid4().hex if nodes.num_nodes == 1 else job_id() or _NO_ID
-    return completion | meeting_options(options.given, nodes)
+def count_ranks(nproc_per_node: str) -> int:
+    """Returns the number that `--nproc-per-node=auto`, `cpu`, `gpu`, `xpu` or a number stands for.
 
-
-def _static_master(config: LaunchConfig) -> tuple[str | None, int | None]:
-    """Returns rank 0's address and port for a static rendezvous; None and None for others, which find them out.
-
-    Raises `UsageError` for an endpoint without a port.
+    Imports torch, except for `cpu` and a number. Raises `UsageError`.
     """
-    if config.rdzv_backend != "static":
-        return None, None
-    address, port = parse_rendezvous_endpoint(config.rdzv_endpoint.strip(), default_port=-1)
-    if port == -1:
-        raise UsageError(f"the rendezvous endpoint {config.rdzv_endpoint!r} has no port: give HOST:PORT")
-    return address, port
+    if nproc_per_node.isdecimal():
+        return int(nproc_per_node)
+    if nproc_per_node == "cpu":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    import torch  # a second, and only where devices have to be counted
+
+    if nproc_per_node == "auto" and not torch.accelerator.is_available():
+        return count_ranks("cpu")
+    module: Any = torch.accelerator if nproc_per_node == "auto" else None
+    if nproc_per_node != "auto":
+        # A backend from outside torch has a module of its name, as CUDA and XPU have.
+        module = getattr(torch, {"gpu": "cuda"}.get(nproc_per_node, nproc_per_node), None)
+    if not hasattr(module, "device_count"):
+        raise UsageError(f"--nproc-per-node={nproc_per_node} cannot be: give a number, auto, cpu, gpu or xpu")
+    if not (count := int(module.device_count())):
+        raise UsageError(f"--nproc-per-node={nproc_per_node}: this node has none")
+    return count
+
+
+def _rendezvous(options: TorchrunOptions, nodes: Nodes, max_nodes: int) -> Rendezvous | None:
+    given, values = options.given, options.values
+    backend = given.get("rdzv_backend") or (_DYNAMIC if is_dynamic(given) else _STATIC)
+    if given.get("standalone") or (max_nodes == 1 and backend == _STATIC):
+        return None
+    if max_nodes == 1 and backend == _DYNAMIC and not given.get("rdzv_endpoint"):
+        return None
+    settings: dict[str, Any] = _settings(values["rdzv_conf"])
+    endpoint = values["rdzv_endpoint"]
+    if backend == _STATIC:
+        settings["rank"] = nodes.node_rank
+        address = given.get("master_addr") or bracketed(nodes.chief_address)
+        endpoint = endpoint or f"{address}:{given.get('master_port') or nodes.port}"
+        if not _ENDPOINT.fullmatch(endpoint):
+            raise UsageError(f"the rendezvous endpoint {endpoint!r} has no port: give HOST:PORT")
+    elif backend == _DYNAMIC and not endpoint:
+        endpoint = f"{bracketed(nodes.chief_address)}:{nodes.port}"
+    return Rendezvous(backend, endpoint, settings)
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """Returns the settings of `--rdzv-conf`. Raises `UsageError`."""
+    settings = {}
+    for setting in filter(None, text.strip().split(",")):
+        name, _, value = (part.strip() for part in setting.partition("="))
+        if not name or not value:
+            raise UsageError(f"--rdzv-conf={text} cannot be read: give KEY=VALUE,…")
+        settings[name] = value
+    return settings
+
+
+def _run_id(given: str, nodes: Nodes) -> str:
+    """Returns the given id, or one of our own.
+
+    torch's default would make one training of all launches that meet at one place. Libraries take it for the job's id.
+    """
+    if given != _NO_ID:
+        return given
+    return uuid.uuid4().hex if nodes.num_nodes == 1 else job_id() or _NO_ID
+
+
+def _given_address(options: TorchrunOptions) -> str | None:
+    """Returns the address that was given for a node that trains alone, or None."""
+    if options.given.get("standalone"):
+        return None
+    endpoint: str = options.given.get("rdzv_endpoint") or options.given.get("master_addr") or ""
+    return (endpoint.rpartition(":")[0] or endpoint).strip("[]") or None
+
+
+def _given_port(options: TorchrunOptions) -> int:
+    if options.given.get("standalone"):
+        return 0
+    port = (options.given.get("rdzv_endpoint") or "").rpartition(":")[2]
+    return int(port) if port.isdecimal() else options.given.get("master_port") or 0
+
+
+def _local_ranks(text: str) -> frozenset[int] | None:
+    if not text:
+        return None
+    try:
+        return frozenset(map(int, text.split(",")))
+    except ValueError:
+        raise UsageError(f"--local-ranks-filter={text} cannot be: give local ranks, as in 0,1,2") from None

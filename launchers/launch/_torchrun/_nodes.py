@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +22,8 @@ from launch._torchrun._options import TorchrunOptions, node_range
 _MASTER_PORT = 29400
 _LOCALHOST = "localhost"
 _RUN_INFO = "run.json"
+# The devices of NVIDIA's driver, of AMD's, and of the Windows on which this Linux runs.
+_GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")
 
 
 @dataclass(frozen=True)
@@ -96,21 +100,6 @@ def _decide(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Ca
     )
 
 
-def meeting_options(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
-    """Returns the options that tell torchrun where the nodes meet. `options` are those that were given. Pure."""
-    if not options.get("standalone"):
-        if options.get("rdzv_backend", "c10d") not in ("c10d", "static"):
-            return {}
-        if nodes.num_nodes > 1:
-            meeting = _meeting_of_several(options, nodes)
-            return {name: value for name, value in meeting.items() if name not in options}
-        if options.keys() & {"rdzv_endpoint", "master_port"}:
-            return {}
-    # A free port, so that launches never clash. Localhost, since perhaps no DNS knows the machine's own name.
-    local_addr = options.get("local_addr", _LOCALHOST)
-    return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_LOCALHOST}:0", "local_addr": local_addr}
-
-
 def _check(path: Path, info: ClusterInfo) -> None:
     num_nodes, num_counts = len(info.container_addrs), len(info.container_slot_counts)
     if num_counts != num_nodes or info.container_rank not in range(num_nodes):
@@ -131,7 +120,7 @@ def _say_all(options: Mapping[str, Any]) -> bool:
     if options.get("standalone") or node_range(options.get("nnodes", "2"))[1] == 1:
         return True
     is_first_known = bool(options.get("rdzv_endpoint")) or "master_addr" in options
-    return is_first_known and ("node_rank" in options or _is_dynamic(options))
+    return is_first_known and ("node_rank" in options or is_dynamic(options))
 
 
 def _placement() -> Placement | None:
@@ -178,7 +167,7 @@ def _node_rank(options: Mapping[str, Any], group: ClusterInfo | None, num_nodes:
         return node_rank
     if group is not None:
         return group.container_rank
-    if num_nodes > 1 and not _is_dynamic(options):
+    if num_nodes > 1 and not is_dynamic(options):
         raise UsageError(f"which of the {num_nodes} nodes is this? Give --node-rank=0 on the first, 1 on the next")
     return 0
 
@@ -217,7 +206,7 @@ def _chief_address(options: Mapping[str, Any], group: ClusterInfo | None, num_no
     )
 
 
-def _is_dynamic(options: Mapping[str, Any]) -> bool:
+def is_dynamic(options: Mapping[str, Any]) -> bool:
     """Whether the nodes agree on their places among themselves."""
     if "rdzv_backend" in options:
         return bool(options["rdzv_backend"] != "static")
@@ -225,21 +214,15 @@ def _is_dynamic(options: Mapping[str, Any]) -> bool:
     return least != most or bool(options.get("standalone"))
 
 
-def _meeting_of_several(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
-    address = _bracketed(nodes.chief_address)
-    if _is_dynamic(options):
-        return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{address}:{nodes.port}"}
-    master = {} if "rdzv_endpoint" in options else {"master_addr": address, "master_port": nodes.port}
-    return {"node_rank": nodes.node_rank, **master}
-
-
-def _bracketed(address: str) -> str:
+def bracketed(address: str) -> str:
     """Puts brackets around an IPv6 address, since torch appends a colon and the port."""
     return f"[{address}]" if ":" in address else address
 
 
 def _count_gpus() -> int:
     """Returns the number of GPUs that CUDA_VISIBLE_DEVICES leaves visible. Initializes none of them."""
-    import torch  # a second, and only if nothing else says how many ranks there are
+    if sys.platform != "linux" or not any(map(glob.glob, _GPU_FILES)):
+        return 0
+    import torch  # a second, and only where there are GPUs and nothing else says how many ranks there are
 
     return torch.cuda.device_count()

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import timedelta
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from core_sdk.processes import FailedElsewhere, NodesLost
 
-# The nodes come to `exchange` at the same time, unless another launcher runs on one of them.
-_EXCHANGE_TIMEOUT = timedelta(seconds=10)
+# The nodes come to `exchange` at the same time.
+_EXCHANGE_TIMEOUT = timedelta(seconds=60)
 # The store ends with the node that keeps it, which may be the one that failed.
 _READERS_S = 3.0
 _PAUSE_S = 0.05
@@ -41,6 +41,8 @@ class NodeFacts:
     """The number of restarts that the node's own ranks made necessary."""
     trial: str
     """What the node's ranks have said about their trial; empty if there has been none."""
+    num_ranks: int
+    role: str
 
 
 class PeerNodes:
@@ -66,16 +68,13 @@ class PeerNodes:
         return self._store is None and not self.is_alone
 
     def exchange(self, facts: NodeFacts) -> list[NodeFacts]:
-        """Exchanges facts with all nodes, and returns those of all; only this node's if others are late. Blocks."""
+        """Exchanges facts with all nodes, and returns those of all. Blocks. Raises torch's `DistError`."""
         if self._store is None:
             return [facts]
         keys = [f"facts/{node}" for node in range(len(self._hosts))]
-        try:
-            self._store.set(keys[self._node], json.dumps([facts.host, facts.num_restarts, facts.trial]))
-            self._store.wait(keys, _EXCHANGE_TIMEOUT)
-            all_facts = [NodeFacts(*json.loads(self._store.get(key))) for key in keys]
-        except RuntimeError:
-            return [facts]
+        self._store.set(keys[self._node], json.dumps(astuple(facts)))
+        self._store.wait(keys, _EXCHANGE_TIMEOUT)
+        all_facts = [NodeFacts(*json.loads(self._store.get(key))) for key in keys]
         self._hosts = [each.host for each in all_facts]
         return all_facts
 
@@ -127,8 +126,17 @@ class PeerNodes:
         try:
             if self._store is not None:
                 self._store.set(f"heartbeat/{self._node}", _LEFT.decode())
+                self._store.set(f"left/{self._node}", "")
         except RuntimeError:
             self._store = None
+
+    def have_all_left(self) -> bool:
+        """Whether the ranks of all nodes have ended well, as far as this node can learn."""
+        try:
+            return self._store is None or self._store.check([f"left/{node}" for node in range(len(self._hosts))])
+        except RuntimeError:
+            self._store = None
+            return True
 
     def _exchange_heartbeats(self, store: Store) -> None:
         self._num_heartbeats += 1

@@ -1,0 +1,296 @@
+"""Starts the ranks of one node, watches them, and starts them again; the nodes meet before each start."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from string import Template
+
+from core_sdk.environment import rank_variables
+from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
+from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded, Supervisor, cause_of
+from core_sdk.processes.output import RankOutput
+from launch._command_line import CommandError, program_argv
+from launch._framework import Launch, Start
+from launch._messages import marked
+from launch._result import describe_lost, result_of
+from launch._torchrun import _torch_names
+from launch._torchrun._config import LaunchConfig, configure
+from launch._torchrun._meeting import Meeting, Met, TrainingOver, errors_of_meeting, meeting_of
+from launch._torchrun._nodes import Nodes
+from launch._torchrun._options import TorchrunOptions
+from launch._torchrun._peer_nodes import NodeFacts, PeerNodes
+from launch._torchrun._rank_files import RankFiles, RankLogs
+from launch._torchrun._ranks_of_node import RanksOfNode, defaults_of, torchrun_variables_of
+
+# The time for ranks that must make room for other nodes, as under torchrun. Ranks can save within it.
+_MAKE_ROOM_S = 30.0
+# How long a node whose ranks have ended waits for the others, whose store it may keep, as under torchrun.
+_EXIT_S = 300.0
+
+_log = logging.getLogger(__name__)
+
+
+class NodesApartError(CommandError):
+    """The nodes could not meet."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            f"the nodes do not meet at {place}: {reason}. Check that all of them were given the same address, port, id "
+            "and number of nodes, and that each can reach the first."
+        )
+
+
+class MeetingPlaceLostError(CommandError):
+    """The place where the nodes had met is gone."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"the nodes cannot meet without {place}, which is lost: its host is down or cut off, or its launcher "
+            "was killed. The ranks of this node were ended; the training can be resumed from its newest checkpoint."
+        )
+
+
+class ProgramNotStartedError(CommandError):
+    def __init__(self, program: str, error: OSError) -> None:
+        self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
+        super().__init__(f"{error.filename or program} cannot be started: {error.strerror}")
+
+
+def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supervisor, output: RankOutput) -> None:
+    """Runs the ranks, and blocks until they have ended for good. The supervisor then has the outcome.
+
+    Raises `CommandError`, `NotStarted`.
+    """
+    _set_up_logging(launch.settings.log_level)
+    config = configure(options, nodes)
+    if "OMP_NUM_THREADS" in defaults_of(config) and not launch.settings.has_num_threads:
+        _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
+    if config.grace_s is not None:
+        supervisor.grace_s = config.grace_s
+    logs = RankLogs(output, launch.directory, config.logs)
+    try:
+        # Closed at once, so that the other nodes do not wait for this one to come back.
+        with contextlib.closing(meeting_of(config)) as meeting, contextlib.closing(launch.framework):
+            NodeLauncher(launch, config, meeting, logs, supervisor, output).run()
+    except TrainingOver:
+        pass
+    except errors_of_meeting(config) as error:
+        place = config.rendezvous.endpoint if config.rendezvous else ""
+        if supervisor.num_ranks:
+            raise MeetingPlaceLostError(place) from error
+        raise NodesApartError(place or "their rendezvous", str(error)) from error
+
+
+class NodeLauncher:
+    """The launcher's part on one node, through all starts of the ranks."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        config: LaunchConfig,
+        meeting: Meeting,
+        logs: RankLogs,
+        supervisor: Supervisor,
+        output: RankOutput,
+    ) -> None:
+        self._program = [*launch.framework.prefix(), *program_argv(launch.command.script)]
+        self._framework = launch.framework
+        self._directory = launch.directory
+        self._config = config
+        self._meeting = meeting
+        self._logs = logs
+        self._supervisor = supervisor
+        self._output = output
+        self._peers = PeerNodes(None)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._num_restarts = 0
+        """The number of restarts that this node's own ranks made necessary."""
+
+    def run(self) -> None:
+        """Runs the ranks until they have ended for good. Raises `CommandError`, `NotStarted`, and torch's errors."""
+        try:
+            self._start()
+            while self._watch():
+                self._end()
+                self._start()
+        finally:
+            self._end()
+
+    def _start(self) -> None:
+        self._supervisor.waiting()
+        met = self._meeting.meet()
+        self._peers = PeerNodes(met.store, met.node_rank, met.num_nodes, self._meeting.place)
+        nodes = self._exchange_facts()
+        ranks = RanksOfNode.among(nodes, met.node_rank)
+        num_restarts = max(node.num_restarts for node in nodes)
+        self._framework.meet(
+            Start(met.node_rank, met.num_nodes, self._config.num_local_ranks, met.ranks_store.address, met.store)
+        )
+        self._supervisor.starting()
+        variables = self._variables(met, ranks, num_restarts)
+        files = self._logs.open(variables)
+        pids = {}
+        for local_rank in variables:
+            pids[ranks.first + local_rank] = self._start_rank(local_rank, variables[local_rank], files[local_rank])
+        self._meeting.serve()
+        self._supervisor.started(pids, ranks.num_ranks)
+
+    def _exchange_facts(self) -> list[NodeFacts]:
+        """Exchanges facts between the nodes, so that all ranks are told the same, even if the chief has moved."""
+        trial = self._directory.trial_word()
+        own = NodeFacts(
+            socket.gethostname(), self._num_restarts, trial, self._config.num_local_ranks, self._config.role
+        )
+        nodes = self._peers.exchange(own)
+        if not trial and (told := [each.trial for each in nodes if each.trial]):
+            self._directory.take_trial_word(told[0])
+        return nodes
+
+    def _variables(self, met: Met, ranks: RanksOfNode, num_restarts: int) -> dict[int, dict[str, str]]:
+        """Returns what the ranks are told beside the launcher's own environment, by local rank."""
+        common = {
+            # Otherwise output would appear in blocks, and the last block of a killed rank would be lost.
+            "PYTHONUNBUFFERED": "1",
+            **self._directory.variables,
+            GRACE_VARIABLE: str(self._supervisor.grace_s),
+            CHIEF_IP_VARIABLE: met.ranks_store.address,
+        }
+        if met.num_nodes == 1:
+            common[RENDEZVOUS_VARIABLE] = str(self._directory.new_meeting_place())
+        variables = {}
+        for local_rank in range(self._config.num_local_ranks):
+            place = torchrun_variables_of(local_rank, ranks, met, self._config, num_restarts)
+            variables[local_rank] = place | common | dict(self._framework.variables(place | common))
+        return variables
+
+    def _start_rank(self, local_rank: int, variables: dict[str, str], files: RankFiles) -> int:
+        """Starts a rank, and returns its pid. Raises `ProgramNotStartedError`."""
+        command = [Template(argument).safe_substitute(local_rank=local_rank) for argument in self._program]
+        if self._config.numa_binding is not None:
+            command = _torch_names.bound_to_cores(command, local_rank, self._config.numa_binding)
+        # Closed here at once, so that the pipes end with the ranks.
+        with Path(files.stdout).open("ab") as stdout, Path(files.stderr).open("ab") as stderr:
+            try:
+                process = subprocess.Popen(
+                    command,
+                    env=rank_variables(variables, defaults_of(self._config)),
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ProgramNotStartedError(command[0], error) from error
+        self._processes.append(process)
+        return process.pid
+
+    def _watch(self) -> bool:
+        """Blocks until the ranks have ended or must be ended. Returns whether they are to be started again."""
+        while True:
+            time.sleep(self._config.monitor_interval_s)
+            outcome = self._supervisor.decided or self._outcome()
+            if outcome is None or self._has_made_room(outcome):
+                if self._meeting.num_waiting() == 0:
+                    continue
+                self._supervisor.end(_MAKE_ROOM_S)
+                return True
+            if isinstance(outcome, Succeeded):
+                self._await_other_nodes(outcome)
+                return False
+            if self._is_restarted_after(outcome):
+                self._num_restarts += 1
+                return True
+            return False
+
+    def _end(self) -> None:
+        """Ends the ranks that still run, and reaps all of them."""
+        self._supervisor.end()
+        processes, self._processes = self._processes, []
+        for process in processes:
+            if self._supervisor.is_starting():
+                # The start broke off, and nobody else knows of it.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            process.poll()
+
+    def _outcome(self) -> Outcome | None:
+        elsewhere = self._peers.failure()
+        own = None if elsewhere else self._supervisor.outcome(is_alone=self._peers.is_alone)
+        other = elsewhere or (None if own else self._peers.lost())
+        if other is not None:
+            self._supervisor.decide(other)
+        return own or other
+
+    def _has_made_room(self, outcome: Outcome) -> bool:
+        """Whether the ranks have stopped because another launcher noticed first that more nodes want to join."""
+        if not isinstance(outcome, Succeeded) or not outcome.was_stopped or self._supervisor.stop_signal is not None:
+            return False
+        return self._meeting.num_waiting() > 0
+
+    def _await_other_nodes(self, outcome: Succeeded) -> None:
+        """Waits until the ranks of all nodes have ended: this node may keep the store of the others."""
+        # Ranks that were asked to stop have their grace to save.
+        longest_s = max(_EXIT_S, self._supervisor.grace_s if outcome.was_stopped else 0)
+        deadline = time.monotonic() + longest_s
+        self._peers.leave()
+        while not self._peers.have_all_left() and time.monotonic() < deadline:
+            if self._peers.failure() is not None or self._peers.lost() is not None:
+                return
+            time.sleep(self._config.monitor_interval_s)
+
+    def _is_restarted_after(self, outcome: Outcome) -> bool:
+        """Decides whether the ranks are started again after a failure, and tells the other nodes."""
+        is_left = self._num_restarts < self._config.max_restarts
+        if isinstance(outcome, FailedElsewhere):
+            return is_left and outcome.is_restarting
+        if not isinstance(outcome, Failed | NodesLost):
+            return False
+        if is_left and self._may_restart(outcome):
+            attempt = self._num_restarts + 2
+            self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self._config.max_restarts + 1} begins")
+            if self._meeting.is_fixed:
+                # Otherwise the other nodes would notice only when their ranks lose these as peers, or never.
+                self._peers.post(FailedElsewhere(1, (), is_restarting=True))
+            return True
+        if isinstance(outcome, Failed):
+            result = result_of(outcome, self._supervisor.num_ranks, socket.gethostname())
+            earlier = self._peers.post(FailedElsewhere(result.code, result.messages))
+            if earlier is not None:
+                self._supervisor.decide(earlier)
+        return False
+
+    def _may_restart(self, outcome: Failed | NodesLost) -> bool:
+        if self._supervisor.stop_signal is not None:
+            return False
+        if isinstance(outcome, NodesLost) and self._meeting.is_fixed:
+            return False  # fixed nodes cannot continue without one
+        if self._peers.is_store_gone or not self._meeting.is_place_there():
+            self._say(f"no other attempt begins: the nodes cannot meet without {self._meeting.place}, which is lost")
+            return False
+        return True
+
+    def _say(self, line: str) -> None:
+        self._output.say(marked([line]))
+
+
+def _set_up_logging(log_level: str | None) -> None:
+    if log_level is not None:
+        logging.basicConfig(level=log_level.upper())
+        return
+    # torch's warnings and summaries say in many lines less than our own report.
+    logger = logging.getLogger("torch.distributed")
+    logger.handlers = [logging.NullHandler()]
+    logger.propagate = False
+
+
+def _failure_of(outcome: Failed | NodesLost) -> str:
+    if isinstance(outcome, NodesLost):
+        return describe_lost(outcome)
+    return f"rank {outcome.first.rank} (pid {outcome.first.pid}) {cause_of(outcome.first)}"

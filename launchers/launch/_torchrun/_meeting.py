@@ -1,0 +1,234 @@
+"""How the nodes meet before each start of the ranks, and the store in which the ranks of that start meet.
+
+A node that trains alone has nobody to meet. Several nodes meet by torch's rendezvous, so that all its backends work and
+nodes may come and go. A prototype with an elastic rendezvous of our own on torch's `TCPStore` needed a protocol for
+joining, leaving, closing and expiring nodes, which is more code than everything in this package; torch documents its
+handlers, and they need six calls here. Starting and watching the ranks is the part that torch does not document, and
+the part in which we differ. So that is ours, and torch need not be imported before the ranks of a single node start.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from core_sdk.environment import unshared_store
+from launch._command_line import UsageError
+from launch._framework import NodeStore
+from launch._network import enable_keepalive
+from launch._torchrun._config import LaunchConfig, Rendezvous
+
+_LOOPBACK = "127.0.0.1"
+# For a node that looks up the address of the ranks' store, which the first node sets at once.
+_STORE_TIMEOUT = timedelta(seconds=60)
+
+
+class TrainingOver(Exception):
+    """The training has ended without this node."""
+
+
+@dataclass(frozen=True)
+class RanksStore:
+    """The place of the store in which torch's process groups meet."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Met:
+    """The nodes that have met for one start of the ranks, seen from this node."""
+
+    node_rank: int
+    num_nodes: int
+    store: Any
+    """A store that the nodes' launchers share, empty at each start; torch's if there are several nodes."""
+    ranks_store: RanksStore
+
+
+class Meeting(ABC):
+    is_fixed: bool
+    """Whether no node can come or go between two starts."""
+    place: str
+    """The place where the nodes meet, for messages."""
+
+    @abstractmethod
+    def meet(self) -> Met:
+        """Blocks until all nodes are there for the next start. Raises `TrainingOver` and the `errors_of_meeting`."""
+
+    def serve(self) -> None:  # noqa: B027 - most serve already
+        """Serves the ranks' store from now on, if this node keeps it. Does not block."""
+
+    @abstractmethod
+    def num_waiting(self) -> int:
+        """Returns the number of nodes that wait to take part in the next start. Raises as `meet` does."""
+
+    @abstractmethod
+    def is_place_there(self) -> bool:
+        """Whether the nodes can meet again."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leaves the meeting, so that other nodes do not wait for this one."""
+
+
+def meeting_of(config: LaunchConfig) -> Meeting:
+    """Returns how the nodes of this training meet. Imports torch if they are several. Raises `UsageError`."""
+    return Alone(config) if config.rendezvous is None else Together(config, config.rendezvous)
+
+
+def errors_of_meeting(config: LaunchConfig) -> tuple[type[Exception], ...]:
+    """Returns the errors by which torch says that nodes do not meet, or that their store is gone."""
+    if config.rendezvous is None:
+        return ()
+    from torch.distributed import DistError  # type: ignore[attr-defined]
+    from torch.distributed.elastic.rendezvous import RendezvousError
+
+    return RendezvousError, DistError
+
+
+class OwnStore(NodeStore):
+    """The shared store of a node that trains alone."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+
+    def set(self, key: str, value: str) -> None:
+        self._values[key] = value.encode()
+
+    def get(self, key: str) -> bytes:
+        return self._values[key]
+
+
+class Alone(Meeting):
+    """A node that trains alone.
+
+    The ranks' store listens before the ranks start, and answers when torch has been imported, which takes them as long.
+    """
+
+    is_fixed = True
+    place = "this node"
+
+    def __init__(self, config: LaunchConfig) -> None:
+        self._given_address = config.local_address
+        self._port = config.port
+        self._listener: socket.socket | None = None
+        self._store: object = None
+
+    def meet(self) -> Met:
+        # The store of the last start: ranks would find their predecessors' addresses in it.
+        self.close()
+        try:
+            # Only where the user has given an address may others connect, as torchrun's ranks may.
+            if self._given_address is None:
+                self._listener = socket.create_server((_LOOPBACK, self._port))
+            else:
+                is_dual = socket.has_dualstack_ipv6()
+                family = socket.AF_INET6 if is_dual else socket.AF_INET
+                self._listener = socket.create_server(("", self._port), family=family, dualstack_ipv6=is_dual)
+        except OSError as error:
+            raise UsageError(f"port {self._port}, where the ranks are to meet: {error.strerror}") from error
+        port = self._listener.getsockname()[1]
+        return Met(0, 1, OwnStore(), RanksStore(self._given_address or _LOOPBACK, port))
+
+    def serve(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            threading.Thread(target=self._serve, args=[listener], name="launch-ranks-store", daemon=True).start()
+
+    def _serve(self, listener: socket.socket) -> None:
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        port, descriptor = listener.getsockname()[1], listener.detach()
+        self._store = TCPStore(_LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor)
+
+    def num_waiting(self) -> int:
+        return 0
+
+    def is_place_there(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._store = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+
+class Together(Meeting):
+    """Several nodes, which meet by one of torch's rendezvous handlers."""
+
+    def __init__(self, config: LaunchConfig, rendezvous: Rendezvous) -> None:
+        from torch.distributed.elastic.rendezvous import RendezvousParameters
+        from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+
+        self.is_fixed = rendezvous.is_static
+        self.place = rendezvous.endpoint or "their rendezvous"
+        parameters = RendezvousParameters(
+            backend=rendezvous.backend,
+            endpoint=rendezvous.endpoint,
+            run_id=config.run_id,
+            min_nodes=config.min_nodes,
+            max_nodes=config.max_nodes,
+            local_addr=config.local_address,
+            **rendezvous.settings,
+        )
+        try:
+            self._handler = get_rendezvous_handler(parameters)
+        except ValueError as error:
+            raise UsageError(f"torch refuses the rendezvous: {error}") from error
+        self._num_starts = 0
+        self._last: Any = None
+        self._ranks_store: object = None
+
+    def meet(self) -> Met:
+        from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+        from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
+
+        try:
+            with unshared_store():
+                found = self._handler.next_rendezvous()
+        except RendezvousGracefulExitError as error:
+            raise TrainingOver from error
+        self._num_starts += 1
+        if found.world_size > 1:
+            enable_keepalive()
+        # torch gives each meeting of elastic nodes a new store, and fixed nodes the same one.
+        number = self._num_starts if self.is_fixed else 0
+        self._last = PrefixStore(f"core-sdk/{number}", found.store)
+        return Met(found.rank, found.world_size, self._last, self._new_ranks_store(found))
+
+    def _new_ranks_store(self, found: Any) -> RanksStore:
+        """Returns the place of the ranks' store, which the first node keeps, and renews for each start.
+
+        Fixed nodes use the port that was given in their first start, as under torchrun.
+        """
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        if self.is_fixed and self._num_starts == 1:
+            given = found.bootstrap_store_info
+            return RanksStore(given.master_addr, given.master_port)
+        if found.rank == 0:
+            address = found.bootstrap_store_info.master_addr
+            self._ranks_store = store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
+            self._last.set("ranks-store", json.dumps([address, store.port]))
+        self._last.wait(["ranks-store"], _STORE_TIMEOUT)
+        return RanksStore(*json.loads(self._last.get("ranks-store")))
+
+    def num_waiting(self) -> int:
+        return int(self._handler.num_nodes_waiting())
+
+    def is_place_there(self) -> bool:
+        try:
+            self._last.check([""])
+        except RuntimeError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._handler.shutdown()

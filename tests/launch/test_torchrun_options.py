@@ -1,0 +1,83 @@
+"""torchrun's command line is ours to the letter: each option of the installed torch has the same name and meaning."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+import pytest
+from torch.distributed.run import get_args_parser
+
+from launch._torchrun._options import TorchrunOptions, parse_options
+
+# `-m`, `--run-path` and the script stand for themselves.
+_REFUSED = {"module", "run_path", "no_python", "training_script", "training_script_args", "help"}
+_LINES = [
+    "",
+    "--nnodes=2:4 --nproc_per_node=gpu --rdzv-backend=c10d --rdzv_endpoint=h1:29400 --rdzv-id=7",
+    "--nnodes 2 --nproc-per-node 8 --node-rank=1 --master-addr=h1 --master_port 29511",
+    "--standalone --max-restarts=3 --monitor-interval=0.5 --start-method=fork --role=trainer",
+    "-r 3 -t 0:1,1:2 --log-dir=/tmp/logs --local-ranks-filter=0,1",
+    "--rdzv-conf=timeout=9,is_host=1 --local-addr=10.0.0.1 --nproc-per-n=3",
+    "--logs-specs=mine",
+]
+_NEWER_LINES = {
+    "numa_binding": "--numa-binding=socket",
+    "signals_to_handle": "--signals-to-handle=SIGTERM,SIGUSR1",
+    "shutdown_timeout": "--shutdown-timeout=60",
+    "virtual_local_rank": "--virtual-local-rank",
+    "event_log_handler": "--event-log-handler=console",
+    "duplicate_stdout_filters": "--duplicate-stdout-filters=apple,or,,ange",
+}
+
+
+@pytest.fixture
+def theirs() -> ArgumentParser:
+    return get_args_parser()
+
+
+def _values(parser: ArgumentParser, line: str) -> dict[str, Any]:
+    parsed = vars(parser.parse_args([*line.split(), "train.py"]))
+    return {name: value for name, value in parsed.items() if name not in _REFUSED}
+
+
+def _same(ours: TorchrunOptions, theirs: dict[str, Any]) -> bool:
+    return {name: ours.values[name] for name in theirs} == theirs
+
+
+@pytest.mark.parametrize("line", _LINES)
+def test_each_line_means_the_same(line: str, theirs: ArgumentParser) -> None:
+    """Also what is left out."""
+    assert _same(parse_options(line.split()), _values(theirs, line))
+
+
+@pytest.mark.parametrize("name", _NEWER_LINES)
+def test_options_of_newer_torch_mean_the_same(name: str, theirs: ArgumentParser) -> None:
+    """Here they work with an older torch, too."""
+    line = _NEWER_LINES[name]
+    if not any(action.dest == name for action in theirs._actions):
+        pytest.skip(f"this torchrun has no {line}")
+
+    assert _same(parse_options(line.split()), _values(theirs, line))
+
+
+def test_each_option_is_written_as_torchrun_writes_it(theirs: ArgumentParser) -> None:
+    """No name of theirs is missing; `--help` lists the same."""
+    for action in theirs._actions:
+        for string in action.option_strings:
+            if action.dest in _REFUSED:
+                continue
+            values = [] if action.nargs == 0 else [(list(action.choices or []) or ["7"])[0]]
+            parsed = parse_options([string, *values])
+            assert action.dest in parsed.given, string
+
+
+def test_variables_are_those_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theirs are read when the parser is made."""
+    for name, value in {"NNODES": "2:3", "MAX_RESTARTS": "4", "STANDALONE": "1", "LOGS_SPECS": "mine"}.items():
+        monkeypatch.setenv(f"PET_{name}", value)
+
+    ours = parse_options(["--nnodes=5"])
+
+    assert _same(ours, _values(get_args_parser(), "--nnodes=5"))
+    assert ours.given == {"nnodes": "5", "max_restarts": 4, "standalone": True}
