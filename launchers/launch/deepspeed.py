@@ -2,7 +2,7 @@
 
 The options of the `deepspeed` program may stand before the `--`. A rank finds its local rank in LOCAL_RANK, as with
 DeepSpeed's `--no_local_rank`. For a script that wants it as an argument, write `'--local_rank=${local_rank}'`, in these
-very letters: torchrun's agent puts each rank's number there.
+very letters: each rank gets its number there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`python -m launch.horovod [HOROVODRUN OVERRIDES --] SCRIPT…`: ranks that use `horovod.torch`.
 
-The options of horovodrun may stand before the `--`; `-np` may be left out. torchrun's agent starts the ranks, and
+The options of horovodrun may stand before the `--`; `-np` may be left out. The ranks start as under torchrun, and
 Horovod's own server brings them together, by Gloo. With `--autohorovod` a single rank is started without Horovod.
 """
 

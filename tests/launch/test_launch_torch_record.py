@@ -1,4 +1,4 @@
-"""Ranks find what torchrun's own elastic agent tells them, and what they record for it is used."""
+"""Ranks find what torchrun would tell them, and what they record for it is used."""
 
 from __future__ import annotations
 

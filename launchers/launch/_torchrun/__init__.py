@@ -1,1 +1,1 @@
-"""torchrun's agent and options, which start the ranks of every framework."""
+"""The engine that starts the ranks of every framework on this node, with torchrun's options and variables."""

@@ -86,7 +86,7 @@ def errors_of_meeting(config: LaunchConfig) -> tuple[type[Exception], ...]:
     """Returns the errors by which torch says that nodes do not meet, or that their store is gone."""
     if config.rendezvous is None:
         return ()
-    from torch.distributed import DistError  # type: ignore[attr-defined]
+    from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous import RendezvousError
 
     return RendezvousError, DistError
