@@ -16,5 +16,6 @@ except ImportError as error:
 
 from core_sdk.workers.ray._cluster import Cluster, Strategy, reason_of
 from core_sdk.workers.ray._engine import RayEngine
+from core_sdk.workers.ray._private import free_resources_by_node
 
-__all__ = ["Cluster", "RayEngine", "Strategy", "reason_of"]
+__all__ = ["Cluster", "RayEngine", "Strategy", "free_resources_by_node", "reason_of"]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import ray
-from ray._private import worker
 
 from core_sdk.errors import RayClusterError
 
@@ -136,8 +135,8 @@ def run_beside(function: Callable[[], object]) -> threading.Thread:
 
 def _show_errors_without_ray() -> None:
     """Restores the hook for errors. Ray's own hook would report them to the lost cluster first, and never show them."""
-    if sys.excepthook is worker.custom_excepthook:
-        sys.excepthook = worker.normal_excepthook
+    if sys.excepthook.__module__.startswith("ray."):
+        sys.excepthook = sys.__excepthook__
 
 
 def reason_of(error: BaseException) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray._private.state import available_resources_per_node
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from core_sdk.errors import NodeLostError
@@ -37,7 +36,7 @@ from core_sdk.master.pools.ray._messages import (
 )
 from core_sdk.master.pools.ray._spooled import SpooledAttempt
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.workers.ray import Cluster, reason_of
+from core_sdk.workers.ray import Cluster, free_resources_by_node, reason_of
 
 logger = logging.getLogger("core_sdk.master")
 
@@ -252,7 +251,7 @@ class Driver:
 
     def _read_foreign(self, num_slots: Mapping[str, int]) -> Mapping[str, int]:
         """Returns the number of slots on each node that are in use, but not by attempts of this home."""
-        free = available_resources_per_node()
+        free = free_resources_by_node()
         own = Counter[str]()
         for placed in self._placed.values():
             own[placed.node_id] += placed.order.num_slots
