@@ -126,8 +126,11 @@ def program_argv(script: Sequence[str]) -> list[str]:
     return list(script)
 
 
-def help_text(launcher: str, overridden: str) -> str:
-    """Returns the help. `launcher` is the module's name, `overridden` the program whose options may precede `--`."""
+def help_text(launcher: str, overridden: str, options: str = "") -> str:
+    """Returns the help. `launcher` is the module's name, `overridden` the program whose options may precede `--`.
+
+    `options` is the help on these options.
+    """
     return f"""\
 usage: python -m {launcher} [OVERRIDES... --] (SCRIPT... | --trial MODULE:CLASS)
 
@@ -139,7 +142,7 @@ Starts SCRIPT once per slot, as the ranks of one training; each line of their ou
   -h, --help            shows this text
 
   python -m {launcher} python3 train.py --lr 0.1
-"""
+""" + (f"\noverrides:\n{options}" if options else "")
 
 
 def _split(argv: Sequence[str], own_options: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -54,6 +54,10 @@ class Framework(ABC):
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
         """Translates the overrides to options of torchrun. Raises `UsageError`, `HelpWanted`."""
 
+    def options_text(self) -> str:
+        """Returns the help on the options that may precede `--`; empty where the overridden program has it."""
+        return ""
+
     def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
         """Returns the launch on the hosts that the overrides name, or None. Raises `UsageError`."""
         return None

@@ -53,7 +53,7 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
         settings = LaunchSettings.read()
         hosts = _head.hosts_to_reach(framework, command)
     except HelpWanted:
-        print(help_text(framework.module, framework.overridden), flush=True)
+        print(help_text(framework.module, framework.overridden, framework.options_text()), flush=True)
         return 0
     except CommandError as error:
         return _refuse(str(error), error.exit_code)

@@ -13,7 +13,7 @@ from launch._command_line import UsageError
 from launch._framework import Framework
 from launch._launcher import run
 from launch._ssh._hostfile import Host, SshLaunch, read_hostfile
-from launch._torchrun._options import node_range, parse_options, split_hostfile
+from launch._torchrun._options import node_range, options_text, parse_options, split_hostfile
 
 
 class TorchDistributed(Framework):
@@ -28,6 +28,9 @@ class TorchDistributed(Framework):
             return options
         # An option that the user gave comes later, and so takes precedence.
         return (f"--nproc-per-node={hosts[0].slots}", *options)
+
+    def options_text(self) -> str:
+        return options_text()
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         return {"USE_TORCH_DISTRIBUTED": "True"}

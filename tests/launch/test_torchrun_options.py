@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from torch.distributed.run import get_args_parser
 
-from launch._torchrun._options import TorchrunOptions, parse_options
+from launch._torchrun._options import TorchrunOptions, options_text, parse_options
 
 # `-m`, `--run-path` and the script stand for themselves.
 _REFUSED = {"module", "run_path", "no_python", "training_script", "training_script_args", "help"}
@@ -70,6 +70,16 @@ def test_each_option_is_written_as_torchrun_writes_it(theirs: ArgumentParser) ->
             values = [] if action.nargs == 0 else [(list(action.choices or []) or ["7"])[0]]
             parsed = parse_options([string, *values])
             assert action.dest in parsed.given, string
+
+
+def test_the_help_has_each_option_of_torchrun(theirs: ArgumentParser) -> None:
+    """In each spelling, and with the same choices."""
+    text = options_text()
+
+    for action in theirs._actions:
+        if action.dest not in _REFUSED:
+            assert all(string in text for string in action.option_strings)
+            assert all(str(choice) in text for choice in action.choices or [])
 
 
 def test_variables_are_those_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:

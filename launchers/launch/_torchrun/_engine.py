@@ -22,6 +22,7 @@ from launch._messages import marked
 from launch._result import describe_lost, result_of
 from launch._torchrun import _torch_names
 from launch._torchrun._config import LaunchConfig, configure
+from launch._torchrun._events import EventLog
 from launch._torchrun._meeting import Meeting, Met, TrainingOver, errors_of_meeting, meeting_of
 from launch._torchrun._nodes import Nodes
 from launch._torchrun._options import TorchrunOptions
@@ -108,6 +109,7 @@ class NodeLauncher:
         self._logs = logs
         self._supervisor = supervisor
         self._output = output
+        self._events = EventLog(config)
         self._peers = PeerNodes(None)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._num_restarts = 0
@@ -141,6 +143,7 @@ class NodeLauncher:
             pids[ranks.first + local_rank] = self._start_rank(local_rank, variables[local_rank], files[local_rank])
         self._meeting.serve()
         self._supervisor.started(pids, ranks.num_ranks)
+        self._events.started(pids, met, num_restarts)
 
     def _exchange_facts(self) -> list[NodeFacts]:
         """Exchanges facts between the nodes, so that all ranks are told the same, even if the chief has moved."""
@@ -211,6 +214,8 @@ class NodeLauncher:
     def _end(self) -> None:
         """Ends the ranks that still run, and reaps all of them."""
         self._supervisor.end()
+        if self._processes:
+            self._events.ended(self._supervisor.decided)
         processes, self._processes = self._processes, []
         for process in processes:
             if self._supervisor.is_starting():

@@ -29,6 +29,10 @@ class _Option:
         return self.name.replace("-", "_")
 
     @property
+    def metavar(self) -> str | None:
+        return None if self.choices else self.name.rpartition("-")[2].upper()
+
+    @property
     def is_flag(self) -> bool:
         return self.type is bool
 
@@ -98,12 +102,7 @@ class TorchrunOptions:
 
 def parse_options(overrides: Sequence[str]) -> TorchrunOptions:
     """Parses torchrun's options, in all spellings and abbreviations that torchrun understands. Raises `UsageError`."""
-    parser = OptionParser(prog="torchrun", add_help=False)
-    for option in _OPTIONS:
-        kind = {"action": "store_true"} if option.is_flag else {"type": option.type, "choices": option.choices}
-        parser.add_argument(*option.strings, dest=option.dest, default=SUPPRESS, **kind)
-    parser.add_argument("words", nargs="*")
-    on_line = vars(parser.parse_args(overrides))
+    on_line = vars(_parser().parse_args(overrides))
     if on_line.pop("words"):
         raise UsageError("torchrun's options are followed by something else before `--`; the script comes after it")
     given = _from_variables() | on_line
@@ -115,6 +114,25 @@ def parse_options(overrides: Sequence[str]) -> TorchrunOptions:
             )
     given.pop("no_python", None)
     return TorchrunOptions(_DEFAULTS | given, given)
+
+
+def options_text() -> str:
+    """Returns the help on torchrun's options."""
+    return _parser().format_help().partition("options:\n")[2]
+
+
+def _parser() -> OptionParser:
+    parser = OptionParser(prog="torchrun", add_help=False)
+    for option in _OPTIONS:
+        kind: dict[str, Any] = {"type": option.type, "choices": option.choices, "metavar": option.metavar}
+        if option.is_flag:
+            kind = {"action": "store_true"}
+        help_text = (
+            option.help if option.default in (None, "", False, []) else f"{option.help}; default: {option.default}"
+        )
+        parser.add_argument(*option.strings, dest=option.dest, default=SUPPRESS, help=help_text, **kind)
+    parser.add_argument("words", nargs="*", help=SUPPRESS)
+    return parser
 
 
 def _from_variables() -> dict[str, Any]:

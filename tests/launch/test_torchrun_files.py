@@ -1,0 +1,87 @@
+"""torchrun's options about log files and events do here what they do there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from launches import RunLaunch
+
+_SOURCE = """
+    import os, sys
+    print("apple", os.environ["RANK"])
+    print("pear", os.environ["RANK"])
+    print("oh", os.environ["RANK"], file=sys.stderr)
+"""
+
+
+def _files(logs: Path) -> dict[str, str]:
+    """The content of each log, by its path within the directory of the attempt."""
+    (attempt,) = logs.glob("*/attempt_0")
+    return {str(path.relative_to(attempt)): path.read_text() for path in attempt.rglob("*.log")}
+
+
+def test_what_is_teed_is_shown_and_kept(run_launch: RunLaunch, tmp_path: Path) -> None:
+    """Lines with a filter's text come into one file of all ranks, too."""
+    overrides = ["--tee=3", f"--log-dir={tmp_path / 'logs'}", "--duplicate-stdout-filters=apple"]
+
+    ended = run_launch(_SOURCE, overrides=overrides)
+
+    assert ended.code == 0, ended.stderr
+    assert {"[rank=0] apple 0", "[rank=1] pear 1"} <= set(ended.stdout.splitlines())
+    assert {"[rank=0] oh 0", "[rank=1] oh 1"} <= set(ended.stderr.splitlines())
+    files = _files(tmp_path / "logs")
+    assert (files["0/stdout.log"], files["1/stderr.log"]) == ("apple 0\npear 0\n", "oh 1\n")
+    assert sorted(files["filtered_stdout.log"].splitlines()) == ["apple 0", "apple 1"]
+
+
+def test_a_local_rank_that_is_not_asked_for_is_not_shown(run_launch: RunLaunch, tmp_path: Path) -> None:
+    """What goes into its file goes there all the same."""
+    overrides = ["--redirects=0:1,1:1", "--local-ranks-filter=0", f"--log-dir={tmp_path / 'logs'}"]
+
+    ended = run_launch(_SOURCE, overrides=overrides)
+
+    assert (ended.code, ended.stdout) == (0, "")
+    assert "[rank=0] oh 0" in ended.stderr
+    assert "oh 1" not in ended.stderr
+    assert {name for name, text in _files(tmp_path / "logs").items() if "apple" in text} == {
+        "0/stdout.log",
+        "1/stdout.log",
+    }
+
+
+def test_events_come_to_the_handler_that_is_named(run_launch: RunLaunch) -> None:
+    """One for each rank's start, and one for its end."""
+    ended = run_launch("print('done')", overrides=["--event-log-handler=console"])
+
+    assert ended.code == 0, ended.stderr
+    states = [state for state in ("START", "SUCCEEDED", "FAILED") for _ in range(ended.stderr.count(f'"{state}"'))]
+    assert states == ["START"] * 2 + ["SUCCEEDED"] * 2
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("--event-log-handler=mine", "mine is not registered with torch"),
+        ("--logs-specs=mine", "no package registers it as torchrun.logs_specs"),
+        ("--redirects=9", "torchrun refuses its options about log files"),
+        ("--numa-binding=node", "--numa-binding=node is not possible with torch"),
+        ("--nproc-per-node=tpu", "give a number, auto, cpu, gpu or xpu"),
+        ("--nproc-per-node=gpu", "this node has none"),
+    ],
+)
+def test_an_option_that_cannot_be_heeded_here_is_named(override: str, words: str, run_launch: RunLaunch) -> None:
+    """Before a rank is started."""
+    ended = run_launch("print('started')", overrides=[override])
+
+    assert (ended.code, ended.stdout) == (2, ""), ended.stderr
+    assert words in ended.stderr
+
+
+def test_a_rank_may_see_its_own_gpu_only(run_launch: RunLaunch) -> None:
+    """As device 0."""
+    source = "import os; print(*(os.environ[name] for name in ('RANK', 'LOCAL_RANK', 'CUDA_VISIBLE_DEVICES')))"
+
+    ended = run_launch(source, overrides=["--virtual-local-rank"])
+
+    assert sorted(ended.stdout.splitlines()) == ["[rank=0] 0 0 0", "[rank=1] 1 0 1"]
