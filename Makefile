@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all check format-check lint types floors recording format bench clean
+.PHONY: help packages demo test test-integrations test-all test-versions check format-check lint types floors recording format bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,6 +56,9 @@ test-integrations: $(ALL_INSTALLED)  ## the tests of many processes, and those w
 test-all: $(ALL_INSTALLED)  ## both, and the slow tests
 	@$(PYTEST) -m "not ray"
 	@$(PYTEST_ALONE) -m "ray"
+
+test-versions: | $(PYTHON)  ## the tests that touch torch, with the oldest and the newest Python and torch; takes hours and 15 GB
+	@$(PYTHON) .ci/versions.py
 
 check: format-check lint types floors  ## all that continuous integration runs
 	@$(MAKE) test
