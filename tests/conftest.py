@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import parts
 import pytest
 from buckets.opening import servers_on_demand
@@ -25,6 +26,9 @@ from core_sdk.tracking import Home
 
 __all__ = ["dying_ray", "programs", "ray_address", "two_ray_nodes", "unwatched_ray"]
 
+# On a busy machine the generation of inputs is slow, which says nothing about a test.
+hypothesis.settings.register_profile("busy", suppress_health_check=[hypothesis.HealthCheck.too_slow], deadline=None)
+hypothesis.settings.load_profile("busy")
 # Of this process and all that it starts: six processes with a thread for each core would mostly wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # `make test &` in a script begins with SIGINT ignored, and so would all that the tests start and interrupt.
