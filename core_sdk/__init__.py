@@ -13,7 +13,7 @@ from core_sdk._version import __version__
 from core_sdk.errors import InvalidHP
 
 if TYPE_CHECKING:
-    from core_sdk import client, core, experimental, loop, pytorch, train
+    from core_sdk import client, core, experimental, integrations, loop, pytorch, search, searcher, sgd, train
     from core_sdk.environment import get_cluster_info
     from core_sdk.importing import import_from_path
     from core_sdk.records import ClusterInfo, TrialInfo
@@ -33,13 +33,19 @@ __all__ = [
     "experimental",
     "get_cluster_info",
     "import_from_path",
+    "integrations",
     "loop",
     "pytorch",
+    "search",
+    "searcher",
+    "sgd",
     "train",
 ]
 
 # Loaded on first use, so that `import core_sdk` costs next to nothing.
-_MODULES = frozenset({"client", "core", "experimental", "loop", "pytorch", "train", "util"})
+_MODULES = frozenset(
+    {"client", "core", "experimental", "integrations", "loop", "pytorch", "search", "searcher", "sgd", "train", "util"}
+)
 _NAMES = {
     "ClusterInfo": "core_sdk.records",
     "TrialInfo": "core_sdk.records",

@@ -5,11 +5,11 @@ import argparse
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-import core_sdk as det
 import digits
+from core_sdk import core
 
 
-def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
+def main(args: argparse.Namespace, core_context: core.Context) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     train_digits, test_digits = digits.load()
@@ -45,5 +45,5 @@ def parse_arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    with det.core.init(name="digits") as core_context:
+    with core.init(name="digits") as core_context:
         main(parse_arguments(), core_context)

@@ -5,18 +5,18 @@ import argparse
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-import core_sdk as det
 import digits
+from core_sdk import core, loop
 
 
-def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
+def main(args: argparse.Namespace, core_context: core.Context) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     train_digits, test_digits = digits.load()
-    loader = det.loop.resumable(DataLoader(TensorDataset(*train_digits), args.batch_size, shuffle=True), seed=args.seed)
+    loader = loop.resumable(DataLoader(TensorDataset(*train_digits), args.batch_size, shuffle=True), seed=args.seed)
     model = digits.make_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
-    state = det.loop.State(model=model, optimizer=optimizer, loader=loader)
+    state = loop.State(model=model, optimizer=optimizer, loader=loader)
     state.restore(core_context)
 
     for epoch in range(loader.epoch, args.epochs):
@@ -49,5 +49,5 @@ def parse_arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    with det.core.init(name="digits") as core_context:
+    with core.init(name="digits") as core_context:
         main(parse_arguments(), core_context)

@@ -5,21 +5,21 @@ import argparse
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-import core_sdk as det
 import digits
+from core_sdk import core, get_cluster_info, loop
 
 
-def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
+def main(args: argparse.Namespace, core_context: core.Context) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     train_digits, test_digits = digits.load()
     hparams = core_context.info.trial.hparams
-    loader = det.loop.resumable(
+    loader = loop.resumable(
         DataLoader(TensorDataset(*train_digits), hparams["batch_size"], shuffle=True), seed=args.seed
     )
     model = digits.make_model(hparams["num_filters"])
     optimizer = torch.optim.Adam(model.parameters(), lr=hparams["learning_rate"])
-    state = det.loop.State(model=model, optimizer=optimizer, loader=loader)
+    state = loop.State(model=model, optimizer=optimizer, loader=loader)
     state.restore(core_context)
 
     for operation in core_context.searcher.operations():
@@ -60,9 +60,9 @@ def parse_arguments() -> argparse.Namespace:
 if __name__ == "__main__":
     args = parse_arguments()
     hparams = {name: getattr(args, name) for name in ("batch_size", "learning_rate", "num_filters")}
-    cluster_info = det.get_cluster_info()
+    cluster_info = get_cluster_info()
     if cluster_info is not None:
         # The values of a search or of `core-sdk run --hparam` replace the script's defaults.
         hparams |= cluster_info.trial.hparams
-    with det.core.init(name="digits", hparams=hparams, max_length={"epochs": args.epochs}) as core_context:
+    with core.init(name="digits", hparams=hparams, max_length={"epochs": args.epochs}) as core_context:
         main(args, core_context)

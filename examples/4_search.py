@@ -10,13 +10,13 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
-import core_sdk as det
+from core_sdk import core, get_cluster_info
 
 PASSES_PER_EPOCH = 10
 """One pass over the images lasts some milliseconds, too short to watch."""
 
 
-def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
+def main(args: argparse.Namespace, core_context: core.Context) -> None:
     hparams = core_context.info.trial.hparams
     images, labels = load_digits(return_X_y=True)
     train_images, test_images, train_labels, test_labels = train_test_split(
@@ -59,9 +59,9 @@ def parse_arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     hparams = {"hidden_units": 64, "learning_rate": 0.01, "momentum": 0.9}
-    cluster_info = det.get_cluster_info()
+    cluster_info = get_cluster_info()
     if cluster_info is not None:
         # The values of the search replace the script's defaults.
         hparams |= cluster_info.trial.hparams
-    with det.core.init(name="digits", hparams=hparams) as core_context:
+    with core.init(name="digits", hparams=hparams) as core_context:
         main(parse_arguments(), core_context)

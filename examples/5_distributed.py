@@ -10,11 +10,11 @@ import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-import core_sdk as det
 import digits
+from core_sdk import core, loop
 
 
-def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
+def main(args: argparse.Namespace, core_context: core.Context) -> None:
     distributed = core_context.distributed
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
@@ -22,10 +22,10 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
     train_digits, test_digits = (part.to(device) for part in digits.load())
     # The order is the same on all ranks, and each takes its own share of every batch.
     data = DataLoader(TensorDataset(*train_digits), args.batch_size // distributed.size, shuffle=True)
-    loader = det.loop.resumable(data, seed=args.seed, distributed=distributed)
+    loader = loop.resumable(data, seed=args.seed, distributed=distributed)
     model = digits.make_model().to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
-    state = det.loop.State(model=model, optimizer=optimizer, loader=loader)
+    state = loop.State(model=model, optimizer=optimizer, loader=loader)
     state.restore(core_context)
     parallel_model = DistributedDataParallel(model)
 
@@ -63,7 +63,7 @@ def parse_arguments() -> argparse.Namespace:
 if __name__ == "__main__":
     args = parse_arguments()
     torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    distributed_context = det.core.DistributedContext.from_torch_distributed()
-    with det.core.init(distributed=distributed_context, name="digits", hparams=vars(args)) as core_context:
+    distributed_context = core.DistributedContext.from_torch_distributed()
+    with core.init(distributed=distributed_context, name="digits", hparams=vars(args)) as core_context:
         main(args, core_context)
     torch.distributed.destroy_process_group()

@@ -11,11 +11,11 @@ from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 
-import core_sdk as det
 import digits
+from core_sdk import core
 
 
-def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
+def main(args: argparse.Namespace, core_context: core.Context) -> None:
     distributed = core_context.distributed
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
@@ -48,7 +48,7 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
 
 
 def save_state(
-    core_context: det.core.Context,
+    core_context: core.Context,
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     epochs_completed: int,
@@ -61,9 +61,7 @@ def save_state(
         dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=path)  # type: ignore[attr-defined]
 
 
-def load_state(
-    core_context: det.core.Context, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[int, int]:
+def load_state(core_context: core.Context, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, int]:
     """The numbers of epochs and steps that are completed. Another number of ranks may have stored them."""
     latest_checkpoint = core_context.info.latest_checkpoint
     if latest_checkpoint is None:
@@ -87,8 +85,6 @@ def parse_arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     torch.distributed.init_process_group("gloo")
-    with det.core.init(
-        distributed=det.core.DistributedContext.from_torch_distributed(), name="digits-sharded"
-    ) as core_context:
+    with core.init(distributed=core.DistributedContext.from_torch_distributed(), name="digits-sharded") as core_context:
         main(parse_arguments(), core_context)
     torch.distributed.destroy_process_group()

@@ -15,12 +15,12 @@ import torch.distributed
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-import core_sdk as det
 import digits
+from core_sdk import core
 
 
 class Framework(Protocol):
-    distributed: det.core.DistributedContext
+    distributed: core.DistributedContext
     device: torch.device
     model: torch.nn.Module
     has_shards: bool
@@ -38,7 +38,7 @@ class TorchDistributed:
 
     def __init__(self) -> None:
         torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-        self.distributed = det.core.DistributedContext.from_torch_distributed()
+        self.distributed = core.DistributedContext.from_torch_distributed()
         self.device = own_device(self.distributed.local_rank)
 
     def prepare(self, model: torch.nn.Module, args: argparse.Namespace) -> None:
@@ -68,7 +68,7 @@ class Horovod(TorchDistributed):
 
         self.hvd: Any = horovod.torch
         self.hvd.init()
-        self.distributed = det.core.DistributedContext.from_horovod(self.hvd)
+        self.distributed = core.DistributedContext.from_horovod(self.hvd)
         self.device = own_device(self.distributed.local_rank)
 
     def prepare(self, model: torch.nn.Module, args: argparse.Namespace) -> None:
@@ -91,7 +91,7 @@ class DeepSpeed:
 
         self.deepspeed: Any = deepspeed
         self.deepspeed.init_distributed()
-        self.distributed = det.core.DistributedContext.from_deepspeed()
+        self.distributed = core.DistributedContext.from_deepspeed()
         self.device = own_device(self.distributed.local_rank)
 
     def prepare(self, model: torch.nn.Module, args: argparse.Namespace) -> None:
@@ -117,7 +117,7 @@ class DeepSpeed:
         torch.distributed.destroy_process_group()
 
 
-def main(args: argparse.Namespace, core_context: det.core.Context, framework: Framework) -> None:
+def main(args: argparse.Namespace, core_context: core.Context, framework: Framework) -> None:
     distributed = core_context.distributed
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
@@ -148,9 +148,7 @@ def main(args: argparse.Namespace, core_context: det.core.Context, framework: Fr
         print(f"accuracy {accuracy:.3f} on the test images (expected: {digits.EXPECTED_ACCURACY} or more)")
 
 
-def save_state(
-    core_context: det.core.Context, framework: Framework, epochs_completed: int, steps_completed: int
-) -> None:
+def save_state(core_context: core.Context, framework: Framework, epochs_completed: int, steps_completed: int) -> None:
     """All ranks save if each holds a part of the state, else only the chief."""
     metadata = {"steps_completed": steps_completed, "epochs_completed": epochs_completed}
     if framework.has_shards or core_context.distributed.rank == 0:
@@ -158,7 +156,7 @@ def save_state(
             framework.save(path)
 
 
-def load_state(core_context: det.core.Context, framework: Framework) -> tuple[int, int]:
+def load_state(core_context: core.Context, framework: Framework) -> tuple[int, int]:
     """The numbers of epochs and steps that are completed."""
     latest_checkpoint = core_context.info.latest_checkpoint
     if latest_checkpoint is None:
@@ -204,6 +202,6 @@ def parse_arguments() -> argparse.Namespace:
 if __name__ == "__main__":
     args = parse_arguments()
     framework: Framework = FRAMEWORKS[args.framework]()
-    with det.core.init(distributed=framework.distributed, name=f"digits-{args.framework}") as core_context:
+    with core.init(distributed=framework.distributed, name=f"digits-{args.framework}") as core_context:
         main(args, core_context, framework)
     framework.close()

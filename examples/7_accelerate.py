@@ -10,12 +10,12 @@ from accelerate import Accelerator
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-import core_sdk as det
 import digits
+from core_sdk import core
 from core_sdk.integrations.accelerate import CoreSDKTracker, load_state, save_state
 
 
-def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
+def main(args: argparse.Namespace, core_context: core.Context) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     train_digits, test_digits = digits.load()
@@ -56,6 +56,6 @@ def parse_arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     args = parse_arguments()
-    distributed_context = det.core.DistributedContext.from_torch_distributed()
-    with det.core.init(distributed=distributed_context, name="digits-accelerate") as core_context:
+    distributed_context = core.DistributedContext.from_torch_distributed()
+    with core.init(distributed=distributed_context, name="digits-accelerate") as core_context:
         main(args, core_context)

@@ -11,8 +11,8 @@ from torch.nn import functional
 from torch.utils.data import StackDataset
 from transformers import EvalPrediction, Trainer, TrainingArguments
 
-import core_sdk as det
 import digits
+from core_sdk import core
 from core_sdk.integrations.transformers import CoreSDKCallback
 
 
@@ -30,7 +30,7 @@ def accuracy(prediction: EvalPrediction) -> dict[str, float]:
     return {"accuracy": float((prediction.predictions.argmax(axis=1) == prediction.label_ids).mean())}
 
 
-def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
+def main(args: argparse.Namespace, core_context: core.Context) -> None:
     torch.set_num_threads(1)
     train_digits, test_digits = digits.load()
     arguments = TrainingArguments(
@@ -68,6 +68,6 @@ def parse_arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     args = parse_arguments()
-    distributed_context = det.core.DistributedContext.from_torch_distributed()
-    with det.core.init(distributed=distributed_context, name="digits-transformers") as core_context:
+    distributed_context = core.DistributedContext.from_torch_distributed()
+    with core.init(distributed=distributed_context, name="digits-transformers") as core_context:
         main(args, core_context)

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-import core_sdk as det
 import digits
-from core_sdk import pytorch
+from core_sdk import LOG_FORMAT, pytorch
 
 EXPECTED_DISTANCE = 3.5
 NUM_DRAWN = 2000
@@ -123,5 +122,5 @@ def parse_arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     main(parse_arguments())

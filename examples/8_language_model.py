@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.utils.data import Dataset
 
-import core_sdk as det
-from core_sdk import pytorch
+from core_sdk import LOG_FORMAT, pytorch
 
 EXPECTED_LOSS = 2.2
 LENGTH = 64
@@ -144,5 +143,5 @@ def parse_arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     main(parse_arguments())

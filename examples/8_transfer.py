@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-import core_sdk as det
 import digits
-from core_sdk import pytorch
+from core_sdk import LOG_FORMAT, pytorch
 from core_sdk.experimental import client
 
 CLASSES = range(5, 10)
@@ -99,5 +98,5 @@ def parse_arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     main(parse_arguments())

@@ -7,9 +7,8 @@ python -m launch.torch_distributed --nproc-per-node=2 -- python examples/8_trial
 import argparse
 import logging
 
-import core_sdk as det
 import digits
-from core_sdk import pytorch
+from core_sdk import LOG_FORMAT, pytorch
 from digits_trial import DigitsTrial
 
 
@@ -40,5 +39,5 @@ def parse_arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     main(parse_arguments())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import subprocess
@@ -72,7 +73,6 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
 @pytest.mark.parametrize(
     ("name", "tested", "untested"),
     [
-        ("torch", _constrained("torch"), ["2.12.1", "2.14.0"]),
         ("deepspeed", DEEPSPEED.partition("==")[2], ["0.18.9", "0.20.0"]),
         ("horovod", HOROVOD, ["0.28.0", "0.29.0"]),
     ],
@@ -86,6 +86,27 @@ def test_only_versions_that_the_tests_run_on_are_claimed(name: str, tested: str,
     accepted = list(requirement.specifier.filter([tested, *untested]))
 
     assert accepted == [tested]
+
+
+def test_torch_is_bounded_below_only() -> None:
+    """`make test-versions` runs on the oldest that is accepted, and on the newest there is."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (requirement,) = (each for each in map(Requirement, project["dependencies"]) if each.name == "torch")
+
+    accepted = list(requirement.specifier.filter(["2.5.1", "2.6.0", _constrained("torch"), "2.15.0", "3.0.0"]))
+
+    assert accepted == ["2.6.0", _constrained("torch"), "2.15.0", "3.0.0"]
+    assert f'"3.11/{accepted[0]}"' in (ROOT / ".ci" / "versions.py").read_text()
+
+
+def test_each_subpackage_is_loaded_when_it_is_first_used() -> None:
+    """`import core_sdk` alone is enough, and costs next to nothing."""
+    names = ["client", "core", "experimental", "integrations", "loop", "pytorch", "search", "searcher", "sgd", "train"]
+    program = f"import core_sdk; print([getattr(core_sdk, name).__name__ for name in {names}])"
+
+    loaded = subprocess.check_output([sys.executable, "-c", program], text=True)
+
+    assert ast.literal_eval(loaded) == [f"core_sdk.{name}" for name in names]
 
 
 @pytest.mark.parametrize("module", ["core_sdk", "core_sdk.core"])
