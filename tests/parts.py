@@ -36,7 +36,8 @@ def sample(cases: Iterable[Any], every: int, marks: Sequence[pytest.MarkDecorato
     """
     others = marks or [needs("many processes")]
     return [
-        case if index % every == 0 else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=others)
+        # A named tuple is one argument.
+        case if index % every == 0 else pytest.param(*(case if type(case) is tuple else (case,)), marks=others)
         for index, case in enumerate(cases)
     ]
 

@@ -228,6 +228,7 @@ def test_only_a_running_trial_can_be_paused(home: Home, cli: Cli, write_script: 
     assert "is not running" in ended.errors
 
 
+@needs("many processes")
 def test_a_completed_trial_is_resumed_only_if_that_is_meant(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """One mistyped id would otherwise hide what another trial has reported; the refusal says how much."""
     script = write_script(
@@ -263,6 +264,7 @@ def test_a_program_that_does_not_report_is_completed_too(home: Home, cli: Cli) -
     assert home.trial(1).attempts() == [1]
 
 
+@needs("many processes")
 def test_a_trial_is_resumed_with_another_command(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
@@ -295,6 +297,7 @@ def test_a_command_that_cannot_be_started_replaces_none(home: Home, cli: Cli, wr
     assert folder.attempts() == [1]
 
 
+@needs("many processes")
 def test_a_resume_waits_for_the_pause_that_it_follows(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
+from parts import needs
 from ports import reserved_port
 from tracking.journals import new_trial, record, report
 
@@ -57,6 +58,7 @@ def test_a_picture_of_nothing_says_so(home: Home) -> None:
         picture.save("curves.svg")
 
 
+@needs("many processes")
 def test_the_page_is_served_beside_the_program(home: Home) -> None:
     """Until the end of the block; a notebook shows the link."""
     record(new_trial(home), report(1, loss=0.5))
@@ -77,6 +79,7 @@ def test_the_page_is_served_beside_the_program(home: Home) -> None:
         HTTPConnection("127.0.0.1", port, timeout=20).connect()
 
 
+@needs("many processes")
 def test_a_port_in_use_is_named(home: Home) -> None:
     """With one that is free."""
     with reserved_port() as port, pytest.raises(PageNotServedError, match=r"in use.*is free") as caught:

@@ -214,6 +214,7 @@ def test_two_processes_cannot_claim_one_attempt(home: Home, tmp_path: Path, monk
             core.init()
 
 
+@needs("many processes")
 def test_many_first_starts_at_once_get_ids_of_their_own(home: Home, start_script: Callable[..., object]) -> None:
     """And all find the same experiment."""
     script = "from core_sdk import core\nwith core.init(name='one'): pass\n"

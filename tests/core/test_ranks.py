@@ -137,6 +137,7 @@ def test_what_a_killed_rank_has_reported_is_there(ranks: Ranks, home: Home, vict
     assert len(reported) <= last + 1
 
 
+@needs("many processes")
 def test_a_resume_supersedes_what_every_rank_has_reported(ranks: Ranks, home: Home) -> None:
     """Beyond the checkpoint from which it goes on."""
     source = """
@@ -197,6 +198,7 @@ def test_what_cannot_be_reported_is_refused_on_every_rank(ranks: Ranks) -> None:
     assert [one.output for one in ended] == [f"{names} ValueError\nJournalClosedError\n"] * 2, ended
 
 
+@needs("many processes")
 def test_every_rank_has_its_progress(ranks: Ranks, run_command: Callable[..., str]) -> None:
     """People and programs see it; the trial's is the chief's."""
     ended = ranks.run("""
@@ -213,6 +215,7 @@ def test_every_rank_has_its_progress(ranks: Ranks, run_command: Callable[..., st
     assert [(row.rank, row.progress) for row in the_trial().ranks] == [(0, 0.75), (1, 0.5)]
 
 
+@needs("many processes")
 def test_each_node_is_profiled_by_its_first_rank(ranks: Ranks, run_command: Callable[..., str]) -> None:
     """Once, and its figures are told from those of the other node."""
     ended = ranks.run(

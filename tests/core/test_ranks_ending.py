@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from core.rank_processes import Ranks, codes, the_trial
+from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk.journal import read_records
@@ -118,6 +119,7 @@ def test_the_cause_is_told_with_its_consequence(ranks: Ranks, home: Home) -> Non
     assert "ConnectionError: connection closed by peer" in recorded_error(home)
 
 
+@needs("many processes")
 def test_an_error_that_all_ranks_make_is_told_once(ranks: Ranks, home: Home) -> None:
     """It is the chief's own."""
     ended = ranks.run("""
@@ -164,6 +166,7 @@ def test_hyperparameters_that_one_rank_cannot_train_are_the_trials(ranks: Ranks,
     assert (the_trial().state.name, the_trial().reason) == ("COMPLETED", "invalid hyperparameters: too wide")
 
 
+@needs("many processes")
 @pytest.mark.parametrize("who", ["rank == 0", "rank == 1", "True"])
 def test_ctrl_c_on_any_rank_cancels_the_trial(ranks: Ranks, who: str) -> None:
     """The terminal sends it to all, a person to one."""
@@ -180,6 +183,7 @@ def test_ctrl_c_on_any_rank_cancels_the_trial(ranks: Ranks, who: str) -> None:
     assert the_trial().state.name == "CANCELED"
 
 
+@needs("many processes")
 def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tmp_path: Path) -> None:
     """The chief has done its part; it is not for it to wait for hours."""
     processes = ranks.start("""
@@ -197,6 +201,7 @@ def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tm
     assert ranks.wait(processes[1]).code == 0
 
 
+@needs("many processes")
 @pytest.mark.parametrize("frozen", [0, 2])
 def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen: int) -> None:
     """It fails on the others, by the rank's name, once the time-out has passed, and nothing of it is visible."""
@@ -230,6 +235,7 @@ def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen
     assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == []
 
 
+@needs("many processes")
 def test_a_save_waits_for_a_rank_that_is_only_slow(ranks: Ranks, home: Home) -> None:
     """Longer than the time-out: its files may be large."""
     source = """

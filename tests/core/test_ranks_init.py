@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 from core.rank_processes import Ranks, codes, the_trial
+from parts import needs
 
 from core_sdk import core
 from core_sdk.core._attempt import claim_together
@@ -51,6 +52,7 @@ def test_a_rank_that_lightning_started_is_refused(run_script: RunScript, home: H
     assert not home.root.exists()
 
 
+@needs("many processes")
 def test_a_rank_of_a_process_group_needs_a_context(ranks: Ranks, home: Home) -> None:
     """Whoever has started it: torch.multiprocessing, say, which leaves no variables."""
     ended = ranks.run(

@@ -112,6 +112,8 @@ def ranks_said(output: str) -> list[str]:
     return sorted(line[line.index("RANK") :] for line in output.splitlines() if "RANK" in line)
 
 
+@needs("many processes")
+@needs("many processes")
 @pytest.mark.parametrize(
     ("launcher", "how"), [pytest.param("torchrun", "pause", marks=needs("many processes")), ("ours", "SIGTERM")]
 )
@@ -140,6 +142,8 @@ def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: H
     assert home.trial_ids() == [1]
 
 
+@needs("many processes")
+@needs("many processes")
 @pytest.mark.parametrize(
     ("launcher", "is_run"), [pytest.param("torchrun", True, marks=needs("many processes")), ("ours", False)]
 )
@@ -163,6 +167,7 @@ def test_restarted_ranks_go_on_with_the_trial(trainings: Trainings, home: Home, 
     assert home.trial_ids() == [1]
 
 
+@needs("many processes")
 def test_a_rank_that_fails_for_good_is_the_trials_reason(trainings: Trainings) -> None:
     """Where the launcher starts nothing anew."""
     command = [part for part in trainings.command("ours", "fails") if "restarts" not in part]

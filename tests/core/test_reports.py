@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from parts import needs
 
 from core_sdk import core
 from core_sdk.client import Tracker
@@ -361,6 +362,7 @@ def test_a_report_on_its_way_is_not_made_again(context: core.Context, home: Home
     assert [r.steps_completed for r in reports(home)] == [1, 2]
 
 
+@needs("many processes")
 def test_a_signal_handler_may_report(run_script: Callable[..., tuple[int, str, str]]) -> None:
     """Although it interrupts reports of its own thread, at a thousand places."""
     status, output, errors = run_script(
@@ -466,6 +468,7 @@ def test_best_validation_is_over_the_whole_experiment(context: core.Context) -> 
     assert context.train.get_experiment_best_validation() == 0.25
 
 
+@needs("many processes")
 @pytest.mark.parametrize("num_reports", [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_many_reports_leave_memory_flat(run_script: Callable[..., tuple[int, str, str]], num_reports: int) -> None:
     """Nothing is queued and nothing is remembered per step."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from core.counting import counting_script
+from parts import needs
 
 from core_sdk.alive import AliveLock
 from core_sdk.client import Tracker
@@ -78,6 +79,7 @@ def test_a_script_of_several_trials_begins_new_ones(launch: Launch) -> None:
     assert output == "1\n2\n3\n4\n"
 
 
+@needs("many processes")
 def test_a_script_that_a_rank_starts_has_a_trial_of_its_own(launch: Launch) -> None:
     """It inherits the rank's environment, and is not its successor."""
     output = launch("""

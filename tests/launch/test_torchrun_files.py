@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from launches import RunLaunch
+from parts import needs
 
 _SOURCE = """
     import os, sys
@@ -35,6 +36,7 @@ def test_what_is_teed_is_shown_and_kept(run_launch: RunLaunch, tmp_path: Path) -
     assert sorted(files["filtered_stdout.log"].splitlines()) == ["apple 0", "apple 1"]
 
 
+@needs("many processes")
 def test_a_local_rank_that_is_not_asked_for_is_not_shown(run_launch: RunLaunch, tmp_path: Path) -> None:
     """What goes into its file goes there all the same."""
     overrides = ["--redirects=0:1,1:1", "--local-ranks-filter=0", f"--log-dir={tmp_path / 'logs'}"]

@@ -27,6 +27,7 @@ from loop.datasets import (
     Lethal,
     RarelyAugmented,
 )
+from parts import needs
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -585,6 +586,7 @@ def test_a_worker_that_takes_too_long_leaves_the_samples_that_it_had() -> None:
     assert "by batches: [4, 5] of epoch 0; [6, 7] of epoch 0. Take" in caught.value.__notes__[0]
 
 
+@needs("many processes")
 def test_a_worker_that_dies_leaves_the_samples_that_it_had() -> None:
     """In a note to whichever exception torch raises."""
     script = """

@@ -98,6 +98,7 @@ def test_what_two_ranks_wrote_is_read_by_any_number(ranks: Ranks, written: Path,
     ranks.run(read, num_ranks, written)
 
 
+@needs("many processes")
 def test_without_a_process_group_whole_tensors_are_read(written: Path) -> None:
     """As for inference on a laptop."""
     rest = torch.load(written / "rest.pt", weights_only=True)
@@ -106,6 +107,7 @@ def test_without_a_process_group_whole_tensors_are_read(written: Path) -> None:
     check(state, is_spread=False)
 
 
+@needs("many processes")
 def test_every_file_loads_with_weights_only(written: Path) -> None:
     """Nothing is unpickled that could run code."""
     files = sorted(written.iterdir())
@@ -120,11 +122,13 @@ def test_every_file_loads_with_weights_only(written: Path) -> None:
         torch.load(file, weights_only=True)
 
 
+@needs("many processes")
 def test_whole_tensors_are_spread_where_the_present_ones_are(ranks: Ranks, tmp_path: Path) -> None:
     """As in a checkpoint of a training that was not sharded."""
     ranks.run(spread_whole, 2, tmp_path)
 
 
+@needs("many processes")
 def test_what_several_ranks_hold_is_written_once(ranks: Ranks, tmp_path: Path) -> None:
     """Two replicas on four ranks."""
     ranks.run(write_replicas, 4, tmp_path)
@@ -136,6 +140,7 @@ def test_what_several_ranks_hold_is_written_once(ranks: Ranks, tmp_path: Path) -
     assert torch.equal(state["weight"], WEIGHT)
 
 
+@needs("many processes")
 def test_an_index_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     """It may say something that we would not notice."""
     (tmp_path / "sharded_tensors.json").write_text('{"version": 2, "tensors": []}')

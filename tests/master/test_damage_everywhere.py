@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from master.damage import HomeWithExperiments, flip, made_home, replace
+from parts import needs
 
 from core_sdk.agent.starting import Spawner
 from core_sdk.errors import CoreSDKError
@@ -120,6 +121,7 @@ def check(made: HomeWithExperiments, path: Path, before: Seen, after: Seen) -> N
             assert after.trials[trial_id] == shown
 
 
+@needs("many processes")
 @pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_no_damage_stops_a_master_that_starts(made: HomeWithExperiments, num_damages: int) -> None:
     """Nor does it make it decide anything that it would not have decided."""
@@ -186,6 +188,7 @@ def restore(path: Path, content: bytes, new: bytes) -> None:
         replace(path, content)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_no_damage_stops_a_master_that_runs(made: HomeWithExperiments, num_damages: int) -> None:
     """It answers, and the others go on, whatever is asked of the damaged experiment."""

@@ -12,6 +12,7 @@ import pytest
 from cli.commands import Finished, WarmCli
 from master.damage import HomeWithExperiments, flip, made_home, opened_master, replace
 from masters import running_master
+from parts import needs
 from processes import wait_for
 
 from core_sdk.errors import MasterError
@@ -116,6 +117,7 @@ def test_the_slots_of_a_damaged_experiment_are_not_given_away(made: HomeWithExpe
         wait_for(lambda: any(isinstance(event, AttemptOver) for event in made.events()[made.paused]))
 
 
+@needs("many processes")
 def test_commands_answer_in_words(made: HomeWithExperiments, run_cli: Callable[..., Finished]) -> None:
     """Lists show the experiment as damaged, and what would need its events is refused."""
     path = made.folder(made.running).events_path
@@ -139,6 +141,7 @@ def test_commands_answer_in_words(made: HomeWithExperiments, run_cli: Callable[.
     assert ended.status == 0
 
 
+@needs("many processes")
 def test_a_damaged_experiment_can_be_deleted(made: HomeWithExperiments, run_cli: Callable[..., Finished]) -> None:
     """Once its trials have ended; the master drops it."""
     path = made.folder(made.running).events_path
@@ -179,6 +182,7 @@ def test_an_older_configuration_has_no_checksum(made: HomeWithExperiments) -> No
         assert "config.json" in made.problem(made.paused)
 
 
+@needs("many processes")
 def test_a_fork_of_an_altered_configuration_is_refused(
     made: HomeWithExperiments, run_cli: Callable[..., Finished]
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from master.searches import await_end, events_of, submit_search
+from parts import needs
 from processes import wait_for
 
 from core_sdk.errors import MasterError, TrialNotRunningError
@@ -34,6 +35,7 @@ def this_python() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
+@needs("many processes")
 def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: Path) -> None:
     """The others are trained to their end."""
     experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_FIRST)

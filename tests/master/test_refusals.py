@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from master.searches import ASHA, TRAIN, await_end, events_of, submit_search, submit_text
+from parts import needs
 from processes import wait_for
 
 from core_sdk.errors import MasterError, MasterRefusedError
@@ -100,6 +101,7 @@ def test_a_request_that_makes_no_sense_is_answered(home: Home, request_line: byt
     assert call(home.root, "status")["pid"] == pid
 
 
+@needs("many processes")
 @pytest.mark.parametrize("first", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow)])
 def test_an_experiment_stands_still_while_the_disk_is_full(home: Home, tmp_path: Path, first: int) -> None:
     """And says so; when there is room again it goes on, with every attempt begun once and every report heard once."""
@@ -127,6 +129,7 @@ def test_a_home_that_cannot_be_written_has_no_master(home: Home) -> None:
         call(home.root, "status")
 
 
+@needs("many processes")
 def test_an_idle_master_ends(home: Home) -> None:
     """One that was started for a question, and has nothing to do."""
     call(home.root, "status", options=["--idle=0.2"])

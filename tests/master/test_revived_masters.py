@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cli.commands import Finished, StartCli, WarmCli, start_cli_in
 from master.searches import await_end, submit_text
+from parts import needs
 from processes import wait_for
 
 from core_sdk.experiments.calling import call, is_master_running
@@ -66,6 +67,7 @@ def kill_master(home: Home) -> None:
     wait_for(lambda: not is_master_running(home.root))
 
 
+@needs("many processes")
 @pytest.mark.parametrize("command", [("trial", "list"), ("experiment", "list"), ("queue", "list"), ("slot", "list")])
 def test_a_command_that_looks_brings_a_killed_master_back(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished], command: tuple[str, ...]
@@ -85,6 +87,7 @@ def test_a_command_that_looks_brings_a_killed_master_back(
     assert await_end(home, experiment_id).state == "COMPLETED"
 
 
+@needs("many processes")
 def test_the_end_of_a_trial_brings_a_killed_master_back(home: Home, tmp_path: Path) -> None:
     """Without any command: the search goes on to its end."""
     experiment_id = begin(home, tmp_path)
@@ -96,6 +99,7 @@ def test_the_end_of_a_trial_brings_a_killed_master_back(home: Home, tmp_path: Pa
     assert len(home.trial_ids()) == 2
 
 
+@needs("many processes")
 def test_a_master_that_was_ended_stays_away(home: Home, tmp_path: Path, run_cli: Callable[..., Finished]) -> None:
     """Until a command needs one: neither a list nor the end of a trial starts it again."""
     experiment_id = begin(home, tmp_path)
@@ -138,6 +142,7 @@ def test_a_master_of_another_host_is_not_brought_back(
     assert not is_master_running(home.root)
 
 
+@needs("many processes")
 def test_a_command_that_was_its_own_master_is_not_replaced(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:

@@ -100,6 +100,7 @@ def test_the_names_in_the_state_are_those_of_the_model() -> None:
     assert list(wrapped.state_dict()) == ["weight", "bias"]
 
 
+@needs("many processes")
 @pytest.mark.parametrize("compiles_again", [True, False])
 def test_a_compiled_training_goes_on_as_if_it_had_never_been_stopped(compiles_again: bool) -> None:
     """To the bit, also without compilation: this backend computes as the model itself does."""

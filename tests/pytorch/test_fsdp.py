@@ -126,6 +126,7 @@ def test_a_sharded_model_trains_as_a_whole_one(ranks: Ranks, num_ranks: int) -> 
     ranks.run(trains_as_one_model, num_ranks)
 
 
+@needs("many processes")
 def test_a_script_without_a_launcher_is_a_group_of_one(ranks: Ranks, tmp_path: Path) -> None:
     """The same code then runs on one rank."""
     ranks.run(begins_its_own_group, 1)

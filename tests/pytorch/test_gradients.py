@@ -35,6 +35,7 @@ def run(
         return trial
 
 
+@needs("many processes")
 @pytest.mark.parametrize("stopped_after", [0, 1, 2, 3, 4, 6])
 def test_a_stop_within_a_window_changes_nothing(stopped_after: int) -> None:
     """Losses before and after the next step are those of a training that was not stopped."""

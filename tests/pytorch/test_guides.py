@@ -427,6 +427,7 @@ def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> N
     assert home.experiment_ids() == home.trial_ids() == []
 
 
+@needs("many processes")
 def test_a_class_that_does_not_exist_is_said_in_one_line() -> None:
     """And without a configuration it is said how to give one."""
     ended = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from parts import needs
 
 from core_sdk import client
 
@@ -148,6 +149,7 @@ GAN = """
 """
 
 
+@needs("many processes")
 @pytest.mark.parametrize(
     ("source", "training", "validation"),
     [

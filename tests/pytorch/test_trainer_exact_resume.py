@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from parts import needs
+from parts import needs, sample
 from pytorch.exact import NUM_BATCHES, SAVED_AT, VALIDATED_AT, End, LostPowerError, notes, samples, train
 from pytorch.ranks import Ranks
 
@@ -38,13 +38,16 @@ def started(parent: Path, name: str) -> Path:
 
 @pytest.mark.parametrize(
     "end",
-    [
-        End("batch", 0, "SIGTERM"),
-        End("batch", 5, "SIGTERM"),
-        End("batch", 8, "exception"),
-        End("validation", VALIDATED_AT[0] - 1, "SIGTERM"),
-        End("checkpoint", SAVED_AT[1] - 1, "exception"),
-    ],
+    sample(
+        [
+            End("batch", 5, "SIGTERM"),
+            End("batch", 0, "SIGTERM"),
+            End("batch", 8, "exception"),
+            End("validation", VALIDATED_AT[0] - 1, "SIGTERM"),
+            End("checkpoint", SAVED_AT[1] - 1, "exception"),
+        ],
+        every=5,
+    ),
     ids=str,
 )
 def test_a_training_that_ends_goes_on_exactly(tmp_path: Path, whole: Whole, end: End) -> None:
@@ -94,6 +97,7 @@ def test_ranks_and_workers_that_end_go_on_exactly(
     assert notes(ended) == notes(whole(num_ranks))
 
 
+@needs("many processes")
 @pytest.mark.parametrize("num_ranks", [2, *(pytest.param(number, marks=slow) for number in (3, 4))])
 def test_any_number_of_ranks_trains_the_same_global_batches(whole: Whole, num_ranks: int) -> None:
     """Of the same samples."""

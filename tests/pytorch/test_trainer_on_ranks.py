@@ -97,6 +97,7 @@ def results(directory: Path, job: str, num_ranks: int = 2) -> list[tuple[FitResu
     return [(FitResult(**content["result"]), content["trained"]) for content in contents]
 
 
+@needs("many processes")
 def test_ranks_divide_each_batch_and_have_the_same_result(ranks: Ranks, tmp_path: Path) -> None:
     """Numbers are those of a single rank."""
     ranks.run(train, 1, "alone", tmp_path)

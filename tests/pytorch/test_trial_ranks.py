@@ -60,6 +60,7 @@ def windows(home: str) -> None:
         print(json.dumps(said))
 
 
+@needs("many processes")
 def test_gradients_are_averaged_over_ranks_once_a_window(ranks: Ranks, tmp_path: Path) -> None:
     """Until then each rank has its own; the state that is saved does not tell that there were several."""
     first, second = (json.loads(printed) for printed in ranks.run(windows, 2, tmp_path / "home"))
