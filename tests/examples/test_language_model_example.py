@@ -28,6 +28,7 @@ def launcher(num_ranks: int) -> list[str]:
     return [sys.executable, "-m", "launch.torch_distributed", f"--nproc-per-node={num_ranks}", "--"]
 
 
+@pytest.mark.slow
 def test_what_two_ranks_have_learnt_one_rank_goes_on_with(home: Home) -> None:
     """It is paused on two ranks after its first epoch, and comes to its end on one."""
     script = [sys.executable, str(EXAMPLE)]

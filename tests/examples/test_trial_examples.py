@@ -79,6 +79,7 @@ def test_the_trial_reaches_its_accuracy_on_two_ranks() -> None:
     assert len(set(re.findall(r"accuracy (\S+) on", output))) == 1
 
 
+@pytest.mark.slow
 def test_the_transfer_learns_other_digits_from_few_images(home: Home) -> None:
     """From a checkpoint of a trial that knows only the digits 0 to 4; an experiment says which checkpoint."""
     run(sys.executable, EXAMPLES / "8_trial.py", "--epochs", 10, "--classes", 0, 1, 2, 3, 4)
@@ -95,6 +96,7 @@ def test_the_transfer_learns_other_digits_from_few_images(home: Home) -> None:
     assert validations(experiment_id)[-1][1]["accuracy"] >= 0.75
 
 
+@pytest.mark.slow
 def test_a_stopped_transfer_goes_on_as_if_undisturbed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped while the pretrained layers are frozen, and once more when they are tuned."""
     run(sys.executable, EXAMPLES / "8_trial.py", "--epochs", 1, "--classes", 0, 1, 2, 3, 4)
@@ -122,12 +124,13 @@ def test_a_stopped_transfer_goes_on_as_if_undisturbed(home: Home, monkeypatch: p
     assert len(whole) == 20
 
 
+@pytest.mark.slow
 def test_the_gan_draws_digits() -> None:
     """Nearer to real ones than noise is."""
     assert_as_promised(run(sys.executable, EXAMPLES / "8_gan.py"))
 
 
-@pytest.mark.parametrize("name", ["8_trial", "8_gan"])
+@pytest.mark.parametrize("name", ["8_trial", pytest.param("8_gan", marks=pytest.mark.slow)])
 def test_a_paused_example_goes_on_as_if_undisturbed(home: Home, name: str) -> None:
     """With the same seed it has the same validations, whether it is paused or not."""
     config = (EXAMPLES / f"{name}.yaml").read_text()

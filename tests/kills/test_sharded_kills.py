@@ -80,6 +80,7 @@ def test_three_hundred_kills_leave_no_half_a_checkpoint(tmp_path: Path) -> None:
     assert kill_ranks(tmp_path, size=3, num_kills=300) > 30
 
 
+@pytest.mark.slow
 @needs("many processes")
 @pytest.mark.parametrize("victim", [0, 1])
 def test_no_change_on_the_disk_is_the_wrong_one_for_a_rank_to_die_at(tmp_path: Path, victim: int) -> None:

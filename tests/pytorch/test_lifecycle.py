@@ -122,6 +122,7 @@ def test_a_restart_by_the_launcher_leaves_no_trace(home: Home, stage: Stage) -> 
     assert completed(home, killed) == undisturbed
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_resumed_once_more_goes_on_as_one_that_is_resumed_once(
     home: Home, stage: Stage, tmp_path: Path
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_trial_that_is_resumed_once_more_goes_on_as_one_that_is_resumed_once(
     assert Tracker().get_trial(1).state is TrialState.COMPLETED
 
 
+@pytest.mark.slow
 def test_a_continued_trial_has_the_weights_and_counts_anew(stage: Stage) -> None:
     """Its first validation, before any batch, is the last one of the trial that it continues."""
     core_sdk("run", "--", sys.executable, stage.code / "model_def.py")
@@ -161,6 +163,7 @@ def test_a_continued_trial_has_the_weights_and_counts_anew(stage: Stage) -> None
     assert_whole(reports(2))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("master")
 def test_a_search_stops_trials_that_fall_behind(home: Home, stage: Stage) -> None:
     """Each of them saves a checkpoint in the middle of its training, and is complete."""
@@ -177,6 +180,7 @@ def test_a_search_stops_trials_that_fall_behind(home: Home, stage: Stage) -> Non
     assert max(trial.steps_completed for trial in trials) == NUM_BATCHES
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("master")
 def test_a_search_lets_the_best_trials_go_on(home: Home, stage: Stage) -> None:
     """Each trains to the first rung and ends; one that is promoted goes on with the next batch."""
