@@ -45,7 +45,7 @@ def test_workers_learn_the_digits_also_after_a_pause(home: Home, script: str, op
     first = start(str(CORE_SDK), "run", "--", sys.executable, str(EXAMPLES / script), option)
     wait_for(lambda: any(home.checkpoints.glob("*-*")))
     client.get_trial(1).pause()  # at once: on a busy machine a command would start only when the training has ended
-    first.communicate(timeout=60)
+    first.communicate(timeout=240)
     assert first.returncode == PAUSED
 
     assert_as_promised(start(str(CORE_SDK), "trial", "resume", "1"))

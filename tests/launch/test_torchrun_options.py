@@ -38,6 +38,9 @@ def theirs() -> ArgumentParser:
 
 def _values(parser: ArgumentParser, line: str) -> dict[str, Any]:
     parsed = vars(parser.parse_args([*line.split(), "train.py"]))
+    if "--master" not in line:
+        # The default is told to nobody, and differs between versions.
+        del parsed["master_port"]
     return {name: value for name, value in parsed.items() if name not in _REFUSED}
 
 

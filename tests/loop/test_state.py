@@ -259,7 +259,7 @@ def test_an_optimizer_may_have_more_options_than_it_had() -> None:
     """As in a newer version of torch."""
     module = nn.Linear(1, 1)
     content = stored(State(optimizer=torch.optim.Adam(module.parameters())))
-    del content["objects"]["optimizer"]["param_groups"][0]["decoupled_weight_decay"]
+    del content["objects"]["optimizer"]["param_groups"][0]["maximize"]
 
     State(optimizer=torch.optim.Adam(module.parameters())).load_state_dict(content)
 

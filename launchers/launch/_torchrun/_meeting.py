@@ -26,6 +26,8 @@ from launch._torchrun._config import LaunchConfig, Rendezvous
 _LOOPBACK = "127.0.0.1"
 # For a node that looks up the address of the ranks' store, which the first node sets at once.
 _STORE_TIMEOUT = timedelta(seconds=60)
+# The oldest version of torch with which this was tried, and worked. It does not with 2.6.
+_NEWER_SERVER_SINCE = (2, 13)
 
 
 class TrainingOver(Exception):
@@ -142,10 +144,20 @@ class Alone(Meeting):
             threading.Thread(target=self._serve, args=[listener], name="launch-ranks-store", daemon=True).start()
 
     def _serve(self, listener: socket.socket) -> None:
+        import torch
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         port, descriptor = listener.getsockname()[1], listener.detach()
-        self._store = TCPStore(_LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor)
+        # The newer server of older versions cannot take over a socket.
+        is_newer = tuple(map(int, torch.__version__.split(".")[:2])) >= _NEWER_SERVER_SINCE
+        self._store = TCPStore(
+            _LOOPBACK,
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=descriptor,
+            use_libuv=is_newer,
+        )
 
     def num_waiting(self) -> int:
         return 0

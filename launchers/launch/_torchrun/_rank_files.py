@@ -88,8 +88,8 @@ class _Places:
             destinations.stderrs,
             destinations.tee_stdouts,
             destinations.tee_stderrs,
-            getattr(destinations, "filtered_stdout", ""),  # since torch 2.10
-            getattr(destinations, "filtered_stderr", ""),
+            _filtered(destinations, "stdout"),
+            _filtered(destinations, "stderr"),
         )
 
 
@@ -113,6 +113,15 @@ def _specs_of(settings: LogSettings) -> Any:
         )
     except (ValueError, KeyError, OSError) as error:
         raise UsageError(f"torchrun refuses its options about log files: {error}") from error
+
+
+def _filtered(destinations: Any, name: str) -> str:
+    """Returns the path of the lines of all ranks that a filter finds; empty if no rank has a file."""
+    if path := getattr(destinations, f"filtered_{name}", ""):
+        return str(path)
+    # This torch has no such option; newer ones put the file there.
+    paths = [path for path in getattr(destinations, f"{name}s").values() if path and path != os.devnull]
+    return str(Path(paths[0]).parents[1] / f"filtered_{name}.log") if paths else ""
 
 
 def _copies(path: str | None, filtered: str, filters: tuple[str, ...]) -> list[Copy]:
