@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -77,3 +79,14 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from ((node.module, alias.name) for alias in node.names)
+
+
+def test_contributors_are_told_the_floors_as_they_are() -> None:
+    """Those of `pyproject.toml`, from the highest to the lowest."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    floors = [set(layer.split(" | ")) for contract in contracts for layer in contract.get("layers", ())]
+
+    drawn = re.search(r"```\n(cli.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+
+    assert drawn is not None
+    assert [set(re.findall(r"\w+", floor)) for floor in drawn[1].split(">")] == floors
