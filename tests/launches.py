@@ -142,7 +142,7 @@ _FRAMEWORKS = ("torch_distributed", "deepspeed", "horovod", "tensorflow")
 @contextlib.contextmanager
 def launchers() -> Iterator[WarmLaunchers]:
     modules = [f"launch.{framework}" for framework in _FRAMEWORKS]
-    with warm_program("launches:main", "launch._torchrun._engine", *modules) as program:
+    with warm_program("launches:main", "launch._torchrun._engine", "torch.distributed", *modules) as program:
         yield WarmLaunchers(program)
 
 
