@@ -55,6 +55,7 @@ from core_sdk.environment._launchers import (
     horovod_variables,
     job_id,
     job_placement,
+    line_prefix_template,
     meeting_port,
     torchrun_variables,
     unshared_store,

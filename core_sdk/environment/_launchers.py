@@ -69,6 +69,11 @@ def torchrun_variables(variables: Mapping[str, str] = os.environ) -> dict[str, s
     return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
 
 
+def line_prefix_template(variables: Mapping[str, str] = os.environ) -> str:
+    """Returns torchrun's template of what each line of a rank begins with; empty if it is not set."""
+    return variables.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "")
+
+
 @contextlib.contextmanager
 def unshared_store() -> Iterator[None]:
     """Has torch's rendezvous look up a new place for the ranks' store in each meeting, inside the block.

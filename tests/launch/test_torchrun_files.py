@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,18 @@ def test_a_rank_may_see_its_own_gpu_only(run_launch: RunLaunch) -> None:
     ended = run_launch(source, overrides=["--virtual-local-rank"])
 
     assert sorted(ended.stdout.splitlines()) == ["[rank=0] 0 0 0", "[rank=1] 1 0 1"]
+
+
+@pytest.mark.parametrize("is_variable", [False, True])
+def test_lines_begin_as_the_user_has_chosen(
+    is_variable: bool, run_launch: RunLaunch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchrun's option, and its variable."""
+    template = "${role_name}/${local_rank}/${rank}/${hostname}: "
+    if is_variable:
+        monkeypatch.setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", template)
+
+    ended = run_launch("print('done')", overrides=[] if is_variable else [f"--log-line-prefix-template={template}"])
+
+    host = socket.gethostname()
+    assert sorted(ended.stdout.splitlines()) == [f"default/0/0/{host}: done", f"default/1/1/{host}: done"]

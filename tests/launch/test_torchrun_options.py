@@ -10,8 +10,16 @@ from torch.distributed.run import get_args_parser
 
 from launch._torchrun._options import TorchrunOptions, options_text, parse_options
 
-# `-m`, `--run-path` and the script stand for themselves.
-_REFUSED = {"module", "run_path", "no_python", "training_script", "training_script_args", "help"}
+# `-m`, `--run-path` and the script stand for themselves, and what torchrun prints is about torchrun.
+_REFUSED = {
+    "module",
+    "run_path",
+    "no_python",
+    "training_script",
+    "training_script_args",
+    "help",
+    "print_completion",
+}
 _LINES = [
     "",
     "--nnodes=2:4 --nproc_per_node=gpu --rdzv-backend=c10d --rdzv_endpoint=h1:29400 --rdzv-id=7",
@@ -26,6 +34,7 @@ _NEWER_LINES = {
     "signals_to_handle": "--signals-to-handle=SIGTERM,SIGUSR1",
     "shutdown_timeout": "--shutdown-timeout=60",
     "virtual_local_rank": "--virtual-local-rank",
+    "log_line_prefix_template": "--log-line-prefix-template=${hostname}:${rank}:",
     "event_log_handler": "--event-log-handler=console",
     "duplicate_stdout_filters": "--duplicate-stdout-filters=apple,or,,ange",
 }

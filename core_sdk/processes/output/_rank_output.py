@@ -64,19 +64,20 @@ class RankOutput:
         stderr_file: Path | None = None,
         stdout_copies: Sequence[Copy] = (),
         stderr_copies: Sequence[Copy] = (),
+        prefix: str | None = None,
     ) -> RankPipes:
         """Makes new pipes for a rank, so that a restarted rank's output does not mix with its predecessor's.
 
         `stderr_file` is the file into which the rank writes its stderr instead. What comes through the pipes is also
-        written to the copies, which are closed with them.
+        written to the copies, which are closed with them. Each line begins with `prefix`, by default `[rank=N] `.
         """
         self._num_opened += 1
         name = f"rank{rank}.{self._num_opened}"
         stdout_path, stderr_path = self._directory / f"{name}.stdout", self._directory / f"{name}.stderr"
-        prefix = b"[rank=%d] " % rank
+        begin = (f"[rank={rank}] " if prefix is None else prefix).encode()
         streams = (
-            Stream(stdout_path, PrefixedLines(prefix), self._forwarder.stdout, stdout_copies),
-            Stream(stderr_path, PrefixedLines(prefix), self._forwarder.stderr, stderr_copies),
+            Stream(stdout_path, PrefixedLines(begin), self._forwarder.stdout, stdout_copies),
+            Stream(stderr_path, PrefixedLines(begin), self._forwarder.stderr, stderr_copies),
         )
         self._streams[rank] = streams
         self._stderr_files[rank] = stderr_file

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core_sdk.environment import job_id
+from core_sdk.environment import job_id, line_prefix_template
 from launch._command_line import UsageError
 from launch._torchrun._nodes import Nodes, bracketed, is_dynamic
 from launch._torchrun._options import TorchrunOptions, node_range
@@ -32,6 +32,8 @@ class LogSettings:
     """None for all."""
     stdout_filters: tuple[str, ...] = ()
     stderr_filters: tuple[str, ...] = ()
+    line_prefix: str = ""
+    """The template of what each line begins with; empty for our own."""
 
     @property
     def wants_files(self) -> bool:
@@ -107,6 +109,7 @@ def configure(options: TorchrunOptions, nodes: Nodes) -> LaunchConfig:
             local_ranks_shown=_local_ranks(values["local_ranks_filter"]),
             stdout_filters=tuple(values["duplicate_stdout_filters"]),
             stderr_filters=tuple(values["duplicate_stderr_filters"]),
+            line_prefix=values["log_line_prefix_template"] or line_prefix_template(),
         ),
     )
 

@@ -71,6 +71,9 @@ _OPTIONS = (
         "redirects", "which output goes to files: 0 none, 1 stdout, 2 stderr, 3 both; or RANK:N,…", "0", short="-r"
     ),
     _Option("tee", "which output goes to files too, in the same form", "0", short="-t"),
+    _Option(
+        "log-line-prefix-template", "what each line begins with; ${role_name}, ${rank}, ${local_rank}, ${hostname}", ""
+    ),
     _Option("local-ranks-filter", "the local ranks whose output is shown: 0,1,…", ""),
     _Option("duplicate-stdout-filters", "texts: lines of stdout with one of them go to a file too", [], _filters),
     _Option("duplicate-stderr-filters", "texts: lines of stderr with one of them go to a file too", [], _filters),

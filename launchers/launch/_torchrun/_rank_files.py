@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from core_sdk.processes.output import Copy, FileCopy, MatchingLines, RankOutput
@@ -46,15 +48,27 @@ class RankLogs:
                 path = self._directory.error_path(rank)
                 path.unlink(missing_ok=True)
                 of_rank["TORCHELASTIC_ERROR_FILE"] = str(path)
-            files[local_rank] = self._open_rank(rank, local_rank, places)
+            files[local_rank] = self._open_rank(rank, local_rank, places, self._prefix(of_rank))
         return files
 
-    def _open_rank(self, rank: int, local_rank: int, places: _Places) -> RankFiles:
+    def _prefix(self, of_rank: Mapping[str, str]) -> str | None:
+        """Returns what each line of the rank begins with, if the user has chosen it."""
+        if not self._settings.line_prefix:
+            return None
+        return Template(self._settings.line_prefix).safe_substitute(
+            role_name=of_rank["ROLE_NAME"],
+            rank=of_rank["RANK"],
+            local_rank=of_rank["LOCAL_RANK"],
+            hostname=socket.gethostname(),
+        )
+
+    def _open_rank(self, rank: int, local_rank: int, places: _Places, prefix: str | None) -> RankFiles:
         stdout, stderr = places.stdouts.get(local_rank), places.stderrs.get(local_rank)
         is_stdout_shown = not stdout or places.shown_stdouts.get(local_rank) == stdout
         is_stderr_shown = not stderr or places.shown_stderrs.get(local_rank) == stderr
         pipes = self._output.open(
             rank,
+            prefix=prefix,
             stderr_file=None if is_stderr_shown else Path(stderr or os.devnull),
             stdout_copies=_copies(stdout, places.filtered_stdout, self._settings.stdout_filters)
             if is_stdout_shown
