@@ -135,6 +135,7 @@ def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
     assert [len(one["x"]) for one in by_time] == [1, 1]
     assert visitor.get(target_of(question, rank="-1")).problem == "bad_parameter"
     assert visitor.get(target_of(question, rank="some")).problem == "bad_parameter"
+    assert visitor.get(target_of(question, rank=str(1 << 63))).problem == "bad_parameter"
 
 
 def test_several_trials_are_asked_at_once(visitor: Visitor) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from core_sdk.records import MAX_INT
 from core_sdk.tracking.index._values import COMPARABLE
 from core_sdk.tracking.superseding import EVERYTHING
 
@@ -152,8 +153,13 @@ class Where(NamedTuple):
 
 
 def of_rank(rank: int | None) -> Where:
-    """Returns a condition for the series of a rank; None stands for the series that are shown by default."""
-    return Where("series.is_shown") if rank is None else Where("attempt.rank = ?", (rank,))
+    """Returns a condition for the series of a rank; None stands for the series that are shown by default.
+
+    There is no rank of more than 63 bits, and SQLite takes no such number.
+    """
+    if rank is None:
+        return Where("series.is_shown")
+    return Where("attempt.rank = ?", (rank,)) if rank < MAX_INT else Where("FALSE")
 
 
 def among(column: str, ids: Collection[int] | None) -> Where:
