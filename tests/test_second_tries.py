@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from parts import needs
 from second_tries import KNOWN, describe
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +33,7 @@ def test_the_list_names_tests_that_exist(name: str) -> None:
     assert f"def {function.partition('[')[0]}(" in (ROOT / path).read_text()
 
 
+@needs("many processes")
 def test_a_second_run_ends_with_the_names() -> None:
     """As the Makefile starts it."""
     name = "tests/test_second_tries.py::test_each_is_named_with_its_reason"

@@ -117,6 +117,7 @@ def test_a_script_that_has_not_come_to_its_init_cannot_be_started_twice(
     assert "attempt 1 is running" in refused.errors
 
 
+@needs("many processes")
 def test_a_killed_agent_leaves_no_script(start_cli: StartCli, cli: Cli, write_script: WriteScript) -> None:
     """Nor anything that the script has started; the command tells of a death without a word."""
     script = write_script(
@@ -144,6 +145,7 @@ def test_a_killed_agent_leaves_no_script(start_cli: StartCli, cli: Cli, write_sc
     assert state(cli) == "ERROR"
 
 
+@needs("many processes")
 def test_what_a_script_leaves_behind_is_ended_with_it(
     home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path
 ) -> None:

@@ -186,6 +186,7 @@ def test_a_trial_that_is_taken_back_leaves_its_experiment(begin_trial: Begin, ho
     assert home.experiment(1).read().name == "search"
 
 
+@needs("many processes")
 def test_the_next_attempt_gets_other_slots(begin_trial: Begin, home: Home) -> None:
     """Those that the master gives it; it is the same trial."""
     run(begin_trial(TELL, config={"name": "search"}, slots=Slots((0,))))

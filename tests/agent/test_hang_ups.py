@@ -114,6 +114,7 @@ def test_a_launcher_outlives_its_terminal(home: Home, open_terminal: Open, tmp_p
     assert person.process.wait(TIMEOUT_S) == 0
 
 
+@needs("many processes")
 def test_a_stopped_training_goes_on_when_its_terminal_is_closed(
     home: Home, open_terminal: Open, tmp_path: Path
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_stopped_training_goes_on_when_its_terminal_is_closed(
     trains_on(home, tmp_path)
 
 
+@needs("many processes")
 def test_a_hang_up_says_how_to_find_the_training(
     home: Home, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def test_one_ctrl_c_ends_a_script_that_never_asks(open_terminal: Open, command: 
     assert client.get_trial(1).state is client.TrialState.CANCELED
 
 
+@needs("many processes")
 @pytest.mark.parametrize("command", [PLAIN, (*RUN, *PLAIN)], ids=["script", "run"])
 def test_the_same_ctrl_c_ends_what_a_script_that_never_asks_has_forked(
     open_terminal: Open, command: Sequence[str]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from parts import needs
 from processes import TIMEOUT_S, kill_tree, wait_for
 
 from core_sdk.agent.starting import Agent, Ended, Spawner
@@ -115,6 +116,7 @@ def test_a_forked_agent_says_that_a_command_cannot_be_started(home: Home, spawne
     start.withdraw()
 
 
+@needs("many processes")
 def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: Spawner, tmp_path: Path) -> None:
     """Neither a sibling's lock nor its log, and each has a session of its own."""
     first, second = run(WAITING, "1")[0], run(WAITING, "2")[0]
@@ -128,6 +130,7 @@ def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: Spawner, tm
     assert len(sessions) == 3
 
 
+@needs("many processes")
 def test_attempts_outlive_the_spawner_and_another_takes_its_place(run: Run, spawner: Spawner, tmp_path: Path) -> None:
     """Their ends are still told and recorded."""
     _, first = run(WAITING, "1")

@@ -42,6 +42,7 @@ def log(home: Home) -> str:
     return home.trial(1).log_path(1).read_text()
 
 
+@needs("many processes")
 def test_the_script_sees_a_terminal(run: Run, home: Home) -> None:
     """Of the size of the person's, and colours reach that; the log has the text."""
     person = run(
@@ -61,6 +62,7 @@ def test_the_script_sees_a_terminal(run: Run, home: Home) -> None:
     assert log(home) == "True True True (100, 30)\nred\nalso here\n"
 
 
+@needs("many processes")
 def test_a_progress_bar_moves_on_the_screen_and_leaves_one_line_in_the_log(run: Run, home: Home) -> None:
     """As tqdm draws it."""
     person = run(
@@ -114,6 +116,7 @@ def test_the_script_can_be_answered(run: Run, home: Home) -> None:
     assert log(home) == "Name? hello Ada\n''\n"
 
 
+@needs("many processes")
 def test_the_script_can_be_debugged(run: Run) -> None:
     """With pdb, a line at a time."""
     person = run("value = 6\nbreakpoint()\nprint('went on')")
@@ -127,6 +130,7 @@ def test_the_script_can_be_debugged(run: Run) -> None:
     assert b"went on" in person.seen
 
 
+@needs("many processes")
 def test_ctrl_c_reaches_the_script(run: Run) -> None:
     """It cleans up, and the terminal is as it was."""
     person = run(
@@ -189,6 +193,7 @@ def test_a_terminal_that_takes_nothing_holds_up_nothing(run: Run, home: Home) ->
     assert len(log(home).splitlines()) == 100_001
 
 
+@needs("many processes")
 def test_output_into_a_pipe_is_no_terminal(run: Run, home: Home) -> None:
     """Although stderr is one: stdout decides."""
     read, write = os.pipe()

@@ -39,6 +39,7 @@ def test_the_best_value_has_its_own_checkpoint(home: Home, cli: Cli) -> None:
     assert "trial 1, with accuracy 0.9 at step 20, checkpoint bbbbbbbb" in described
 
 
+@needs("many processes")
 def test_a_best_value_without_a_checkpoint_says_so(home: Home, cli: Cli) -> None:
     """The best one that has a checkpoint is named, with its value, step and trial."""
     train(home, [0.5, 0.9, 0.6], "a.c")
@@ -83,6 +84,7 @@ def test_checkpoints_are_listed_with_their_metric(home: Home, cli: Cli) -> None:
     assert "accuracy: 0.9" in described
 
 
+@needs("many processes")
 def test_a_metric_is_chosen_for_a_list_of_checkpoints(home: Home, cli: Cli) -> None:
     """One that no checkpoint has is refused, with those that there are."""
     train(home, [0.5, 0.9], "ab")

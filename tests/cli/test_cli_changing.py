@@ -48,6 +48,7 @@ def test_a_trial_is_deleted_after_a_question(home: Home, folder: TrialFolder, cl
     assert home.create_trial().trial_id == 2
 
 
+@needs("many processes")
 def test_a_running_trial_is_not_deleted(folder: TrialFolder, cli: Cli) -> None:
     """Neither alone nor with its experiment."""
     training = new_attempt(folder)
@@ -60,6 +61,7 @@ def test_a_running_trial_is_not_deleted(folder: TrialFolder, cli: Cli) -> None:
     assert "core-sdk trial pause 1" in alone.errors
 
 
+@needs("many processes")
 def test_an_experiment_is_deleted_with_its_trials(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """By name or number."""
     new_trial(home, experiment="letters")
@@ -103,6 +105,7 @@ def test_a_checkpoint_is_verified_and_downloaded(home: Home, folder: TrialFolder
     assert "weights.bin" in not_downloaded.errors
 
 
+@needs("many processes")
 def test_labels_are_given_and_taken_away(folder: TrialFolder, cli: Cli) -> None:
     """What the experiment has already, or does not have, is no failure."""
     given = cli("experiment", "label", "digits", "fast", "good", "fast")
@@ -170,6 +173,7 @@ def test_a_whole_id_is_not_taken_for_the_beginning_of_another(home: Home, cli: C
     assert json.loads(cli("checkpoint", "describe", "a", "--json").output)["storage_id"] == "a"
 
 
+@needs("many processes")
 def test_several_trials_are_deleted_after_one_question(home: Home, cli: Cli) -> None:
     """Each is told before it; an unknown one among them changes nothing."""
     for _ in range(3):

@@ -31,6 +31,7 @@ def stored(home: Home) -> list[str]:
     return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
+@needs("many processes")
 def test_gc_shows_asks_and_deletes(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """What stays and why, what goes, how much is freed; "no" deletes nothing."""
     options = ("checkpoint", "gc", "--save-trial-best", "1", "--metric", "loss")
@@ -49,6 +50,7 @@ def test_gc_shows_asks_and_deletes(home: Home, folder: TrialFolder, cli: Cli) ->
     assert "deleted 1 checkpoint, " in deleted.output
 
 
+@needs("many processes")
 def test_gc_refuses_a_metric_that_nobody_reported(home: Home, cli: Cli) -> None:
     """A mistyped name must not delete the best checkpoint; the metrics that exist are named."""
     training = new_attempt(new_trial(home))
@@ -157,12 +159,14 @@ def test_all_checkpoints_are_verified_a_line_each(home: Home, folder: TrialFolde
     assert "weights.bin" in lines["a"]
 
 
+@needs("many processes")
 def test_verify_takes_an_id_or_all(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """Not both, and not neither."""
     assert cli("checkpoint", "verify").status == 2
     assert cli("checkpoint", "verify", "a", "--all").status == 2
 
 
+@needs("many processes")
 def test_a_checkpoint_is_downloaded_to_the_directory_named_after_it(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """Or to the one that an argument names."""
     named = cli("checkpoint", "download", "a", "copy")

@@ -30,6 +30,7 @@ def two_trials(home: Home) -> None:
     resumed.end()
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_what_differs_between_compared_trials_comes_first(cli: Cli) -> None:
     """Side by side; curves are drawn if a metric is named."""
@@ -98,6 +99,7 @@ def test_one_metric_is_shown_alone(cli: Cli) -> None:
     assert all("no metric 'los' to show. The metrics: loss" in refused.errors for refused in mistyped)
 
 
+@needs("many processes")
 def test_reports_are_followed_until_the_trial_ends(home: Home, start_cli: StartCli, cli: Cli) -> None:
     """What was there and what comes, a line each."""
     training = new_attempt(new_trial(home))

@@ -91,6 +91,7 @@ def read_until_line_begins(script: Script, text: str) -> None:
     pytest.fail(f"no line begins with {text!r}")
 
 
+@needs("many processes")
 def test_a_followed_experiment_tells_what_happens(cli: Cli, home: Home) -> None:
     """Line by line where stdout is no terminal; the exit status says how it ended."""
     ended = cli("experiment", "create", "search.yaml", "model", "--follow")

@@ -109,6 +109,7 @@ def test_trials_are_ordered_by_a_value(cli: Cli) -> None:
     assert listed.splitlines()[0].split()[4:6] == ["Reason", "min.loss"]
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
     """With names that are written alike."""
@@ -157,6 +158,7 @@ def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
     assert "Those reported are: accuracy, loss" in " ".join(unknown.errors.split())
 
 
+@needs("many processes")
 def test_a_description_tells_the_code_and_the_machine(home: Home, cli: Cli) -> None:
     """The commit, whether files had changed since, versions, and what the machine has."""
     folder = new_trial(home)

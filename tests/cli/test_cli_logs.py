@@ -24,6 +24,7 @@ def folder(home: Home) -> TrialFolder:
     return folder
 
 
+@needs("many processes")
 def test_all_attempts_are_printed_in_order(folder: TrialFolder, cli: Cli) -> None:
     """Bytes as they are; an attempt without output is passed over, and one can be chosen."""
     everything = cli("trial", "logs", "1")
@@ -53,6 +54,7 @@ def test_the_tail_is_the_last_lines(folder: TrialFolder, cli: Cli, num_lines: st
     assert ended.output.splitlines() == expected
 
 
+@needs("many processes")
 def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """The script was started by itself, or there is no such attempt."""
     new_attempt(new_trial(home)).end()

@@ -58,6 +58,7 @@ def test_the_lines_of_a_rank_are_the_same_however_they_are_read(log: bytes, cuts
     assert given + in_chunks.finish() == at_once.feed(log) + at_once.finish()
 
 
+@needs("many processes")
 def test_the_lines_of_one_rank_come_as_it_wrote_them(folder: TrialFolder, cli: Cli) -> None:
     """Bytes as they are, without the prefix; the launcher's own lines belong to no rank."""
     of_rank_0 = cli("trial", "logs", "1", "--rank", "0", "--attempt", "2")

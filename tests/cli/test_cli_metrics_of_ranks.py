@@ -24,6 +24,7 @@ def folder(home: Home) -> TrialFolder:
     return folder
 
 
+@needs("many processes")
 def test_the_lowest_rank_is_shown_and_the_others_are_mentioned(folder: TrialFolder, cli: Cli) -> None:
     """So that nobody takes a part for the whole."""
     ended = cli("trial", "metrics", "1")

@@ -13,6 +13,7 @@ from parts import needs
 from core_sdk.tracking import Home
 
 
+@needs("many processes")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -49,6 +50,7 @@ def test_short_and_old_names_of_commands_work(home: Home, cli: Cli, arguments: s
     assert ended.status == 0, ended.errors
 
 
+@needs("many processes")
 def test_several_experiments_are_described_at_once(home: Home, cli: Cli) -> None:
     """Separated by commas; --json gives a list of them."""
     for name in ("first", "second"):
@@ -61,6 +63,7 @@ def test_several_experiments_are_described_at_once(home: Home, cli: Cli) -> None
     assert [each["name"] for each in json.loads(as_json.output)] == ["first", "second"]
 
 
+@needs("many processes")
 def test_labels_are_added_by_the_old_words(home: Home, cli: Cli) -> None:
     """`label add ID LABEL` and `label remove ID LABEL`."""
     new_attempt(new_trial(home)).end()

@@ -32,6 +32,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config.yaml"
 
 
+@needs("many processes")
 def test_a_preview_counts_trials_units_and_gpu_hours(cli: Cli, config: Path) -> None:
     """All trials are in the table, which adds up to the units."""
     shown = cli("preview-search", str(config), "--units-per-second", "0.5")
@@ -59,6 +60,7 @@ def test_a_preview_of_few_slots_takes_longer(cli: Cli, config: Path) -> None:
     assert few_slots["hours"] > all_slots["hours"]
 
 
+@needs("many processes")
 def test_trials_without_a_known_length_are_counted(cli: Cli, config: Path) -> None:
     """And get one from the command line."""
     searcher = "searcher={name: random, metric: loss, max_trials: 20}"

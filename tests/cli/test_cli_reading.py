@@ -74,6 +74,7 @@ def test_lists_come_as_tables_json_and_csv(cli: Cli) -> None:
     ]
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_metrics_come_in_order_without_what_is_superseded(cli: Cli) -> None:
     """JSON is strict: NaN and the infinities are strings."""
@@ -90,6 +91,7 @@ def test_metrics_come_in_order_without_what_is_superseded(cli: Cli) -> None:
     assert losses == [(1, 1, 1.0), (1, 2, 0.5), (2, 3, 0.25)]
 
 
+@needs("many processes")
 def test_each_report_is_a_line_of_json_as_python_writes_it(cli: Cli, home: Home) -> None:
     """Whatever the names and values of the reports around it."""
     odd: dict[str, Any] = {'%d "{}"': 1e16, "ü": "NaN", " ": -0.0}
@@ -115,6 +117,7 @@ def test_each_report_is_a_line_of_json_as_python_writes_it(cli: Cli, home: Home)
     assert reports[-1]["metrics"] == {"yes": 1, "no": None, "text": "%s, 1", "list": [1.5]}
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_superseded_reports_are_shown_when_asked_for(cli: Cli) -> None:
     """Flagged, so that nobody takes them for the others."""
@@ -237,6 +240,7 @@ def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli) -> None:
     assert not any("Traceback" in ended.errors for ended in unknown + wrong)
 
 
+@needs("many processes")
 def test_an_empty_home_is_no_failure(home: Home, cli: Cli) -> None:
     """A friendly line for people, an empty list for programs; and looking does not make a home."""
     table = cli("trial", "list")
@@ -277,6 +281,7 @@ def test_the_shell_can_complete_commands(cli: Cli) -> None:
     assert completed.output.split() == ["trial"]
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_a_reader_may_leave_early(start_cli: StartCli) -> None:
     """`core-sdk trial metrics 1 --json | head -1` ends without a traceback."""

@@ -36,6 +36,7 @@ def test_a_group_that_nobody_reported_is_refused(home: Home, cli: Cli) -> None:
     assert cli("trial", "metrics", "1", "--group", "training").status == 0
 
 
+@needs("many processes")
 def test_a_group_without_numbers_is_not_plotted(home: Home, cli: Cli) -> None:
     """It exists, and is named among those that do."""
     training = new_attempt(new_trial(home))

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from cli.commands import Cli
+from parts import needs
 from tracking.journals import new_trial, record, report
 
 from core_sdk.tracking import Home
@@ -42,6 +43,7 @@ def test_a_report_is_one_file_that_needs_nothing_else(cli: Cli, home: Home, tmp_
     assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
 
 
+@needs("many processes")
 def test_a_report_of_nothing_yet_is_written_too(cli: Cli, home: Home, tmp_path: Path) -> None:
     """Its trial has reported nothing."""
     record(new_trial(home))

@@ -282,6 +282,7 @@ def test_a_trial_is_resumed_with_another_command(
     assert (command.argv, command.cwd) == (launched, str(tmp_path))
 
 
+@needs("many processes")
 def test_a_command_that_cannot_be_started_replaces_none(home: Home, cli: Cli, write_script: WriteScript) -> None:
     """A second number is taken for no program, and a program that is not there is named."""
     folder = trial_with_checkpoints(home, write_script(RESTORING))

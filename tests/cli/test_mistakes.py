@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from cli.commands import WarmCli
-from parts import sample
+from parts import needs, sample
 
 SCRIPT = """\
 import core_sdk as det
@@ -138,6 +138,7 @@ def in_that_home(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     monkeypatch.setenv("CORE_SDK_HOME", str(place / "home"))
 
 
+@needs("many processes")
 @pytest.mark.parametrize("mistake", sample(COMMANDS, every=4), ids=lambda mistake: mistake.arguments)
 def test_a_command_says_what_to_type_instead(mistake: Command, place: Path, warm_cli: WarmCli) -> None:
     """It names what is wrong, and what there is."""
@@ -158,6 +159,7 @@ def test_a_configuration_is_refused_by_line_and_key(mistake: Config, place: Path
     assert ended.status == mistake.status
 
 
+@needs("many processes")
 @pytest.mark.parametrize("mistake", sample(PROGRAMS, every=4), ids=lambda mistake: mistake.says or "NaN")
 def test_a_script_ends_with_what_to_write_instead(mistake: Program, place: Path) -> None:
     """The last line of the traceback says it, or a warning."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from client.trainings import Train
+from parts import needs
 from processes import wait_for
 
 from core_sdk import client
@@ -58,6 +59,7 @@ def config(waits: bool = False, **changes: Any) -> dict[str, Any]:
     }
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("master")
 def test_a_search_runs_to_its_end_and_has_a_best_checkpoint(code: Path) -> None:
     """From a mapping; its trials, checkpoints and configuration are those of any experiment."""
@@ -141,6 +143,7 @@ def test_an_experiment_is_ended_archived_and_deleted(code: Path, ending: str) ->
     assert client.list_experiments() == []
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("master")
 def test_an_experiment_that_was_removed_by_hand_ends_no_master(home: Home, code: Path) -> None:
     """Other experiments go on."""
@@ -157,6 +160,7 @@ def test_an_experiment_that_was_removed_by_hand_ends_no_master(home: Home, code:
     wait_for(lambda: all(trial.running_attempt() is None for trial in trials))
 
 
+@needs("many processes")
 @pytest.mark.usefixtures("master")
 def test_one_trial_of_a_search_is_killed(code: Path) -> None:
     """The others go on."""
@@ -217,6 +221,7 @@ def test_what_was_not_submitted_has_no_searcher_to_steer(train: Train) -> None:
             call()
 
 
+@needs("many processes")
 def test_reading_starts_no_master(code: Path, home: Any, request: pytest.FixtureRequest) -> None:
     """What a search has left is read when its master is gone."""
     from core_sdk.experiments.calling import is_master_running

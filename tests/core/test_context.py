@@ -53,6 +53,7 @@ def test_a_first_start_is_a_new_trial(home: Home) -> None:
     assert (experiment.name, experiment.labels, experiment.description) == ("digits", ["a"], "d")
 
 
+@needs("many processes")
 def test_the_scripts_name_is_the_experiments(home: Home, run_script: RunScript) -> None:
     """Two starts of one script are two trials of one experiment."""
     script = "from core_sdk import core\nwith core.init(): pass\n"
@@ -170,6 +171,7 @@ def test_a_forgotten_context_ends_when_it_is_collected(home: Home) -> None:
     assert ending(home).outcome == "exited"
 
 
+@needs("many processes")
 def test_a_session_of_typed_lines_is_judged_by_what_follows_the_start(home: Home) -> None:
     """An error before `init()` is no error of the attempt, and a session cannot be started again by a command."""
     lines = b"1 / 0\nfrom core_sdk import core\ncontext = core.init()\ncontext.start()\n"

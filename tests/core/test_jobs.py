@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from core.counting import counting_script
+from parts import needs
 
 from core_sdk.alive import AliveLock
 from core_sdk.client import Tracker
@@ -69,6 +70,7 @@ def test_a_start_that_came_to_nothing_is_passed_over(start: Start) -> None:
     assert start(**BATCH, SLURM_RESTART_COUNT="2") == "1.2.4\n"
 
 
+@needs("many processes")
 def test_each_start_of_a_named_job_goes_on(start: Start) -> None:
     """Where no scheduler counts: a pod that is replaced, say."""
     assert [start(CORE_SDK_JOB_ID="a/b"), start(CORE_SDK_JOB_ID="a/b")] == ["1.1.0\n", "1.2.4\n"]
@@ -87,6 +89,7 @@ def test_what_is_another_training_begins_its_own_trial(start: Start, variables: 
     assert start(**variables) == "2.1.0\n"
 
 
+@needs("many processes")
 def test_trainings_of_one_job_are_told_apart(start: Start) -> None:
     """By their commands, in whatever order their steps arrive."""
     begun = [start("--lr=1", **BATCH, **STEP), start("--lr=2", **BATCH, **NEXT_STEP)]
@@ -157,6 +160,7 @@ def test_a_script_names_its_job_itself(start: Start) -> None:
     assert start("b", source=source) == "2.1.0\n"
 
 
+@needs("many processes")
 def test_a_job_that_goes_on_with_a_completed_trial_says_so(
     home: Home, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -255,6 +259,7 @@ def test_a_process_killed_in_its_first_trial_goes_on_with_it(start: Start) -> No
     assert (resumed, second, begun_anew) == ("1.2.4", "2", "3.1.0")
 
 
+@needs("many processes")
 def test_processes_that_a_training_starts_leave_its_job_alone(start: Start) -> None:
     """Their trials are their own, and the job still goes on with the first."""
     child = f"subprocess.run([sys.executable, '-c', {textwrap.dedent(SCRIPT)!r}])"
@@ -264,6 +269,7 @@ def test_processes_that_a_training_starts_leave_its_job_alone(start: Start) -> N
     assert start(source=source, CORE_SDK_JOB_ID="a").startswith("1.2.4\n")
 
 
+@needs("many processes")
 def test_a_job_that_a_training_submits_is_a_job_of_its_own(start: Start) -> None:
     """It inherits the variables of whoever submits it, and is gone on with after a requeue of its own."""
     source = f"""

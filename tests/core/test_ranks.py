@@ -243,6 +243,7 @@ def test_each_node_is_profiled_by_its_first_rank(ranks: Ranks, run_command: Call
     assert "said once" not in "".join(one.errors for one in ended)
 
 
+@needs("many processes")
 def test_every_rank_may_ask_what_is_recorded(ranks: Ranks, home: Home) -> None:
     """Where it sees the home: metadata, the best validation, and a place for event files."""
     ended = ranks.run("""

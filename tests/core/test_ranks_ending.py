@@ -22,6 +22,7 @@ def recorded_error(home: Home) -> str:
     return ended.error or ""
 
 
+@needs("many processes")
 def test_an_error_on_one_rank_is_everyones(ranks: Ranks, home: Home) -> None:
     """With that rank's traceback, wherever the next collective is called; the trial's reason names the rank."""
     ended = ranks.run("""
@@ -43,6 +44,7 @@ def test_an_error_on_one_rank_is_everyones(ranks: Ranks, home: Home) -> None:
     assert "distributed.allgather(rank)" in recorded_error(home)
 
 
+@needs("many processes")
 def test_an_error_of_the_chief_reaches_the_others(ranks: Ranks) -> None:
     """And is the trial's, as on a single rank."""
     ended = ranks.run("""
@@ -86,6 +88,7 @@ def test_a_chief_that_leaves_the_others_alone_fails_the_trial(ranks: Ranks) -> N
     assert the_trial().reason.startswith("rank 1 failed: core_sdk.errors.RankLeftError")
 
 
+@needs("many processes")
 def test_a_rank_that_is_killed_fails_the_trial(ranks: Ranks) -> None:
     """Also after the last collective."""
     ended = ranks.run("""
@@ -137,6 +140,7 @@ def test_an_error_that_all_ranks_make_is_told_once(ranks: Ranks, home: Home) -> 
     assert "rank 1" not in recorded_error(home)
 
 
+@needs("many processes")
 def test_a_stop_in_which_a_rank_fails_is_no_pause(ranks: Ranks) -> None:
     """What should have been saved may not be."""
     ended = ranks.run("""
@@ -151,6 +155,7 @@ def test_a_stop_in_which_a_rank_fails_is_no_pause(ranks: Ranks) -> None:
     assert (the_trial().state.name, the_trial().reason) == ("ERROR", "rank 1 failed: OSError: disk full")
 
 
+@needs("many processes")
 @pytest.mark.parametrize("who", ["True", "rank == 0", "rank == 1"])
 @pytest.mark.parametrize("then", ["distributed.allgather(None)", "pass"])
 def test_hyperparameters_that_one_rank_cannot_train_are_the_trials(ranks: Ranks, who: str, then: str) -> None:

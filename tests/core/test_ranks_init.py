@@ -92,6 +92,7 @@ BAD_ARGUMENTS = {
 }
 
 
+@needs("many processes")
 def test_what_one_rank_was_given_wrong_fails_all_at_once(ranks: Ranks, home: Home) -> None:
     """That rank with its own error, the other with one that names the rank; nothing is recorded."""
     ended = ranks.run(f"""
@@ -112,6 +113,7 @@ def test_what_one_rank_was_given_wrong_fails_all_at_once(ranks: Ranks, home: Hom
     assert home.trial_ids(include_deleted=True) == []
 
 
+@needs("many processes")
 def test_contradictory_arguments_are_named_on_all_ranks(ranks: Ranks, home: Home) -> None:
     """What they must be the same in, or they would wait for each other in vain."""
     ended = ranks.run("""
@@ -135,6 +137,7 @@ def test_contradictory_arguments_are_named_on_all_ranks(ranks: Ranks, home: Home
     assert home.trial_ids(include_deleted=True) == []
 
 
+@needs("many processes")
 def test_the_chiefs_description_of_the_trial_stands(ranks: Ranks) -> None:
     """The others may say nothing, or something else: a seed of their own, say."""
     ended = ranks.run("""
@@ -156,6 +159,7 @@ def test_a_home_that_the_chief_cannot_use_fails_all(ranks: Ranks, home: Home, tm
     assert not home.root.exists()
 
 
+@needs("many processes")
 def test_a_rank_that_dies_before_init_leaves_no_trial(ranks: Ranks, home: Home) -> None:
     """The chief does not begin without it."""
     ended = ranks.run("""

@@ -73,6 +73,7 @@ def test_a_save_raises_when_the_disk_refuses_its_record(home: Home, kind: str, w
     assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == [kept]
 
 
+@needs("many processes")
 def test_a_full_home_loses_no_acknowledged_save(small_disk: Path, tmp_path: Path) -> None:
     """The storage is elsewhere, and has room: whatever is acknowledged is listed, and nothing else is stored."""
     os.environ["CORE_SDK_HOME"] = str(small_disk / "home")

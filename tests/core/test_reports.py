@@ -469,6 +469,8 @@ def test_best_validation_is_over_the_whole_experiment(context: core.Context) -> 
 
 
 @needs("many processes")
+@needs("many processes")
+@needs("many processes")
 @pytest.mark.parametrize("num_reports", [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_many_reports_leave_memory_flat(run_script: Callable[..., tuple[int, str, str]], num_reports: int) -> None:
     """Nothing is queued and nothing is remembered per step."""

@@ -51,6 +51,7 @@ def test_the_next_start_goes_on_from_the_newest_checkpoint(launch: Launch) -> No
     assert len(Tracker().list_experiments()) == 1
 
 
+@needs("many processes")
 def test_a_start_that_failed_before_its_first_checkpoint_is_repeated(launch: Launch) -> None:
     """From the beginning, and still as the same trial."""
     assert launch(SCRIPT.replace("step % 4", "step % 8")) == "1.1.0\n1.2.0\n"
@@ -66,6 +67,7 @@ def test_damaged_checkpoints_are_passed_over(launch: Launch, home: Home) -> None
     assert Tracker().get_trial(1).num_attempts == 1
 
 
+@needs("many processes")
 def test_a_script_of_several_trials_begins_new_ones(launch: Launch) -> None:
     """Which of them to go on with cannot be told."""
     output = launch("""
@@ -95,6 +97,7 @@ def test_a_script_that_a_rank_starts_has_a_trial_of_its_own(launch: Launch) -> N
     assert output == "1\n2\n1\n"
 
 
+@needs("many processes")
 def test_a_start_in_another_home_begins_there(launch: Launch, tmp_path: Path) -> None:
     """The word that the first one left speaks of its own."""
     assert launch(CORE_SDK_HOME=str(tmp_path / "other")) == "1.1.0\n1.1.0\n"

@@ -241,6 +241,7 @@ def start_ranks(tmp_path: Path) -> Iterator[StartRanks]:
         rank.process.communicate()
 
 
+@needs("many processes")
 @pytest.mark.parametrize("signalled", [0, 1, 2])
 def test_sigterm_on_one_rank_stops_all_at_the_same_call(start_ranks: StartRanks, signalled: int) -> None:
     """Whichever rank it is; all end well."""
@@ -415,6 +416,8 @@ UNEVEN = """
 """
 
 
+@needs("many processes")
+@needs("many processes")
 @needs("many processes")
 @pytest.mark.parametrize("seldom", [pytest.param(0, marks=needs("many processes")), 1])
 def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:

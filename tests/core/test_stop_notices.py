@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from core.metadata_servers import FAULTS, AmazonStub, Fault, GoogleStub, StubServer
 from core.rank_processes import Ranks, codes
+from parts import needs
 from processes import Script, wait_for
 
 from core_sdk import core
@@ -206,6 +207,7 @@ with core.init(distributed=distributed, stop_notices=["gce"]) as context:
 """
 
 
+@needs("many processes")
 @pytest.mark.parametrize("node", [0, 1])
 def test_the_notice_of_one_node_stops_the_ranks_of_all(ranks: Ranks, home: Home, tmp_path: Path, node: int) -> None:
     """Each node asks its own server, once for its ranks."""
@@ -312,6 +314,7 @@ def test_the_end_does_not_wait_for_a_server(
         assert "are not heard" not in caplog.text
 
 
+@needs("many processes")
 def test_an_answer_that_drips_is_none() -> None:
     """However long each byte keeps the line alive."""
     with GoogleStub("drips") as server:

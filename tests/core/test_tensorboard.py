@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parts import needs
 from processes import Script, wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
@@ -93,6 +94,7 @@ def test_modes_are_made_from_their_names() -> None:
     assert TensorboardMode("MANUAL") is TensorboardMode.MANUAL
 
 
+@needs("many processes")
 @given(
     wall_time=st.floats(allow_nan=False),
     step=st.integers(-(2**63), 2**63 - 1),
@@ -403,6 +405,7 @@ def test_the_mirror_pauses_by_what_it_has_taken() -> None:
     assert pause_after(0.1, is_behind=False, is_quiet=False) == pytest.approx(0.1 / BUSY_SHARE - 0.1)
 
 
+@needs("many processes")
 def test_a_burst_of_reports_is_not_slowed_by_its_mirror(journal: JournalWriter, directory: Path) -> None:
     """The thread lags rather than compete for the interpreter."""
     running = TensorboardMirror(journal.path, directory, close_timeout_s=0)

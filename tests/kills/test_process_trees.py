@@ -134,6 +134,8 @@ def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
 
 
 @needs("many processes")
+@needs("many processes")
+@needs("many processes")
 @pytest.mark.parametrize(
     "roles",
     [

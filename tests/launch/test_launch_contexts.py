@@ -35,6 +35,7 @@ with core.init(distributed=distributed):
     assert f"rank {rank} of 2 failed first" in ended.stderr
 
 
+@needs("many processes")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_error_is_the_first_failure_however_long_its_rank_takes_to_end(rank: int, run_launch: RunLaunch) -> None:
     """Its traceback comes when the other one is dead."""

@@ -116,6 +116,7 @@ def test_characters_are_never_shown_in_halves(text: bytes, cuts: list[int]) -> N
         assert shown == shown.decode().encode()
 
 
+@needs("many processes")
 @given(pieces=st.lists(st.tuples(st.integers(0, 1), TEXT, st.booleans())))
 def test_ranks_never_tear_each_others_lines(pieces: list[tuple[int, bytes, bool]]) -> None:
     """Each line is of one rank, and all of a rank's text is in its lines, in order."""
@@ -370,6 +371,7 @@ def test_a_rank_that_never_was_has_said_nothing(output: RankOutput) -> None:
     assert output.wait_for_end(3, 0)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("is_blocking", [True, False])
 def test_a_slow_reader_slows_the_ranks_and_loses_nothing(
     tmp_path: Path, start_rank: StartRank, is_blocking: bool
@@ -442,6 +444,8 @@ def test_a_reader_that_goes_away_does_not_reach_the_ranks(tmp_path: Path, shown:
     assert shown.content == b"[core-sdk] %d bytes of output were dropped: Broken pipe\n" % num_bytes
 
 
+@needs("many processes")
+@needs("many processes")
 @needs("many processes")
 @pytest.mark.parametrize(
     "kind",

@@ -44,6 +44,7 @@ def _told() -> tuple[str, str]:
     return trial.state.name, trial.reason
 
 
+@needs("many processes")
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("waits", ["time.sleep(120)", "distributed.allgather(2)"])
 def test_a_killed_rank_is_named_by_its_trial(rank: int, waits: str, run_launch: RunLaunch) -> None:
@@ -67,6 +68,7 @@ def test_what_the_script_says_of_its_error_stands(run_launch: RunLaunch) -> None
     assert _told() == ("ERROR", "ValueError: boom")
 
 
+@needs("many processes")
 def test_a_stop_that_ranks_die_of_is_told(start_launch: StartLaunch) -> None:
     """They never ask for stops."""
     launch = start_launch(_source(fails="pass", waits="print('ready', flush=True); time.sleep(120)"), "0")

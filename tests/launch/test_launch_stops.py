@@ -98,6 +98,7 @@ wait()
     assert live_processes(launch_directory) == []
 
 
+@needs("many processes")
 def test_ranks_have_longer_than_torch_would_give_them(
     start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_second_interrupt_kills_at_once(start_launch: StartLaunch) -> None:
     assert "killed by a second SIGINT" in ended.stderr
 
 
+@needs("many processes")
 def test_a_second_interrupt_of_ranks_that_died_of_the_first_names_them(start_launch: StartLaunch) -> None:
     """It finds nobody to kill, and does not claim that it has."""
     launch = start_launch(_PROLOGUE + "on(2, do=lambda: os._exit(130))\nwait()", overrides=["--monitor-interval=2"])
@@ -358,6 +360,7 @@ def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLau
     os.close(reader)
 
 
+@needs("many processes")
 @needs("many processes")
 @pytest.mark.parametrize("is_stderr_read", [True, False])
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def test_a_save_that_fails_behind_a_dead_wrapper_is_not_to_be_continued(
     assert (ended.code, "OSError: no space" in ended.stderr) == (143, True), ended.stderr
 
 
+@needs("many processes")
 def test_the_grace_of_a_training_inside_a_dead_wrapper_ends(
     start_launch: StartLaunch, launch_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ def test_each_sample_is_equally_often_at_each_position(size: int) -> None:
     assert abs(chi_square - freedom) < 4 * (2 * freedom) ** 0.5
 
 
+@needs("many processes")
 def test_every_order_of_four_samples_comes_equally_often() -> None:
     """All 24 of them, by a chi-square test."""
     num_epochs = 1200

@@ -375,6 +375,7 @@ def test_collating_may_draw_too() -> None:
     assert len({batch[1] for batch in first}) == 4
 
 
+@needs("many processes")
 def test_an_epoch_ends_with_the_loop_over_it() -> None:
     """So code behind the inner loop runs once per epoch, whenever the training was saved."""
 
@@ -548,6 +549,7 @@ def test_what_starts_the_workers_sees_the_dataset() -> None:
     assert take(loader, 2) == [["Described started as 0"] * 2, ["Described started as 1"] * 2]
 
 
+@needs("many processes")
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_a_failing_sample_is_named(num_workers: int) -> None:
     """The exception is that of torch's loader, with a note; the loader can be used again."""

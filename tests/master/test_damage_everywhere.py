@@ -122,6 +122,7 @@ def check(made: HomeWithExperiments, path: Path, before: Seen, after: Seen) -> N
 
 
 @needs("many processes")
+@needs("many processes")
 @pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_no_damage_stops_a_master_that_starts(made: HomeWithExperiments, num_damages: int) -> None:
     """Nor does it make it decide anything that it would not have decided."""
@@ -188,6 +189,7 @@ def restore(path: Path, content: bytes, new: bytes) -> None:
         replace(path, content)
 
 
+@needs("many processes")
 @needs("many processes")
 @pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_no_damage_stops_a_master_that_runs(made: HomeWithExperiments, num_damages: int) -> None:

@@ -83,6 +83,7 @@ def test_a_master_that_runs_survives_the_damage(made: HomeWithExperiments, name:
         assert master.is_alive()
 
 
+@needs("many processes")
 @pytest.mark.parametrize("lost", [ExperimentBegun, TrialCreated, AttemptBegun])
 @pytest.mark.parametrize("how", ["flipped", "cut"])
 def test_an_experiment_that_has_lost_an_event_decides_nothing(made: HomeWithExperiments, lost: type, how: str) -> None:
@@ -102,6 +103,7 @@ def test_an_experiment_that_has_lost_an_event_decides_nothing(made: HomeWithExpe
     assert len(made.home.trial_ids()) == made.num_trials
 
 
+@needs("many processes")
 def test_the_slots_of_a_damaged_experiment_are_not_given_away(made: HomeWithExperiments) -> None:
     """Its trial trains on, on a slot that nobody else gets meanwhile."""
     path = made.folder(made.running).events_path
@@ -155,6 +157,7 @@ def test_a_damaged_experiment_can_be_deleted(made: HomeWithExperiments, run_cli:
         wait_for(lambda: made.states() == {made.paused: "PAUSED"})
 
 
+@needs("many processes")
 def test_a_configuration_is_never_read_otherwise_than_written(made: HomeWithExperiments) -> None:
     """Not with one bit of a number flipped, which is another number."""
     folder = made.folder(made.paused)
@@ -195,6 +198,7 @@ def test_a_fork_of_an_altered_configuration_is_refused(
     assert forked.status == 1 and "it is not what was submitted" in forked.errors.replace("\n", " ")
 
 
+@needs("many processes")
 def test_a_collection_leaves_the_damaged_experiment_alone(made: HomeWithExperiments) -> None:
     """And works for the rest."""
     path = made.folder(made.running).record_path

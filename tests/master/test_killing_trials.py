@@ -57,6 +57,7 @@ def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: 
         kill_trial(HomeTracker(home), 1, "a test")
 
 
+@needs("many processes")
 def test_a_trial_that_has_ended_cannot_be_killed(home: Home, tmp_path: Path) -> None:
     """Its experiment goes on; nothing is said to have been killed, and its state stays."""
     experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_SECOND)

@@ -43,6 +43,7 @@ def test_slots_that_this_machine_will_never_have_are_refused(home: Home, tmp_pat
     assert home.experiment_ids() == []
 
 
+@needs("many processes")
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
 def test_a_cluster_where_ray_is_missing_is_refused(home: Home, tmp_path: Path) -> None:
     """With what to install."""
@@ -54,6 +55,7 @@ def test_a_cluster_where_ray_is_missing_is_refused(home: Home, tmp_path: Path) -
     assert home.experiment_ids() == []
 
 
+@needs("many processes")
 def test_a_home_has_one_master(home: Home) -> None:
     """A second one ends at once, and those who started it reach the first."""
     pid = call(home.root, "status")["pid"]
@@ -101,6 +103,7 @@ def test_a_request_that_makes_no_sense_is_answered(home: Home, request_line: byt
     assert call(home.root, "status")["pid"] == pid
 
 
+@needs("many processes")
 @needs("many processes")
 @pytest.mark.parametrize("first", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow)])
 def test_an_experiment_stands_still_while_the_disk_is_full(home: Home, tmp_path: Path, first: int) -> None:

@@ -128,6 +128,7 @@ def test_an_experiment_at_rest_needs_no_master(home: Home, tmp_path: Path, run_c
     assert not is_master_running(home.root)
 
 
+@needs("many processes")
 def test_a_master_of_another_host_is_not_brought_back(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_command_that_was_its_own_master_is_not_replaced(
     assert not is_master_running(home.root)
 
 
+@needs("many processes")
 def test_trials_hear_signals_though_the_command_that_started_their_master_did_not(home: Home, tmp_path: Path) -> None:
     """`nohup core-sdk experiment create &`: later trials of that master are not in the background of anything."""
     numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)

@@ -86,6 +86,7 @@ class DeadlyTrial(LineTrial):
         return DataLoader(Deadly(), 4, num_workers=2)
 
 
+@needs("many processes")
 def test_a_worker_that_dies_ends_the_training_with_the_samples_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next start goes on behind the newest checkpoint."""
     with pytest.raises(RuntimeError, match="exited unexpectedly") as raised:

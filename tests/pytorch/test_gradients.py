@@ -49,6 +49,7 @@ def test_a_stop_within_a_window_changes_nothing(stopped_after: int) -> None:
     assert weights(second) == weights(whole)
 
 
+@needs("many processes")
 def test_a_window_that_the_end_of_the_training_cuts_off_is_completed_later(caplog: pytest.LogCaptureFixture) -> None:
     """Its gradients wait in the checkpoint; they are not applied, and not lost."""
     whole = run("whole", max_length=Batch(8))
@@ -133,6 +134,7 @@ class AdversarialTrial(LineTrial):
         return {"judged": judged, "fooled": fooled}
 
 
+@needs("many processes")
 @pytest.mark.parametrize("window", [1, 2])
 def test_gradients_that_one_model_leaves_in_another_survive_a_stop(window: int) -> None:
     """They add to those of the next batch, whether the trial means that or not."""

@@ -95,6 +95,7 @@ def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
 
 
 @needs("many processes")
+@needs("many processes")
 @pytest.mark.parametrize("batch_idx", [0, 1, 2])
 @pytest.mark.parametrize("batches", [2, pytest.param(9, marks=needs("many processes"))])
 def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
@@ -220,6 +221,7 @@ def test_the_checkpoint_of_another_trial_gives_weights_and_nothing_else() -> Non
     assert second_result.steps_completed == 9
 
 
+@needs("many processes")
 def test_every_checkpoint_loads_with_weights_only(tmp_path: Path) -> None:
     """And has the keys of Determined's."""
     result, _ = run("whole")

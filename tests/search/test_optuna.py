@@ -66,6 +66,7 @@ def search_of(sampler: str = "TPE", pruner: str = "median", **arguments: Any) ->
     return OptunaSearch(SPACE, sampler=SAMPLERS[sampler](), pruner=PRUNERS[pruner](), **fields | arguments)
 
 
+@needs("many processes")
 @pytest.mark.parametrize("pruner", PRUNERS)
 @pytest.mark.parametrize("max_length", [20, None])
 def test_a_study_trains_its_trials_and_prunes_the_bad_ones(pruner: str, max_length: int | None) -> None:

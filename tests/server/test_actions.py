@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from parts import needs
 from processes import Script
 from server.visitor import Visitor
 from tracking.journals import new_trial
@@ -82,6 +83,7 @@ def test_a_running_trial_is_asked_to_stop(home: Home, start_script: Callable[...
     assert (again.status, again.problem) == (409, "trial_not_running")
 
 
+@needs("many processes")
 def test_a_trial_is_resumed_and_outlives_the_server(home: Home, start_script: Callable[..., Script]) -> None:
     """In the background, from where it was, with its output kept; a running one is refused in words."""
     script = start_script(TRAIN)

@@ -91,6 +91,7 @@ def ask(url: str, path: str) -> dict[str, object]:
     return answer
 
 
+@needs("many processes")
 def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
     """The address with the token is the only line of stdout, and the token is in no other output."""
     record(new_trial(home), report(1, loss=0.5))
@@ -188,6 +189,7 @@ def test_pages_hear_of_what_is_reported(
     page.close()
 
 
+@needs("many processes")
 def test_a_page_that_was_away_hears_what_it_missed(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
     """By the id of its last event; after another start of the server it is told to ask for everything."""
     folder = new_trial(home)
@@ -223,6 +225,7 @@ def test_a_server_ends_although_pages_are_open(start_ui: Callable[..., tuple[Scr
     assert status in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 
 
+@needs("many processes")
 def test_idle_connections_of_others_do_not_block_the_page(
     home: Home, start_ui: Callable[..., tuple[Script, str]]
 ) -> None:
@@ -281,6 +284,7 @@ def test_a_request_without_an_end_is_given_up(start_ui: Callable[..., tuple[Scri
                 pass
 
 
+@needs("many processes")
 def test_ctrl_c_with_an_open_page_says_nothing_of_tasks(start_ui: Callable[..., tuple[Script, str]]) -> None:
     """The stream ends, and the server with it."""
     script, url = start_ui()

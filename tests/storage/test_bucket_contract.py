@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import google_crc32c
 import pytest
 from buckets.servers import BucketServer
+from parts import needs
 
 from core_sdk.errors import BucketNotFoundError
 from core_sdk.records import FileEntry
@@ -199,6 +200,7 @@ def test_any_name_a_file_may_have_is_kept(bucket: Bucket) -> None:
     assert names(bucket, "id/") == []
 
 
+@needs("many processes")
 def test_a_large_object_may_have_any_name(bucket: Bucket, can: Callable[[str], None]) -> None:
     """Parts and streams are addressed in ways of their own."""
     can(PARTS)

@@ -13,6 +13,7 @@ from buckets.strict_gcs import StrictGcs, start_strict_gcs
 from buckets.strict_gcs._answers import NO_CREDENTIALS, Answer, in_json
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from parts import needs
 
 from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError
 from core_sdk.storage._checksum import checksum
@@ -108,6 +109,7 @@ def test_credentials_that_cannot_be_renewed_are_rejected(bucket: Bucket, server:
     assert "planted-secret" not in told_of(raised.value)
 
 
+@needs("many processes")
 def test_a_token_server_that_fails_may_recover(bucket: Bucket, server: StrictGcs) -> None:
     """That says nothing of the credentials."""
     server.store.buckets.clear()

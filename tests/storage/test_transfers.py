@@ -422,6 +422,7 @@ def test_a_save_can_be_cancelled(source: Path, tmp_path: Path) -> None:
     assert not bucket.store.objects
 
 
+@needs("many processes")
 def test_many_small_files_need_few_open_files(tmp_path: Path) -> None:
     """However many threads: one open file each."""
     source = tmp_path / "source"

@@ -78,6 +78,7 @@ def flip(content: bytes, bit: int) -> bytes:
 
 
 @needs("many processes")
+@needs("many processes")
 @pytest.mark.parametrize("num_flips", [80, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """The record is as it was, or refused and named; other trials and experiments are listed as they were."""
@@ -153,6 +154,7 @@ def others(rows: Sequence[TrialRow] | Sequence[ExperimentRow], damaged: Path) ->
     ]
 
 
+@needs("many processes")
 @needs("many processes")
 @pytest.mark.parametrize("num_flips", [40, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_the_index_is_never_an_answer(recorded: Home, num_flips: int) -> None:
@@ -316,6 +318,7 @@ _ABSURD_TRIALS = {
 }
 
 
+@needs("many processes")
 @pytest.mark.parametrize("content", _ABSURD_TRIALS.values(), ids=_ABSURD_TRIALS.keys())
 def test_a_trial_record_that_nobody_can_have_made_is_left_out_and_named(
     recorded: Home, content: bytes, run_cli: Callable[..., Finished]
