@@ -99,6 +99,13 @@ def test_torch_is_bounded_below_only() -> None:
     assert f'"3.11/{accepted[0]}"' in (ROOT / ".ci" / "versions.py").read_text()
 
 
+def test_a_launch_begins_without_torch() -> None:
+    """Importing it takes as long as all else up to the start of the ranks."""
+    program = "import launch.torch_distributed, sys; print('torch' in sys.modules)"
+
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "False"
+
+
 def test_each_subpackage_is_loaded_when_it_is_first_used() -> None:
     """`import core_sdk` alone is enough, and costs next to nothing."""
     names = ["client", "core", "experimental", "integrations", "loop", "pytorch", "search", "searcher", "sgd", "train"]

@@ -10,10 +10,12 @@ import json
 import time
 from dataclasses import astuple, dataclass
 from datetime import timedelta
-
-from torch.distributed import Store  # type: ignore[attr-defined]
+from typing import TYPE_CHECKING
 
 from core_sdk.processes import FailedElsewhere, NodesLost
+
+if TYPE_CHECKING:
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 # The nodes come to `exchange` at the same time.
 _EXCHANGE_TIMEOUT = timedelta(seconds=60)
