@@ -33,7 +33,7 @@ class _Series(NamedTuple):
     name: str
     visible_until: int
     steps: str
-    """As JSON text. Most metrics of a journal are reported together, and equal texts are fast to compare."""
+    """The steps as JSON text. Most metrics of a journal are reported together, and equal texts are fast to compare."""
     ticks: str
     values: list[Any]
 

@@ -18,7 +18,7 @@ _Identity = tuple[int, int]
 
 _BLOCK_BYTES = 1 << 20
 _TRUSTED_S = 10.0
-"""For how long a file that looks unchanged is trusted after all of it was read."""
+"""The seconds for which a file that looks unchanged is trusted after all of it was read."""
 _HEADER_BYTES = 100  # this part holds a counter of the transactions that have written to the file
 
 _guard = threading.Lock()

@@ -1,4 +1,4 @@
-"""What the launcher of a node is to do: torchrun's options, completed by what is known about the nodes."""
+"""Completes torchrun's options by what is known about the nodes, to the configuration of one node's launcher."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDPOINT = re.compile(r"(\[[^\]]*\]|[^:]*):\d+")
 
 @dataclass(frozen=True)
 class LogSettings:
-    """What torchrun's options say about log files and about what is shown."""
+    """The settings of log files, and of what is shown of the ranks' output."""
 
     directory: str | None = None
     specs_name: str | None = None
@@ -43,7 +43,7 @@ class LogSettings:
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where and how several nodes meet, in the words of torch's rendezvous."""
+    """A meeting of several nodes, in the words of torch's rendezvous."""
 
     backend: str
     endpoint: str

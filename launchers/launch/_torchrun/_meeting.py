@@ -1,4 +1,4 @@
-"""How the nodes meet before each start of the ranks, and the store in which the ranks of that start meet.
+"""Brings the nodes together before each start of the ranks, and keeps the store in which those ranks meet.
 
 A node that trains alone has nobody to meet. Several nodes meet by torch's rendezvous, so that all its backends work and
 nodes may come and go. A prototype with an elastic rendezvous of our own on torch's `TCPStore` needed a protocol for

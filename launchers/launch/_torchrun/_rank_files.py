@@ -1,4 +1,4 @@
-"""Where the output of each rank goes: to the launcher's own, to torchrun's log files, or to both."""
+"""Sends the output of each rank to the launcher's own, to torchrun's log files, or to both."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class RankLogs:
 
 @dataclass(frozen=True)
 class _Places:
-    """What torch's `LogsSpecs` has decided, by local rank. An empty path is no file."""
+    """The decisions of torch's `LogsSpecs`, by local rank. An empty path is no file."""
 
     stdouts: Mapping[int, str] = field(default_factory=dict)
     stderrs: Mapping[int, str] = field(default_factory=dict)

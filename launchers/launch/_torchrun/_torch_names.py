@@ -17,7 +17,7 @@ def bound_to_cores(command: Sequence[str], local_rank: int, mode: str) -> list[s
         wish = binding.NumaOptions(affinity_mode=binding.AffinityMode(mode))
         bind = binding._maybe_wrap_command_args_with_numa_binding
         return list(bind(tuple(command), gpu_index=local_rank, numa_options=wish))
-    except Exception as error:
+    except Exception as error:  # torch raises AssertionError, KeyError and others, by what the node lacks
         raise UsageError(
             f"--numa-binding={mode} is not possible with torch {torch.__version__} on this node: {error}"
         ) from error
