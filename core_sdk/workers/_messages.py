@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.errors import NotPicklableError, WorkerFailedError
+from core_sdk.pickling import dumps_by_value
 from core_sdk.processes import shortened
 from core_sdk.workers._engine import Answer
 from core_sdk.workers._unpicklable import path_to_culprit
@@ -75,7 +76,7 @@ def decode_value(function: str, rank: int, content: bytes) -> Any:
 def encode_failure(error: BaseException) -> Answer:
     lines = traceback.format_exception(error)
     try:
-        pickled = _dumps(error)
+        pickled = dumps_by_value(error)
         # Many exceptions can be pickled but not unpickled, since their class takes other arguments than its message.
         pickle.loads(pickled)  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - whatever a class of the script's raises
@@ -97,15 +98,9 @@ def decode_failure(function: str, rank: int, content: bytes) -> WorkerFailedErro
 
 def _pickle(value: object, what: str, parts: Mapping[str, object]) -> bytes:
     try:
-        return _dumps(value)
+        return dumps_by_value(value)
     except _NOT_PICKLABLE as error:
-        raise NotPicklableError(what, path_to_culprit(parts, _dumps), _last_line(error)) from error
-
-
-def _dumps(value: object) -> bytes:
-    import cloudpickle  # slow to import
-
-    return bytes(cloudpickle.dumps(value))
+        raise NotPicklableError(what, path_to_culprit(parts, dumps_by_value), _last_line(error)) from error
 
 
 def _last_line(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from core_sdk.distributed.transport._memory_file import MIN_BYTES, Buffer, MemoryFile, MemoryFiles
+from core_sdk.pickling import dumps_by_value
 
 Content = Buffer | MemoryFile
 T = TypeVar("T", bound=Content)
@@ -71,9 +72,7 @@ def encode(value: object) -> bytes:
     try:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        import cloudpickle  # for functions and classes of the script; rare, and slow to import
-
-        return bytes(cloudpickle.dumps(value))
+        return dumps_by_value(value)
 
 
 def encode_into(files: MemoryFiles, value: object) -> Content:

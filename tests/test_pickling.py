@@ -1,0 +1,41 @@
+"""Functions of a script keep the name of their file on the way to another process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+_SENDER = """
+import sys
+from core_sdk.pickling import dumps_by_value
+
+def outer():
+    def inner(number):
+        return (lambda: 1 / number)()
+    return inner
+
+class Model:
+    def forward(self):
+        return 0
+
+sys.stdout.buffer.write(dumps_by_value((outer(), Model)))
+"""
+_RECEIVER = """
+import inspect, pickle, sys, traceback
+inner, Model = pickle.load(sys.stdin.buffer)
+print(inspect.getsource(Model.forward))
+inner(0)
+"""
+
+
+def test_the_source_is_found_in_another_process(tmp_path: Path) -> None:
+    """Tracebacks show their lines, also those of nested functions, and `inspect.getsource()` finds a method."""
+    script = tmp_path / "script.py"
+    script.write_text(_SENDER)
+    pickled = subprocess.run([sys.executable, script], capture_output=True, check=True).stdout
+    receiver = subprocess.run([sys.executable, "-c", _RECEIVER], input=pickled, capture_output=True, check=False)
+    assert "return 0" in receiver.stdout.decode(), receiver.stderr.decode()
+    errors = receiver.stderr.decode()
+    assert f'File "{script}", line 7, in <lambda>' in errors
+    assert "return (lambda: 1 / number)()" in errors
