@@ -135,6 +135,6 @@ def test_a_home_that_cannot_be_written_has_no_master(home: Home) -> None:
 @needs("many processes")
 def test_an_idle_master_ends(home: Home) -> None:
     """One that was started for a question, and has nothing to do."""
-    call(home.root, "status", options=["--idle=0.2"])
+    call(home.root, "status", options=["--idle=1"])
 
     wait_for(lambda: not is_master_running(home.root))

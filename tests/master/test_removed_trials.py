@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ def begin(home: Home, tmp_path: Path) -> tuple[int, int]:
     """The experiment, and the process of its trial that runs."""
     experiment_id = submit_text(home, tmp_path, SEARCH, TRAIN)
     log = home.root / "runs" / "1" / "1.log"
-    wait_for(lambda: log.exists() and "trains" in log.read_text())
+    wait_for(lambda: log.exists() and re.search(r"trains \d+\n", log.read_text()) is not None)
     return experiment_id, int(log.read_text().split()[-1])
 
 
