@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk.distributed import DistributedContext
-from core_sdk.environment import leave_job, use_run_info
+from core_sdk.environment import Environment, is_home_spooled, leave_job, use_run_info
 from core_sdk.journal import RankJournal, read_records
 from core_sdk.records import AttemptStarted, ClusterInfo, TrialRecord
 from core_sdk.tracking import Home, TrialFolder
@@ -27,6 +27,8 @@ class _Claimed:
     info: ClusterInfo
     record: TrialRecord
     start: AttemptStarted
+    is_home_spooled: bool
+    """Whether `home` is a spool on the chief's node."""
 
 
 def claim_together(
@@ -39,7 +41,8 @@ def claim_together(
         distributed.channel.check()
         attempt = claim_attempt(Home(home_path), info, definition, distributed.size)
         attempts.append(attempt)
-        return _Claimed(attempt.folder.home_root, attempt.number, attempt.info, attempt.record, attempt.start)
+        home = attempt.folder.home_root
+        return _Claimed(home, attempt.number, attempt.info, attempt.record, attempt.start, is_home_spooled())
 
     try:
         claimed = distributed.channel.broadcast_outcome(claim)
@@ -59,10 +62,11 @@ def claim_together(
 
 def _of_other_rank(claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:
     folder = TrialFolder(claimed.home, claimed.record.trial_id)
-    # This node may not see the home.
-    start = start_record(folder, claimed.number, claimed.start.home, rank)
     is_home_shared = _begins_with(folder.journal_path(claimed.number), claimed.start)
-    journal = RankJournal(folder.journal_path(claimed.number, rank), start, is_home_shared=is_home_shared)
+    own_folder = None if is_home_shared else _own_folder(claimed)
+    start = start_record(folder, claimed.number, claimed.start.home, rank)
+    path = (own_folder or folder).journal_path(claimed.number, rank)
+    journal = RankJournal(path, start, is_kept=is_home_shared or own_folder is not None)
     info = _on_this_node(claimed.info, own_info)
     return Attempt(folder, claimed.number, info, claimed.record, start, journal, None, is_home_shared)
 
@@ -76,6 +80,18 @@ def _begins_with(journal: Path, start: AttemptStarted) -> bool:
         return next(read_records(journal), None) == start
     except OSError:
         return False
+
+
+def _own_folder(claimed: _Claimed) -> TrialFolder | None:
+    """Returns the trial's folder on this node where rank 0 or this rank records in a spool; None if there is none.
+
+    The records of both get into the same home in the end.
+    """
+    if not (claimed.is_home_spooled or is_home_spooled()):
+        return None
+    home = Home(Environment.read().home)
+    folder = home.folder(claimed.record.trial_id)
+    return folder if folder.path.is_dir() and home.read_owner() == claimed.start.home else None
 
 
 def _on_this_node(info: ClusterInfo, own_info: ClusterInfo | None) -> ClusterInfo:

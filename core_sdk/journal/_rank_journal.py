@@ -38,11 +38,11 @@ class RankJournal(Journal):
     for all ranks.
     """
 
-    def __init__(self, path: Path, start: AttemptStarted, *, is_home_shared: bool) -> None:
-        """`start` becomes the file's first record. Without a shared home nothing is kept."""
+    def __init__(self, path: Path, start: AttemptStarted, *, is_kept: bool) -> None:
+        """`start` becomes the file's first record. Without `is_kept` there is no file: nobody would read it."""
         super().__init__(path)
         self._start = start
-        self._is_home_shared = is_home_shared
+        self._is_kept = is_kept
         self._process = os.getpid()
         self._is_closed = False
         self._said: set[str] = set()
@@ -56,7 +56,7 @@ class RankJournal(Journal):
             self._warn_once("told what is not recorded: status, metadata, alerts and an early exit are those of rank 0")
         elif not isinstance(record, _KEPT):
             return
-        elif not self._is_home_shared:
+        elif not self._is_kept:
             self._warn_once("keeps no reports, no progress and no figures: its node does not see the home of rank 0")
         else:
             self._keep(record)

@@ -46,14 +46,9 @@ class Shipping:
         self._group = group
         self._folder = folder
         self._attempt = attempt
-        self._chief: Shipment | None = None
-        """The shipment from rank 0's node, if that does not see the home."""
-        self._others: list[Shipment] = []
-        """The shipments from the other nodes with a spool, whose ranks record nothing."""
-        self._resources = contextlib.ExitStack()
-        self._is_closing = threading.Event()
-        self._is_over = threading.Event()
-        self._problem = ""
+        self._nodes: list[_Node] = []
+        """The nodes that do not see the home. That of rank 0, if it is one, comes first."""
+        self._holding = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         """Makes spools on the nodes that do not see the home, and begins to copy. Raises `NodeLostError`."""
@@ -65,64 +60,91 @@ class Shipping:
                 shipment = Shipment(call, self._folder, self._attempt)
                 shipment.fit_out()
                 self.spools[place.cross_rank] = shipment.root
-                if place.rank == 0:
-                    self._chief = shipment
-                else:
-                    self._others.append(shipment)
-        if self._chief is not None:
-            self._resources.enter_context(self._group.hold())
-            self._thread = threading.Thread(target=self._run, args=[self._chief], name="core-sdk-shipping", daemon=True)
-            self._thread.start()
+                self._nodes.append(_Node(shipment, self._folder, self._attempt, has_chief=place.rank == 0))
+        if self._nodes:
+            self._holding.enter_context(self._group.hold())
+        for each in self._nodes:
+            each.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for shipment in self._others:
-            with contextlib.suppress(NodeLostError):
-                shipment.forget()
-        if self._chief is None:
-            return
-        with self._resources:
-            self._is_closing.set()
-            self._thread.join(_LEAVING_S)
-            self._is_over.set()
-            self._thread.join(_LAST_RECORDS_S)
-            if self._thread.is_alive():
-                # The next attempt may bring what is left.
-                self._chief.give_up()
-                self._problem = f"they have not come within {_LAST_RECORDS_S:g} s"
-            if problem := self._problem or self._chief.problem:
-                self._say_what_is_missing(self._chief.root, problem)
+        with self._holding:
+            for each in self._nodes:
+                each.close(has_failed=error is not None)
 
-    def _run(self, chief: Shipment) -> None:
-        def is_running() -> bool:
-            return not self._is_closing.is_set() or (not self._is_over.is_set() and chief.is_running())
 
+class _Node:
+    """Copies what the ranks of one node record, in a thread."""
+
+    def __init__(self, shipment: Shipment, folder: TrialFolder, attempt: int, *, has_chief: bool) -> None:
+        self._shipment = shipment
+        self._folder = folder
+        self._attempt = attempt
+        self._has_chief = has_chief
+        self._has_failed = False
+        self._is_closing = threading.Event()
+        self._is_over = threading.Event()
+        self._problem = ""
+        self._thread = threading.Thread(target=self._run, name="core-sdk-shipping", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self, *, has_failed: bool) -> None:
+        """Waits for the last records, and logs if some are missing. `has_failed`: some ranks may still be running."""
+        self._has_failed = has_failed
+        self._is_closing.set()
+        self._thread.join(_LEAVING_S)
+        self._is_over.set()
+        self._thread.join(_LAST_RECORDS_S)
+        if self._thread.is_alive():
+            # The next attempt may bring what is left.
+            self._shipment.give_up()
+            self._problem = f"they have not come within {_LAST_RECORDS_S:g} s."
+        if problem := self._problem or self._shipment.problem:
+            self._say_what_is_missing(problem)
+
+    def _run(self) -> None:
         try:
-            if chief.follow(is_running):
-                if chief.is_running():
-                    self._problem = "the script of rank 0 goes on."
-                else:
-                    chief.finish()
+            if self._shipment.follow(self._may_record):
+                self._leave()
         except NodeLostError as error:
             self._problem = str(error)
-        except Exception as error:  # in a thread nobody would hear of it: `__exit__` says what is missing
+        except Exception as error:  # in a thread nobody would hear of it: `close` says what is missing
             logger.exception("records of trial %d cannot be brought home", self._folder.trial_id)
             self._problem = f"{error}."
 
-    def _say_what_is_missing(self, spool: Path, problem: str) -> None:
-        journal = self._folder.journal_path(self._attempt)
-        size = journal.stat().st_size if journal.exists() else 0
+    def _may_record(self) -> bool:
+        if not self._is_closing.is_set():
+            return True
+        return self._has_chief and not self._is_over.is_set() and self._shipment.is_running()
+
+    def _leave(self) -> None:
+        if not self._has_chief:
+            # The last reports of a rank that ends only now come home with what the next attempt finds there.
+            if not self._has_failed:
+                self._shipment.forget()
+        elif self._shipment.is_running():
+            self._problem = "the script of rank 0 goes on."
+        else:
+            self._shipment.finish()
+
+    def _say_what_is_missing(self, problem: str) -> None:
+        if self._has_chief:
+            journal = self._folder.journal_path(self._attempt)
+            size = journal.stat().st_size if journal.exists() else 0
+            missing = f"records of attempt {self._attempt} after byte {size} of {journal}"
+        else:
+            missing = f"reports of ranks other than 0 in attempt {self._attempt}"
         logger.error(
-            "trial %d: what attempt %d has recorded after byte %d of %s may be missing: %s It is in %s of its node. It "
-            "comes home when workers of this home are there again",
+            "trial %d: %s may be missing: %s They are in %s of their node, and come home when workers of this home are "
+            "there again",
             self._folder.trial_id,
-            self._attempt,
-            size,
-            journal,
+            missing,
             problem,
-            spool,
+            self._shipment.root,
         )
 
 

@@ -16,7 +16,9 @@ from parts import needs
 from processes import Script, wait_for
 from workers.ray_hosts import RayHosts, ray_hosts
 
-from core_sdk.tracking import Home
+from core_sdk.journal import read_records
+from core_sdk.records import Report
+from core_sdk.tracking import Home, HomeTracker
 from core_sdk.train.driver.reading import read_reports
 
 # The hosts and their cluster take a minute to start.
@@ -76,6 +78,11 @@ def run(cluster: RayHosts, source: str) -> list[str]:
     return output.splitlines()
 
 
+def reported(journal: Path) -> list[int]:
+    """The steps of a journal's reports."""
+    return [record.steps_completed for record in read_records(journal) if isinstance(record, Report)]
+
+
 def steps_at(home: Path, trial_id: int = 1) -> list[int]:
     """The steps that the trial has reported, without those that were superseded."""
     return [int(metrics["step"]) for _, metrics in read_reports(Home(home).trial(trial_id))]
@@ -107,6 +114,31 @@ def test_reports_and_checkpoints_of_another_host_come_home(cluster: RayHosts) ->
 
     assert output[-1] == "h2 5 20 14"
     assert steps_at(cluster.home) == list(range(20))
+    assert trials_left(cluster) == []
+
+
+def test_reports_of_every_rank_come_home(cluster: RayHosts) -> None:
+    """Each of two ranks on two hosts keeps its own, also one that is killed; nothing is left on the second host."""
+    run(
+        cluster,
+        """
+        def function():
+            context = train.get_context().core_context
+            for step in range(1, 61):
+                context.train.report_training_metrics(steps_completed=step, metrics={"loss": step})
+                if step == 30 and train.get_context().get_world_rank() == 1 and context.info.trial._trial_run_id == 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        fit(function, num_workers=2, resources={"CPU": 1}, strategy="STRICT_SPREAD", max_failures=1)
+    """,
+    )
+
+    with HomeTracker(Home(cluster.home)).view() as view:
+        assert view.reporting_ranks(1) == [0, 1]
+    folder = Home(cluster.home).folder(1)
+    assert reported(folder.journal_path(1, 1)) == list(range(1, 31))
+    for rank in (0, 1):
+        assert reported(folder.journal_path(2, rank)) == list(range(1, 61))
     assert trials_left(cluster) == []
 
 
