@@ -76,6 +76,67 @@ CHECKPOINTS = """
         main(core_context, info.latest_checkpoint, info.trial.trial_id)
 """
 
+# DistributedDataParallel under torchrun: every rank restores, rank 0 alone reports and stores, all ask whether to stop.
+DATA_PARALLEL = """
+    import pathlib, time
+    import torch
+    import torch.distributed as dist
+    import core_sdk as det
+    from torch.nn.parallel import DistributedDataParallel
+
+    def load(path, trial_id):
+        checkpoint = torch.load(path / "checkpoint.pt", weights_only=True)
+        epochs, stored_trial_id = map(int, path.joinpath("state").read_text().split(","))
+        return checkpoint, epochs if stored_trial_id == trial_id else 0
+
+    def main(core_context):
+        distributed = core_context.distributed
+        info = det.get_cluster_info()
+        assert info is not None, "this script runs only where something started it"
+        torch.manual_seed(1)
+        inputs = torch.arange(40.0).reshape(20, 2) / 40
+        targets = inputs @ torch.tensor([[2.0], [-1.0]])
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        first_epoch = 0
+        if info.latest_checkpoint is not None:
+            with core_context.checkpoint.restore_path(info.latest_checkpoint) as path:
+                checkpoint, first_epoch = load(path, info.trial.trial_id)
+                model.load_state_dict(checkpoint["model"])
+        print("from", first_epoch, "local rank", distributed.local_rank, "of", distributed.size)
+        parallel_model = DistributedDataParallel(model)
+        for epoch in range(first_epoch, 6):
+            for batch in range(distributed.rank, 10, distributed.size):
+                part = slice(2 * batch, 2 * batch + 2)
+                optimizer.zero_grad()
+                loss = torch.nn.functional.mse_loss(parallel_model(inputs[part]), targets[part])
+                loss.backward()
+                optimizer.step()
+            steps_completed = (epoch + 1) * 5
+            if distributed.rank == 0:
+                core_context.train.report_training_metrics(steps_completed=steps_completed, metrics={"x": epoch})
+                with torch.no_grad():
+                    test_loss = torch.nn.functional.mse_loss(model(inputs), targets)
+                core_context.train.report_validation_metrics(steps_completed, {"x": epoch, "test_loss": test_loss})
+                core_context.train.report_progress((epoch + 1) / 6)
+                with core_context.checkpoint.store_path({"steps_completed": steps_completed}) as (path, storage_id):
+                    torch.save({"model": model.state_dict()}, path / "checkpoint.pt")
+                    path.joinpath("state").write_text(f"{epoch + 1},{info.trial.trial_id}")
+                print("epoch", epoch, flush=True)
+            dist.barrier()
+            while epoch == 2 and not pathlib.Path("go").exists():
+                if core_context.preempt.should_preempt():
+                    return
+                time.sleep(0.01)
+            if core_context.preempt.should_preempt():
+                return
+
+    dist.init_process_group("gloo")
+    with det.core.init(distributed=det.core.DistributedContext.from_torch_distributed()) as core_context:
+        main(core_context)
+    dist.destroy_process_group()
+"""
+
 # In the manner of a fine-tuning script: its own event files, and a state that it finds in metadata.json.
 FINE_TUNING = """
     import json
@@ -290,6 +351,30 @@ def test_a_script_that_insists_on_a_cluster_finds_one_under_core_sdk_run(tmp_pat
     assert continued.output.splitlines() == ["from 40 0", "step 10", "step 20", "step 30", "step 40"]
     assert curve(1) == [(1, 10, 10), (1, 20, 20), (2, 30, 30), (2, 40, 40)]
     assert curve(2, "validation") == [(1, 40, 80)]
+
+
+@needs("many processes")
+def test_a_data_parallel_script_is_paused_and_goes_on_on_two_ranks(tmp_path: Path) -> None:
+    """The launcher's module is renamed with the import. Only what rank 0 reports is there, each epoch once."""
+    script = tmp_path / "train.py"
+    script.write_text("\n".join(line[4:] for line in DATA_PARALLEL.splitlines()))
+    launcher = [sys.executable, "-m", "core_sdk.launch.torch_distributed", "--nproc-per-node=2"]
+    run = start_cli_in(tmp_path, "run", "--slots", "2", "--", *launcher, "--", sys.executable, str(script))
+    run.read_until("[rank=0] epoch 2")
+
+    paused = run_cli(tmp_path, "trial", "pause", "1", "--wait")
+    run.wait()
+    (tmp_path / "go").touch()
+    resumed = run_cli(tmp_path, "trial", "resume", "1")
+
+    assert paused.status == resumed.status == 0, resumed.errors
+    begun = sorted(line for line in resumed.output.splitlines() if "from" in line)
+    assert begun == [f"[rank={rank}] from 3 local rank {rank} of 2" for rank in (0, 1)]
+    assert curve(1) == [(1 if epoch < 3 else 2, 5 * (epoch + 1), epoch) for epoch in range(6)]
+    losses = [report.metrics["test_loss"] for report in client.get_trial(1).iter_metrics("validation")]
+    assert losses == sorted(losses, reverse=True)
+    assert len(client.get_trial(1).list_checkpoints()) == 6
+    assert list(client.get_trial(1).iter_metrics(rank=1)) == []
 
 
 def test_a_script_that_falls_back_to_one_process_does_so(home: Home, run_script: RunScript) -> None:
