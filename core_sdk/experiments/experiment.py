@@ -240,6 +240,10 @@ class Experiment:
         names = ", ".join(sorted(self._other_names))
         return "ERROR", f"no trial has reported the searcher's metric, {self.config.searcher.metric!r}, only {names}"
 
+    def is_news(self, metrics: Mapping[str, Any]) -> bool:
+        """Returns whether a report that the search does not count tells if trials report its metric at all."""
+        return not self._has_metric and (self.config.searcher.metric in metrics or not self._other_names)
+
     @property
     def _halt(self) -> str:
         """The reason for which no trial may run; empty if trials may run."""
@@ -353,8 +357,11 @@ class Experiment:
 
     def _read(self, event: ValidationRead) -> None:
         trial = self.trials[event.request_id]
-        self._has_metric = self._has_metric or event.metric is not None
+        self._has_metric |= event.metric is not None or self.config.searcher.metric in event.names
         self._other_names.update(event.names if event.metric is None else ())
+        if trial.lengths and not event.is_operation:
+            trial.position = event.attempt, event.offset
+            return
         if not trial.read(event) or self.closing is not None:
             return
         is_halving = isinstance(self.config.searcher, AsyncHalvingSearcher | AdaptiveAshaSearcher)

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from core_sdk.errors import CodeDamagedError, CoreSDKError, HomeError, RecordDamagedError
@@ -345,9 +345,12 @@ class Run:
     def _read(self, trial: Trial, attempt: RunningAttempt) -> None:
         stretch = self._tracker.read_news(attempt.folder.trial_id, attempt.position)
         for news in stretch.news:
-            # Of a script that trains by operations, only the completed operations count, not its other validations.
             if isinstance(news.record, OperationCompleted if trial.lengths else Report):
                 self.record(self._validation(trial, news.record, news.end))
+            # Of a script that trains by operations, only the completed operations count, not its other validations.
+            elif isinstance(news.record, Report) and self.experiment.is_news(news.record.metrics):
+                names = sorted(news.record.metrics)
+                self.record(self._validation_read(trial, news.end, names=names))
             attempt.position = news.end
         attempt.position = stretch.end
         self.carry_out(self.experiment.take_due())
@@ -373,16 +376,19 @@ class Run:
     def _validation(
         self, trial: Trial, record: OperationCompleted | Report, end: StreamPosition, rank: int = 0
     ) -> ValidationRead:
-        read = ValidationRead(
-            time=time.time(), request_id=trial.request_id, attempt=end.attempt, offset=end.offset, rank=rank
-        )
         if isinstance(record, OperationCompleted):
-            read.metric, read.length, read.is_operation = record.metric, record.length, True
+            values = {"metric": record.metric, "length": record.length, "is_operation": True}
         else:
             metrics = metrics_from_json(record.metrics)
             told = self.experiment.validation(trial.request_id, metrics, record.steps_completed)
-            read.metric, read.length, read.names = told.metric, told.length, list(told.reported)
-        return read
+            values = {"metric": told.metric, "length": told.length, "names": list(told.reported)}
+        return self._validation_read(trial, end, rank=rank, **values)
+
+    @staticmethod
+    def _validation_read(trial: Trial, end: StreamPosition, **values: Any) -> ValidationRead:
+        return ValidationRead(
+            time=time.time(), request_id=trial.request_id, attempt=end.attempt, offset=end.offset, **values
+        )
 
     def _give_up(self, trial: Trial, attempt: RunningAttempt) -> None:
         """Kills the processes of a trial whose folder was removed, and ends the trial."""

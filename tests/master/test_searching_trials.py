@@ -121,7 +121,7 @@ def test_a_trial_that_waits_for_its_promotion_has_no_process(home: Home, tmp_pat
     search = await_end(home, experiment_id)
 
     events = events_of(home, experiment_id)
-    lengths = sorted(event.length or 0 for event in events if isinstance(event, ValidationRead))
+    lengths = sorted(event.length or 0 for event in events if isinstance(event, ValidationRead) and event.is_operation)
     assert search.state == "COMPLETED"
     assert lengths == [2, 2, 2, 2, 4, 4]
     assert any(isinstance(event, AttemptOver) and event.outcome == "paused" for event in events)
@@ -276,3 +276,19 @@ def test_another_rank_is_heard_once_although_the_master_is_killed(home: Home, tm
 
     assert num_heard == number - 3
     assert heard(home, experiment_id) == [(1, 1 + 1 / epoch) for epoch in range(1, 5)]
+
+
+@pytest.mark.parametrize(("reported", "state"), [("loss", "COMPLETED"), ("losss", "ERROR")])
+def test_a_search_with_lengths_whose_metric_is_mistyped_ends_as_an_error(
+    home: Home, tmp_path: Path, reported: str, state: str
+) -> None:
+    """Also where the script does not train by operations, so that none of its reports counts for the search."""
+    config = RANDOM.replace("max_trials: 2", "max_trials: 2, max_length: 1")
+    script = TRAIN.replace('"loss"', f'"{reported}"').replace("range(first, 21)", "range(20, 21)")
+    experiment_id = submit_text(home, tmp_path, config, script)
+
+    search = await_end(home, experiment_id)
+
+    assert search.state == state
+    events = events_of(home, experiment_id)
+    assert sum(isinstance(event, ValidationRead) for event in events) == 1
