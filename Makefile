@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all test-versions check format-check lint types floors recording format bench clean
+.PHONY: help packages demo test test-integrations test-all test-versions check format-check lint types floors page recording format bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,6 +13,9 @@ INSTALLED := $(VENV)/.installed
 INTEGRATIONS_INSTALLED := $(VENV)/.installed-integrations
 AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
+PAGE := $(VENV)/page
+PAGE_INSTALLED := $(PAGE)/.installed
+PAGE_TOOLS := $(PYTHON) tests/page/tools.py
 FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed $(VENV)/callbacks/.installed $(VENV)/ray/.installed
 ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)
 # Six processes, also on two cores, because most tests wait for what they have started; more disturb the tests that
@@ -68,8 +71,9 @@ check: format-check lint types floors  ## all that continuous integration runs
 recording: $(DEMO_INSTALLED)  ## record the demo for the README, as docs/demo.svg
 	@$(PYTHON) docs/recording.py
 
-format-check: $(INSTALLED)
+format-check: $(INSTALLED) $(PAGE_INSTALLED)
 	$(BIN)/ruff format --check .
+	$(PAGE_TOOLS) format-check
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -80,9 +84,10 @@ types: $(INSTALLED)
 floors: $(INSTALLED)
 	$(BIN)/lint-imports
 
-format: $(INSTALLED)  ## rewrite the code in the project's format
+format: $(INSTALLED) $(PAGE_INSTALLED)  ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(PAGE_TOOLS) format
 
 bench: $(INTEGRATIONS_INSTALLED)  ## measure, each figure beside its baseline
 	@for benchmark in benchmarks/[a-z]*.py; do echo "== $$benchmark"; $(PYTHON) $$benchmark || exit 1; done
@@ -119,8 +124,14 @@ $(INTEGRATIONS_INSTALLED): pyproject.toml constraints.txt | $(INSTALLED)
 # registry cannot be reached there is no stamp: the tests are skipped, by name, and the next call tries again.
 $(AZURITE_INSTALLED): tests/buckets/azurite/package-lock.json | $(INTEGRATIONS_INSTALLED)
 	@echo "installing Azurite into $(AZURITE); this takes half a minute"
-	@if $(PYTHON) tests/buckets/azurite/install.py $(AZURITE); then touch $@; else \
+	@if $(PYTHON) tests/npm_packages.py tests/buckets/azurite $(AZURITE); then touch $@; else \
 	  echo "make: Azurite is not installed, so checkpoints in Azure are NOT TESTED: see $(AZURITE)/install.log" >&2; fi
+
+# The compiler and the formatter that check the page's JavaScript, and the types of its libraries.
+$(PAGE_INSTALLED): tests/page/package-lock.json | $(INTEGRATIONS_INSTALLED)
+	@echo "installing the tools of the page's JavaScript into $(PAGE); this takes some seconds"
+	@if $(PYTHON) tests/npm_packages.py tests/page $(PAGE); then touch $@; else \
+	  echo "make: the tools are not installed, so the page's JavaScript is NOT CHECKED: see $(PAGE)/install.log" >&2; fi
 
 # DeepSpeed, Horovod, Ray and the libraries that core_sdk.integrations has callbacks for have an environment each, on top of
 # ours. What is compiled for them is kept in the user's cache; Horovod takes ten minutes the first time. If one cannot be

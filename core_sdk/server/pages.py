@@ -28,11 +28,14 @@ class PageFile:
 
 
 def read_page(folder: Path = _FOLDER) -> Mapping[str, PageFile]:
-    """Returns each file by its address: `/` is `index.html`, and the others have their path in the folder."""
+    """Returns each file by its address: `/` is `index.html`, and the others have their path in the folder.
+
+    Types of libraries, which only a checkout has, are left out.
+    """
     files = {
         f"/{path.relative_to(folder).as_posix()}": _read(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix not in (".py", ".pyc")
+        if path.is_file() and path.suffix not in (".py", ".pyc", ".ts", ".mts")
     }
     return files | ({"/": files["/index.html"]} if "/index.html" in files else {})
 

@@ -47,7 +47,11 @@ import { smoothed } from "./smoothing.js";
  */
 export function traceOf({ label, colour, series, origin = 0, isFaint = false }, smoothing) {
   const isPlaced = series.x.map((x) => x !== null);
-  const column = (/** @type {any[]} */ values) => Float64Array.from(values.filter((_, index) => isPlaced[index]), asNumber);
+  const column = (/** @type {any[]} */ values) =>
+    Float64Array.from(
+      values.filter((_, index) => isPlaced[index]),
+      asNumber,
+    );
   const lows = column(series.minimum);
   const means = column(series.mean).map((mean, index) => (Number.isNaN(mean) ? lows[index] : mean));
   return {
@@ -58,7 +62,17 @@ export function traceOf({ label, colour, series, origin = 0, isFaint = false }, 
     lows,
     highs: column(series.maximum),
     means,
-    smooth: smoothing > 0 ? Float64Array.from(smoothed(Array.from(means), smoothing, series.count?.filter((_, index) => isPlaced[index])), Number) : null,
+    smooth:
+      smoothing > 0
+        ? Float64Array.from(
+            smoothed(
+              Array.from(means),
+              smoothing,
+              series.count?.filter((_, index) => isPlaced[index]),
+            ),
+            Number,
+          )
+        : null,
   };
 }
 

@@ -17,16 +17,13 @@ export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutlie
   const rangeY = rangeOfY(traces, rangeX, { isLogarithmic, ignoresOutliers }) ?? [0, 1];
   const bend = isLogarithmic ? Math.log10 : (/** @type {number} */ value) => value;
   const legendTop = HEIGHT;
-  const left = (/** @type {number} */ x) =>
-    MARGIN.left + ((x - rangeX[0]) / (rangeX[1] - rangeX[0])) * (WIDTH - MARGIN.left - MARGIN.right);
+  const left = (/** @type {number} */ x) => MARGIN.left + ((x - rangeX[0]) / (rangeX[1] - rangeX[0])) * (WIDTH - MARGIN.left - MARGIN.right);
   const top = (/** @type {number} */ y) =>
     HEIGHT - MARGIN.bottom - ((bend(y) - bend(rangeY[0])) / (bend(rangeY[1]) - bend(rangeY[0]))) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const labelOf = (/** @type {number} */ x) => (axis === "time" ? formatDuration(Math.max(0, x)) : formatNumber(x));
   const fractions = [0, 0.25, 0.5, 0.75, 1];
   const ticksX = fractions.map((part) => rangeX[0] + part * (rangeX[1] - rangeX[0]));
-  const ticksY = fractions.map((part) =>
-    isLogarithmic ? rangeY[0] * (rangeY[1] / rangeY[0]) ** part : rangeY[0] + part * (rangeY[1] - rangeY[0]),
-  );
+  const ticksY = fractions.map((part) => (isLogarithmic ? rangeY[0] * (rangeY[1] / rangeY[0]) ** part : rangeY[0] + part * (rangeY[1] - rangeY[0])));
   const shown = traces.filter(({ isFaint }) => !isFaint);
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${HEIGHT + 18 * shown.length}" font-family="sans-serif" font-size="12">`,
@@ -39,11 +36,12 @@ export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutlie
         `<text x="${MARGIN.left - 8}" y="${round(top(y) + 4)}" text-anchor="end" fill="${colour("--axis")}">${escaped(formatNumber(y, 4))}</text>`,
     ),
     ...ticksX.map(
-      (x) =>
-        `<text x="${round(left(x))}" y="${HEIGHT - 10}" text-anchor="middle" fill="${colour("--axis")}">${escaped(labelOf(x))}</text>`,
+      (x) => `<text x="${round(left(x))}" y="${HEIGHT - 10}" text-anchor="middle" fill="${colour("--axis")}">${escaped(labelOf(x))}</text>`,
     ),
     `<g clip-path="url(#plot)" fill="none">`,
-    ...marks.map(({ x }) => `<path d="M${round(left(x))} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}" stroke="${colour("--line-strong")}" stroke-dasharray="3 3"/>`),
+    ...marks.map(
+      ({ x }) => `<path d="M${round(left(x))} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}" stroke="${colour("--line-strong")}" stroke-dasharray="3 3"/>`,
+    ),
     ...traces.map((trace) => {
       const opacity = trace.isFaint || trace.smooth ? 0.3 : 1;
       const raw = `<path d="${pathOf(trace, [trace.lows, trace.highs], left, top, isLogarithmic)}" stroke="${colour(trace.colour)}" opacity="${opacity}"/>`;
@@ -95,14 +93,7 @@ export function pngOf(plot, { title, traces }, done) {
 /** The buckets of all curves. @param {import("./curves.js").Trace[]} traces @param {string} axis */
 export function csvOf(traces, axis) {
   const rows = traces.flatMap((trace) =>
-    Array.from(trace.places, (place, index) => [
-      trace.label,
-      trace.isFaint,
-      place,
-      trace.lows[index],
-      trace.highs[index],
-      trace.means[index],
-    ]),
+    Array.from(trace.places, (place, index) => [trace.label, trace.isFaint, place, trace.lows[index], trace.highs[index], trace.means[index]]),
   );
   return csvText([["curve", "is_superseded", axis, "minimum", "maximum", "mean"], ...rows]);
 }

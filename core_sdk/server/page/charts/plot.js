@@ -54,7 +54,13 @@ export function createPlot(parent, options) {
       },
       axes: [
         { ...axisStyle, grid: lines, ticks: lines, size: 28, ...ticksOf(options.axis) },
-        { ...axisStyle, grid: lines, ticks: lines, size: widthOfLabels, values: (_, splits) => splits.map((value) => (value === null ? "" : now.format(value))) },
+        {
+          ...axisStyle,
+          grid: lines,
+          ticks: lines,
+          size: widthOfLabels,
+          values: (_, splits) => splits.map((value) => (value === null ? "" : now.format(value))),
+        },
       ],
       series: [{}, { show: true, stroke: "transparent", points: { show: false } }],
       hooks: {
@@ -109,11 +115,7 @@ function drawMarks(/** @type {any} */ self, /** @type {PlotOptions["marks"]} */ 
   ctx.setLineDash([]);
 }
 
-function drawTrace(
-  /** @type {any} */ self,
-  /** @type {import("./curves.js").Trace} */ trace,
-  /** @type {boolean} */ isLogarithmic,
-) {
+function drawTrace(/** @type {any} */ self, /** @type {import("./curves.js").Trace} */ trace, /** @type {boolean} */ isLogarithmic) {
   const { ctx } = self;
   ctx.strokeStyle = colour(trace.colour);
   ctx.lineJoin = "round";
@@ -189,7 +191,11 @@ function panAndZoom(
     (/** @type {WheelEvent} */ event) => {
       if (!event.ctrlKey && !event.shiftKey) return;
       event.preventDefault();
-      const { onZoom, whole, visible: [from, to] } = current();
+      const {
+        onZoom,
+        whole,
+        visible: [from, to],
+      } = current();
       const amount = (event.deltaY || event.deltaX) / 500;
       if (event.shiftKey) return onZoom(within([from + amount * (to - from), to + amount * (to - from)], whole));
       const centre = plot.posToVal(event.offsetX, "x");
@@ -201,10 +207,7 @@ function panAndZoom(
 }
 
 /** The stretch, moved and cut so that it lies in the whole; null if it is the whole. */
-export function within(
-  /** @type {[number, number]} */ [from, to],
-  /** @type {[number, number]} */ [first, last],
-) {
+export function within(/** @type {[number, number]} */ [from, to], /** @type {[number, number]} */ [first, last]) {
   const width = Math.min(to - from, last - first);
   const start = Math.min(Math.max(from, first), last - width);
   return width >= (last - first) * 0.999 ? null : /** @type {[number, number]} */ ([start, start + width]);
@@ -216,7 +219,26 @@ function placeOfCursor(/** @type {any} */ self) {
 }
 
 /** The steps between the ticks of time, in seconds: those of a clock. */
-const CLOCK = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, ...[1, 2, 5, 10, 20, 50, 100].map((days) => days * 86400)];
+const CLOCK = [
+  1,
+  2,
+  5,
+  10,
+  15,
+  30,
+  60,
+  120,
+  300,
+  600,
+  900,
+  1800,
+  3600,
+  7200,
+  10800,
+  21600,
+  43200,
+  ...[1, 2, 5, 10, 20, 50, 100].map((days) => days * 86400),
+];
 
 /** The steps between the ticks of whole numbers. */
 const WHOLE = Array.from({ length: 16 }, (_, exponent) => [1, 2, 5].map((digit) => digit * 10 ** exponent)).flat();

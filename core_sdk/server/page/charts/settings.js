@@ -42,15 +42,21 @@ export function ChartSettingsBar({ children = null, hasAxis = true }) {
   const set = (/** @type {string} */ name) => (/** @type {boolean} */ isOn) => changeSettings({ [name]: isOn ? (name === "log" ? "1" : "0") : null });
   return html`
     <div class="toolbar">
-      ${hasAxis &&
-      html`
+      ${
+        hasAxis &&
+        html`
         <${Choice}
           label="Horizontal axis"
-          values=${[["steps", "Steps"], ["time", "Time"], ["epochs", "Epochs"]]}
+          values=${[
+            ["steps", "Steps"],
+            ["time", "Time"],
+            ["epochs", "Epochs"],
+          ]}
           value=${axis}
           onChange=${(/** @type {string} */ next) => changeSettings({ x: next === "steps" ? null : next, from: null, to: null })}
         />
-      `}
+      `
+      }
       <label class="select">
         <span>Smoothing</span>
         <input type="range" min="0" max=${MAX_SMOOTHING} step="0.01" value=${smoothing} onInput=${(/** @type {any} */ event) => setSmoothing(event.target.value)} />

@@ -6,9 +6,7 @@ import { html } from "../preact.js";
 export function Choice({ label, values, value, onChange }) {
   return html`
     <div class="choice" role="group" aria-label=${label}>
-      ${values.map(
-        ([name, text]) => html`<button aria-pressed=${name === value} onClick=${() => onChange(name)}>${text}</button>`,
-      )}
+      ${values.map(([name, text]) => html`<button aria-pressed=${name === value} onClick=${() => onChange(name)}>${text}</button>`)}
     </div>
   `;
 }

@@ -46,7 +46,8 @@ export function Difference({ left, right, leftName, rightName }) {
         <button class="quiet small" aria-pressed=${showsAll} onClick=${() => setShowsAll(!showsAll)}>Show every line</button>
       </div>
       <pre tabindex="0" aria-label=${`Differences between ${leftName} and ${rightName}`}>${shown.map(
-        ({ kind, text, left: number, right: other }) => html`<div class=${`diff-${kind}`}><i>${number ?? ""}</i><i>${other ?? ""}</i><b>${SIGNS[kind]}</b>${text}</div>`,
+        ({ kind, text, left: number, right: other }) =>
+          html`<div class=${`diff-${kind}`}><i>${number ?? ""}</i><i>${other ?? ""}</i><b>${SIGNS[kind]}</b>${text}</div>`,
       )}</pre>
     </div>
   `;

@@ -35,7 +35,23 @@ const ROW_HEIGHT = 30;
  * @param {(key: string) => void} [props.onFold]
  * @param {(key: string) => boolean} [props.onKey] What else a key does; true if it did something.
  */
-export function Grid({ label, isOutdated = false, numItems, itemAt, onView, columns, keyOf, sort, onSort, chosen, onChoose, onChooseAll, linkOf, onFold, onKey }) {
+export function Grid({
+  label,
+  isOutdated = false,
+  numItems,
+  itemAt,
+  onView,
+  columns,
+  keyOf,
+  sort,
+  onSort,
+  chosen,
+  onChoose,
+  onChooseAll,
+  linkOf,
+  onFold,
+  onKey,
+}) {
   const { box, first, last, height, top, onScroll, show } = useRowsInView(numItems, ROW_HEIGHT);
   const [active, setActive] = useState(0);
   const [anchor, setAnchor] = useState(0);
@@ -147,7 +163,8 @@ export function Grid({ label, isOutdated = false, numItems, itemAt, onView, colu
               "aria-rowindex": index + 2,
               onClick: (/** @type {MouseEvent} */ event) => onRowClick(event, index),
             };
-            if (item === undefined) return html`<div key=${`waiting ${index}`} ...${common} class="grid-row waiting"><span role="gridcell"></span></div>`;
+            if (item === undefined)
+              return html`<div key=${`waiting ${index}`} ...${common} class="grid-row waiting"><span role="gridcell"></span></div>`;
             if (isGroup(item)) {
               return html`
                 <div key=${`group ${item.key}`} ...${common} class=${`grid-row grid-group ${index === active ? "active" : ""}`} aria-expanded=${item.isOpen}>
@@ -173,7 +190,8 @@ export function Grid({ label, isOutdated = false, numItems, itemAt, onView, colu
                   <input type="checkbox" tabindex="-1" aria-label=${`Choose ${key}`} checked=${isChosen} onChange=${() => toggle(index)} />
                 </span>
                 ${columns.map(
-                  ({ name, isNumber, show: showCell }) => html`<span key=${name} role="gridcell" class=${isNumber ? "number" : ""}>${showCell(item)}</span>`,
+                  ({ name, isNumber, show: showCell }) =>
+                    html`<span key=${name} role="gridcell" class=${isNumber ? "number" : ""}>${showCell(item)}</span>`,
                 )}
               </div>
             `;
@@ -192,13 +210,15 @@ function Head({ column: { name, title, isNumber, isFixed }, sort, onSort }) {
   const next = { none: name, ascending: `-${name}`, descending: "" }[direction];
   return html`
     <span role="columnheader" class=${isNumber ? "number" : ""} aria-sort=${isFixed ? undefined : direction}>
-      ${isFixed
-        ? title
-        : html`
+      ${
+        isFixed
+          ? title
+          : html`
             <button class="grid-sort" title=${title} onClick=${() => onSort(next)}>
               <span>${title}</span><i aria-hidden="true">${{ ascending: "↑", descending: "↓", none: "" }[direction]}</i>
             </button>
-          `}
+          `
+      }
     </span>
   `;
 }

@@ -22,7 +22,9 @@ async function safeFragment(text) {
     import("../vendor/marked/marked.esm.js"),
     import("../vendor/dompurify/purify.es.mjs"),
   ]);
-  const withoutHtml = { renderer: { html: (/** @type {any} */ token) => escaped(token.text), image: (/** @type {any} */ token) => escaped(token.raw) } };
+  const withoutHtml = {
+    renderer: { html: (/** @type {any} */ token) => escaped(token.text), image: (/** @type {any} */ token) => escaped(token.raw) },
+  };
   const fragment = purify.sanitize(await new Marked(withoutHtml).parse(text), {
     RETURN_DOM_FRAGMENT: true,
     USE_PROFILES: { html: true },

@@ -56,8 +56,9 @@ export function Menu({ label, text, items, kind = "quiet small" }) {
       >
         ${text}
       </button>
-      ${isOpen &&
-      html`
+      ${
+        isOpen &&
+        html`
         <div class="menu-items" role="menu" aria-label=${label}>
           ${items.map(
             ({ label: name, onSelect, isDangerous, unavailable }) => html`
@@ -78,7 +79,8 @@ export function Menu({ label, text, items, kind = "quiet small" }) {
             `,
           )}
         </div>
-      `}
+      `
+      }
     </div>
   `;
 }

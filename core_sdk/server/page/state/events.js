@@ -60,7 +60,7 @@ async function follow(/** @type {Response} */ response) {
   wasLive = true;
   become("live");
   const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
-  for (let text = ""; ; ) {
+  for (let text = ""; ;) {
     const { value, done } = await reader.read();
     if (done) return;
     const events = (text + value).split("\n\n");
@@ -88,10 +88,7 @@ function disconnect() {
 }
 
 /** Calls `listener` at each change that `concerns` accepts, and when more has changed than is told. */
-export function useChanges(
-  /** @type {(change: Change) => boolean} */ concerns,
-  /** @type {(change: Change) => void} */ listener,
-) {
+export function useChanges(/** @type {(change: Change) => boolean} */ concerns, /** @type {(change: Change) => void} */ listener) {
   const newest = useRef({ concerns, listener });
   newest.current = { concerns, listener };
   useEffect(() => {

@@ -38,10 +38,15 @@ function useActions({ kind, rows, onDone }) {
   const canAct = useCanAct();
   const start = async (/** @type {import("./actions.js").Action} */ action) => {
     if (action.question) return setAsked(action);
-    await perform(kind, action, rows.filter(action.fits).map((row) => idOf(kind, row)));
+    await perform(
+      kind,
+      action,
+      rows.filter(action.fits).map((row) => idOf(kind, row)),
+    );
     onDone();
   };
-  const dialog = asked && html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} />`;
+  const dialog =
+    asked && html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} />`;
   return { choices: ACTIONS[kind].filter(({ fits }) => rows.some(fits)), start, dialog, canAct };
 }
 
@@ -52,11 +57,21 @@ function LabelDialog({ kind, rows, onClose, onDone }) {
   const common = [...new Set(rows.flatMap((/** @type {any} */ { labels }) => labels))];
   const change = async (/** @type {{add?: string[], remove?: string[]}} */ body) => {
     const action = { name: "label", label: "Label", done: "labels changed", fits: () => true };
-    await perform(kind, action, rows.map((/** @type {any} */ row) => idOf(kind, row)), body);
+    await perform(
+      kind,
+      action,
+      rows.map((/** @type {any} */ row) => idOf(kind, row)),
+      body,
+    );
     onClose();
     onDone();
   };
-  const add = () => change({ add: splitNames(text).map((label) => label.trim()).filter(Boolean) });
+  const add = () =>
+    change({
+      add: splitNames(text)
+        .map((label) => label.trim())
+        .filter(Boolean),
+    });
   return html`
     <${Dialog} title="Labels" onClose=${onClose}>
       <div class="dialog-body">
@@ -70,8 +85,10 @@ function LabelDialog({ kind, rows, onClose, onDone }) {
           onInput=${(/** @type {any} */ event) => setText(event.target.value)}
           onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && text.trim() && add()}
         />
-        ${common.length > 0 &&
-        html`<div class="labels">${common.map((label) => html`<span class="chip">${label}<button class="quiet small" aria-label=${`Remove ${label}`} onClick=${() => change({ remove: [label] })}>✕</button></span>`)}</div>`}
+        ${
+          common.length > 0 &&
+          html`<div class="labels">${common.map((label) => html`<span class="chip">${label}<button class="quiet small" aria-label=${`Remove ${label}`} onClick=${() => change({ remove: [label] })}>✕</button></span>`)}</div>`
+        }
       </div>
       <div class="dialog-feet">
         <button onClick=${onClose}>Cancel</button>

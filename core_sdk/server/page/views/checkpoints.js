@@ -25,13 +25,19 @@ export function Checkpoints({ query, experimentId, follows }) {
   const [metric, setMetric] = useSetting("metric");
   const [limit, setLimit] = useState(AT_FIRST);
   const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
-  const answer = useAnswer(address(["checkpoints"], { ...query, deleted: deleted || null, limit }), { follows, about: JSON.stringify([query, deleted]) });
+  const answer = useAnswer(address(["checkpoints"], { ...query, deleted: deleted || null, limit }), {
+    follows,
+    about: JSON.stringify([query, deleted]),
+  });
   const retention = useRetention(experimentId, answer.value?.checkpoints);
   const reload = () => {
     answer.reload();
     retention.reload();
   };
-  const verdicts = useMemo(() => new Map((retention.value?.checkpoints ?? []).map((/** @type {any} */ one) => [one.storage_id, one])), [retention.value]);
+  const verdicts = useMemo(
+    () => new Map((retention.value?.checkpoints ?? []).map((/** @type {any} */ one) => [one.storage_id, one])),
+    [retention.value],
+  );
   return html`
     <${Answered} answer=${answer} what="checkpoints">
       ${(/** @type {any} */ { checkpoints, num_found: numFound, size_bytes: size, metric: searched }) => {
@@ -45,19 +51,25 @@ export function Checkpoints({ query, experimentId, follows }) {
             ${names.length > 1 && html`<${Select} label="Metric" values=${names.map((name) => [name, name])} value=${shown} onChange=${setMetric} />`}
             <span class="spread"></span>
             <span class="soft" role="status">${retention.value && policyText(retention.value)}</span>
-            ${condemned.length > 0 &&
-            html`<button class="small" onClick=${() => setChosen(new Set(condemned.map((/** @type {any} */ row) => row.storage_id)))}>Choose the ${counted(condemned.length, "checkpoint")} that it does not keep, ${formatSize(sizeOf(condemned))}</button>`}
+            ${
+              condemned.length > 0 &&
+              html`<button class="small" onClick=${() => setChosen(new Set(condemned.map((/** @type {any} */ row) => row.storage_id)))}>Choose the ${counted(condemned.length, "checkpoint")} that it does not keep, ${formatSize(sizeOf(condemned))}</button>`
+            }
           </div>
           <div class="pane">
             ${retention.error && html`<${Failure} error=${retention.error} onRetry=${retention.reload} />`}
             ${(retention.value?.problems ?? []).map((/** @type {string} */ problem) => html`<${Remark}>${problem}<//>`)}
-            ${checkpoints.length === 0
-              ? html`<${Empty} title="No checkpoint."><p>A script stores one with this line.</p><pre><code>with ctx.checkpoint.store_path(metadata) as (path, storage_id): …</code></pre><//>`
-              : html`<${Table} checkpoints=${checkpoints} verdicts=${verdicts} metric=${shown} withTrial=${!query.trial} chosen=${chosen} onChoose=${setChosen} onDone=${reload} />`}
+            ${
+              checkpoints.length === 0
+                ? html`<${Empty} title="No checkpoint."><p>A script stores one with this line.</p><pre><code>with ctx.checkpoint.store_path(metadata) as (path, storage_id): …</code></pre><//>`
+                : html`<${Table} checkpoints=${checkpoints} verdicts=${verdicts} metric=${shown} withTrial=${!query.trial} chosen=${chosen} onChoose=${setChosen} onDone=${reload} />`
+            }
             ${numFound > checkpoints.length && html`<${More} numShown=${checkpoints.length} numFound=${numFound} onMore=${() => setLimit(MOST_AT_ONCE)} />`}
           </div>
-          ${chosen.size > 0 &&
-          html`<${SelectionBar} kind="checkpoints" runs=${checkpoints.filter((/** @type {any} */ row) => chosen.has(row.storage_id))} onClear=${() => setChosen(new Set())} onDone=${reload} />`}
+          ${
+            chosen.size > 0 &&
+            html`<${SelectionBar} kind="checkpoints" runs=${checkpoints.filter((/** @type {any} */ row) => chosen.has(row.storage_id))} onClear=${() => setChosen(new Set())} onDone=${reload} />`
+          }
         `;
       }}
     <//>
@@ -81,7 +93,11 @@ function useRetention(/** @type {number} */ experimentId, /** @type {any[] | und
 function policyText(/** @type {any} */ { policy, metric }) {
   if (policy === null) return "No policy: every checkpoint is kept.";
   const { save_experiment_best: best, save_trial_best: bestOfTrial, save_trial_latest: newest } = policy;
-  const parts = [best && `the best ${best} of the experiment`, bestOfTrial && `the best ${bestOfTrial} of each trial`, newest && `the newest ${newest} of each trial`].filter(Boolean);
+  const parts = [
+    best && `the best ${best} of the experiment`,
+    bestOfTrial && `the best ${bestOfTrial} of each trial`,
+    newest && `the newest ${newest} of each trial`,
+  ].filter(Boolean);
   const order = metric ? ` Best: the ${metric.smaller_is_better ? "smallest" : "largest"} ${metric.name}.` : "";
   return `The policy keeps ${parts.join(", ") || "nothing"}.${order}`;
 }
@@ -160,16 +176,24 @@ function Details({ row, onDone }) {
       <section class="card">
         <h2>${counted(files.length, "file")} <span class="soft">${formatSize(row.size_bytes)}</span></h2>
         <dl class="facts">
-          ${files.slice(0, MAX_FILES).map(
-            ([name, size]) => html`<dt class="mono">${isThere(row) ? html`<${FileLink} path=${["checkpoints", row.storage_id, "file"]} query=${{ name }}>${name}<//>` : name}</dt><dd class="tabular">${formatSize(/** @type {number} */ (size))}</dd>`,
-          )}
+          ${files
+            .slice(0, MAX_FILES)
+            .map(
+              ([name, size]) =>
+                html`<dt class="mono">${isThere(row) ? html`<${FileLink} path=${["checkpoints", row.storage_id, "file"]} query=${{ name }}>${name}<//>` : name}</dt><dd class="tabular">${formatSize(/** @type {number} */ (size))}</dd>`,
+            )}
         </dl>
         ${files.length > MAX_FILES && html`<p class="soft">And ${counted(files.length - MAX_FILES, "more file")}.</p>`}
         ${isThere(row) && html`<p class="soft">All of them, verified: <${Copyable} text=${`core-sdk checkpoint download ${row.storage_id}`} /></p>`}
       </section>
       <${Card} title="Metrics" facts=${Object.entries(row.metrics).map(([name, value]) => [name, formatNumber(value)])} none="Its attempt has validated nothing at its step." />
       <${Card} title="Metadata" facts=${flattened(row.metadata)} none="None." />
-      <${Card} title="Place" facts=${[["Storage", row.storage], ["Attempt", row.attempt], ["Stored", formatTime(row.time)], ["Pinned because", row.pin_note]]} />
+      <${Card} title="Place" facts=${[
+        ["Storage", row.storage],
+        ["Attempt", row.attempt],
+        ["Stored", formatTime(row.time)],
+        ["Pinned because", row.pin_note],
+      ]} />
     </div>
   `;
 }

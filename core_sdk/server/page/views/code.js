@@ -26,7 +26,10 @@ export function Code({ subject }) {
   const otherId = /^[1-9]\d*$/.test(other) && Number(other) !== subject.id ? Number(other) : null;
   return html`
     <div class="toolbar">
-      <${Choice} label="Show" values=${[["configuration", "Configuration"], ["code", "Code"]]} value=${shown} onChange=${setShown} />
+      <${Choice} label="Show" values=${[
+        ["configuration", "Configuration"],
+        ["code", "Code"],
+      ]} value=${shown} onChange=${setShown} />
       <label class="select">
         <span>Differences to ${subject.kind}</span>
         <${NumberField} label=${`ID of another ${subject.kind}`} value=${otherId} min=${1} none="ID" onCommit=${(/** @type {number | null} */ id) => setOther(id === null ? "" : String(id))} />
@@ -34,11 +37,13 @@ export function Code({ subject }) {
       ${otherId !== null && html`<button class="quiet small" onClick=${() => setOther("")}>Without differences</button>`}
     </div>
     <div class="pane">
-      ${otherId !== null
-        ? html`<${BesideAnother} key=${otherId} subject=${subject} otherId=${otherId} shown=${shown} />`
-        : shown === "code"
-          ? html`<${Files} experimentId=${subject.experimentId} />`
-          : html`<${Configuration} subject=${subject} />`}
+      ${
+        otherId !== null
+          ? html`<${BesideAnother} key=${otherId} subject=${subject} otherId=${otherId} shown=${shown} />`
+          : shown === "code"
+            ? html`<${Files} experimentId=${subject.experimentId} />`
+            : html`<${Configuration} subject=${subject} />`
+      }
     </div>
   `;
 }
@@ -50,7 +55,9 @@ function BesideAnother({ subject, otherId, shown }) {
     <${Answered} answer=${answer} what=${`${subject.kind} ${otherId}`}>
       ${(/** @type {any} */ { trial }) => {
         const other = { kind: subject.kind, id: otherId, experimentId: trial?.experiment_id ?? otherId, hparams: trial?.hparams ?? null };
-        return shown === "code" ? html`<${FilesOfTwo} left=${other} right=${subject} />` : html`<${ConfigurationsOfTwo} left=${other} right=${subject} />`;
+        return shown === "code"
+          ? html`<${FilesOfTwo} left=${other} right=${subject} />`
+          : html`<${ConfigurationsOfTwo} left=${other} right=${subject} />`;
       }}
     <//>
   `;
@@ -69,13 +76,22 @@ function Configuration({ subject: { experimentId, hparams } }) {
               <section class="card ${hparams ? "spaced" : ""}">
                 <div class="row">
                   <h2>Configuration</h2>
-                  ${original && html`<${Choice} label="Form" values=${[["completed", "With defaults"], ["original", "As written"], ["difference", "What the defaults add"]]} value=${form} onChange=${setForm} />`}
+                  ${
+                    original &&
+                    html`<${Choice} label="Form" values=${[
+                      ["completed", "With defaults"],
+                      ["original", "As written"],
+                      ["difference", "What the defaults add"],
+                    ]} value=${form} onChange=${setForm} />`
+                  }
                   <span class="spread"></span>
                   <button class="small" onClick=${() => saveFile(`experiment-${experimentId}.yaml`, form === "original" ? original : yaml, "text/yaml")}>Save</button>
                 </div>
-                ${form === "difference" && original
-                  ? html`<${Difference} left=${original} right=${yaml} leftName="as written" rightName="with defaults" />`
-                  : html`<${Source} text=${(form === "original" && original) || yaml} label="Configuration" />`}
+                ${
+                  form === "difference" && original
+                    ? html`<${Difference} left=${original} right=${yaml} leftName="as written" rightName="with defaults" />`
+                    : html`<${Source} text=${(form === "original" && original) || yaml} label="Configuration" />`
+                }
               </section>
             `}
     <//>
@@ -83,16 +99,21 @@ function Configuration({ subject: { experimentId, hparams } }) {
 }
 
 function ConfigurationsOfTwo({ left, right }) {
-  const answer = useAnswers([left, right].map(({ experimentId }) => address(["experiments", experimentId, "configuration"])), never);
+  const answer = useAnswers(
+    [left, right].map(({ experimentId }) => address(["experiments", experimentId, "configuration"])),
+    never,
+  );
   return html`
     ${right.hparams && html`<${HyperparametersOfTwo} left=${left} right=${right} />`}
     <${Answered} answer=${answer} what="configurations">
       ${([of, to]) => html`
         <section class="card spaced">
           <h2>Configuration</h2>
-          ${!of.yaml && !to.yaml
-            ? html`<p class="soft">The trials of both were started by hand, without a configuration.</p>`
-            : html`<${Difference} left=${of.yaml} right=${to.yaml} leftName=${nameOf(left)} rightName=${nameOf(right)} />`}
+          ${
+            !of.yaml && !to.yaml
+              ? html`<p class="soft">The trials of both were started by hand, without a configuration.</p>`
+              : html`<${Difference} left=${of.yaml} right=${to.yaml} leftName=${nameOf(left)} rightName=${nameOf(right)} />`
+          }
         </section>
       `}
     <//>
@@ -105,7 +126,8 @@ function HyperparametersOfTwo({ left, right }) {
   const names = [...new Set([...ofLeft.keys(), ...ofRight.keys()])];
   const differs = (/** @type {string} */ name) => ofLeft.get(name) !== ofRight.get(name);
   const ordered = [...names.filter(differs), ...names.filter((name) => !differs(name))];
-  const cell = (/** @type {Map<string, any>} */ values, /** @type {string} */ name) => (values.has(name) ? values.get(name) : html`<span class="soft">–</span>`);
+  const cell = (/** @type {Map<string, any>} */ values, /** @type {string} */ name) =>
+    values.has(name) ? values.get(name) : html`<span class="soft">–</span>`;
   return html`
     <section class="card">
       <h2>Hyperparameters <span class="soft">${counted(names.filter(differs).length, "difference")}</span></h2>
@@ -142,7 +164,8 @@ function Files({ experimentId }) {
   `;
 }
 
-const NoCode = () => html`<${Empty} title="No code was kept."><p>The trials ran where they were started. An experiment that is submitted with a directory keeps its code.</p><pre><code>core-sdk experiment create config.yaml .</code></pre><//>`;
+const NoCode = () =>
+  html`<${Empty} title="No code was kept."><p>The trials ran where they were started. An experiment that is submitted with a directory keeps its code.</p><pre><code>core-sdk experiment create config.yaml .</code></pre><//>`;
 
 /** A list of files beside the chosen one. */
 function FileList({ title, files, chosen, onChoose, action = null, children }) {
@@ -201,11 +224,15 @@ function FilesOfTwo({ left, right }) {
   `;
 }
 
-const changeOf = (/** @type {any} */ { size_bytes: size, other_size_bytes: otherSize }) => (otherSize === null ? "new" : size === null ? "gone" : "changed");
+const changeOf = (/** @type {any} */ { size_bytes: size, other_size_bytes: otherSize }) =>
+  otherSize === null ? "new" : size === null ? "gone" : "changed";
 
 function FileOfTwo({ file: { name, size_bytes: size, other_size_bytes: otherSize }, left, right }) {
   const owners = [otherSize !== null && left, size !== null && right].filter(Boolean);
-  const answer = useAnswers(owners.map(({ experimentId }) => address(["experiments", experimentId, "code", "file"], { name })), never);
+  const answer = useAnswers(
+    owners.map(({ experimentId }) => address(["experiments", experimentId, "code", "file"], { name })),
+    never,
+  );
   return html`
     <h2 class="mono">${name}</h2>
     <${Answered} answer=${answer} what=${name}>

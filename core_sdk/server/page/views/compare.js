@@ -89,7 +89,12 @@ function ComparedChart({ name, found, answers, settings }) {
       found.flatMap(({ trial }, /** @type {number} */ index) =>
         (answers[index]?.curves ?? [])
           .filter((/** @type {any} */ curve) => nameOf(curve) === name)
-          .map((/** @type {any} */ series) => ({ label: String(trial.trial_id), colour: seriesColour(index), series, origin: settings.axis === "time" ? trial.created : 0 })),
+          .map((/** @type {any} */ series) => ({
+            label: String(trial.trial_id),
+            colour: seriesColour(index),
+            series,
+            origin: settings.axis === "time" ? trial.created : 0,
+          })),
       ),
     [answers, found, name, settings.axis],
   );
@@ -99,7 +104,12 @@ function ComparedChart({ name, found, answers, settings }) {
 /** A row for each value, first those in which the trials differ. */
 function Values({ found }) {
   const columns = found.map(({ trial, series }) => ({
-    ...Object.fromEntries([["experiment", trial.experiment_name], ["state", trial.state], ["steps", formatValue(trial.steps_completed)], ["commit", trial.environment?.git_commit.slice(0, 12) ?? ""]]),
+    ...Object.fromEntries([
+      ["experiment", trial.experiment_name],
+      ["state", trial.state],
+      ["steps", formatValue(trial.steps_completed)],
+      ["commit", trial.environment?.git_commit.slice(0, 12) ?? ""],
+    ]),
     ...Object.fromEntries(flattened(trial.hparams)),
     ...Object.fromEntries(series.map((/** @type {any} */ one) => [nameOf(one), formatValue(one.last)])),
   }));
@@ -108,7 +118,11 @@ function Values({ found }) {
   const ordered = [...names.filter(differs), ...names.filter((name) => !differs(name))];
   const save = () => {
     const head = ["", ...found.map(({ trial }) => trial.trial_id)];
-    saveFile("comparison.csv", csvText([head, ...ordered.map((name) => [name, ...columns.map((/** @type {any} */ column) => own(column, name) ?? "")])]), "text/csv");
+    saveFile(
+      "comparison.csv",
+      csvText([head, ...ordered.map((name) => [name, ...columns.map((/** @type {any} */ column) => own(column, name) ?? "")])]),
+      "text/csv",
+    );
   };
   return html`
     <section class="card">
@@ -128,7 +142,10 @@ function Values({ found }) {
 function Configurations({ found }) {
   const [left, setLeft] = useSetting("left", String(found[0].trial.trial_id));
   const [right, setRight] = useSetting("right", String(found.at(-1).trial.trial_id));
-  const answer = useAnswers([left, right].map((id) => address(["trials", id, "configuration"])), { follows: () => false });
+  const answer = useAnswers(
+    [left, right].map((id) => address(["trials", id, "configuration"])),
+    { follows: () => false },
+  );
   const choices = found.map(({ trial }) => [String(trial.trial_id), labelOf(trial)]);
   return html`
     <div class="toolbar">
@@ -143,6 +160,9 @@ function Configurations({ found }) {
   `;
 }
 
-const textOf = (/** @type {any} */ { yaml, hparams }) => `# Hyperparameters of the trial\n${flattened(hparams ?? {}).map(([name, value]) => `${name}: ${value}`).join("\n")}\n\n${yaml}`;
+const textOf = (/** @type {any} */ { yaml, hparams }) =>
+  `# Hyperparameters of the trial\n${flattened(hparams ?? {})
+    .map(([name, value]) => `${name}: ${value}`)
+    .join("\n")}\n\n${yaml}`;
 const labelOf = (/** @type {any} */ trial) => `${trial.trial_id} ${trial.experiment_name}`;
 const nameOf = (/** @type {any} */ { group, name }) => `${group}.${name}`;

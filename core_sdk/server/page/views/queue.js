@@ -20,7 +20,11 @@ export function Queue() {
   const queue = useAnswer(address(["queue"]));
   const slots = useAnswer(address(["slots"]));
   const running = useAnswer(
-    address(["runs"], { where: "state = ACTIVE", columns: ["id", "experiment", "experiment_id", "started", "progress", "status"], limit: MAX_BY_HAND }),
+    address(["runs"], {
+      where: "state = ACTIVE",
+      columns: ["id", "experiment", "experiment_id", "started", "progress", "status"],
+      limit: MAX_BY_HAND,
+    }),
     { follows: ({ trials }) => trials.length > 0 },
   );
   return html`
@@ -84,9 +88,11 @@ const Slots = ({ slots }) => html`<ul class="slots">${slots.map((/** @type {any}
 const Slot = ({ slot: { slot, gpu, device, experiment_id: experiment, trial_id: trial } }) => html`
   <li class=${trial === null ? "" : "busy"}>
     <b>${gpu === null ? `${device} ${slot}` : device}</b>
-    ${trial === null
-      ? html`<span class="soft">free</span>`
-      : html`<span><a href=${linkTo(["trials", trial])}>trial ${trial}</a> of <a href=${linkTo(["experiments", experiment])}>experiment ${experiment}</a></span>`}
+    ${
+      trial === null
+        ? html`<span class="soft">free</span>`
+        : html`<span><a href=${linkTo(["trials", trial])}>trial ${trial}</a> of <a href=${linkTo(["experiments", experiment])}>experiment ${experiment}</a></span>`
+    }
   </li>
 `;
 
@@ -149,7 +155,10 @@ function Row({ one, turn, hasProblem, onDone }) {
 function ByHand({ running: { columns, rows, ids }, experiments }) {
   const ofMaster = new Set(experiments.flatMap((/** @type {any} */ one) => one.running));
   const trials = rows
-    .map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({ id: ids[index], ...Object.fromEntries(cells.map((cell, column) => [columns[column], cell])) }))
+    .map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({
+      id: ids[index],
+      ...Object.fromEntries(cells.map((cell, column) => [columns[column], cell])),
+    }))
     .filter((/** @type {any} */ { id }) => !ofMaster.has(id));
   if (trials.length === 0) return null;
   return html`

@@ -46,9 +46,11 @@ export function Shell() {
     </header>
     <main id="content" tabindex="-1">
       ${home?.left_out.length > 0 && html`<${Remark}>${counted(home.left_out.length, "record")} cannot be read, and what they describe is left out: ${home.left_out.slice(0, MAX_LEFT_OUT).join(", ")}${home.left_out.length > MAX_LEFT_OUT && " …"}<//>`}
-      ${home?.reading
-        ? html`<${Reading} reading=${home.reading} />`
-        : html`<${HomeProvider} value=${home}><${Guarded} key=${path.slice(0, 2).join("/")}><${View} path=${path} /><//><//>`}
+      ${
+        home?.reading
+          ? html`<${Reading} reading=${home.reading} />`
+          : html`<${HomeProvider} value=${home}><${Guarded} key=${path.slice(0, 2).join("/")}><${View} path=${path} /><//><//>`
+      }
     </main>
     <${Toasts} />
     ${isHelpOpen && html`<${Help} onClose=${() => setIsHelpOpen(false)} />`}
@@ -60,12 +62,14 @@ const Reading = ({ reading: { num_read: numRead, num_trials: numTrials, num_poin
   <section class="view" aria-label="Reading the records">
     <div class="empty">
       <div role="status"><h1>Reading the records</h1></div>
-      ${numTrials > 0
-        ? html`
+      ${
+        numTrials > 0
+          ? html`
             <p class="number">${numRead.toLocaleString("en-US")} of ${counted(numTrials, "trial")}, ${counted(numPoints, "point")}</p>
             <p><${Progress} part=${numRead / numTrials} /></p>
           `
-        : html`<p>The server looks for them.</p>`}
+          : html`<p>The server looks for them.</p>`
+      }
       <p>This is done once for a home; later only what is new is read.</p>
     </div>
   </section>

@@ -106,11 +106,7 @@ function Axis({ scale: { name, ticks }, left, top, range, onRange, isLast, room 
 }
 
 /** Whether a trial lies within the ranges of all axes. */
-export function isWithin(
-  /** @type {import("./scale.js").Scale[]} */ scales,
-  /** @type {number[]} */ places,
-  /** @type {Ranges} */ ranges,
-) {
+export function isWithin(/** @type {import("./scale.js").Scale[]} */ scales, /** @type {number[]} */ places, /** @type {Ranges} */ ranges) {
   return scales.every(({ name }, index) => {
     const range = own(ranges, name);
     return !range || (places[index] >= range[0] && places[index] <= range[1]);

@@ -27,31 +27,44 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
   const [metric, setMetric] = useSetting("metric", searched ? `validation.${searched}` : (metrics[0] ?? ""));
   const [picture, setPicture] = useSetting("picture", "parallel");
   const differing = columns.filter((/** @type {any} */ column) => column.kind === "hyperparameter" && !column.is_constant);
-  const hparams = differing.sort((/** @type {any} */ one, /** @type {any} */ other) => other.num_trials - one.num_trials).slice(0, MAX_HYPERPARAMETERS).map((/** @type {any} */ { name }) => name);
+  const hparams = differing
+    .sort((/** @type {any} */ one, /** @type {any} */ other) => other.num_trials - one.num_trials)
+    .slice(0, MAX_HYPERPARAMETERS)
+    .map((/** @type {any} */ { name }) => name);
   const query = { experiment: experiment.experiment_id, columns: [...hparams, metric], limit: MAX_TRIALS };
   const answer = useAnswer(metric && metrics.includes(metric) ? address(["runs"], query) : null, { follows });
   return html`
     <div class="toolbar">
-      <${Choice} label="Picture" values=${[["parallel", "Parallel coordinates"], ["scatter", "Scatter plots"], ["matrix", "Scatter matrix"], ["heat", "Heat map"], ["importance", "Importance"]]} value=${picture} onChange=${setPicture} />
+      <${Choice} label="Picture" values=${[
+        ["parallel", "Parallel coordinates"],
+        ["scatter", "Scatter plots"],
+        ["matrix", "Scatter matrix"],
+        ["heat", "Heat map"],
+        ["importance", "Importance"],
+      ]} value=${picture} onChange=${setPicture} />
       <${Select} label="Metric" values=${metrics.map((/** @type {string} */ name) => [name, name])} value=${metric} onChange=${setMetric} />
     </div>
     <div class="pane">
-      ${known.value && metrics.length === 0
-        ? html`<${Empty} title="No trial has reported a metric." />`
-        : known.value && !metrics.includes(metric)
-        ? html`<${Empty} title=${`No trial has reported ${metric}.`} />`
-        : html`
+      ${
+        known.value && metrics.length === 0
+          ? html`<${Empty} title="No trial has reported a metric." />`
+          : known.value && !metrics.includes(metric)
+            ? html`<${Empty} title=${`No trial has reported ${metric}.`} />`
+            : html`
             ${known.error && html`<${Failure} error=${known.error} onRetry=${known.reload} />`}
             ${differing.length > hparams.length && html`<${Remark}>Of the ${differing.length} hyperparameters in which the trials differ, the ${hparams.length} are drawn that most trials have.<//>`}
             <${Answered} answer=${answer} what="trials">
               ${(/** @type {any} */ value) => html`
                 ${value.num_found > MAX_TRIALS && html`<${Remark}>The newest ${MAX_TRIALS} of ${value.num_found} trials are drawn.<//>`}
-                ${picture === "importance"
-                  ? html`<${Importance} experimentId=${experiment.experiment_id} metric=${metric} follows=${follows} />`
-                  : html`<${Pictures} value=${value} metric=${metric} picture=${picture} />`}
+                ${
+                  picture === "importance"
+                    ? html`<${Importance} experimentId=${experiment.experiment_id} metric=${metric} follows=${follows} />`
+                    : html`<${Pictures} value=${value} metric=${metric} picture=${picture} />`
+                }
               `}
             <//>
-          `}
+          `
+      }
     </div>
   `;
 }
@@ -62,8 +75,10 @@ function Pictures({ value, metric, picture }) {
   let drawn = null;
   if (trials.length === 0) drawn = html`<${Empty} title="No trial has both this metric and hyperparameters." />`;
   else if (scales.length === 0) drawn = html`<${Empty} title="The trials do not differ in their hyperparameters." />`;
-  else if (picture === "parallel") drawn = html`<${Parallel} scales=${[...scales.slice(0, MAX_AXES), metricScale]} trials=${trials} width=${width - 24} />`;
-  else if (picture === "scatter") drawn = html`<div class="small-charts">${scales.map((scale) => html`<${Scatter} key=${scale.name} x=${scale} y=${metricScale} metric=${metricScale} trials=${trials} />`)}</div>`;
+  else if (picture === "parallel")
+    drawn = html`<${Parallel} scales=${[...scales.slice(0, MAX_AXES), metricScale]} trials=${trials} width=${width - 24} />`;
+  else if (picture === "scatter")
+    drawn = html`<div class="small-charts">${scales.map((scale) => html`<${Scatter} key=${scale.name} x=${scale} y=${metricScale} metric=${metricScale} trials=${trials} />`)}</div>`;
   else if (picture === "matrix") drawn = html`<${Matrix} scales=${scales.slice(0, 6)} metric=${metricScale} trials=${trials} />`;
   else drawn = html`<${Heat} scales=${scales} metric=${metricScale} trials=${trials} width=${Math.min(900, width - 24)} />`;
   return html`<div ref=${box}>${width > 0 && drawn}</div>`;
@@ -131,9 +146,16 @@ function Importance({ experimentId, metric, follows }) {
 /** Trials with the metric, and the scales of the hyperparameters in which they differ. */
 function readTrials(/** @type {any} */ { columns, rows, ids }, /** @type {string} */ metric) {
   const trials = rows
-    .map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({ id: ids[index], values: Object.fromEntries(cells.map((cell, column) => [columns[column], cell])) }))
+    .map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({
+      id: ids[index],
+      values: Object.fromEntries(cells.map((cell, column) => [columns[column], cell])),
+    }))
     .filter(({ values }) => typeof values[metric] === "number");
   const valuesOf = (/** @type {string} */ name) => trials.map(({ values }) => values[name]);
   const differing = columns.filter((/** @type {string} */ name) => name !== metric && new Set(valuesOf(name).map(formatValue)).size > 1);
-  return { trials, scales: differing.map((/** @type {string} */ name) => scaleOf(name, valuesOf(name))), metricScale: scaleOf(metric, valuesOf(metric)) };
+  return {
+    trials,
+    scales: differing.map((/** @type {string} */ name) => scaleOf(name, valuesOf(name))),
+    metricScale: scaleOf(metric, valuesOf(metric)),
+  };
 }

@@ -61,11 +61,13 @@ function Notes({ experimentId, notes, onSaved }) {
         <span class="spread"></span>
         ${draft === null ? html`<button class="small" onClick=${() => setDraft(notes)}>Edit</button>` : html`<button class="small" onClick=${() => setDraft(null)}>Cancel</button><button class="small primary" onClick=${save}>Save</button>`}
       </div>
-      ${draft !== null
-        ? html`<textarea rows="14" aria-label="Notes in Markdown" value=${draft} onInput=${(/** @type {any} */ event) => setDraft(event.target.value)}></textarea>`
-        : notes
-          ? html`<${Markdown} text=${notes} />`
-          : html`<p class="soft">None yet. They are written in Markdown.</p>`}
+      ${
+        draft !== null
+          ? html`<textarea rows="14" aria-label="Notes in Markdown" value=${draft} onInput=${(/** @type {any} */ event) => setDraft(event.target.value)}></textarea>`
+          : notes
+            ? html`<${Markdown} text=${notes} />`
+            : html`<p class="soft">None yet. They are written in Markdown.</p>`
+      }
     </section>
   `;
 }

@@ -44,7 +44,9 @@ function Picture({ picture }) {
 
 /** How many trials have reached each rung of a bracket. */
 function Bracket({ index, rungs, trials, unit }) {
-  const reached = rungs.map((/** @type {number} */ rung) => trials.filter((/** @type {any} */ { points }) => points.some(([length]) => length >= rung)).length);
+  const reached = rungs.map(
+    (/** @type {number} */ rung) => trials.filter((/** @type {any} */ { points }) => points.some(([length]) => length >= rung)).length,
+  );
   const most = Math.max(1, trials.length);
   return html`
     <section class="card">

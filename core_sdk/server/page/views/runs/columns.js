@@ -45,7 +45,9 @@ export function allColumns(known) {
   const extremes = known
     .filter(({ kind, type }) => kind === "metric" && type === "number")
     .flatMap((column) => ["min", "max"].map((extreme) => ({ ...column, name: `${extreme}.${column.name}` })));
-  return new Map([...known, ...extremes].map((column) => [column.name, { ...columnOf(column), ...(column.kind === "field" ? FIELDS[column.name] : {}) }]));
+  return new Map(
+    [...known, ...extremes].map((column) => [column.name, { ...columnOf(column), ...(column.kind === "field" ? FIELDS[column.name] : {}) }]),
+  );
 }
 
 /** The columns that the table has unless somebody chooses. @param {KnownColumn[]} known */
@@ -72,7 +74,13 @@ function columnOf({ name, type }) {
 
 /** The columns of the table of experiments. @type {Column[]} */
 export const OF_EXPERIMENTS = [
-  { name: "id", title: "ID", width: 62, isNumber: true, show: ({ values: { id } }) => html`<a href=${linkTo(["experiments", id])} tabindex="-1">${id}</a>` },
+  {
+    name: "id",
+    title: "ID",
+    width: 62,
+    isNumber: true,
+    show: ({ values: { id } }) => html`<a href=${linkTo(["experiments", id])} tabindex="-1">${id}</a>`,
+  },
   {
     name: "name",
     title: "Name",

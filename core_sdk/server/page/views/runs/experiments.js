@@ -19,9 +19,18 @@ export function Experiments() {
   const [sort, setSort] = useSetting("sort", "-id");
   const [archived, setArchived] = useSetting("archived");
   const [chosen, setChosen] = useState(/** @type {Map<string, any>} */ (new Map()));
-  const answer = useAnswer(address(["experiments"], { archived: archived || null, limit: MAX_ROWS }), { follows: ({ experiments }) => experiments.length > 0 });
+  const answer = useAnswer(address(["experiments"], { archived: archived || null, limit: MAX_ROWS }), {
+    follows: ({ experiments }) => experiments.length > 0,
+  });
   const rows = useMemo(() => (answer.value?.experiments ?? []).map(rowOf), [answer.value]);
-  const shown = useMemo(() => inOrder(rows.filter((/** @type {any} */ row) => mentions(row, search)), sort), [rows, search, sort]);
+  const shown = useMemo(
+    () =>
+      inOrder(
+        rows.filter((/** @type {any} */ row) => mentions(row, search)),
+        sort,
+      ),
+    [rows, search, sort],
+  );
   return html`
     <div class="toolbar">
       <${KindChoice} kind="experiments" />
@@ -31,10 +40,11 @@ export function Experiments() {
       <span class="soft" role="status">${answer.value && counted(shown.length, "experiment")}</span>
     </div>
     <${Answered} answer=${answer} what="experiments">
-      ${(/** @type {any} */ { num_found: numFound }) => html`${numFound > MAX_ROWS && html`<${Remark}>The newest ${MAX_ROWS} of ${numFound} experiments are shown.<//>`}${
-        shown.length === 0
-          ? html`<${Empty} title=${rows.length ? "Nothing fits the search." : "No experiment yet."}>${!rows.length && html`<pre><code>core-sdk experiment create config.yaml .</code></pre>`}<//>`
-          : html`
+      ${(/** @type {any} */ { num_found: numFound }) =>
+        html`${numFound > MAX_ROWS && html`<${Remark}>The newest ${MAX_ROWS} of ${numFound} experiments are shown.<//>`}${
+          shown.length === 0
+            ? html`<${Empty} title=${rows.length ? "Nothing fits the search." : "No experiment yet."}>${!rows.length && html`<pre><code>core-sdk experiment create config.yaml .</code></pre>`}<//>`
+            : html`
               <${Grid}
                 label="Experiments"
                 numItems=${shown.length}
@@ -48,26 +58,36 @@ export function Experiments() {
                 onChooseAll=${() => setChosen(new Map(shown.map((/** @type {any} */ row) => [row.key, row])))}
                 linkOf=${({ key }) => linkTo(["experiments", key])}
               />
-            `}`}
+            `
+        }`}
     <//>
-    ${chosen.size > 0 &&
-    html`
+    ${
+      chosen.size > 0 &&
+      html`
       <${SelectionBar}
         kind="experiments"
         runs=${[...chosen.values()].map(({ experiment }) => experiment)}
         onClear=${() => setChosen(new Map())}
         onDone=${answer.reload}
       />
-    `}
+    `
+    }
   `;
 }
 
 function rowOf(/** @type {any} */ experiment) {
   const { experiment_id: id, name, state, num_trials: trials, created: started, labels: label, description, search } = experiment;
-  return { key: String(id), experiment, values: { id, name, state, trials, started, label, description, searcher: search?.searcher, reason: search?.reason, progress: search?.progress } };
+  return {
+    key: String(id),
+    experiment,
+    values: { id, name, state, trials, started, label, description, searcher: search?.searcher, reason: search?.reason, progress: search?.progress },
+  };
 }
 
 function mentions(/** @type {any} */ { values: { id, name, label, description } }, /** @type {string} */ search) {
   const text = [id, name, ...label, description].join("\n").toLowerCase();
-  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
 }

@@ -9,7 +9,10 @@ export function KindChoice({ kind }) {
   return html`
     <${Choice}
       label="Kind of row"
-      values=${[["trials", "Trials"], ["experiments", "Experiments"]]}
+      values=${[
+        ["trials", "Trials"],
+        ["experiments", "Experiments"],
+      ]}
       value=${kind}
       onChange=${(/** @type {string} */ next) => go(linkTo(["runs"], { kind: next === "trials" ? null : next }))}
     />

@@ -40,10 +40,20 @@ export function Trials({ experiment }) {
   const standard = useMemo(() => standardColumns(known ?? []), [known]);
   const names = (wanted.length ? wanted : standard).filter((name) => all.has(name));
   const columns = names.map((name) => /** @type {import("./columns.js").Column} */ (all.get(name)));
-  const question = known && { experiment, where: withHidden(where, hidden), search, sort, archived: archived !== "", columns: [...new Set([...names, ...(group ? [group] : [])])] };
+  const question = known && {
+    experiment,
+    where: withHidden(where, hidden),
+    search,
+    sort,
+    archived: archived !== "",
+    columns: [...new Set([...names, ...(group ? [group] : [])])],
+  };
   const trials = useTrials(question ?? null, group !== "");
   const groups = useMemo(
-    () => (group === "" ? null : grouped(Array.from({ length: Math.max(0, trials.total) }, (_, index) => trials.rowAt(index)).filter(Boolean), group, folded)),
+    () =>
+      group === ""
+        ? null
+        : grouped(Array.from({ length: Math.max(0, trials.total) }, (_, index) => trials.rowAt(index)).filter(Boolean), group, folded),
     [group, folded, trials.answer],
   );
   const numItems = groups?.length ?? trials.total;
@@ -94,11 +104,12 @@ export function Trials({ experiment }) {
       </span>
     </div>
     ${error && error.kind !== "bad_condition" && html`<${Failure} error=${error} onRetry=${trials.reload} />`}
-    ${trials.total < 0
-      ? !error && html`<${Loading} what="trials" numLines=${12} />`
-      : trials.total === 0
-        ? html`<${Nothing} isFiltered=${isFiltered} />`
-        : html`
+    ${
+      trials.total < 0
+        ? !error && html`<${Loading} what="trials" numLines=${12} />`
+        : trials.total === 0
+          ? html`<${Nothing} isFiltered=${isFiltered} />`
+          : html`
             <${Grid}
               label="Trials"
               isOutdated=${trials.isOutdated}
@@ -116,9 +127,11 @@ export function Trials({ experiment }) {
               onFold=${groups ? (/** @type {string} */ key) => setFolded(toggled(folded, key)) : undefined}
               onKey=${onKey}
             />
-          `}
-    ${chosen.size > 0 &&
-    html`
+          `
+    }
+    ${
+      chosen.size > 0 &&
+      html`
       <${SelectionBar}
         kind="trials"
         runs=${[...chosen.values()].map(({ values }) => ({ ...values, trial_id: values.id, labels: values.label, is_archived: values.archived }))}
@@ -129,9 +142,12 @@ export function Trials({ experiment }) {
         }}
         onDone=${trials.reload}
       />
-    `}
-    ${isChoosingColumns &&
-    html`<${ColumnChooser} all=${all} chosen=${names} standard=${standard} onChoose=${setWanted} onClose=${() => setIsChoosingColumns(false)} />`}
+    `
+    }
+    ${
+      isChoosingColumns &&
+      html`<${ColumnChooser} all=${all} chosen=${names} standard=${standard} onChoose=${setWanted} onClose=${() => setIsChoosingColumns(false)} />`
+    }
   `;
 }
 

@@ -17,7 +17,10 @@ const MOST_AT_ONCE = 10_000;
  */
 export function useTrials(question, needsAll) {
   const text = JSON.stringify(question);
-  const urlOf = useMemo(() => (question === null ? null : (/** @type {number} */ cursor, /** @type {number} */ limit) => urlOfPage(question, cursor, limit)), [text]);
+  const urlOf = useMemo(
+    () => (question === null ? null : (/** @type {number} */ cursor, /** @type {number} */ limit) => urlOfPage(question, cursor, limit)),
+    [text],
+  );
   const size = needsAll ? MOST_AT_ONCE : WINDOW;
   const trials = useWindows(urlOf, readPage, { size, about: `${question?.experiment ?? ""}`, follows: aboutTrials });
   useEffect(() => {

@@ -29,7 +29,10 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
   }
   return html`
     <${ChartSettingsBar}>
-      <${Choice} label="Charts" values=${[["group", "By group"], ["name", "By name"]]} value=${order} onChange=${setOrder} />
+      <${Choice} label="Charts" values=${[
+        ["group", "By group"],
+        ["name", "By name"],
+      ]} value=${order} onChange=${setOrder} />
       ${trial.num_attempts > 1 && html`<${Switch} label="Superseded" title="Show what later attempts have replaced." isOn=${faint === "1"} onChange=${(/** @type {boolean} */ isOn) => setFaint(isOn ? "1" : "0")} />`}
       ${ranks.length > 1 && html`<${Select} label="Rank" values=${[["", `lowest (${ranks[0]})`], ...ranks.map((/** @type {number} */ one) => [String(one), String(one)]), ["all", "all"]]} value=${rank} onChange=${setRank} />`}
       <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
@@ -61,7 +64,10 @@ function Section({ title, charts, trial, rank, showsSuperseded }) {
       last: zoom === null ? null : Math.ceil(zoom[1]),
     }),
     // A zoom asks for a part of the same curves, in finer buckets.
-    { follows: ({ trials }) => trials.includes(trial.trial_id), about: JSON.stringify([trial.trial_id, names, settings.axis, showsSuperseded, rank]) },
+    {
+      follows: ({ trials }) => trials.includes(trial.trial_id),
+      about: JSON.stringify([trial.trial_id, names, settings.axis, showsSuperseded, rank]),
+    },
   );
   distance.current = distanceOf(answer.value?.curves ?? []) ?? distance.current;
   return html`
@@ -70,14 +76,19 @@ function Section({ title, charts, trial, rank, showsSuperseded }) {
       <${Answered} answer=${answer} what=${`charts of ${title}`}>
         ${(/** @type {any} */ value) => html`
           <div class="charts">
-            ${shown.filter((/** @type {any} */ chart) => rank === "" || hasCurve(value, chart)).map(
-              (/** @type {any} */ chart) => html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} settings=${settings} />`,
-            )}
+            ${shown
+              .filter((/** @type {any} */ chart) => rank === "" || hasCurve(value, chart))
+              .map(
+                (/** @type {any} */ chart) =>
+                  html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} settings=${settings} />`,
+              )}
           </div>
         `}
       <//>
-      ${charts.length > shown.length &&
-      html`<button class="more" onClick=${() => setNumShown(numShown + NUM_CHARTS)}>Show ${counted(Math.min(NUM_CHARTS, charts.length - shown.length), "more chart")}</button>`}
+      ${
+        charts.length > shown.length &&
+        html`<button class="more" onClick=${() => setNumShown(numShown + NUM_CHARTS)}>Show ${counted(Math.min(NUM_CHARTS, charts.length - shown.length), "more chart")}</button>`
+      }
     </section>
   `;
 }

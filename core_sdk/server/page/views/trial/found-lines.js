@@ -61,4 +61,13 @@ export function useFoundLines(question, numLines) {
 }
 
 /** @returns {any} */
-const beginning = (/** @type {string} */ text) => ({ text, lines: [], next: 0, wanted: LIMIT / 2, isAtEnd: false, isSearching: false, error: null, canceler: new AbortController() });
+const beginning = (/** @type {string} */ text) => ({
+  text,
+  lines: [],
+  next: 0,
+  wanted: LIMIT / 2,
+  isAtEnd: false,
+  isSearching: false,
+  error: null,
+  canceler: new AbortController(),
+});

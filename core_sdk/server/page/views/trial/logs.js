@@ -49,8 +49,10 @@ export function Logs({ trial }) {
   const error = whole.error ?? found.error;
   return html`
     <div class="toolbar">
-      ${attempts.length > 1 &&
-      html`<${Select} label="Attempt" values=${[["", "newest"], ...attempts.map((/** @type {any} */ { attempt: number }) => [String(number), String(number)])]} value=${attempt} onChange=${(/** @type {string} */ next) => changeSettings({ attempt: next || null, line: null })} />`}
+      ${
+        attempts.length > 1 &&
+        html`<${Select} label="Attempt" values=${[["", "newest"], ...attempts.map((/** @type {any} */ { attempt: number }) => [String(number), String(number)])]} value=${attempt} onChange=${(/** @type {string} */ next) => changeSettings({ attempt: next || null, line: null })} />`
+      }
       <input type="search" class="search" placeholder="Find in the output  /" aria-label="Find in the output" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
       <${Select} label="Level" values=${LEVELS.map((name) => [name, name === "DEBUG" ? "all" : `${name} and above`])} value=${level} onChange=${setLevel} />
       <label class="select"><span>Ranks</span><input type="text" class="ranks" placeholder="all" aria-label="Only these ranks, separated by commas" value=${rank} onInput=${(/** @type {any} */ event) => setRank(event.target.value.replace(/[^\d,]/g, ""))} /></label>
@@ -59,15 +61,16 @@ export function Logs({ trial }) {
       <span class="soft number" role="status">${isFiltered ? `${found.isSearching ? "searching: " : ""}${counted(found.lines.length, "line")} of ${Math.max(0, whole.total).toLocaleString("en-US")}` : whole.total >= 0 && counted(whole.total, "line")}</span>
     </div>
     ${error && html`<${Failure} error=${error} onRetry=${whole.reload} />`}
-    ${whole.total < 0
-      ? !error && html`<${Loading} what="output" numLines=${14} />`
-      : whole.total === 0
-        ? html`<${Empty} title="No output was kept."><p>Output is kept where the training was started by Core SDK.</p><pre><code>core-sdk run python3 train.py</code></pre><//>`
-        : numLines === 0 && !found.isSearching
-          ? html`<${Empty} title="No line fits the filter." />`
-          : numLines === 0
-            ? html`<${Loading} what="lines that fit" numLines=${14} />`
-            : html`
+    ${
+      whole.total < 0
+        ? !error && html`<${Loading} what="output" numLines=${14} />`
+        : whole.total === 0
+          ? html`<${Empty} title="No output was kept."><p>Output is kept where the training was started by Core SDK.</p><pre><code>core-sdk run python3 train.py</code></pre><//>`
+          : numLines === 0 && !found.isSearching
+            ? html`<${Empty} title="No line fits the filter." />`
+            : numLines === 0
+              ? html`<${Loading} what="lines that fit" numLines=${14} />`
+              : html`
               <${Lines}
                 key=${`${attempt} ${isFiltered}`}
                 numLines=${numLines}
@@ -77,7 +80,8 @@ export function Logs({ trial }) {
                 onLeaveEnd=${() => setIsFollowing(false)}
                 isNumbered=${!isFiltered}
               />
-            `}
+            `
+    }
   `;
 }
 

@@ -21,12 +21,16 @@ export function Overview({ found: { trial, series, command, working_directory: d
           ["Attempts", trial.num_attempts],
           ["Command", command?.join(" ")],
           ["Directory", directory],
-          ["Newest checkpoint", trial.latest_checkpoint && html`<a href=${linkTo(["trials", trial.trial_id, "checkpoints"])}>${trial.latest_checkpoint}</a>`],
+          [
+            "Newest checkpoint",
+            trial.latest_checkpoint && html`<a href=${linkTo(["trials", trial.trial_id, "checkpoints"])}>${trial.latest_checkpoint}</a>`,
+          ],
           ["Continued from", trial.continued_from],
         ]}
       />
-      ${environment &&
-      html`
+      ${
+        environment &&
+        html`
         <${Card}
           title="Machine"
           facts=${[
@@ -39,7 +43,8 @@ export function Overview({ found: { trial, series, command, working_directory: d
             ...Object.entries(environment.packages),
           ]}
         />
-      `}
+      `
+      }
       ${trial.metadata && html`<${Card} title="Metadata" facts=${flattened(trial.metadata)} />`}
       ${trial.ranks.length > 0 && html`<${Ranks} ranks=${trial.ranks} />`}
     </div>

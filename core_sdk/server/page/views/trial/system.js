@@ -21,7 +21,10 @@ export function System({ found: { trial, series } }) {
   const [node, setNode] = useSetting("node");
   const settings = { ...useChartSettings(), axis: /** @type {const} */ ("time") };
   const follows = (/** @type {any} */ { trials }) => trials.includes(trial.trial_id);
-  const answer = useAnswer(address(["trials", trial.trial_id, "system"], questionOf(settings.zoom, trial.created)), { follows, about: `system ${trial.trial_id}` });
+  const answer = useAnswer(address(["trials", trial.trial_id, "system"], questionOf(settings.zoom, trial.created)), {
+    follows,
+    about: `system ${trial.trial_id}`,
+  });
   const nodes = [...new Set((answer.value?.curves ?? []).map((/** @type {any} */ { rank }) => rank))].sort((one, other) => one - other);
   return html`
     <${ChartSettingsBar} hasAxis=${false}>
@@ -65,7 +68,10 @@ function Figures({ curves, trial, settings, whole }) {
 }
 
 function Figure({ chart: { title, format, curves }, origin, settings, whole }) {
-  const drawn = useMemo(() => curves.map((/** @type {any} */ curve, /** @type {number} */ index) => ({ ...curve, colour: seriesColour(index), origin })), [curves, origin]);
+  const drawn = useMemo(
+    () => curves.map((/** @type {any} */ curve, /** @type {number} */ index) => ({ ...curve, colour: seriesColour(index), origin })),
+    [curves, origin],
+  );
   return html`<${Chart} title=${title} curves=${drawn} height=${170} format=${format} whole=${whole} ...${settings} />`;
 }
 

