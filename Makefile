@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all test-versions check format-check lint types floors page recording format bench clean
+.PHONY: help packages demo test test-integrations test-all test-versions check format-check lint types floors recording format bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -78,8 +78,9 @@ format-check: $(INSTALLED) $(PAGE_INSTALLED)
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 
-types: $(INSTALLED)
+types: $(INSTALLED) $(PAGE_INSTALLED)
 	$(BIN)/mypy
+	$(PAGE_TOOLS) types
 
 floors: $(INSTALLED)
 	$(BIN)/lint-imports

@@ -87,7 +87,7 @@ class TrialCurve(msgspec.Struct, frozen=True):
     count: Sequence[int]
     minimum: Sequence[Metric | None]
     maximum: Sequence[Metric | None]
-    mean: Sequence[float | None]
+    mean: Sequence[Metric | None]
 
 
 class CurvesAnswer(msgspec.Struct, frozen=True):

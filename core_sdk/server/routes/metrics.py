@@ -61,7 +61,7 @@ class Curve(msgspec.Struct, frozen=True):
     minimum: Sequence[Metric | None]
     """null where every value is NaN."""
     maximum: Sequence[Metric | None]
-    mean: Sequence[float | None]
+    mean: Sequence[Metric | None]
     attempt: int | None = None
     """The attempt, of a curve that is superseded."""
     rank: int | None = None

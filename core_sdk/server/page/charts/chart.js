@@ -4,10 +4,12 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { Menu } from "../parts/menu.js";
 import { formatDuration, formatNumber } from "../parts/text.js";
 import { useThemeVersion } from "../state/theme.js";
-import { nearest, rangeOfX, traceOf } from "./curves.js";
+import { nearest, rangeOfX, traceOf, within } from "./curves.js";
 import { csvOf, pngOf, svgOf } from "./export.js";
 import { saveFile } from "../parts/saving.js";
-import { createPlot, within } from "./plot.js";
+import { createPlot } from "./plot.js";
+/** @import { Curve, Trace } from "./curves.js" */
+/** @import { Plot, PlotOptions } from "./plot.js" */
 
 /** @type {{x: number, label: string}[]} */
 const NO_MARKS = [];
@@ -15,7 +17,7 @@ const NO_MARKS = [];
 /**
  * @param {object} props
  * @param {string} props.title
- * @param {import("./curves.js").Curve[]} props.curves
+ * @param {Curve[]} props.curves
  * @param {{x: number, label: string}[]} [props.marks]
  * @param {"steps" | "time" | "epochs"} props.axis
  * @param {number} [props.smoothing]
@@ -45,18 +47,19 @@ export function Chart({
 }) {
   const traces = useMemo(() => curves.map((curve) => traceOf(curve, smoothing)), [curves, smoothing]);
   const [box, width] = useWidth();
-  const parent = useRef(null);
-  const plot = useRef(/** @type {any} */ (null));
+  const parent = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const plot = useRef(/** @type {Plot | null} */ (null));
   const [cursor, setCursor] = useState(/** @type {number | null} */ (null));
   const themeVersion = useThemeVersion();
   const options = { traces, marks, axis, isLogarithmic, ignoresOutliers, zoom, whole: whole ?? rangeOfX(traces), width, height, format };
 
   const wanted = { ...options, onZoom, onCursor: setCursor };
   useLayoutEffect(() => {
-    if (width === 0) return undefined;
-    plot.current = createPlot(parent.current, wanted);
+    if (width === 0 || parent.current === null) return undefined;
+    const created = createPlot(parent.current, wanted);
+    plot.current = created;
     return () => {
-      plot.current.destroy();
+      created.destroy();
       plot.current = null;
     };
   }, [axis, isLogarithmic, width, height, themeVersion]);
@@ -64,7 +67,7 @@ export function Chart({
 
   const picture = { title, traces, marks, axis, isLogarithmic, ignoresOutliers, zoom: zoom ?? whole };
   const exports = [
-    { label: "Save as PNG", onSelect: () => pngOf(plot.current.canvas, picture, (blob) => saveFile(`${title}.png`, blob)) },
+    { label: "Save as PNG", onSelect: () => plot.current && pngOf(plot.current.canvas, picture, (blob) => saveFile(`${title}.png`, blob)) },
     { label: "Save as SVG", onSelect: () => saveFile(`${title}.svg`, svgOf(picture), "image/svg+xml") },
     { label: "Save as CSV", onSelect: () => saveFile(`${title}.csv`, csvOf(traces, axis), "text/csv") },
   ];
@@ -89,14 +92,17 @@ export function Chart({
   `;
 }
 
-/** The values at the pointer, or the last ones. */
+/**
+ * The values at the pointer, or the last ones.
+ * @param {{traces: Trace[], cursor: number | null, axis: PlotOptions["axis"], format: (value: number) => string}} props
+ */
 function Values({ traces, cursor, axis, format }) {
-  const shown = traces.filter((/** @type {any} */ trace) => !trace.isFaint && trace.places.length > 0);
+  const shown = traces.filter((trace) => !trace.isFaint && trace.places.length > 0);
   const place = cursor === null ? "last" : axis === "time" ? formatDuration(Math.max(0, cursor)) : formatNumber(Math.round(cursor));
   return html`
     <div class="chart-values" aria-hidden="true">
       <span class="chart-place">${place}</span>
-      ${shown.map((/** @type {any} */ trace) => {
+      ${shown.map((trace) => {
         const index = cursor === null ? trace.places.length - 1 : nearest(trace, cursor);
         return html`
           <span class="chart-value">
@@ -110,7 +116,7 @@ function Values({ traces, cursor, axis, format }) {
   `;
 }
 
-function valueAt(/** @type {any} */ trace, /** @type {number} */ index, /** @type {(value: number) => string} */ format) {
+function valueAt(/** @type {Trace} */ trace, /** @type {number} */ index, /** @type {(value: number) => string} */ format) {
   if (trace.smooth) return format(trace.smooth[index]);
   const low = trace.lows[index];
   const high = trace.highs[index];
@@ -118,7 +124,7 @@ function valueAt(/** @type {any} */ trace, /** @type {number} */ index, /** @typ
 }
 
 /** What a screen reader says of a chart. */
-function describe(/** @type {string} */ title, /** @type {any[]} */ traces, /** @type {(value: number) => string} */ format) {
+function describe(/** @type {string} */ title, /** @type {Trace[]} */ traces, /** @type {(value: number) => string} */ format) {
   const parts = traces
     .filter((trace) => !trace.isFaint && trace.places.length > 0)
     .slice(0, 10)
@@ -155,7 +161,7 @@ function steer(
   onZoom(within(moves[event.key], whole));
 }
 
-/** A reference to an element, and its width. @returns {[any, number]} */
+/** A reference to an element, and its width. @returns {[{current: HTMLElement | null}, number]} */
 export function useWidth() {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   const [width, setWidth] = useState(0);

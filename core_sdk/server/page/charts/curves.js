@@ -6,15 +6,16 @@
  */
 
 import { smoothed } from "./smoothing.js";
+/** @import { Metric } from "api" */
 
 /**
  * A series as the server sends it: columns with a value for each bucket. Numbers that are not finite come as text, and
  * null stands where every value of a bucket is NaN.
  * @typedef {object} Series
  * @property {(number | null)[]} x The end of the bucket.
- * @property {(number | string | null)[]} minimum
- * @property {(number | string | null)[]} maximum
- * @property {(number | string | null)[]} mean
+ * @property {(Metric | null)[]} minimum
+ * @property {(Metric | null)[]} maximum
+ * @property {(Metric | null)[]} mean
  * @property {number[]} [count] How many points the bucket has; without it, one.
  */
 
@@ -47,7 +48,7 @@ import { smoothed } from "./smoothing.js";
  */
 export function traceOf({ label, colour, series, origin = 0, isFaint = false }, smoothing) {
   const isPlaced = series.x.map((x) => x !== null);
-  const column = (/** @type {any[]} */ values) =>
+  const column = (/** @type {(Metric | null)[]} */ values) =>
     Float64Array.from(
       values.filter((_, index) => isPlaced[index]),
       asNumber,
@@ -126,7 +127,14 @@ export function rangeOfY(traces, [from, to], { isLogarithmic, ignoresOutliers })
   return [low - padding, high + padding];
 }
 
-const asNumber = (/** @type {any} */ value) => (value === null || value === undefined ? NaN : Number(value));
+/** The stretch, moved and cut so that it lies in the whole; null if it is the whole. */
+export function within(/** @type {[number, number]} */ [from, to], /** @type {[number, number]} */ [first, last]) {
+  const width = Math.min(to - from, last - first);
+  const start = Math.min(Math.max(from, first), last - width);
+  return width >= (last - first) * 0.999 ? null : /** @type {[number, number]} */ ([start, start + width]);
+}
+
+const asNumber = (/** @type {Metric | null} */ value) => (value === null ? NaN : Number(value));
 
 /** @param {number[]} values @returns {[number, number]} */
 function extremes(values) {

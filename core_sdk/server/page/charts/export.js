@@ -4,12 +4,15 @@ import { colour } from "../state/theme.js";
 import { csvText } from "../parts/saving.js";
 import { formatDuration, formatNumber } from "../parts/text.js";
 import { rangeOfX, rangeOfY } from "./curves.js";
+/** @import { default as uPlot } from "uplot" */
+/** @import { Trace } from "./curves.js" */
+/** @import { PlotOptions } from "./plot.js" */
 
 const WIDTH = 900;
 const HEIGHT = 420;
 const MARGIN = { left: 70, right: 16, top: 36, bottom: 30 };
 
-/** @typedef {Pick<import("./plot.js").PlotOptions, "traces" | "marks" | "axis" | "isLogarithmic" | "ignoresOutliers" | "zoom"> & {title: string}} Picture */
+/** @typedef {Pick<PlotOptions, "traces" | "marks" | "axis" | "isLogarithmic" | "ignoresOutliers" | "zoom"> & {title: string}} Picture */
 
 /** What is seen of the chart, as an SVG. @param {Picture} picture */
 export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutliers, zoom }) {
@@ -60,7 +63,7 @@ export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutlie
 
 /**
  * What is seen of the chart, as a PNG.
- * @param {any} plot
+ * @param {uPlot} plot
  * @param {Picture} picture
  * @param {(blob: Blob) => void} done
  */
@@ -90,7 +93,7 @@ export function pngOf(plot, { title, traces }, done) {
   picture.toBlob((blob) => done(/** @type {Blob} */ (blob)), "image/png");
 }
 
-/** The buckets of all curves. @param {import("./curves.js").Trace[]} traces @param {string} axis */
+/** The buckets of all curves. @param {Trace[]} traces @param {string} axis */
 export function csvOf(traces, axis) {
   const rows = traces.flatMap((trace) =>
     Array.from(trace.places, (place, index) => [trace.label, trace.isFaint, place, trace.lows[index], trace.highs[index], trace.means[index]]),
@@ -99,7 +102,7 @@ export function csvOf(traces, axis) {
 }
 
 function pathOf(
-  /** @type {import("./curves.js").Trace} */ { places },
+  /** @type {Trace} */ { places },
   /** @type {Float64Array[]} */ columns,
   /** @type {(x: number) => number} */ left,
   /** @type {(y: number) => number} */ top,

@@ -3,11 +3,12 @@
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { colour } from "../state/theme.js";
 import { formatNumber } from "../parts/text.js";
-import { rangeOfY } from "./curves.js";
+import { rangeOfY, within } from "./curves.js";
+/** @import { Trace } from "./curves.js" */
 
 /**
  * @typedef {object} PlotOptions
- * @property {import("./curves.js").Trace[]} traces
+ * @property {Trace[]} traces
  * @property {{x: number, label: string}[]} marks Vertical lines, for example where an attempt has begun.
  * @property {"steps" | "time" | "epochs"} axis
  * @property {boolean} isLogarithmic
@@ -23,9 +24,14 @@ import { rangeOfY } from "./curves.js";
 
 const FAINT = 0.28;
 
+/** What is visible where there is nothing. @type {[number, number]} */
+const NOTHING = [0, 1];
+/** @type {[number, number]} */
+const NOTHING_LOGARITHMIC = [0.1, 1];
+
 /**
  * @typedef {object} Plot
- * @property {any} canvas The uPlot.
+ * @property {uPlot} canvas
  * @property {(options: PlotOptions) => void} update Draws other curves or another stretch into the plot that is there:
  *   a drag goes on, and the pointer keeps its place. The axis, the size and the colours stay.
  * @property {() => void} destroy
@@ -34,13 +40,13 @@ const FAINT = 0.28;
 /** A plot with the options. @param {HTMLElement} parent @param {PlotOptions} options @returns {Plot} */
 export function createPlot(parent, options) {
   let now = options;
-  const visible = () => now.zoom ?? now.whole ?? [0, 1];
-  const scaleY = () => rangeOfY(now.traces, /** @type {[number, number]} */ (visible()), now) ?? (now.isLogarithmic ? [0.1, 1] : [0, 1]);
+  const visible = () => now.zoom ?? now.whole ?? NOTHING;
+  const scaleY = () => rangeOfY(now.traces, visible(), now) ?? (now.isLogarithmic ? NOTHING_LOGARITHMIC : NOTHING);
   const axisStyle = { stroke: colour("--axis"), font: `11px ${colour("--font")}` };
   const lines = { stroke: colour("--grid"), width: 1 };
-  const tellCursor = (/** @type {any} */ self) => now.onCursor(placeOfCursor(self), self.cursor.left ?? -1);
+  const tellCursor = (/** @type {uPlot} */ self) => now.onCursor(placeOfCursor(self), self.cursor.left ?? -1);
   // uPlot's own series only spans the axes: each of ours has places of its own, which uPlot would have to join.
-  const span = () => /** @type {any} */ ([visible(), [null, null]]);
+  const span = () => /** @type {uPlot.AlignedData} */ ([visible(), [null, null]]);
   const plot = new uPlot(
     {
       width: options.width,
@@ -49,8 +55,8 @@ export function createPlot(parent, options) {
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false }, sync: { key: "page" } },
       scales: {
-        x: { time: false, range: () => /** @type {any} */ (visible()) },
-        y: { distr: options.isLogarithmic ? 3 : 1, range: /** @type {any} */ (scaleY) },
+        x: { time: false, range: visible },
+        y: { distr: options.isLogarithmic ? 3 : 1, range: scaleY },
       },
       axes: [
         { ...axisStyle, grid: lines, ticks: lines, size: 28, ...ticksOf(options.axis) },
@@ -73,7 +79,7 @@ export function createPlot(parent, options) {
     parent,
   );
   plot.over.addEventListener("dblclick", () => now.onZoom(null));
-  panAndZoom(plot, () => ({ onZoom: now.onZoom, visible: /** @type {[number, number]} */ (visible()), whole: now.whole ?? [0, 1] }));
+  panAndZoom(plot, () => ({ onZoom: now.onZoom, visible: visible(), whole: now.whole ?? NOTHING }));
   const update = (/** @type {PlotOptions} */ next) => {
     now = next;
     plot.setData(span());
@@ -83,7 +89,7 @@ export function createPlot(parent, options) {
 }
 
 /** Draws marks and curves into a canvas whose pixels are `self`'s. */
-function drawEverything(/** @type {any} */ self, /** @type {PlotOptions} */ { traces, marks, isLogarithmic }) {
+function drawEverything(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { traces, marks, isLogarithmic }) {
   const { ctx, bbox } = self;
   ctx.save();
   ctx.beginPath();
@@ -96,7 +102,7 @@ function drawEverything(/** @type {any} */ self, /** @type {PlotOptions} */ { tr
   ctx.restore();
 }
 
-function drawMarks(/** @type {any} */ self, /** @type {PlotOptions["marks"]} */ marks) {
+function drawMarks(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"]} */ marks) {
   const { ctx, bbox } = self;
   ctx.strokeStyle = colour("--line-strong");
   ctx.fillStyle = colour("--text-soft");
@@ -115,7 +121,7 @@ function drawMarks(/** @type {any} */ self, /** @type {PlotOptions["marks"]} */ 
   ctx.setLineDash([]);
 }
 
-function drawTrace(/** @type {any} */ self, /** @type {import("./curves.js").Trace} */ trace, /** @type {boolean} */ isLogarithmic) {
+function drawTrace(/** @type {uPlot} */ self, /** @type {Trace} */ trace, /** @type {boolean} */ isLogarithmic) {
   const { ctx } = self;
   ctx.strokeStyle = colour(trace.colour);
   ctx.lineJoin = "round";
@@ -132,8 +138,8 @@ function drawTrace(/** @type {any} */ self, /** @type {import("./curves.js").Tra
 
 /**
  * One line through the extremes of each bucket, or through one value of it. Values that are not finite interrupt it.
- * @param {any} self
- * @param {import("./curves.js").Trace} trace
+ * @param {uPlot} self
+ * @param {Trace} trace
  * @param {boolean} isLogarithmic
  * @param {Float64Array[]} columns
  */
@@ -174,7 +180,7 @@ function strokePath(self, { places }, isLogarithmic, columns) {
   ctx.stroke();
 }
 
-function chooseZoom(/** @type {any} */ self, /** @type {PlotOptions} */ { onZoom }) {
+function chooseZoom(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { onZoom }) {
   const { left, width } = self.select;
   if (width < 4) return;
   self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
@@ -183,7 +189,7 @@ function chooseZoom(/** @type {any} */ self, /** @type {PlotOptions} */ { onZoom
 
 /** The wheel with Ctrl zooms about the pointer; with Shift it pans, as dragging with Shift does. */
 function panAndZoom(
-  /** @type {any} */ plot,
+  /** @type {uPlot} */ plot,
   /** @type {() => {onZoom: PlotOptions["onZoom"], visible: [number, number], whole: [number, number]}} */ current,
 ) {
   plot.over.addEventListener(
@@ -206,14 +212,7 @@ function panAndZoom(
   );
 }
 
-/** The stretch, moved and cut so that it lies in the whole; null if it is the whole. */
-export function within(/** @type {[number, number]} */ [from, to], /** @type {[number, number]} */ [first, last]) {
-  const width = Math.min(to - from, last - first);
-  const start = Math.min(Math.max(from, first), last - width);
-  return width >= (last - first) * 0.999 ? null : /** @type {[number, number]} */ ([start, start + width]);
-}
-
-function placeOfCursor(/** @type {any} */ self) {
+function placeOfCursor(/** @type {uPlot} */ self) {
   const { left } = self.cursor;
   return left == null || left < 0 ? null : self.posToVal(left, "x");
 }
@@ -243,10 +242,11 @@ const CLOCK = [
 /** The steps between the ticks of whole numbers. */
 const WHOLE = Array.from({ length: 16 }, (_, exponent) => [1, 2, 5].map((digit) => digit * 10 ** exponent)).flat();
 
+/** @returns {Partial<uPlot.Axis>} */
 const ticksOf = (/** @type {PlotOptions["axis"]} */ axis) =>
   axis === "time"
-    ? { incrs: CLOCK, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(clockTime) }
-    : { incrs: axis === "steps" ? WHOLE : undefined, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(shortNumber) };
+    ? { incrs: CLOCK, space: 70, values: (_, splits) => splits.map(clockTime) }
+    : { incrs: axis === "steps" ? WHOLE : undefined, values: (_, splits) => splits.map(shortNumber) };
 
 /** Seconds as m:ss, h:mm:ss, or days and hours. */
 function clockTime(/** @type {number} */ seconds) {
@@ -262,5 +262,5 @@ function shortNumber(/** @type {number} */ value) {
   return Math.abs(value) >= 1e4 ? `${formatNumber(value / 1e3)}k` : formatNumber(value);
 }
 
-const widthOfLabels = (/** @type {any} */ _, /** @type {string[] | null} */ values) =>
+const widthOfLabels = (/** @type {uPlot} */ _, /** @type {string[] | null} */ values) =>
   16 + 6.5 * Math.max(3, ...(values ?? []).map((value) => value.length));

@@ -3,6 +3,8 @@
 import { html, useCallback, useMemo } from "../preact.js";
 import { Choice, Switch } from "../parts/choice.js";
 import { changeSettings, usePlace, useSetting } from "../state/place.js";
+import { withText } from "../parts/field.js";
+/** @import { ComponentChildren } from "preact" */
 
 const MAX_SMOOTHING = 0.99;
 
@@ -35,7 +37,7 @@ export function useChartSettings() {
   };
 }
 
-/** The switches of the settings. @param {{children?: any, hasAxis?: boolean}} props */
+/** The switches of the settings. @param {{children?: ComponentChildren, hasAxis?: boolean}} props */
 export function ChartSettingsBar({ children = null, hasAxis = true }) {
   const { axis, smoothing, isLogarithmic, ignoresOutliers } = useChartSettings();
   const [, setSmoothing] = useSetting("smoothing", "0");
@@ -59,7 +61,7 @@ export function ChartSettingsBar({ children = null, hasAxis = true }) {
       }
       <label class="select">
         <span>Smoothing</span>
-        <input type="range" min="0" max=${MAX_SMOOTHING} step="0.01" value=${smoothing} onInput=${(/** @type {any} */ event) => setSmoothing(event.target.value)} />
+        <input type="range" min="0" max=${MAX_SMOOTHING} step="0.01" value=${smoothing} onInput=${withText(setSmoothing)} />
         <output class="number smoothing">${smoothing.toFixed(2)}</output>
       </label>
       <${Switch} label="Logarithmic" isOn=${isLogarithmic} onChange=${set("log")} />

@@ -3,6 +3,7 @@
 import { html } from "../preact.js";
 
 /** @typedef {{text: string, style: string}} Piece */
+/** @typedef {{colour: string, isBold: boolean, isDim: boolean, isUnderlined: boolean}} Style */
 
 const ESCAPE = /\u001b\[([0-9;]*)m|\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)|\u001b[@-Z\\-_]/g;
 
@@ -28,7 +29,7 @@ export function piecesOf(/** @type {string} */ line) {
 export const Coloured = ({ line }) =>
   line.includes("\u001b") ? piecesOf(line).map(({ text, style }) => (style ? html`<span class=${style}>${text}</span>` : text)) : line;
 
-function obey(/** @type {any} */ style, /** @type {number[]} */ codes) {
+function obey(/** @type {Style} */ style, /** @type {number[]} */ codes) {
   for (let index = 0; index < codes.length; index += 1) {
     const code = codes[index];
     if (code === 0) Object.assign(style, { colour: "", isBold: false, isDim: false, isUnderlined: false });
@@ -44,5 +45,5 @@ function obey(/** @type {any} */ style, /** @type {number[]} */ codes) {
   }
 }
 
-const classes = (/** @type {any} */ { colour, isBold, isDim, isUnderlined }) =>
+const classes = (/** @type {Style} */ { colour, isBold, isDim, isUnderlined }) =>
   [colour, isBold && "ansi-bold", isDim && "ansi-dim", isUnderlined && "ansi-underlined"].filter(Boolean).join(" ");

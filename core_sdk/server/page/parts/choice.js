@@ -1,8 +1,9 @@
 /** One of a few values, as buttons side by side. */
 
 import { html } from "../preact.js";
+import { withText } from "./field.js";
 
-/** @param {{label: string, values: [string, any][], value: string, onChange: (value: string) => void}} props */
+/** @param {{label: string, values: [string, string][], value: string, onChange: (value: string) => void}} props */
 export function Choice({ label, values, value, onChange }) {
   return html`
     <div class="choice" role="group" aria-label=${label}>
@@ -15,7 +16,7 @@ export function Choice({ label, values, value, onChange }) {
 export function Switch({ label, isOn, onChange, title = "" }) {
   return html`
     <label class="switch" title=${title}>
-      <input type="checkbox" checked=${isOn} onChange=${(/** @type {any} */ event) => onChange(event.target.checked)} />${label}
+      <input type="checkbox" checked=${isOn} onChange=${(/** @type {Event} */ { target }) => onChange(/** @type {HTMLInputElement} */ (target).checked)} />${label}
     </label>
   `;
 }
@@ -25,7 +26,7 @@ export function Select({ label, values, value, onChange }) {
   return html`
     <label class="select">
       <span>${label}</span>
-      <select aria-label=${label} value=${value} onChange=${(/** @type {any} */ event) => onChange(event.target.value)}>
+      <select aria-label=${label} value=${value} onChange=${withText(onChange)}>
         ${values.map(([name, text]) => html`<option value=${name} selected=${name === value}>${text}</option>`)}
       </select>
     </label>

@@ -1,19 +1,20 @@
 /** A window over the page that holds the focus until it is answered. */
 
 import { html, useEffect, useRef } from "../preact.js";
+/** @import { ComponentChildren } from "preact" */
 
 /**
  * @param {object} props
  * @param {string} props.title
  * @param {() => void} props.onClose
- * @param {any} props.children
+ * @param {ComponentChildren} props.children
  * @param {boolean} [props.isWide]
  */
 export function Dialog({ title, onClose, children, isWide = false }) {
-  const element = useRef(/** @type {any} */ (null));
+  const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
     const opener = /** @type {HTMLElement | null} */ (document.activeElement);
-    element.current.showModal();
+    element.current?.showModal();
     return () => opener?.focus();
   }, []);
   return html`

@@ -2,36 +2,39 @@
 
 import { html, useEffect, useState } from "../preact.js";
 import { useRowsInView } from "./rows-in-view.js";
+/** @import { ComponentChildren } from "preact" */
 
 const ROW_HEIGHT = 30;
 
 /**
+ * @template Row
  * @typedef {object} Column
  * @property {string} name
  * @property {string} title
  * @property {number} width In pixels.
  * @property {boolean} [isNumber]
  * @property {boolean} [isFixed] It cannot be sorted by.
- * @property {(row: any) => any} show
+ * @property {(row: Row) => ComponentChildren} show
  */
 
 /** @typedef {{group: string, key: string, count: number, isOpen: boolean}} GroupItem The head of the rows of one value. */
 
 /**
+ * @template {object} Row
  * @param {object} props
  * @param {string} props.label
  * @param {boolean} [props.isOutdated] Whether the rows answer a former question, until those of the new one are there.
  * @param {number} props.numItems
- * @param {(index: number) => any | GroupItem | undefined} props.itemAt A row or the head of a group; undefined for a row that is being read.
+ * @param {(index: number) => Row | GroupItem | undefined} props.itemAt A row or the head of a group; undefined for a row that is being read.
  * @param {(first: number, last: number) => void} [props.onView] Which items are in view.
- * @param {Column[]} props.columns
- * @param {(row: any) => string} props.keyOf
+ * @param {Column<Row>[]} props.columns
+ * @param {(row: Row) => string} props.keyOf
  * @param {string} props.sort A column's name, with "-" before it if descending; or empty.
  * @param {(sort: string) => void} props.onSort
- * @param {Map<string, any>} props.chosen Rows by their keys.
- * @param {(chosen: Map<string, any>) => void} props.onChoose
+ * @param {Map<string, Row>} props.chosen Rows by their keys.
+ * @param {(chosen: Map<string, Row>) => void} props.onChoose
  * @param {() => void} props.onChooseAll
- * @param {(row: any) => string} props.linkOf
+ * @param {(row: Row) => string} props.linkOf
  * @param {(key: string) => void} [props.onFold]
  * @param {(key: string) => boolean} [props.onKey] What else a key does; true if it did something.
  */
@@ -87,7 +90,7 @@ export function Grid({
     else if (item) location.hash = linkOf(item);
   };
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    const page = Math.max(1, Math.floor(box.current.clientHeight / ROW_HEIGHT) - 2);
+    const page = Math.max(1, Math.floor((box.current?.clientHeight ?? 0) / ROW_HEIGHT) - 2);
     /** @type {Record<string, () => void>} */
     const actions = {
       ArrowDown: () => moveTo(active + 1, event.shiftKey),
@@ -202,9 +205,13 @@ export function Grid({
   `;
 }
 
-const isGroup = (/** @type {any} */ item) => "isOpen" in item;
+/** @param {object} item @returns {item is GroupItem} */
+const isGroup = (item) => "isOpen" in item;
 
-/** The head of a column, which sorts by it: first one way, then the other, then not at all. */
+/**
+ * The head of a column, which sorts by it: first one way, then the other, then not at all.
+ * @param {{column: Column<unknown>, sort: string, onSort: (sort: string) => void}} props
+ */
 function Head({ column: { name, title, isNumber, isFixed }, sort, onSort }) {
   const direction = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
   const next = { none: name, ascending: `-${name}`, descending: "" }[direction];

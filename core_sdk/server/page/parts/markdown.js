@@ -1,13 +1,14 @@
 /** Notes in Markdown, without anything that could run or load. */
 
 import { html, useEffect, useRef } from "../preact.js";
+/** @import { Tokens } from "marked" */
 
 /** @param {{text: string}} props */
 export function Markdown({ text }) {
-  const element = useRef(/** @type {any} */ (null));
+  const element = useRef(/** @type {HTMLDivElement | null} */ (null));
   useEffect(() => {
     let isCurrent = true;
-    safeFragment(text).then((fragment) => isCurrent && element.current.replaceChildren(fragment));
+    safeFragment(text).then((fragment) => isCurrent && element.current?.replaceChildren(fragment));
     return () => {
       isCurrent = false;
     };
@@ -23,7 +24,10 @@ async function safeFragment(text) {
     import("../vendor/dompurify/purify.es.mjs"),
   ]);
   const withoutHtml = {
-    renderer: { html: (/** @type {any} */ token) => escaped(token.text), image: (/** @type {any} */ token) => escaped(token.raw) },
+    renderer: {
+      html: (/** @type {Tokens.HTML | Tokens.Tag} */ token) => escaped(token.text),
+      image: (/** @type {Tokens.Image} */ token) => escaped(token.raw),
+    },
   };
   const fragment = purify.sanitize(await new Marked(withoutHtml).parse(text), {
     RETURN_DOM_FRAGMENT: true,

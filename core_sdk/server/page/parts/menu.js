@@ -13,24 +13,25 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../preact.js
 /**
  * @param {object} props
  * @param {string} props.label What a screen reader calls it.
- * @param {any} props.text What the button shows.
+ * @param {string} props.text What the button shows.
  * @param {MenuItem[]} props.items
  * @param {string} [props.kind] A class of the button.
  */
 export function Menu({ label, text, items, kind = "quiet small" }) {
   const [isOpen, setIsOpen] = useState(false);
-  const box = useRef(/** @type {any} */ (null));
-  const button = useRef(/** @type {any} */ (null));
+  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const button = useRef(/** @type {HTMLButtonElement | null} */ (null));
+  const list = useRef(/** @type {HTMLDivElement | null} */ (null));
   useLayoutEffect(() => {
-    if (!isOpen) return;
-    placeBelow(box.current.querySelector("[role=menu]"), button.current);
+    if (list.current === null || button.current === null) return;
+    placeBelow(list.current, button.current);
     // Before the next key is pressed.
-    box.current.querySelector("[role=menuitem]")?.focus();
+    itemsOf(list.current)[0]?.focus();
   }, [isOpen]);
   useEffect(() => {
     if (!isOpen) return undefined;
     const closeOutside = (/** @type {Event} */ event) => {
-      if (!box.current.contains(event.target)) setIsOpen(false);
+      if (!box.current?.contains(/** @type {Node} */ (event.target))) setIsOpen(false);
     };
     addEventListener("pointerdown", closeOutside);
     addEventListener("scroll", closeOutside, true);
@@ -41,10 +42,10 @@ export function Menu({ label, text, items, kind = "quiet small" }) {
   }, [isOpen]);
   const close = () => {
     setIsOpen(false);
-    button.current.focus();
+    button.current?.focus();
   };
   return html`
-    <div class="menu" ref=${box} onKeyDown=${(/** @type {KeyboardEvent} */ event) => isOpen && move(event, box.current, close)}>
+    <div class="menu" ref=${box} onKeyDown=${(/** @type {KeyboardEvent} */ event) => list.current && move(event, list.current, close)}>
       <button
         class=${kind}
         ref=${button}
@@ -59,7 +60,7 @@ export function Menu({ label, text, items, kind = "quiet small" }) {
       ${
         isOpen &&
         html`
-        <div class="menu-items" role="menu" aria-label=${label}>
+        <div class="menu-items" role="menu" ref=${list} aria-label=${label}>
           ${items.map(
             ({ label: name, onSelect, isDangerous, unavailable }) => html`
               <button
@@ -93,9 +94,12 @@ function placeBelow(/** @type {HTMLElement} */ items, /** @type {HTMLElement} */
   items.style.top = `${bottom + 4 + height <= innerHeight ? bottom + 4 : Math.max(4, top - 4 - height)}px`;
 }
 
+/** @returns {HTMLElement[]} */
+const itemsOf = (/** @type {HTMLElement} */ list) => [...list.querySelectorAll("button")];
+
 /** Moves among the items by arrows; Escape and Tab close. */
-function move(/** @type {KeyboardEvent} */ event, /** @type {HTMLElement} */ box, /** @type {() => void} */ close) {
-  const items = /** @type {HTMLElement[]} */ ([...box.querySelectorAll("[role=menuitem]")]);
+function move(/** @type {KeyboardEvent} */ event, /** @type {HTMLElement} */ list, /** @type {() => void} */ close) {
+  const items = itemsOf(list);
   const index = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
   /** @type {Record<string, () => void>} */
   const keys = {

@@ -1,6 +1,7 @@
 /** A whole number that is changed by Enter or by leaving the field; Escape leaves it as it was. */
 
 import { html, useState } from "../preact.js";
+import { withText } from "./field.js";
 
 /**
  * @param {object} props
@@ -28,7 +29,7 @@ export function NumberField({ label, value, min, max = 1e9, none = "", onCommit 
       aria-label=${label}
       placeholder=${none}
       value=${draft ?? shown}
-      onInput=${(/** @type {any} */ event) => setDraft(event.target.value)}
+      onInput=${withText(setDraft)}
       onBlur=${commit}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
         if (event.key === "Enter") commit();

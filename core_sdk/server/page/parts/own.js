@@ -2,7 +2,9 @@
 
 /**
  * What the object itself has under the name, and nothing that every object has.
- * @param {Record<string, any>} object
+ * @template T
+ * @param {Record<string, T>} object
  * @param {string} name
+ * @returns {T | undefined}
  */
 export const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : undefined);

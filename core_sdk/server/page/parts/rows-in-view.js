@@ -9,24 +9,26 @@ const NUM_SPARE = 12;
 /**
  * @param {number} numRows
  * @param {number} rowHeight In pixels.
- * @returns {{box: any, first: number, last: number, height: number, top: number, onScroll: () => void, show: (index: number, where?: "nearest" | "center") => void, isAtEnd: () => boolean}}
+ * @returns {{box: { current: HTMLDivElement | null }, first: number, last: number, height: number, top: number, onScroll: () => void, show: (index: number, where?: "nearest" | "center") => void, isAtEnd: () => boolean}}
  * `first` to `last` (exclusive) are to be drawn at `top` within an element of `height`.
  */
 export function useRowsInView(numRows, rowHeight) {
-  const box = useRef(/** @type {any} */ (null));
+  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [view, setView] = useState({ scrolled: 0, height: 800 });
+  // It is there whenever something is scrolled or measured.
+  const element = () => /** @type {HTMLDivElement} */ (box.current);
   const whole = numRows * rowHeight;
   const height = Math.min(whole, MAX_HEIGHT);
   const range = Math.max(1, height - view.height);
   const scale = whole > height ? (whole - view.height) / range : 1;
 
   const onScroll = useCallback(() => {
-    const { scrollTop, clientHeight } = box.current;
+    const { scrollTop, clientHeight } = element();
     setView((last) => (last.scrolled === scrollTop && last.height === clientHeight ? last : { scrolled: scrollTop, height: clientHeight }));
   }, []);
   useEffect(() => {
     const observer = new ResizeObserver(onScroll);
-    observer.observe(box.current);
+    observer.observe(element());
     return () => observer.disconnect();
   }, []);
 
@@ -36,7 +38,7 @@ export function useRowsInView(numRows, rowHeight) {
   const top = view.scrolled + first * rowHeight - start;
 
   const show = (/** @type {number} */ index, where = "nearest") => {
-    const { scrollTop, clientHeight } = box.current;
+    const { scrollTop, clientHeight } = element();
     const begin = scrollTop * scale;
     const target =
       where === "center"
@@ -46,11 +48,11 @@ export function useRowsInView(numRows, rowHeight) {
           : (index + 1) * rowHeight > begin + clientHeight
             ? (index + 1) * rowHeight - clientHeight
             : begin;
-    box.current.scrollTop = target / scale;
+    element().scrollTop = target / scale;
     onScroll();
   };
   const isAtEnd = () => {
-    const { scrollTop, clientHeight, scrollHeight } = box.current;
+    const { scrollTop, clientHeight, scrollHeight } = element();
     return scrollHeight - scrollTop - clientHeight < rowHeight;
   };
   return { box, first, last, height, top: Math.max(0, top), onScroll, show, isAtEnd };

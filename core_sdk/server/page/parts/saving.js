@@ -16,10 +16,11 @@ export function saveFrom(url, name = "") {
   link.click();
 }
 
-/** Rows as CSV. Text that a spreadsheet would run as a formula gets a quote before it. @param {any[][]} rows */
+/** Rows as CSV. Text that a spreadsheet would run as a formula gets a quote before it. @param {unknown[][]} rows */
 export const csvText = (rows) => rows.map((row) => row.map(csvField).join(",")).join("\r\n") + "\r\n";
 
-function csvField(/** @type {any} */ value) {
+/** @param {unknown} value @returns {string} */
+function csvField(value) {
   if (value == null) return "";
   if (typeof value !== "string") return typeof value === "object" ? csvField(JSON.stringify(value)) : String(value);
   const harmless = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;

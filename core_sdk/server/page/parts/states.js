@@ -1,6 +1,8 @@
 /** What stands where there is nothing to show yet, nothing at all, too much, or an error. */
 
 import { html } from "../preact.js";
+/** @import { ComponentChildren } from "preact" */
+/** @import { Answer } from "../state/answers.js" */
 
 /** The head of a view of which no more is known than its name. @param {{text: string}} props */
 export const Title = ({ text }) => html`<header class="subject"><div class="subject-name"><h1>${text}</h1></div></header>`;
@@ -14,12 +16,14 @@ export function Loading({ what, numLines = 6 }) {
   `;
 }
 
-/** There is nothing, and how there would be something. */
+/** There is nothing, and how there would be something. @param {{title: string, children?: ComponentChildren}} props */
 export function Empty({ title, children = null }) {
   return html`<div class="empty" role="status"><h2>${title}</h2><div>${children}</div></div>`;
 }
 
-/** Something failed: what, and what to do. @param {{error: any, onRetry?: () => void}} props */
+/** @typedef {{message: string, hint?: string}} Problem */
+
+/** Something failed: what, and what to do. @param {{error: Problem, onRetry?: () => void}} props */
 export function Failure({ error, onRetry }) {
   return html`
     <div class="failure" role="alert">
@@ -30,12 +34,13 @@ export function Failure({ error, onRetry }) {
   `;
 }
 
-/** A remark over a view that works, for example that some records are damaged. */
+/** A remark over a view that works, for example that some records are damaged. @param {{children: ComponentChildren}} props */
 export const Remark = ({ children }) => html`<div class="remark" role="note">${children}</div>`;
 
 /**
  * The view of an answer: what stands for it until it is there, the error, or the view itself.
- * @param {{answer: import("../state/answers.js").Answer<any>, what: string, children: (value: any) => any}} props
+ * @template T
+ * @param {{answer: Answer<T>, what: string, children: (value: T) => ComponentChildren}} props
  */
 export function Answered({ answer, what, children }) {
   const { value, error, reload } = answer;

@@ -2,7 +2,7 @@
 
 import { html } from "../preact.js";
 
-/** @param {{label: string, tabs: {name: string, title: any, href: string}[], current: string}} props */
+/** @param {{label: string, tabs: {name: string, title: string, href: string}[], current: string}} props */
 export function Tabs({ label, tabs, current }) {
   return html`
     <nav class="tabs" aria-label=${label}>

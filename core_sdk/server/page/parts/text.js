@@ -1,7 +1,7 @@
 /** Numbers, sizes, times and values as text. */
 
 /** A number with at most `digits` significant digits, but whole ones in full; other values as they are. */
-export function formatNumber(/** @type {any} */ value, digits = 4) {
+export function formatNumber(/** @type {unknown} */ value, digits = 4) {
   if (typeof value !== "number") return value == null ? "" : String(value);
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en-US");
   const size = Math.abs(value);
@@ -10,7 +10,7 @@ export function formatNumber(/** @type {any} */ value, digits = 4) {
 }
 
 /** Any value of a hyperparameter or a metric, as text. */
-export function formatValue(/** @type {any} */ value) {
+export function formatValue(/** @type {unknown} */ value) {
   if (value == null) return "";
   if (typeof value === "number") return formatNumber(value);
   return typeof value === "object" ? JSON.stringify(value) : String(value);

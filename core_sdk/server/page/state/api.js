@@ -2,6 +2,8 @@
 
 import { ask } from "./token.js";
 
+/** @import { Action, Address, BodyOf, QueryOf, Question, RouteAt } from "api" */
+
 const ROOT = "api/v1";
 
 /** What went wrong: the server's words, or that it cannot be reached. */
@@ -18,10 +20,17 @@ export class ApiError extends Error {
 
 /**
  * The address of a resource.
- * @param {(string | number)[]} path
- * @param {Record<string, any>} [query] What is null or empty is left out; of a list each item is a parameter.
+ * @template {readonly (string | number)[]} const Path
+ * @param {Path} path
+ * @param {QueryOf<Path>} [query] What is null or empty is left out; of a list each item is a parameter.
+ * @returns {Address<RouteAt<Question, Path>["answer"]>}
  */
-export function address(path, query = {}) {
+export function address(path, query) {
+  return /** @type {Address<RouteAt<Question, Path>["answer"]>} */ (urlOf(path, query));
+}
+
+/** @param {readonly (string | number)[]} path @param {object} [query] */
+function urlOf(path, query = {}) {
   const given = Object.entries(query).flatMap(([name, value]) =>
     (Array.isArray(value) ? value : [value]).filter((one) => one != null && one !== "").map((one) => [name, String(one)]),
   );
@@ -31,8 +40,10 @@ export function address(path, query = {}) {
 
 /**
  * What the server answers to a question.
- * @param {string} url
+ * @template Answer
+ * @param {Address<Answer>} url
  * @param {AbortSignal} [signal]
+ * @returns {Promise<Answer>}
  */
 export async function get(url, signal) {
   return answer(() => ask(url, { signal, headers: { Accept: "application/json" } }));
@@ -40,12 +51,14 @@ export async function get(url, signal) {
 
 /**
  * Does something to a trial, an experiment or a checkpoint.
- * @param {(string | number)[]} path
- * @param {any} [body]
+ * @template {readonly (string | number)[]} const Path
+ * @param {Path} path
+ * @param {BodyOf<Path>} [body]
+ * @returns {Promise<RouteAt<Action, Path>["answer"]>}
  */
-export async function act(path, body = {}) {
+export async function act(path, body) {
   const headers = { "Content-Type": "application/json", "X-Core-SDK-Action": "1" };
-  return answer(() => ask(address(path), { method: "POST", headers, body: JSON.stringify(body) }));
+  return answer(() => ask(urlOf(path), { method: "POST", headers, body: JSON.stringify(body ?? {}) }));
 }
 
 async function answer(/** @type {() => Promise<Response>} */ fetched) {

@@ -7,6 +7,10 @@ import { ask } from "./token.js";
  * What to ask for again.
  * @typedef {{trials: number[], experiments: number[], isMaster: boolean}} Change Trials may be gone.
  */
+/**
+ * What the stream says; what has not changed is left out.
+ * @typedef {{trials?: number[], gone?: number[], experiments?: number[], has_master?: boolean | null, everything?: boolean}} Told
+ */
 /** @typedef {"connecting" | "live" | "interrupted"} Connection */
 
 /** @type {Set<(change: Change, isEverything: boolean) => void>} */
@@ -59,7 +63,7 @@ async function follow(/** @type {Response} */ response) {
   if (wasLive) tellEverybody();
   wasLive = true;
   become("live");
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
+  const reader = /** @type {ReadableStream<BufferSource>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
   for (let text = ""; ;) {
     const { value, done } = await reader.read();
     if (done) return;
@@ -72,6 +76,7 @@ async function follow(/** @type {Response} */ response) {
   }
 }
 
+/** @param {Told} told */
 function tell({ trials = [], gone = [], experiments = [], has_master: master = null, everything = false }) {
   const change = { trials: [...trials, ...gone], experiments, isMaster: master != null };
   for (const listener of listeners) listener(change, everything);

@@ -3,9 +3,10 @@
 import { createContext, useContext, useEffect } from "../preact.js";
 import { useAnswer } from "./answers.js";
 import { address } from "./api.js";
+/** @import { HomeAnswer } from "api" */
 
 const PAUSE_MS = 300;
-const Home = createContext(/** @type {any} */ (undefined));
+const Home = createContext(/** @type {HomeAnswer | undefined} */ (undefined));
 
 /** Gives the home to what is inside. */
 export const HomeProvider = Home.Provider;

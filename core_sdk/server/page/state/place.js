@@ -54,7 +54,7 @@ export function usePlace() {
  */
 export function useSetting(name, standard = "") {
   const { query } = usePlace();
-  const change = useCallback((value) => changeSettings({ [name]: value === standard ? null : value }), [name, standard]);
+  const change = useCallback((/** @type {string} */ value) => changeSettings({ [name]: value === standard ? null : value }), [name, standard]);
   return [query.get(name) ?? standard, change];
 }
 

@@ -6,18 +6,19 @@
 import { useState } from "../preact.js";
 import { useAnswer } from "./answers.js";
 import { act, address } from "./api.js";
+/** @import { Preferences } from "api" */
 
 /**
  * A remembered value, and the function that changes it, which fails if that will be forgotten with this page.
- * @template T
- * @param {"theme" | "views"} name
- * @param {T} standard
- * @returns {[T, (value: T) => Promise<void>]}
+ * @template {keyof Preferences} Name
+ * @param {Name} name
+ * @param {Preferences[Name]} standard
+ * @returns {[Preferences[Name], (value: Preferences[Name]) => Promise<void>]}
  */
 export function usePreference(name, standard) {
   const { value: kept } = useAnswer(address(["preferences"]), { follows: () => false });
-  const [chosen, setChosen] = useState(/** @type {T | undefined} */ (undefined));
-  const change = async (/** @type {T} */ next) => {
+  const [chosen, setChosen] = useState(/** @type {Preferences[Name] | undefined} */ (undefined));
+  const change = async (/** @type {Preferences[Name]} */ next) => {
     setChosen(next);
     await act(["preferences", "actions", "keep"], { [name]: next });
   };

@@ -2,16 +2,17 @@
 
 import { useEffect, useState } from "../preact.js";
 import { usePreference } from "./preferences.js";
+/** @import { Preferences } from "api" */
 
-/** @typedef {"system" | "dark" | "light"} Theme */
+/** @typedef {Preferences["theme"]} Theme */
 
 const CHANGED = "themechanged";
-const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 
 /** The chosen theme and the function that changes it. @returns {[Theme, (theme: Theme) => Promise<void>]} */
 export function useTheme() {
-  const [theme, change] = usePreference("theme", /** @type {Theme} */ ("system"));
+  const [theme, change] = usePreference("theme", "system");
   useEffect(() => {
+    const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
     const apply = () => {
       document.documentElement.dataset.theme = theme === "system" ? (systemIsDark.matches ? "dark" : "light") : theme;
       dispatchEvent(new Event(CHANGED));

@@ -4,36 +4,38 @@ import { useCallback, useLayoutEffect, useReducer, useRef } from "../preact.js";
 import { get } from "./api.js";
 import { coalesced } from "./coalescing.js";
 import { useChanges } from "./events.js";
+/** @import { Address } from "api" */
+/** @import { ApiError } from "./api.js" */
+/** @import { Change } from "./events.js" */
 
 /**
- * @template Row
+ * @template Row, Answer
  * @typedef {object} Windows
  * @property {number} total The length of the list; -1 before it is known.
  * @property {boolean} isOutdated Whether the rows are of a former question about the same, until the new ones are there.
- * @property {any} answer The newest answer, with what it says beside its rows.
- * @property {any} error
+ * @property {Answer | undefined} answer The newest answer, with what it says beside its rows.
+ * @property {ApiError | null} error
  * @property {(index: number) => Row | undefined} rowAt Undefined for a row that was not read yet.
  * @property {(first: number, last: number) => void} need Reads the rows from `first` to `last` (exclusive), unless they are there.
  * @property {() => void} reload
  */
 
 /**
- * @template Row
- * @param {((first: number, limit: number) => string) | null} urlOf The question for a stretch; a new function is a new list.
- * @param {(answer: any) => {rows: Row[], total: number}} read
- * @param {{size: number, about: string, follows: (change: import("./events.js").Change) => boolean}} options
+ * @template Row, Answer
+ * @param {((first: number, limit: number) => Address<Answer>) | null} urlOf The question for a stretch; a new function is a new list.
+ * @param {(answer: Answer) => {rows: Row[], total: number}} read
+ * @param {{size: number, about: string, follows: (change: Change) => boolean}} options
  *   `about` as that of an answer: the rows of a list about something else are gone at once.
- * @returns {Windows<Row>}
+ * @returns {Windows<Row, Answer>}
  */
 export function useWindows(urlOf, read, { size, about, follows }) {
   const [, draw] = useReducer(increased, 0);
-  const list = useRef(/** @type {any} */ (null));
-  list.current ??= emptyList(null, "", size, new AbortController());
+  const list = useRef(/** @type {List<Row, Answer>} */ (nothing));
   const viewed = useRef([0, 1]);
   const again = useRef(() => {});
 
   const ask = useCallback(
-    async (/** @type {number} */ index, /** @type {any} */ into) => {
+    async (/** @type {number} */ index, /** @type {List<Row, Answer>} */ into) => {
       if (into.urlOf === null || into.size !== size || into.asked.has(index)) return;
       into.asked.add(index);
       try {
@@ -47,7 +49,7 @@ export function useWindows(urlOf, read, { size, about, follows }) {
         if (into.canceler.signal.aborted) return;
         into.asked.delete(index);
         if (list.current.about !== into.about) list.current = into;
-        list.current.error = error;
+        list.current.error = /** @type {ApiError} */ (error);
       }
       draw(0);
     },
@@ -58,7 +60,7 @@ export function useWindows(urlOf, read, { size, about, follows }) {
     const canceler = new AbortController();
     viewed.current = [0, 1];
     again.current = coalesced(async () => {
-      const next = emptyList(urlOf, about, size, canceler);
+      const next = /** @type {List<Row, Answer>} */ (emptyList(urlOf, about, size, canceler));
       const [first, last] = viewed.current;
       await Promise.all(indicesOf(first, Math.max(last, 1), size).map((index) => ask(index, next)));
     });
@@ -90,7 +92,29 @@ function indicesOf(/** @type {number} */ first, /** @type {number} */ last, /** 
 
 let numLists = 0;
 
-/** @param {((first: number, limit: number) => string) | null} urlOf @param {string} about @param {number} size @param {AbortController} canceler @returns {any} */
+/**
+ * @template Row, Answer
+ * @typedef {object} List
+ * @property {((first: number, limit: number) => Address<Answer>) | null} urlOf
+ * @property {string} about
+ * @property {number} size
+ * @property {AbortController} canceler
+ * @property {number} number A later list has a greater one.
+ * @property {Map<number, Row[]>} windows
+ * @property {Set<number>} asked
+ * @property {number} total
+ * @property {Answer | undefined} answer
+ * @property {ApiError | null} error
+ */
+
+/**
+ * @template Row, Answer
+ * @param {List<Row, Answer>["urlOf"]} urlOf
+ * @param {string} about
+ * @param {number} size
+ * @param {AbortController} canceler
+ * @returns {List<Row, Answer>}
+ */
 const emptyList = (urlOf, about, size, canceler) => ({
   urlOf,
   about,
@@ -104,6 +128,7 @@ const emptyList = (urlOf, about, size, canceler) => ({
   error: null,
 });
 
+/** The empty list of rows of any kind. @type {List<any, any>} It has none, so it is a list of each kind. */
 const nothing = emptyList(null, "", 1, new AbortController());
 
 const increased = (/** @type {number} */ number) => number + 1;

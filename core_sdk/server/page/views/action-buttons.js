@@ -6,9 +6,12 @@ import { Menu } from "../parts/menu.js";
 import { useCanAct } from "../state/home.js";
 import { splitNames } from "../state/place.js";
 import { ACTIONS, Doing, idOf, perform } from "./actions.js";
+import { withText } from "../parts/field.js";
+/** @import { LabelsBody } from "api" */
+/** @import { Action, Kind, Row } from "./actions.js" */
 
 /**
- * @typedef {{kind: import("./actions.js").Kind, rows: any[], onDone: () => void}} Subject
+ * @typedef {{kind: Kind, rows: Row[], onDone: () => void}} Subject
  */
 
 /** @param {Subject & {withLabels?: boolean}} props */
@@ -34,9 +37,9 @@ export function ActionMenu({ kind, rows, onDone, label }) {
 
 /** What can be done to the rows, how it is begun, and the dialog that asks before it. @param {Subject} subject */
 function useActions({ kind, rows, onDone }) {
-  const [asked, setAsked] = useState(/** @type {import("./actions.js").Action | null} */ (null));
+  const [asked, setAsked] = useState(/** @type {Action | null} */ (null));
   const canAct = useCanAct();
-  const start = async (/** @type {import("./actions.js").Action} */ action) => {
+  const start = async (/** @type {Action} */ action) => {
     if (action.question) return setAsked(action);
     await perform(
       kind,
@@ -50,17 +53,18 @@ function useActions({ kind, rows, onDone }) {
   return { choices: ACTIONS[kind].filter(({ fits }) => rows.some(fits)), start, dialog, canAct };
 }
 
-const nameOf = (/** @type {import("./actions.js").Action} */ { label, question }) => (question ? `${label} …` : label);
+const nameOf = (/** @type {Action} */ { label, question }) => (question ? `${label} …` : label);
 
+/** @param {Subject & {onClose: () => void}} props */
 function LabelDialog({ kind, rows, onClose, onDone }) {
   const [text, setText] = useState("");
-  const common = [...new Set(rows.flatMap((/** @type {any} */ { labels }) => labels))];
-  const change = async (/** @type {{add?: string[], remove?: string[]}} */ body) => {
+  const common = [...new Set(rows.flatMap(({ labels = [] }) => labels))];
+  const change = async (/** @type {LabelsBody} */ body) => {
     const action = { name: "label", label: "Label", done: "labels changed", fits: () => true };
     await perform(
       kind,
       action,
-      rows.map((/** @type {any} */ row) => idOf(kind, row)),
+      rows.map((row) => idOf(kind, row)),
       body,
     );
     onClose();
@@ -82,7 +86,7 @@ function LabelDialog({ kind, rows, onClose, onDone }) {
           title="A comma separates labels; \\, is a comma within one"
           autofocus
           value=${text}
-          onInput=${(/** @type {any} */ event) => setText(event.target.value)}
+          onInput=${withText(setText)}
           onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && text.trim() && add()}
         />
         ${

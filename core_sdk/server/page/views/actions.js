@@ -5,8 +5,22 @@ import { Switch } from "../parts/choice.js";
 import { Dialog } from "../parts/dialog.js";
 import { say, sayFailure } from "../parts/toast.js";
 import { act } from "../state/api.js";
+import { withText } from "../parts/field.js";
 
 /** @typedef {"trials" | "experiments" | "checkpoints"} Kind */
+
+/**
+ * What is known of a trial, an experiment or a checkpoint in every table that has actions; each has the id of its kind.
+ * @typedef {object} Row
+ * @property {string} state
+ * @property {string[]} [labels] A checkpoint has none.
+ * @property {boolean} [is_archived]
+ * @property {boolean} [is_pinned]
+ * @property {object | null} [search] Of an experiment that was submitted.
+ * @property {number} [trial_id]
+ * @property {number} [experiment_id]
+ * @property {string} [storage_id]
+ */
 
 /**
  * @typedef {object} Action
@@ -17,12 +31,12 @@ import { act } from "../state/api.js";
  * @property {{name: string, label: string}} [text] Words that are sent with it.
  * @property {string} [force] What it does beyond, if that is chosen.
  * @property {boolean} [isDangerous]
- * @property {(row: any) => boolean} fits Whether it can be done to a row.
+ * @property {(row: Row) => unknown} fits Whether it can be done to a row.
  */
 
-const isActive = (/** @type {any} */ { state }) => state === "ACTIVE";
-const isSearching = (/** @type {any} */ row) => row.search && !hasEnded(row);
-const hasEnded = (/** @type {any} */ { state }) => ["COMPLETED", "CANCELED", "ERROR"].includes(state);
+const isActive = (/** @type {Row} */ { state }) => state === "ACTIVE";
+const isSearching = (/** @type {Row} */ row) => row.search && !hasEnded(row);
+const hasEnded = (/** @type {Row} */ { state }) => ["COMPLETED", "CANCELED", "ERROR"].includes(state);
 
 const FORCE = "Also checkpoints that are pinned, or that another trial began with";
 
@@ -100,16 +114,16 @@ export const ACTIONS = {
 
 /**
  * Asks where an action asks, does it to each row, and says what came of it.
- * @param {{kind: Kind, action: Action, rows: any[], body?: any, onClose: () => void, onDone: () => void}} props
+ * @param {{kind: Kind, action: Action, rows: Row[], onClose: () => void, onDone: () => void}} props
  */
-export function Doing({ kind, action, rows, body, onClose, onDone }) {
+export function Doing({ kind, action, rows, onClose, onDone }) {
   const [isUnderway, setIsUnderway] = useState(false);
   const [text, setText] = useState("");
   const [isForced, setIsForced] = useState(false);
   const ids = rows.map((row) => idOf(kind, row));
   const start = async () => {
     setIsUnderway(true);
-    await perform(kind, action, ids, { ...body, ...(action.text && { [action.text.name]: text }), ...(action.force && { force: isForced }) });
+    await perform(kind, action, ids, { ...(action.text && { [action.text.name]: text }), ...(action.force && { force: isForced }) });
     onClose();
     onDone();
   };
@@ -119,7 +133,7 @@ export function Doing({ kind, action, rows, body, onClose, onDone }) {
       <div class="dialog-body">
         <p>${action.question}</p>
         <p class="mono ids">${ids.join(", ")}</p>
-        ${action.text && html`<input type="text" aria-label=${action.text.label} placeholder=${action.text.label} autofocus value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !isUnderway && start()} />`}
+        ${action.text && html`<input type="text" aria-label=${action.text.label} placeholder=${action.text.label} autofocus value=${text} onInput=${withText(setText)} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !isUnderway && start()} />`}
         ${action.force && html`<${Switch} label=${action.force} isOn=${isForced} onChange=${setIsForced} />`}
       </div>
       <div class="dialog-feet">
@@ -130,9 +144,12 @@ export function Doing({ kind, action, rows, body, onClose, onDone }) {
   `;
 }
 
-/** Does something to each, and says what came of it. @param {Kind} kind @param {Action} action @param {(string | number)[]} ids @param {any} [body] */
+/** @typedef {import("api").Action["path"]} Path */
+/** @typedef {import("api").BodyOf<Path>} Body */
+
+/** Does something to each, and says what came of it. @param {Kind} kind @param {Action} action @param {(string | number)[]} ids @param {Body} [body] */
 export async function perform(kind, action, ids, body) {
-  const outcomes = await Promise.allSettled(ids.map((id) => act([kind, id, "actions", action.name], body)));
+  const outcomes = await Promise.allSettled(ids.map((id) => act(/** @type {Path} */ ([kind, id, "actions", action.name]), body)));
   const done = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
   const failed = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
   if (done.length === 1) say(done[0].message);
@@ -140,5 +157,6 @@ export async function perform(kind, action, ids, body) {
   for (const reason of failed.slice(0, 3)) sayFailure(reason);
 }
 
-export const idOf = (/** @type {Kind} */ kind, /** @type {any} */ row) =>
-  kind === "trials" ? row.trial_id : kind === "experiments" ? row.experiment_id : row.storage_id;
+/** @param {Kind} kind @param {Row} row @returns {string | number} */
+export const idOf = (kind, row) =>
+  /** @type {string | number} */ (kind === "trials" ? row.trial_id : kind === "experiments" ? row.experiment_id : row.storage_id);

@@ -14,12 +14,14 @@ import { ActionButtons } from "./action-buttons.js";
 import { Card, flattened } from "./facts.js";
 import { FileLink } from "./file-link.js";
 import { SelectionBar } from "./runs/selection.js";
+/** @import { CheckpointRow, CheckpointsAnswer, KeptAnswer, RetentionAnswer } from "api" */
+/** @import { Change } from "../state/events.js" */
 
 const AT_FIRST = 200;
 const MOST_AT_ONCE = 1000;
 const MAX_FILES = 200;
 
-/** @param {{query: {trial?: number, experiment?: number}, experimentId: number, follows: (change: any) => boolean}} props */
+/** @param {{query: {trial?: number, experiment?: number}, experimentId: number, follows: (change: Change) => boolean}} props */
 export function Checkpoints({ query, experimentId, follows }) {
   const [deleted, setDeleted] = useSetting("deleted");
   const [metric, setMetric] = useSetting("metric");
@@ -34,16 +36,13 @@ export function Checkpoints({ query, experimentId, follows }) {
     answer.reload();
     retention.reload();
   };
-  const verdicts = useMemo(
-    () => new Map((retention.value?.checkpoints ?? []).map((/** @type {any} */ one) => [one.storage_id, one])),
-    [retention.value],
-  );
+  const verdicts = useMemo(() => new Map((retention.value?.checkpoints ?? []).map((one) => [one.storage_id, one])), [retention.value]);
   return html`
     <${Answered} answer=${answer} what="checkpoints">
-      ${(/** @type {any} */ { checkpoints, num_found: numFound, size_bytes: size, metric: searched }) => {
-        const names = [...new Set(checkpoints.flatMap((/** @type {any} */ row) => Object.keys(row.metrics)))];
-        const shown = names.includes(metric) ? metric : names.includes(searched) ? searched : names[0];
-        const condemned = checkpoints.filter((/** @type {any} */ { storage_id: id }) => verdicts.get(id)?.is_kept === false);
+      ${(/** @type {CheckpointsAnswer} */ { checkpoints, num_found: numFound, size_bytes: size, metric: searched }) => {
+        const names = [...new Set(checkpoints.flatMap((row) => Object.keys(row.metrics)))];
+        const shown = names.find((name) => name === metric) ?? names.find((name) => name === searched) ?? names[0];
+        const condemned = checkpoints.filter(({ storage_id: id }) => verdicts.get(id)?.is_kept === false);
         return html`
           <div class="toolbar">
             <span><b>${counted(numFound, "checkpoint")}</b> <span class="soft">${formatSize(size)}</span></span>
@@ -53,12 +52,12 @@ export function Checkpoints({ query, experimentId, follows }) {
             <span class="soft" role="status">${retention.value && policyText(retention.value)}</span>
             ${
               condemned.length > 0 &&
-              html`<button class="small" onClick=${() => setChosen(new Set(condemned.map((/** @type {any} */ row) => row.storage_id)))}>Choose the ${counted(condemned.length, "checkpoint")} that it does not keep, ${formatSize(sizeOf(condemned))}</button>`
+              html`<button class="small" onClick=${() => setChosen(new Set(condemned.map((row) => row.storage_id)))}>Choose the ${counted(condemned.length, "checkpoint")} that it does not keep, ${formatSize(sizeOf(condemned))}</button>`
             }
           </div>
           <div class="pane">
             ${retention.error && html`<${Failure} error=${retention.error} onRetry=${retention.reload} />`}
-            ${(retention.value?.problems ?? []).map((/** @type {string} */ problem) => html`<${Remark}>${problem}<//>`)}
+            ${(retention.value?.problems ?? []).map((problem) => html`<${Remark}>${problem}<//>`)}
             ${
               checkpoints.length === 0
                 ? html`<${Empty} title="No checkpoint."><p>A script stores one with this line.</p><pre><code>with ctx.checkpoint.store_path(metadata) as (path, storage_id): …</code></pre><//>`
@@ -68,7 +67,7 @@ export function Checkpoints({ query, experimentId, follows }) {
           </div>
           ${
             chosen.size > 0 &&
-            html`<${SelectionBar} kind="checkpoints" runs=${checkpoints.filter((/** @type {any} */ row) => chosen.has(row.storage_id))} onClear=${() => setChosen(new Set())} onDone=${reload} />`
+            html`<${SelectionBar} kind="checkpoints" runs=${checkpoints.filter((row) => chosen.has(row.storage_id))} onClear=${() => setChosen(new Set())} onDone=${reload} />`
           }
         `;
       }}
@@ -77,7 +76,7 @@ export function Checkpoints({ query, experimentId, follows }) {
 }
 
 /** What collection would do. It reads journals and storages, so it is asked after the checkpoints, and only when they are others. */
-function useRetention(/** @type {number} */ experimentId, /** @type {any[] | undefined} */ checkpoints) {
+function useRetention(/** @type {number} */ experimentId, /** @type {CheckpointRow[] | undefined} */ checkpoints) {
   const retention = useAnswer(checkpoints ? address(["experiments", experimentId, "retention"]) : null, { follows: () => false });
   const marks = checkpoints?.map(({ storage_id: id, state, is_pinned: isPinned }) => `${id} ${state} ${isPinned}`).join("\n");
   const [seen, setSeen] = useState(/** @type {string | undefined} */ (undefined));
@@ -90,7 +89,7 @@ function useRetention(/** @type {number} */ experimentId, /** @type {any[] | und
 }
 
 /** What the policy keeps, in words. */
-function policyText(/** @type {any} */ { policy, metric }) {
+function policyText(/** @type {RetentionAnswer} */ { policy, metric }) {
   if (policy === null) return "No policy: every checkpoint is kept.";
   const { save_experiment_best: best, save_trial_best: bestOfTrial, save_trial_latest: newest } = policy;
   const parts = [
@@ -102,6 +101,16 @@ function policyText(/** @type {any} */ { policy, metric }) {
   return `The policy keeps ${parts.join(", ") || "nothing"}.${order}`;
 }
 
+/**
+ * @param {object} props
+ * @param {CheckpointRow[]} props.checkpoints
+ * @param {Map<string, KeptAnswer>} props.verdicts
+ * @param {string | undefined} props.metric
+ * @param {boolean} props.withTrial
+ * @param {Set<string>} props.chosen
+ * @param {(chosen: Set<string>) => void} props.onChoose
+ * @param {() => void} props.onDone
+ */
 function Table({ checkpoints, verdicts, metric, withTrial, chosen, onChoose, onDone }) {
   const [open, setOpen] = useSetting("checkpoint");
   const toggle = (/** @type {string} */ id) => {
@@ -109,7 +118,7 @@ function Table({ checkpoints, verdicts, metric, withTrial, chosen, onChoose, onD
     if (!next.delete(id)) next.add(id);
     onChoose(next);
   };
-  const all = checkpoints.filter(isThere).map((/** @type {any} */ { storage_id: id }) => id);
+  const all = checkpoints.filter(isThere).map(({ storage_id: id }) => id);
   return html`
     <div class="card scroll-x" tabindex="0" role="region" aria-label="Checkpoints">
       <table class="plain-table stacks">
@@ -123,7 +132,7 @@ function Table({ checkpoints, verdicts, metric, withTrial, chosen, onChoose, onD
         </thead>
         <tbody>
           ${checkpoints.map(
-            (/** @type {any} */ row) => html`
+            (row) => html`
               <${Row}
                 key=${row.storage_id}
                 row=${row}
@@ -145,6 +154,19 @@ function Table({ checkpoints, verdicts, metric, withTrial, chosen, onChoose, onD
   `;
 }
 
+/**
+ * @param {object} props
+ * @param {CheckpointRow} props.row
+ * @param {KeptAnswer | undefined} props.verdict
+ * @param {boolean} props.withVerdict
+ * @param {string | undefined} props.metric
+ * @param {boolean} props.withTrial
+ * @param {boolean} props.isChosen
+ * @param {() => void} props.onToggle
+ * @param {boolean} props.isOpen
+ * @param {() => void} props.onOpen
+ * @param {() => void} props.onDone
+ */
 function Row({ row, verdict, withVerdict, metric, withTrial, isChosen, onToggle, isOpen, onOpen, onDone }) {
   return html`
     <tr class=${isChosen ? "chosen" : ""}>
@@ -165,9 +187,11 @@ function Row({ row, verdict, withVerdict, metric, withTrial, isChosen, onToggle,
   `;
 }
 
+/** @param {{verdict: KeptAnswer}} props */
 const Verdict = ({ verdict: { is_kept: isKept, reasons } }) =>
   isKept ? html`<span>${reasons.join(", ") || "kept"}</span>` : html`<span class="warning">not kept: the next collection deletes it</span>`;
 
+/** @param {{row: CheckpointRow, onDone: () => void}} props */
 function Details({ row, onDone }) {
   const files = Object.entries(row.resources).filter(([name]) => !name.endsWith("/"));
   return html`
@@ -180,7 +204,7 @@ function Details({ row, onDone }) {
             .slice(0, MAX_FILES)
             .map(
               ([name, size]) =>
-                html`<dt class="mono">${isThere(row) ? html`<${FileLink} path=${["checkpoints", row.storage_id, "file"]} query=${{ name }}>${name}<//>` : name}</dt><dd class="tabular">${formatSize(/** @type {number} */ (size))}</dd>`,
+                html`<dt class="mono">${isThere(row) ? html`<${FileLink} path=${["checkpoints", row.storage_id, "file"]} query=${{ name }}>${name}<//>` : name}</dt><dd class="tabular">${formatSize(size)}</dd>`,
             )}
         </dl>
         ${files.length > MAX_FILES && html`<p class="soft">And ${counted(files.length - MAX_FILES, "more file")}.</p>`}
@@ -198,10 +222,11 @@ function Details({ row, onDone }) {
   `;
 }
 
+/** @param {{numShown: number, numFound: number, onMore: () => void}} props */
 const More = ({ numShown, numFound, onMore }) =>
   numShown < MOST_AT_ONCE
     ? html`<button class="more" onClick=${onMore}>Show more than the newest ${numShown}</button>`
     : html`<p class="soft spaced">The newest ${numShown.toLocaleString("en-US")} of ${numFound.toLocaleString("en-US")} are shown; the view of a trial has its own.</p>`;
 
-const isThere = (/** @type {any} */ { state, is_missing: isMissing }) => state !== "DELETED" && !isMissing;
-const sizeOf = (/** @type {any[]} */ rows) => rows.reduce((sum, { size_bytes: size }) => sum + size, 0);
+const isThere = (/** @type {CheckpointRow} */ { state, is_missing: isMissing }) => state !== "DELETED" && !isMissing;
+const sizeOf = (/** @type {CheckpointRow[]} */ rows) => rows.reduce((sum, { size_bytes: size }) => sum + size, 0);

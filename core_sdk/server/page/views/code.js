@@ -13,11 +13,14 @@ import { useAnswer, useAnswers } from "../state/answers.js";
 import { useSetting } from "../state/place.js";
 import { Card, flattened } from "./facts.js";
 import { FileLink } from "./file-link.js";
+import { withText } from "../parts/field.js";
+/** @import { Address, CodeAnswer, CodeDifference, CodeDifferencesAnswer, ConfigurationAnswer, ExperimentAnswer, FileAnswer, TrialAnswer } from "api" */
+/** @import { ComponentChildren } from "preact" */
 
 const MAX_LISTED = 500;
 const never = { follows: () => false };
 
-/** @typedef {{kind: "trial" | "experiment", id: number, experimentId: number, hparams: Record<string, any> | null}} Subject */
+/** @typedef {{kind: "trial" | "experiment", id: number, experimentId: number, hparams: Record<string, unknown> | null}} Subject */
 
 /** @param {{subject: Subject}} props */
 export function Code({ subject }) {
@@ -48,12 +51,19 @@ export function Code({ subject }) {
   `;
 }
 
-/** The same view of two subjects, once it is known what the other one is. */
+/** @param {Subject["kind"]} kind @param {number} id @returns {Address<TrialAnswer | ExperimentAnswer>} */
+const addressOf = (kind, id) => (kind === "trial" ? address(["trials", id]) : address(["experiments", id]));
+
+/**
+ * The same view of two subjects, once it is known what the other one is.
+ * @param {{subject: Subject, otherId: number, shown: string}} props
+ */
 function BesideAnother({ subject, otherId, shown }) {
-  const answer = useAnswer(address([`${subject.kind}s`, otherId]), never);
+  const answer = useAnswer(addressOf(subject.kind, otherId), never);
   return html`
     <${Answered} answer=${answer} what=${`${subject.kind} ${otherId}`}>
-      ${(/** @type {any} */ { trial }) => {
+      ${(/** @type {TrialAnswer | ExperimentAnswer} */ found) => {
+        const trial = "trial" in found ? found.trial : null;
         const other = { kind: subject.kind, id: otherId, experimentId: trial?.experiment_id ?? otherId, hparams: trial?.hparams ?? null };
         return shown === "code"
           ? html`<${FilesOfTwo} left=${other} right=${subject} />`
@@ -63,13 +73,14 @@ function BesideAnother({ subject, otherId, shown }) {
   `;
 }
 
+/** @param {{subject: Subject}} props */
 function Configuration({ subject: { experimentId, hparams } }) {
   const answer = useAnswer(address(["experiments", experimentId, "configuration"]), never);
   const [form, setForm] = useSetting("form", "completed");
   return html`
     ${hparams && html`<${Card} title="Hyperparameters of the trial" facts=${flattened(hparams)} none="It has none." />`}
     <${Answered} answer=${answer} what="the configuration">
-      ${(/** @type {any} */ { yaml, original }) =>
+      ${(/** @type {ConfigurationAnswer} */ { yaml, original }) =>
         !yaml
           ? html`<${Empty} title="No configuration."><p>The trials were started by hand. An experiment that is submitted has one.</p><pre><code>core-sdk experiment create config.yaml .</code></pre><//>`
           : html`
@@ -98,6 +109,7 @@ function Configuration({ subject: { experimentId, hparams } }) {
   `;
 }
 
+/** @param {{left: Subject, right: Subject}} props */
 function ConfigurationsOfTwo({ left, right }) {
   const answer = useAnswers(
     [left, right].map(({ experimentId }) => address(["experiments", experimentId, "configuration"])),
@@ -106,7 +118,7 @@ function ConfigurationsOfTwo({ left, right }) {
   return html`
     ${right.hparams && html`<${HyperparametersOfTwo} left=${left} right=${right} />`}
     <${Answered} answer=${answer} what="configurations">
-      ${([of, to]) => html`
+      ${(/** @type {ConfigurationAnswer[]} */ [of, to]) => html`
         <section class="card spaced">
           <h2>Configuration</h2>
           ${
@@ -120,14 +132,13 @@ function ConfigurationsOfTwo({ left, right }) {
   `;
 }
 
-/** Hyperparameters side by side, first those that differ. */
+/** Hyperparameters side by side, first those that differ. @param {{left: Subject, right: Subject}} props */
 function HyperparametersOfTwo({ left, right }) {
-  const [ofLeft, ofRight] = [left, right].map(({ hparams }) => new Map(flattened(hparams)));
+  const [ofLeft, ofRight] = [left, right].map(({ hparams }) => new Map(flattened(hparams ?? {})));
   const names = [...new Set([...ofLeft.keys(), ...ofRight.keys()])];
   const differs = (/** @type {string} */ name) => ofLeft.get(name) !== ofRight.get(name);
   const ordered = [...names.filter(differs), ...names.filter((name) => !differs(name))];
-  const cell = (/** @type {Map<string, any>} */ values, /** @type {string} */ name) =>
-    values.has(name) ? values.get(name) : html`<span class="soft">–</span>`;
+  const cell = (/** @type {Map<string, string>} */ values, /** @type {string} */ name) => values.get(name) ?? html`<span class="soft">–</span>`;
   return html`
     <section class="card">
       <h2>Hyperparameters <span class="soft">${counted(names.filter(differs).length, "difference")}</span></h2>
@@ -141,18 +152,19 @@ function HyperparametersOfTwo({ left, right }) {
   `;
 }
 
+/** @param {{experimentId: number}} props */
 function Files({ experimentId }) {
   const answer = useAnswer(address(["experiments", experimentId, "code"]), never);
   const [name, setName] = useSetting("file");
   return html`
     <${Answered} answer=${answer} what="the code">
-      ${(/** @type {any} */ { files, sha256 }) =>
+      ${(/** @type {CodeAnswer} */ { files, sha256 }) =>
         sha256 === null
           ? html`<${NoCode} />`
           : html`
               <${FileList}
                 title=${counted(files.length, "file")}
-                files=${files.map((/** @type {any} */ file) => ({ name: file.name, remark: formatSize(file.size_bytes) }))}
+                files=${files.map((file) => ({ name: file.name, remark: formatSize(file.size_bytes) }))}
                 chosen=${name || files[0]?.name}
                 onChoose=${setName}
                 action=${html`<${FileLink} kind="button small" path=${["experiments", experimentId, "code", "archive"]}>Save all<//>`}
@@ -167,17 +179,26 @@ function Files({ experimentId }) {
 const NoCode = () =>
   html`<${Empty} title="No code was kept."><p>The trials ran where they were started. An experiment that is submitted with a directory keeps its code.</p><pre><code>core-sdk experiment create config.yaml .</code></pre><//>`;
 
-/** A list of files beside the chosen one. */
+/**
+ * A list of files beside the chosen one.
+ * @param {object} props
+ * @param {string} props.title
+ * @param {{name: string, remark: string}[]} props.files
+ * @param {string | undefined} props.chosen
+ * @param {(name: string) => void} props.onChoose
+ * @param {ComponentChildren} [props.action]
+ * @param {ComponentChildren} props.children
+ */
 function FileList({ title, files, chosen, onChoose, action = null, children }) {
   const [search, setSearch] = useState("");
-  const found = files.filter((/** @type {any} */ { name }) => name.toLowerCase().includes(search.toLowerCase()));
+  const found = files.filter(({ name }) => name.toLowerCase().includes(search.toLowerCase()));
   return html`
     <div class="files">
       <nav class="card" aria-label="Files">
         <div class="row"><h2>${title}</h2><span class="spread"></span>${action}</div>
-        ${files.length > 12 && html`<input type="search" class="search" placeholder="Find a file  /" aria-label="Find a file" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />`}
+        ${files.length > 12 && html`<input type="search" class="search" placeholder="Find a file  /" aria-label="Find a file" value=${search} onInput=${withText(setSearch)} />`}
         ${found.slice(0, MAX_LISTED).map(
-          (/** @type {any} */ { name, remark }) => html`
+          ({ name, remark }) => html`
             <button key=${name} class="quiet file" title=${name} aria-current=${name === chosen ? "true" : undefined} onClick=${() => onChoose(name)}><span><span class="soft">${name.slice(0, name.lastIndexOf("/") + 1)}</span>${name.slice(name.lastIndexOf("/") + 1)}</span><span class="soft">${remark}</span></button>
           `,
         )}
@@ -189,6 +210,7 @@ function FileList({ title, files, chosen, onChoose, action = null, children }) {
   `;
 }
 
+/** @param {{experimentId: number, name: string | undefined}} props */
 function File({ experimentId, name }) {
   const answer = useAnswer(name ? address(["experiments", experimentId, "code", "file"], { name }) : null, never);
   if (!name) return html`<p class="soft">It has no files.</p>`;
@@ -196,26 +218,26 @@ function File({ experimentId, name }) {
   if (answer.value === undefined || answer.isLoading) return html`<${Loading} what=${name} />`;
   const { text, size_bytes: size } = answer.value;
   return html`
-    <div class="row"><h2 class="mono">${name}</h2><span class="spread"></span>${text !== null && html`<button class="small" onClick=${() => saveFile(name.split("/").at(-1), text, "text/plain")}>Save</button>`}</div>
+    <div class="row"><h2 class="mono">${name}</h2><span class="spread"></span>${text !== null && html`<button class="small" onClick=${() => saveFile(name.slice(name.lastIndexOf("/") + 1), text, "text/plain")}>Save</button>`}</div>
     ${text === null ? html`<p class="soft">${notShown(size)}</p>` : html`<${Source} text=${text} label=${name} />`}
   `;
 }
 
-/** The files in which the code of two experiments differs. */
+/** The files in which the code of two experiments differs. @param {{left: Subject, right: Subject}} props */
 function FilesOfTwo({ left, right }) {
   const answer = useAnswer(address(["experiments", right.experimentId, "code", "differences"], { other: left.experimentId }), never);
   const [name, setName] = useSetting("file");
   return html`
     <${Answered} answer=${answer} what="differences">
-      ${(/** @type {any} */ { files, sha256, other_sha256: otherSha256 }) => {
+      ${(/** @type {CodeDifferencesAnswer} */ { files, sha256, other_sha256: otherSha256 }) => {
         if (sha256 === null || otherSha256 === null) {
           const without = [sha256 === null && nameOf(right), otherSha256 === null && nameOf(left)].filter(Boolean);
           return html`<${Empty} title=${`No code was kept of ${without.join(" and ")}.`} />`;
         }
         if (files.length === 0) return html`<${Remark}>Their code is the same, byte for byte.<//>`;
-        const chosen = files.find((/** @type {any} */ file) => file.name === name) ?? files[0];
+        const chosen = files.find((file) => file.name === name) ?? files[0];
         return html`
-          <${FileList} title=${`${counted(files.length, "file")} differ${files.length === 1 ? "s" : ""}`} files=${files.map((/** @type {any} */ file) => ({ name: file.name, remark: changeOf(file) }))} chosen=${chosen.name} onChoose=${setName}>
+          <${FileList} title=${`${counted(files.length, "file")} differ${files.length === 1 ? "s" : ""}`} files=${files.map((file) => ({ name: file.name, remark: changeOf(file) }))} chosen=${chosen.name} onChoose=${setName}>
             <${FileOfTwo} key=${chosen.name} file=${chosen} left=${left} right=${right} />
           <//>
         `;
@@ -224,11 +246,12 @@ function FilesOfTwo({ left, right }) {
   `;
 }
 
-const changeOf = (/** @type {any} */ { size_bytes: size, other_size_bytes: otherSize }) =>
+const changeOf = (/** @type {CodeDifference} */ { size_bytes: size, other_size_bytes: otherSize }) =>
   otherSize === null ? "new" : size === null ? "gone" : "changed";
 
+/** @param {{file: CodeDifference, left: Subject, right: Subject}} props */
 function FileOfTwo({ file: { name, size_bytes: size, other_size_bytes: otherSize }, left, right }) {
-  const owners = [otherSize !== null && left, size !== null && right].filter(Boolean);
+  const owners = [...(otherSize !== null ? [left] : []), ...(size !== null ? [right] : [])];
   const answer = useAnswers(
     owners.map(({ experimentId }) => address(["experiments", experimentId, "code", "file"], { name })),
     never,
@@ -236,9 +259,9 @@ function FileOfTwo({ file: { name, size_bytes: size, other_size_bytes: otherSize
   return html`
     <h2 class="mono">${name}</h2>
     <${Answered} answer=${answer} what=${name}>
-      ${(/** @type {any[]} */ found) => {
+      ${(/** @type {FileAnswer[]} */ found) => {
         if (found.some(({ text }) => text === null)) return html`<p class="soft">${notShown(Math.max(size ?? 0, otherSize ?? 0))}</p>`;
-        const [of, to] = [otherSize === null ? "" : found[0].text, size === null ? "" : found.at(-1).text];
+        const [of, to] = [otherSize === null ? "" : found[0].text, size === null ? "" : found[found.length - 1].text];
         return html`<${Difference} left=${of} right=${to} leftName=${nameOf(left)} rightName=${nameOf(right)} />`;
       }}
     <//>

@@ -16,6 +16,10 @@ import { address } from "../state/api.js";
 import { useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
 import { flattened } from "./facts.js";
+import { withText } from "../parts/field.js";
+/** @import { ComparedMetricsAnswer, ComparisonAnswer, ConfigurationAnswer, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
+/** @import { ChartSettings } from "../charts/settings.js" */
+/** @import { Change } from "../state/events.js" */
 
 const MAX_TRIALS = 30;
 const MAX_CHARTS = 24;
@@ -25,7 +29,7 @@ export function Compare() {
   const { path, query } = usePlace();
   const [wanted] = useListSetting("trials");
   const ids = [...new Set(wanted.filter((id) => /^[1-9]\d*$/.test(id)))];
-  const shown = ids.slice(0, MAX_TRIALS);
+  const shown = ids.slice(0, MAX_TRIALS).map(Number);
   const tab = path[1] ?? "metrics";
   const trials = query.get("trials");
   const tabs = [
@@ -33,7 +37,7 @@ export function Compare() {
     ["values", "Values and hyperparameters"],
     ["configuration", "Configurations"],
   ].map(([name, title]) => ({ name, title, href: linkTo(["compare", name], { trials }) }));
-  const follows = (/** @type {any} */ change) => change.trials.some((/** @type {number} */ id) => shown.includes(String(id)));
+  const follows = (/** @type {Change} */ { trials: changed }) => changed.some((id) => shown.includes(id));
   const answer = useAnswer(shown.length ? address(["comparison"], { trials: shown }) : null, { follows });
   if (shown.length === 0) {
     return html`<${Title} text="Comparison" /><${Empty} title="No trials are chosen."><a href=${linkTo(["runs"])}>Choose them in the table of runs</a><//>`;
@@ -44,7 +48,7 @@ export function Compare() {
       <${Tabs} label="Parts of the comparison" tabs=${tabs} current=${tab} />
       ${ids.length > shown.length && html`<${Remark}>Only the first ${MAX_TRIALS} of ${ids.length} trials are compared: more curves cannot be told apart.<//>`}
       <${Answered} answer=${answer} what="trials">
-        ${(/** @type {{trials: any[]}} */ { trials: found }) => html`
+        ${(/** @type {ComparisonAnswer} */ { trials: found }) => html`
           <div class="tab">
             ${tab === "metrics" && html`<${Metrics} found=${found} follows=${follows} />`}
             ${tab === "values" && html`<div class="pane"><${Values} found=${found} /></div>`}
@@ -56,24 +60,25 @@ export function Compare() {
   `;
 }
 
+/** @param {{found: TrialAnswer[], follows: (change: Change) => boolean}} props */
 function Metrics({ found, follows }) {
   const settings = useChartSettings();
   const [search, setSearch] = useSetting("search");
-  const all = [...new Set(found.flatMap((/** @type {any} */ { series }) => series.map(nameOf)))];
+  const all = [...new Set(found.flatMap(({ series }) => series.map(nameOf)))];
   const names = all.filter((name) => name.toLowerCase().includes(search.toLowerCase())).slice(0, MAX_CHARTS);
   const ids = found.map(({ trial }) => trial.trial_id);
   const answer = useAnswer(address(["comparison", "metrics"], { trials: ids, names, x: settings.axis, buckets: NUM_BUCKETS }), { follows });
   return html`
     <${ChartSettingsBar}>
-      <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
+      <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />
     <//>
     <div class="pane">
       <ul class="legend" aria-label="Trials">
-        ${found.map(({ trial }, /** @type {number} */ index) => html`<li><i class="swatch" style=${{ background: `var(${seriesColour(index)})` }}></i><a href=${linkTo(["trials", trial.trial_id])} title=${labelOf(trial)}>${labelOf(trial)}</a><${StateBadge} state=${trial.state} /></li>`)}
+        ${found.map(({ trial }, index) => html`<li><i class="swatch" style=${{ background: `var(${seriesColour(index)})` }}></i><a href=${linkTo(["trials", trial.trial_id])} title=${labelOf(trial)}>${labelOf(trial)}</a><${StateBadge} state=${trial.state} /></li>`)}
       </ul>
       ${all.length > names.length && search === "" && html`<${Remark}>The first ${MAX_CHARTS} of ${all.length} metrics are drawn. The search finds others.<//>`}
       <${Answered} answer=${answer} what="curves">
-        ${(/** @type {{trials: any[]}} */ { trials: answers }) => html`
+        ${(/** @type {ComparedMetricsAnswer} */ { trials: answers }) => html`
           <div class="charts">
             ${names.map((name) => html`<${ComparedChart} key=${name} name=${name} found=${found} answers=${answers} settings=${settings} />`)}
           </div>
@@ -83,13 +88,14 @@ function Metrics({ found, follows }) {
   `;
 }
 
+/** @param {{name: string, found: TrialAnswer[], answers: MetricsAnswer[], settings: ChartSettings}} props */
 function ComparedChart({ name, found, answers, settings }) {
   const curves = useMemo(
     () =>
-      found.flatMap(({ trial }, /** @type {number} */ index) =>
+      found.flatMap(({ trial }, index) =>
         (answers[index]?.curves ?? [])
-          .filter((/** @type {any} */ curve) => nameOf(curve) === name)
-          .map((/** @type {any} */ series) => ({
+          .filter((curve) => nameOf(curve) === name)
+          .map((series) => ({
             label: String(trial.trial_id),
             colour: seriesColour(index),
             series,
@@ -101,7 +107,7 @@ function ComparedChart({ name, found, answers, settings }) {
   return html`<${Chart} title=${name} curves=${curves} height=${250} ...${settings} />`;
 }
 
-/** A row for each value, first those in which the trials differ. */
+/** A row for each value, first those in which the trials differ. @param {{found: TrialAnswer[]}} props */
 function Values({ found }) {
   const columns = found.map(({ trial, series }) => ({
     ...Object.fromEntries([
@@ -111,18 +117,14 @@ function Values({ found }) {
       ["commit", trial.environment?.git_commit.slice(0, 12) ?? ""],
     ]),
     ...Object.fromEntries(flattened(trial.hparams)),
-    ...Object.fromEntries(series.map((/** @type {any} */ one) => [nameOf(one), formatValue(one.last)])),
+    ...Object.fromEntries(series.map((one) => [nameOf(one), formatValue(one.last)])),
   }));
-  const names = [...new Set(columns.flatMap((/** @type {any} */ column) => Object.keys(column)))];
-  const differs = (/** @type {string} */ name) => new Set(columns.map((/** @type {any} */ column) => own(column, name) ?? "")).size > 1;
+  const names = [...new Set(columns.flatMap((column) => Object.keys(column)))];
+  const differs = (/** @type {string} */ name) => new Set(columns.map((column) => own(column, name) ?? "")).size > 1;
   const ordered = [...names.filter(differs), ...names.filter((name) => !differs(name))];
   const save = () => {
     const head = ["", ...found.map(({ trial }) => trial.trial_id)];
-    saveFile(
-      "comparison.csv",
-      csvText([head, ...ordered.map((name) => [name, ...columns.map((/** @type {any} */ column) => own(column, name) ?? "")])]),
-      "text/csv",
-    );
+    saveFile("comparison.csv", csvText([head, ...ordered.map((name) => [name, ...columns.map((column) => own(column, name) ?? "")])]), "text/csv");
   };
   return html`
     <section class="card">
@@ -131,7 +133,7 @@ function Values({ found }) {
         <table class="plain-table">
           <thead><tr><th>Name</th>${found.map(({ trial }) => html`<th><a href=${linkTo(["trials", trial.trial_id])}>${trial.trial_id}</a></th>`)}</tr></thead>
           <tbody>
-            ${ordered.map((name) => html`<tr class=${differs(name) ? "differs" : ""}><th scope="row">${name}</th>${columns.map((/** @type {any} */ column) => html`<td>${own(column, name) ?? html`<span class="soft">–</span>`}</td>`)}</tr>`)}
+            ${ordered.map((name) => html`<tr class=${differs(name) ? "differs" : ""}><th scope="row">${name}</th>${columns.map((column) => html`<td>${own(column, name) ?? html`<span class="soft">–</span>`}</td>`)}</tr>`)}
           </tbody>
         </table>
       </div>
@@ -139,9 +141,10 @@ function Values({ found }) {
   `;
 }
 
+/** @param {{found: TrialAnswer[]}} props */
 function Configurations({ found }) {
   const [left, setLeft] = useSetting("left", String(found[0].trial.trial_id));
-  const [right, setRight] = useSetting("right", String(found.at(-1).trial.trial_id));
+  const [right, setRight] = useSetting("right", String(found[found.length - 1].trial.trial_id));
   const answer = useAnswers(
     [left, right].map((id) => address(["trials", id, "configuration"])),
     { follows: () => false },
@@ -154,15 +157,15 @@ function Configurations({ found }) {
     </div>
     <div class="pane">
       <${Answered} answer=${answer} what="configurations">
-        ${(/** @type {any[]} */ [from, to]) => html`<${Difference} left=${textOf(from)} right=${textOf(to)} leftName=${`trial ${left}`} rightName=${`trial ${right}`} />`}
+        ${(/** @type {ConfigurationAnswer[]} */ [from, to]) => html`<${Difference} left=${textOf(from)} right=${textOf(to)} leftName=${`trial ${left}`} rightName=${`trial ${right}`} />`}
       <//>
     </div>
   `;
 }
 
-const textOf = (/** @type {any} */ { yaml, hparams }) =>
+const textOf = (/** @type {ConfigurationAnswer} */ { yaml, hparams }) =>
   `# Hyperparameters of the trial\n${flattened(hparams ?? {})
     .map(([name, value]) => `${name}: ${value}`)
     .join("\n")}\n\n${yaml}`;
-const labelOf = (/** @type {any} */ trial) => `${trial.trial_id} ${trial.experiment_name}`;
-const nameOf = (/** @type {any} */ { group, name }) => `${group}.${name}`;
+const labelOf = (/** @type {TrialRow} */ trial) => `${trial.trial_id} ${trial.experiment_name}`;
+const nameOf = (/** @type {{group: string, name: string}} */ { group, name }) => `${group}.${name}`;

@@ -2,8 +2,9 @@
 
 import { html } from "../preact.js";
 import { formatValue } from "../parts/text.js";
+/** @import { ComponentChildren } from "preact" */
 
-/** Names with values, of which those without one are left out. @param {{title: string, facts: [string, any][], none?: string}} props */
+/** Names with values, of which those without one are left out. @param {{title: string, facts: [string, ComponentChildren][], none?: string}} props */
 export function Card({ title, facts, none = "" }) {
   const known = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return html`
@@ -14,11 +15,11 @@ export function Card({ title, facts, none = "" }) {
   `;
 }
 
-/** Nested values under dotted names. @returns {[string, any][]} */
-export function flattened(/** @type {Record<string, any>} */ value, prefix = "") {
+/** Nested values under dotted names, as text. @param {object} value @returns {[string, string][]} */
+export function flattened(value, prefix = "") {
   return Object.entries(value).flatMap(([name, item]) =>
     item !== null && typeof item === "object" && !Array.isArray(item) && Object.keys(item).length
       ? flattened(item, `${prefix}${name}.`)
-      : [/** @type {[string, any]} */ ([`${prefix}${name}`, formatValue(item)])],
+      : [/** @type {[string, string]} */ ([`${prefix}${name}`, formatValue(item)])],
   );
 }

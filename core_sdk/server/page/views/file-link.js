@@ -4,11 +4,13 @@ import { html } from "../preact.js";
 import { saveFrom } from "../parts/saving.js";
 import { sayFailure } from "../parts/toast.js";
 import { address, get } from "../state/api.js";
+/** @import { Question } from "api" */
+/** @import { ComponentChildren } from "preact" */
 
 /**
  * A link to a file of the server. The browser saves it by itself, however large it is, and then sends no header: a
  * ticket in the address stands for the token.
- * @param {{path: (string | number)[], query?: Record<string, any>, kind?: string, children?: any}} props
+ * @param {{path: Question["path"], query?: Record<string, string>, kind?: string, children: ComponentChildren}} props
  */
 export function FileLink({ path, query = {}, kind = "", children }) {
   const save = async (/** @type {Event} */ event) => {

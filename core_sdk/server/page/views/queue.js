@@ -12,6 +12,8 @@ import { useAnswer } from "../state/answers.js";
 import { useCanAct } from "../state/home.js";
 import { linkTo } from "../state/place.js";
 import { ActionMenu } from "./action-buttons.js";
+import { runsOf } from "./runs/trials.js";
+/** @import { OccupiedSlot, QueueAnswer, QueuedExperiment, RunsAnswer, SettingsBody, SlotsAnswer } from "api" */
 
 const MAX_CHIPS = 8;
 const MAX_BY_HAND = 100;
@@ -36,18 +38,18 @@ export function Queue() {
         </div>
         ${queue.value?.has_master === false && html`<${Remark}>No master runs, so nothing waits for slots. <code>core-sdk experiment create</code> starts one.<//>`}
         <${Answered} answer=${slots} what="the slots">
-          ${(/** @type {any} */ { slots: all, clusters }) => html`
+          ${(/** @type {SlotsAnswer} */ { slots: all, clusters }) => html`
             <section class="card spaced">
               <h2>Slots of this machine</h2>
-              <${Slots} slots=${all.filter((/** @type {any} */ { cluster }) => cluster === "")} />
+              <${Slots} slots=${all.filter(({ cluster }) => cluster === "")} />
             </section>
-            ${clusters.map((/** @type {any} */ cluster) => html`<${Cluster} key=${cluster.address} cluster=${cluster} slots=${all.filter((/** @type {any} */ slot) => slot.cluster === cluster.address)} />`)}
+            ${clusters.map((cluster) => html`<${Cluster} key=${cluster.address} cluster=${cluster} slots=${all.filter((slot) => slot.cluster === cluster.address)} />`)}
           `}
         <//>
         <section class="card spaced">
           <h2>Queue</h2>
           <${Answered} answer=${queue} what="the queue">
-            ${(/** @type {any} */ { experiments }) => html`<${Experiments} experiments=${experiments} onDone=${queue.reload} />`}
+            ${(/** @type {QueueAnswer} */ { experiments }) => html`<${Experiments} experiments=${experiments} onDone=${queue.reload} />`}
           <//>
         </section>
         ${running.error && html`<${Failure} error=${running.error} onRetry=${running.reload} />`}
@@ -57,17 +59,20 @@ export function Queue() {
   `;
 }
 
-function summary(/** @type {any} */ { experiments }, /** @type {any} */ { slots }) {
+function summary(/** @type {QueueAnswer} */ { experiments }, /** @type {SlotsAnswer} */ { slots }) {
   const numBusy = slots.filter(isBusy).length;
-  const numWaiting = experiments.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.num_waiting, 0);
+  const numWaiting = experiments.reduce((sum, one) => sum + one.num_waiting, 0);
   return `${numBusy} of ${counted(slots.length, "slot")} busy · ${counted(numWaiting, "trial")} waiting`;
 }
 
-const isBusy = (/** @type {any} */ { trial_id: trial }) => trial !== null;
+const isBusy = (/** @type {OccupiedSlot} */ { trial_id: trial }) => trial !== null;
 
-/** The nodes of a Ray cluster; which slots of its node a trial has is known to Ray alone. */
+/**
+ * The nodes of a Ray cluster; which slots of its node a trial has is known to Ray alone.
+ * @param {{cluster: import("api").Cluster, slots: OccupiedSlot[]}} props
+ */
 function Cluster({ cluster: { address: place, problem }, slots }) {
-  const nodes = new Map(slots.map((/** @type {any} */ { node }) => [node, slots.filter((/** @type {any} */ slot) => slot.node === node)]));
+  const nodes = new Map(slots.map(({ node }) => [node, slots.filter((slot) => slot.node === node)]));
   return html`
     <section class="card spaced">
       <h2>Slots of the Ray cluster <span class="mono">${place}</span></h2>
@@ -83,24 +88,27 @@ function Cluster({ cluster: { address: place, problem }, slots }) {
   `;
 }
 
-const Slots = ({ slots }) => html`<ul class="slots">${slots.map((/** @type {any} */ slot) => html`<${Slot} key=${slot.slot} slot=${slot} />`)}</ul>`;
+/** @param {{slots: OccupiedSlot[]}} props */
+const Slots = ({ slots }) => html`<ul class="slots">${slots.map((slot) => html`<${Slot} key=${slot.slot} slot=${slot} />`)}</ul>`;
 
+/** @param {{slot: OccupiedSlot}} props */
 const Slot = ({ slot: { slot, gpu, device, experiment_id: experiment, trial_id: trial } }) => html`
   <li class=${trial === null ? "" : "busy"}>
     <b>${gpu === null ? `${device} ${slot}` : device}</b>
     ${
-      trial === null
+      trial === null || experiment === null
         ? html`<span class="soft">free</span>`
         : html`<span><a href=${linkTo(["trials", trial])}>trial ${trial}</a> of <a href=${linkTo(["experiments", experiment])}>experiment ${experiment}</a></span>`
     }
   </li>
 `;
 
+/** @param {{experiments: QueuedExperiment[], onDone: () => void}} props */
 function Experiments({ experiments, onDone }) {
   if (experiments.length === 0) {
     return html`<${Empty} title="No experiment waits or runs."><p>One that is submitted gets slots in the order of its priority.</p><pre><code>core-sdk experiment create config.yaml .</code></pre><//>`;
   }
-  const hasProblem = experiments.some((/** @type {any} */ { problem }) => problem);
+  const hasProblem = experiments.some(({ problem }) => problem);
   return html`
     <div class="scroll-x" tabindex="0" role="region" aria-label="Queue">
       <table class="plain-table centred stacks">
@@ -111,17 +119,18 @@ function Experiments({ experiments, onDone }) {
           </tr>
         </thead>
         <tbody>
-          ${experiments.map((/** @type {any} */ one, /** @type {number} */ index) => html`<${Row} key=${one.experiment_id} one=${one} turn=${index + 1} hasProblem=${hasProblem} onDone=${onDone} />`)}
+          ${experiments.map((one, index) => html`<${Row} key=${one.experiment_id} one=${one} turn=${index + 1} hasProblem=${hasProblem} onDone=${onDone} />`)}
         </tbody>
       </table>
     </div>
   `;
 }
 
+/** @param {{one: QueuedExperiment, turn: number, hasProblem: boolean, onDone: () => void}} props */
 function Row({ one, turn, hasProblem, onDone }) {
   const { experiment_id: id, name, running } = one;
   const canAct = useCanAct();
-  const change = async (/** @type {any} */ settings) => {
+  const change = async (/** @type {SettingsBody} */ settings) => {
     try {
       say((await act(["experiments", id, "actions", "settings"], settings)).message);
     } catch (error) {
@@ -137,7 +146,7 @@ function Row({ one, turn, hasProblem, onDone }) {
       <td data-name="Progress">${one.progress !== null && html`<${Progress} part=${one.progress} />`}</td>
       <td data-name="Running">
         <span class="labels">
-          ${running.slice(0, MAX_CHIPS).map((/** @type {number} */ trial) => html`<a class="chip" href=${linkTo(["trials", trial])}>${trial}</a>`)}
+          ${running.slice(0, MAX_CHIPS).map((trial) => html`<a class="chip" href=${linkTo(["trials", trial])}>${trial}</a>`)}
           ${running.length > MAX_CHIPS && html`<a class="soft" href=${linkTo(["experiments", id, "trials"], { where: "state = ACTIVE" })}>and ${running.length - MAX_CHIPS} more</a>`}
           ${running.length === 0 && html`<span class="soft">none</span>`}
         </span>
@@ -151,15 +160,15 @@ function Row({ one, turn, hasProblem, onDone }) {
   `;
 }
 
-/** Trials that run without the master: somebody has started them in a terminal. */
-function ByHand({ running: { columns, rows, ids }, experiments }) {
-  const ofMaster = new Set(experiments.flatMap((/** @type {any} */ one) => one.running));
-  const trials = rows
-    .map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({
-      id: ids[index],
-      ...Object.fromEntries(cells.map((cell, column) => [columns[column], cell])),
-    }))
-    .filter((/** @type {any} */ { id }) => !ofMaster.has(id));
+/**
+ * Trials that run without the master: somebody has started them in a terminal.
+ * @param {{running: RunsAnswer, experiments: QueuedExperiment[]}} props
+ */
+function ByHand({ running, experiments }) {
+  const ofMaster = new Set(experiments.flatMap((one) => one.running));
+  const trials = runsOf(running)
+    .map(({ values }) => values)
+    .filter(({ id }) => !ofMaster.has(id));
   if (trials.length === 0) return null;
   return html`
     <section class="card spaced">
@@ -169,7 +178,7 @@ function ByHand({ running: { columns, rows, ids }, experiments }) {
           <thead><tr><th class="number">Trial</th><th>Experiment</th><th>Progress</th><th>Started</th><th>Status</th></tr></thead>
           <tbody>
             ${trials.map(
-              (/** @type {any} */ { id, experiment, experiment_id: experimentId, progress, started, status }) => html`
+              ({ id, experiment, experiment_id: experimentId, progress, started, status }) => html`
                 <tr key=${id}>
                   <td class="number" data-name="Trial"><a href=${linkTo(["trials", id])}>${id}</a></td>
                   <td data-name="Experiment"><a href=${linkTo(["experiments", experimentId])}>${experiment}</a></td>

@@ -15,6 +15,7 @@ import { Trial } from "./trial/trial.js";
 import { Experiment } from "./experiment/experiment.js";
 import { Compare } from "./compare.js";
 import { Queue } from "./queue.js";
+/** @import { ComponentChildren } from "preact" */
 
 const MAX_LEFT_OUT = 5;
 const LINKS = [
@@ -45,7 +46,7 @@ export function Shell() {
       <button class="quiet" aria-label="Keys" title="Keys  ?" onClick=${() => setIsHelpOpen(true)}>?</button>
     </header>
     <main id="content" tabindex="-1">
-      ${home?.left_out.length > 0 && html`<${Remark}>${counted(home.left_out.length, "record")} cannot be read, and what they describe is left out: ${home.left_out.slice(0, MAX_LEFT_OUT).join(", ")}${home.left_out.length > MAX_LEFT_OUT && " …"}<//>`}
+      ${home && home.left_out.length > 0 && html`<${Remark}>${counted(home.left_out.length, "record")} cannot be read, and what they describe is left out: ${home.left_out.slice(0, MAX_LEFT_OUT).join(", ")}${home.left_out.length > MAX_LEFT_OUT && " …"}<//>`}
       ${
         home?.reading
           ? html`<${Reading} reading=${home.reading} />`
@@ -57,7 +58,10 @@ export function Shell() {
   `;
 }
 
-/** What stands for every view while the server reads the records for the first time, which may take minutes. */
+/**
+ * What stands for every view while the server reads the records for the first time, which may take minutes.
+ * @param {{reading: import("api").Reading}} props
+ */
 const Reading = ({ reading: { num_read: numRead, num_trials: numTrials, num_points: numPoints } }) => html`
   <section class="view" aria-label="Reading the records">
     <div class="empty">
@@ -75,6 +79,7 @@ const Reading = ({ reading: { num_read: numRead, num_trials: numTrials, num_poin
   </section>
 `;
 
+/** @param {{path: string[]}} props */
 function View({ path: [name = "runs", id = "", tab = ""] }) {
   if (name === "runs") return html`<${Runs} />`;
   if (name === "trials" && id) return html`<${Trial} key=${id} id=${id} tab=${tab} />`;
@@ -84,9 +89,9 @@ function View({ path: [name = "runs", id = "", tab = ""] }) {
   return html`<${Title} text="Nothing is here" /><${Empty} title="There is no such view."><a href=${linkTo(["runs"])}>All runs</a><//>`;
 }
 
-/** A view that fails says so, and leaves the others as they are. */
+/** A view that fails says so, and leaves the others as they are. @param {{children: ComponentChildren}} props */
 function Guarded({ children }) {
-  const [error, retry] = useErrorBoundary((/** @type {any} */ problem) => console.error(problem));
+  const [error, retry] = useErrorBoundary((/** @type {unknown} */ problem) => console.error(problem));
   if (!error) return children;
   return html`
     <${Title} text="Defect" />
@@ -124,6 +129,7 @@ const KEYS = [
   ["?", "these keys"],
 ];
 
+/** @param {{onClose: () => void}} props */
 const Help = ({ onClose }) => html`
   <${Dialog} title="Keys" onClose=${onClose}>
     <div class="dialog-body">

@@ -4,6 +4,7 @@ import { html, useMemo, useRef } from "../../preact.js";
 import { Menu } from "../../parts/menu.js";
 import { saveFile } from "../../parts/saving.js";
 import { colour, useThemeVersion } from "../../state/theme.js";
+/** @import { ComponentChildren } from "preact" */
 
 const RAMP = ["--ramp-0", "--ramp-1", "--ramp-2", "--ramp-3", "--ramp-4"];
 
@@ -13,12 +14,13 @@ export function useRamp() {
   return useMemo(() => RAMP.map(colour), [version]);
 }
 
-/** @param {{title: string, description: string, width: number, height: number, children: any, after?: any}} props */
+/** @param {{title: string, description: string, width: number, height: number, children: ComponentChildren, after?: ComponentChildren}} props */
 export function Figure({ title, description, width, height, children, after = null }) {
-  const svg = useRef(/** @type {any} */ (null));
+  const svg = useRef(/** @type {SVGSVGElement | null} */ (null));
+  const drawn = () => standalone(/** @type {SVGSVGElement} */ (svg.current));
   const exports = [
-    { label: "Save as SVG", onSelect: () => saveFile(`${title}.svg`, standalone(svg.current), "image/svg+xml") },
-    { label: "Save as PNG", onSelect: () => savePng(title, svg.current, width, height) },
+    { label: "Save as SVG", onSelect: () => saveFile(`${title}.svg`, drawn(), "image/svg+xml") },
+    { label: "Save as PNG", onSelect: () => savePng(title, drawn(), width, height) },
   ];
   return html`
     <figure class="chart">
@@ -45,7 +47,7 @@ function standalone(/** @type {SVGElement} */ svg) {
   return new XMLSerializer().serializeToString(copy);
 }
 
-function savePng(/** @type {string} */ title, /** @type {SVGElement} */ svg, /** @type {number} */ width, /** @type {number} */ height) {
+function savePng(/** @type {string} */ title, /** @type {string} */ svg, /** @type {number} */ width, /** @type {number} */ height) {
   const picture = new Image();
   picture.onload = () => {
     const canvas = document.createElement("canvas");
@@ -54,5 +56,5 @@ function savePng(/** @type {string} */ title, /** @type {SVGElement} */ svg, /**
     /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).drawImage(picture, 0, 0, canvas.width, canvas.height);
     canvas.toBlob((blob) => saveFile(`${title}.png`, /** @type {Blob} */ (blob)), "image/png");
   };
-  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(standalone(svg))}`;
+  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
 }

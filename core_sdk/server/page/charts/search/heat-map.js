@@ -4,6 +4,7 @@ import { html } from "../../preact.js";
 import { formatNumber } from "../../parts/text.js";
 import { Figure, useRamp } from "./figure.js";
 import { rampColour, readableOn } from "./scale.js";
+/** @import { Drawn, Scale } from "./scale.js" */
 
 const MARGIN = { left: 80, right: 12, top: 8, bottom: 34 };
 const HEIGHT = 360;
@@ -11,10 +12,10 @@ const MOST_CELLS = 8;
 
 /**
  * @param {object} props
- * @param {import("./scale.js").Scale} props.x
- * @param {import("./scale.js").Scale} props.y
- * @param {import("./scale.js").Scale} props.metric
- * @param {{id: number, values: Record<string, any>}[]} props.trials
+ * @param {Scale} props.x
+ * @param {Scale} props.y
+ * @param {Scale} props.metric
+ * @param {Drawn[]} props.trials
  * @param {number} props.width
  */
 export function HeatMap({ x, y, metric, trials, width }) {
@@ -41,12 +42,7 @@ export function HeatMap({ x, y, metric, trials, width }) {
 }
 
 /** The cells that have trials. */
-export function cellsOf(
-  /** @type {import("./scale.js").Scale} */ x,
-  /** @type {import("./scale.js").Scale} */ y,
-  /** @type {import("./scale.js").Scale} */ metric,
-  /** @type {{values: Record<string, any>}[]} */ trials,
-) {
+export function cellsOf(/** @type {Scale} */ x, /** @type {Scale} */ y, /** @type {Scale} */ metric, /** @type {Pick<Drawn, "values">[]} */ trials) {
   /** @type {Map<string, {column: number, row: number, sum: number, count: number}>} */
   const cells = new Map();
   for (const { values } of trials) {
@@ -59,9 +55,9 @@ export function cellsOf(
   return [...cells.values()].map(({ column, row, sum, count }) => ({ column, row, count, mean: sum / count }));
 }
 
-const numCells = (/** @type {import("./scale.js").Scale} */ { isNumeric, ticks }) => (isNumeric ? MOST_CELLS : Math.max(1, ticks.length));
+const numCells = (/** @type {Scale} */ { isNumeric, ticks }) => (isNumeric ? MOST_CELLS : Math.max(1, ticks.length));
 
-function cellOf(/** @type {import("./scale.js").Scale} */ scale, /** @type {any} */ value) {
+function cellOf(/** @type {Scale} */ scale, /** @type {unknown} */ value) {
   const place = scale.place(value);
   if (Number.isNaN(place)) return null;
   const number = numCells(scale);
@@ -69,5 +65,5 @@ function cellOf(/** @type {import("./scale.js").Scale} */ scale, /** @type {any}
 }
 
 /** Where a tick stands: numbers at their place, other values at the centre of their cell. */
-const centreOf = (/** @type {import("./scale.js").Scale} */ { isNumeric }, /** @type {number} */ place, /** @type {number} */ number) =>
+const centreOf = (/** @type {Scale} */ { isNumeric }, /** @type {number} */ place, /** @type {number} */ number) =>
   isNumeric ? place : (Math.round(place * (number - 1)) + 0.5) / number;

@@ -5,6 +5,8 @@ import { go, linkTo } from "../../state/place.js";
 import { own } from "../../parts/own.js";
 import { Figure, useRamp } from "./figure.js";
 import { rampColour } from "./scale.js";
+/** @import { Drawn, Scale } from "./scale.js" */
+/** @import { ComponentChildren } from "preact" */
 
 const HEIGHT = 340;
 const TOP = 34;
@@ -17,12 +19,12 @@ const CHARACTER = 8;
 
 /**
  * @param {object} props
- * @param {import("./scale.js").Scale[]} props.scales The last one is the metric's.
- * @param {{id: number, values: Record<string, any>}[]} props.trials
+ * @param {Scale[]} props.scales The last one is the metric's.
+ * @param {Drawn[]} props.trials
  * @param {number} props.width
  * @param {Ranges} props.ranges
  * @param {(ranges: Ranges) => void} props.onRanges
- * @param {any} [props.after]
+ * @param {ComponentChildren} [props.after]
  */
 export function ParallelCoordinates({ scales, trials, width, ranges, onRanges, after }) {
   const ramp = useRamp();
@@ -66,6 +68,16 @@ export function ParallelCoordinates({ scales, trials, width, ranges, onRanges, a
   `;
 }
 
+/**
+ * @param {object} props
+ * @param {Scale} props.scale
+ * @param {number} props.left
+ * @param {(place: number) => number} props.top
+ * @param {[number, number] | undefined} props.range
+ * @param {(range: [number, number] | null) => void} props.onRange
+ * @param {boolean} props.isLast
+ * @param {number} props.room
+ */
 function Axis({ scale: { name, ticks }, left, top, range, onRange, isLast, room }) {
   const most = Math.max(3, Math.min(18, Math.floor(room / CHARACTER)));
   const start = useRef(/** @type {number | null} */ (null));
@@ -106,7 +118,7 @@ function Axis({ scale: { name, ticks }, left, top, range, onRange, isLast, room 
 }
 
 /** Whether a trial lies within the ranges of all axes. */
-export function isWithin(/** @type {import("./scale.js").Scale[]} */ scales, /** @type {number[]} */ places, /** @type {Ranges} */ ranges) {
+export function isWithin(/** @type {Scale[]} */ scales, /** @type {number[]} */ places, /** @type {Ranges} */ ranges) {
   return scales.every(({ name }, index) => {
     const range = own(ranges, name);
     return !range || (places[index] >= range[0] && places[index] <= range[1]);

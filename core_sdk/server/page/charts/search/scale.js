@@ -4,23 +4,25 @@ import { formatValue } from "../../parts/text.js";
 
 const LOGARITHMIC_FROM = 50;
 
+/** @typedef {{id: number, values: Record<string, unknown>}} Drawn A trial, with its values by the names of scales. */
+
 /**
  * @typedef {object} Scale
  * @property {string} name
  * @property {boolean} isNumeric
- * @property {(value: any) => number} place From 0 to 1; NaN for what has no place.
+ * @property {(value: unknown) => number} place From 0 to 1; NaN for what has no place.
  * @property {{place: number, text: string}[]} ticks
  */
 
 /**
  * A numeric scale, logarithmic if its positive values span a factor of 50 or more; of other values each has its place.
  * @param {string} name
- * @param {any[]} values
+ * @param {unknown[]} values
  * @returns {Scale}
  */
 export function scaleOf(name, values) {
   const known = values.filter((value) => value !== null && value !== undefined);
-  const numbers = known.filter((value) => typeof value === "number" && Number.isFinite(value));
+  const numbers = known.filter(isFiniteNumber);
   return numbers.length > 0 && numbers.length === known.filter((value) => !isNonFinite(value)).length
     ? numericScale(name, numbers)
     : categoricalScale(name, known);
@@ -34,21 +36,23 @@ function numericScale(name, values) {
   const bend = isLogarithmic ? Math.log : (/** @type {number} */ value) => value;
   const unbend = isLogarithmic ? Math.exp : (/** @type {number} */ value) => value;
   const width = bend(high) - bend(low);
-  const place = (/** @type {any} */ value) => (typeof value !== "number" ? NaN : width === 0 ? 0.5 : (bend(value) - bend(low)) / width);
+  const place = (/** @type {unknown} */ value) => (typeof value !== "number" ? NaN : width === 0 ? 0.5 : (bend(value) - bend(low)) / width);
   const ticks = (width === 0 ? [0.5] : [0, 0.25, 0.5, 0.75, 1]).map((at) => ({ place: at, text: formatValue(unbend(bend(low) + at * width)) }));
   return { name, isNumeric: true, place, ticks };
 }
 
-/** @param {string} name @param {any[]} values @returns {Scale} */
+/** @param {string} name @param {unknown[]} values @returns {Scale} */
 function categoricalScale(name, values) {
   const texts = [...new Set(values.map(formatValue))].sort();
   const places = new Map(texts.map((text, index) => [text, texts.length === 1 ? 0.5 : index / (texts.length - 1)]));
   const shown = texts.length <= 12 ? texts : texts.filter((_, index) => index % Math.ceil(texts.length / 12) === 0);
-  const place = (/** @type {any} */ value) => (value === null || value === undefined ? NaN : (places.get(formatValue(value)) ?? NaN));
+  const place = (/** @type {unknown} */ value) => (value === null || value === undefined ? NaN : (places.get(formatValue(value)) ?? NaN));
   return { name, isNumeric: false, place, ticks: shown.map((text) => ({ place: /** @type {number} */ (places.get(text)), text })) };
 }
 
-const isNonFinite = (/** @type {any} */ value) => ["NaN", "Infinity", "-Infinity"].includes(value);
+/** @param {unknown} value @returns {value is number} */
+const isFiniteNumber = (value) => Number.isFinite(value);
+const isNonFinite = (/** @type {unknown} */ value) => value === "NaN" || value === "Infinity" || value === "-Infinity";
 
 /** Black or white, whichever can be read on a colour of the ramp. @param {string} ground */
 export function readableOn(ground) {

@@ -4,6 +4,7 @@ import { html } from "../../preact.js";
 import { go, linkTo } from "../../state/place.js";
 import { Figure, useRamp } from "./figure.js";
 import { rampColour } from "./scale.js";
+/** @import { Drawn, Scale } from "./scale.js" */
 
 const WIDTH = 300;
 const HEIGHT = 220;
@@ -11,10 +12,10 @@ const MARGIN = { left: 58, right: 12, top: 8, bottom: 26 };
 
 /**
  * @param {object} props
- * @param {import("./scale.js").Scale} props.x
- * @param {import("./scale.js").Scale} props.y
- * @param {import("./scale.js").Scale} props.metric What the colours say.
- * @param {{id: number, values: Record<string, any>}[]} props.trials
+ * @param {Scale} props.x
+ * @param {Scale} props.y
+ * @param {Scale} props.metric What the colours say.
+ * @param {Drawn[]} props.trials
  */
 export function Scatter({ x, y, metric, trials }) {
   const ramp = useRamp();

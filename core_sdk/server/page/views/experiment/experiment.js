@@ -17,6 +17,8 @@ import { ExperimentOverview } from "./overview.js";
 import { Hyperparameters } from "./hyperparameters.js";
 import { LearningCurves } from "./learning-curves.js";
 import { Search } from "./search.js";
+/** @import { ExperimentAnswer } from "api" */
+/** @import { Change } from "../../state/events.js" */
 
 const TABS = [
   ["overview", "Overview"],
@@ -30,18 +32,19 @@ const TABS = [
 
 /** @param {{id: string, tab: string}} props */
 export function Experiment({ id, tab }) {
-  const follows = (/** @type {any} */ { experiments }) => experiments.includes(Number(id));
+  const follows = (/** @type {Change} */ { experiments }) => experiments.includes(Number(id));
   const answer = useAnswer(address(["experiments", id]), { follows });
   return html`
     <section class="view" aria-label=${`Experiment ${id}`}>
       ${answer.value === undefined && html`<${Title} text=${`Experiment ${id}`} />`}
       <${Answered} answer=${answer} what=${`experiment ${id}`}>
-        ${(/** @type {any} */ found) => html`<${Found} found=${found} tab=${tab} follows=${follows} onDone=${answer.reload} />`}
+        ${(/** @type {ExperimentAnswer} */ found) => html`<${Found} found=${found} tab=${tab} follows=${follows} onDone=${answer.reload} />`}
       <//>
     </section>
   `;
 }
 
+/** @param {{found: ExperimentAnswer, tab: string, follows: (change: Change) => boolean, onDone: () => void}} props */
 function Found({ found, tab, follows, onDone }) {
   const { experiment, is_submitted: isSubmitted } = found;
   const id = experiment.experiment_id;
@@ -63,6 +66,7 @@ function Found({ found, tab, follows, onDone }) {
   `;
 }
 
+/** @param {{found: ExperimentAnswer, onDone: () => void}} props */
 function Head({ found: { experiment, best, metric }, onDone }) {
   const { search } = experiment;
   return html`
@@ -72,7 +76,7 @@ function Head({ found: { experiment, best, metric }, onDone }) {
         <span class="soft">experiment ${experiment.experiment_id}</span>
         <${StateBadge} state=${experiment.state} reason=${search?.reason} />
         ${search?.progress != null && experiment.state === "ACTIVE" && html`<${Progress} part=${search.progress} />`}
-        ${experiment.labels.map((/** @type {string} */ label) => html`<span class="chip" title=${label}>${label}</span>`)}
+        ${experiment.labels.map((label) => html`<span class="chip" title=${label}>${label}</span>`)}
       </div>
       <div class="subject-actions"><${ActionButtons} kind="experiments" rows=${[experiment]} onDone=${onDone} /></div>
       <div class="subject-facts soft">

@@ -13,24 +13,29 @@ import { formatNumber, formatValue } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
+import { withText } from "../../parts/field.js";
+import { runsOf } from "../runs/trials.js";
+import { namesOfMetrics } from "./metrics.js";
+/** @import { ExperimentAnswer, ImportanceAnswer, RunsAnswer } from "api" */
+/** @import { Drawn, Scale } from "../../charts/search/scale.js" */
+/** @import { Change } from "../../state/events.js" */
 
 const MAX_TRIALS = 1000;
 const MAX_AXES = 10;
 const MAX_HYPERPARAMETERS = 60;
 
-/** @param {{found: any, follows: (change: any) => boolean}} props */
+/** @param {{found: ExperimentAnswer, follows: (change: Change) => boolean}} props */
 export function Hyperparameters({ found: { experiment, metric: searched }, follows }) {
   const known = useAnswer(address(["columns"], { experiment: experiment.experiment_id }), { follows: () => false });
   const columns = known.value?.columns ?? [];
-  const named = (/** @type {string} */ of) => columns.filter((/** @type {any} */ { kind }) => kind === of).map((/** @type {any} */ { name }) => name);
-  const metrics = named("metric");
+  const metrics = namesOfMetrics(columns);
   const [metric, setMetric] = useSetting("metric", searched ? `validation.${searched}` : (metrics[0] ?? ""));
   const [picture, setPicture] = useSetting("picture", "parallel");
-  const differing = columns.filter((/** @type {any} */ column) => column.kind === "hyperparameter" && !column.is_constant);
+  const differing = columns.filter((column) => column.kind === "hyperparameter" && !column.is_constant);
   const hparams = differing
-    .sort((/** @type {any} */ one, /** @type {any} */ other) => other.num_trials - one.num_trials)
+    .sort((one, other) => other.num_trials - one.num_trials)
     .slice(0, MAX_HYPERPARAMETERS)
-    .map((/** @type {any} */ { name }) => name);
+    .map(({ name }) => name);
   const query = { experiment: experiment.experiment_id, columns: [...hparams, metric], limit: MAX_TRIALS };
   const answer = useAnswer(metric && metrics.includes(metric) ? address(["runs"], query) : null, { follows });
   return html`
@@ -42,7 +47,7 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
         ["heat", "Heat map"],
         ["importance", "Importance"],
       ]} value=${picture} onChange=${setPicture} />
-      <${Select} label="Metric" values=${metrics.map((/** @type {string} */ name) => [name, name])} value=${metric} onChange=${setMetric} />
+      <${Select} label="Metric" values=${metrics.map((name) => [name, name])} value=${metric} onChange=${setMetric} />
     </div>
     <div class="pane">
       ${
@@ -54,7 +59,7 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
             ${known.error && html`<${Failure} error=${known.error} onRetry=${known.reload} />`}
             ${differing.length > hparams.length && html`<${Remark}>Of the ${differing.length} hyperparameters in which the trials differ, the ${hparams.length} are drawn that most trials have.<//>`}
             <${Answered} answer=${answer} what="trials">
-              ${(/** @type {any} */ value) => html`
+              ${(/** @type {RunsAnswer} */ value) => html`
                 ${value.num_found > MAX_TRIALS && html`<${Remark}>The newest ${MAX_TRIALS} of ${value.num_found} trials are drawn.<//>`}
                 ${
                   picture === "importance"
@@ -69,6 +74,7 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
   `;
 }
 
+/** @param {{value: RunsAnswer, metric: string, picture: string}} props */
 function Pictures({ value, metric, picture }) {
   const [box, width] = useWidth();
   const { trials, scales, metricScale } = useMemo(() => readTrials(value, metric), [value, metric]);
@@ -84,7 +90,7 @@ function Pictures({ value, metric, picture }) {
   return html`<div ref=${box}>${width > 0 && drawn}</div>`;
 }
 
-/** Parallel coordinates, whose ranges can also be written. */
+/** Parallel coordinates, whose ranges can also be written. @param {{scales: Scale[], trials: Drawn[], width: number}} props */
 function Parallel({ scales, trials, width }) {
   const [ranges, setRanges] = useState(/** @type {import("../../charts/search/parallel.js").Ranges} */ ({}));
   const [axis, setAxis] = useState(scales[scales.length - 1].name);
@@ -93,8 +99,8 @@ function Parallel({ scales, trials, width }) {
   const after = html`
     <div class="row ranges">
       <${Select} label="Range of" values=${scales.map(({ name }) => [name, name])} value=${axis} onChange=${setAxis} />
-      <label class="select"><span>from</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Lower end of ${axis}`} value=${low} onInput=${(/** @type {any} */ event) => change([Math.min(Number(event.target.value), high), high])} /></label>
-      <label class="select"><span>to</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Upper end of ${axis}`} value=${high} onInput=${(/** @type {any} */ event) => change([low, Math.max(Number(event.target.value), low)])} /></label>
+      <label class="select"><span>from</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Lower end of ${axis}`} value=${low} onInput=${withText((text) => change([Math.min(Number(text), high), high]))} /></label>
+      <label class="select"><span>to</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Upper end of ${axis}`} value=${high} onInput=${withText((text) => change([low, Math.max(Number(text), low)]))} /></label>
       <button class="small" disabled=${Object.keys(ranges).length === 0} onClick=${() => setRanges({})}>All trials</button>
       <span class="soft">Drag on an axis, or use the sliders.</span>
     </div>
@@ -102,6 +108,7 @@ function Parallel({ scales, trials, width }) {
   return html`<${ParallelCoordinates} scales=${scales} trials=${trials} width=${width} ranges=${ranges} onRanges=${setRanges} after=${after} />`;
 }
 
+/** @param {{scales: Scale[], metric: Scale, trials: Drawn[]}} props */
 const Matrix = ({ scales, metric, trials }) => html`
   <div class="small-charts">
     ${scales.flatMap((x, index) => scales.slice(index + 1).map((y) => html`<${Scatter} key=${`${x.name} ${y.name}`} x=${x} y=${y} metric=${metric} trials=${trials} />`))}
@@ -109,6 +116,7 @@ const Matrix = ({ scales, metric, trials }) => html`
   </div>
 `;
 
+/** @param {{scales: Scale[], metric: Scale, trials: Drawn[], width: number}} props */
 function Heat({ scales, metric, trials, width }) {
   const [x, setX] = useSetting("hx", scales[0].name);
   const [y, setY] = useSetting("hy", (scales[1] ?? scales[0]).name);
@@ -120,11 +128,12 @@ function Heat({ scales, metric, trials, width }) {
   `;
 }
 
+/** @param {{experimentId: number, metric: string, follows: (change: Change) => boolean}} props */
 function Importance({ experimentId, metric, follows }) {
   const answer = useAnswer(address(["experiments", experimentId, "importance"], { metric }), { follows });
   return html`
     <${Answered} answer=${answer} what="importance">
-      ${(/** @type {any} */ { importances, num_trials: numTrials }) =>
+      ${(/** @type {ImportanceAnswer} */ { importances, num_trials: numTrials }) =>
         importances.length === 0
           ? html`<${Empty} title="There are too few trials to tell.">It takes four or more with the metric, and hyperparameters that differ.<//>`
           : html`
@@ -133,7 +142,7 @@ function Importance({ experimentId, metric, follows }) {
                 <table class="plain-table">
                   <thead><tr><th>Hyperparameter</th><th>Share</th><th class="number"><span class="unseen">Share in percent</span></th><th class="number">Correlation</th><th class="number">Values</th></tr></thead>
                   <tbody>
-                    ${importances.map((/** @type {any} */ one) => html`<tr><td>${one.name}</td><td><span class="bar wide"><i style=${{ width: `${100 * one.share}%` }}></i></span></td><td class="number">${Math.round(100 * one.share)} %</td><td class="number">${one.correlation === null ? html`<span class="soft">–</span>` : formatNumber(one.correlation, 2)}</td><td class="number">${one.num_values}</td></tr>`)}
+                    ${importances.map((one) => html`<tr><td>${one.name}</td><td><span class="bar wide"><i style=${{ width: `${100 * one.share}%` }}></i></span></td><td class="number">${Math.round(100 * one.share)} %</td><td class="number">${one.correlation === null ? html`<span class="soft">–</span>` : formatNumber(one.correlation, 2)}</td><td class="number">${one.num_values}</td></tr>`)}
                   </tbody>
                 </table>
                 <p class="soft">Of ${numTrials} trials, by the ranks of their values. What only matters together with another hyperparameter does not show here.</p>
@@ -144,18 +153,15 @@ function Importance({ experimentId, metric, follows }) {
 }
 
 /** Trials with the metric, and the scales of the hyperparameters in which they differ. */
-function readTrials(/** @type {any} */ { columns, rows, ids }, /** @type {string} */ metric) {
-  const trials = rows
-    .map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({
-      id: ids[index],
-      values: Object.fromEntries(cells.map((cell, column) => [columns[column], cell])),
-    }))
+function readTrials(/** @type {RunsAnswer} */ answer, /** @type {string} */ metric) {
+  const trials = runsOf(answer)
+    .map(({ key, values }) => ({ id: Number(key), values }))
     .filter(({ values }) => typeof values[metric] === "number");
   const valuesOf = (/** @type {string} */ name) => trials.map(({ values }) => values[name]);
-  const differing = columns.filter((/** @type {string} */ name) => name !== metric && new Set(valuesOf(name).map(formatValue)).size > 1);
+  const differing = answer.columns.filter((name) => name !== metric && new Set(valuesOf(name).map(formatValue)).size > 1);
   return {
     trials,
-    scales: differing.map((/** @type {string} */ name) => scaleOf(name, valuesOf(name))),
+    scales: differing.map((name) => scaleOf(name, valuesOf(name))),
     metricScale: scaleOf(metric, valuesOf(metric)),
   };
 }

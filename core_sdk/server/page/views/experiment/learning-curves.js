@@ -12,10 +12,13 @@ import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo, useSetting } from "../../state/place.js";
 import { useMetricNames } from "./metrics.js";
+/** @import { CurvesAnswer, ExperimentAnswer, TrialCurve } from "api" */
+/** @import { ChartSettings } from "../../charts/settings.js" */
+/** @import { Change } from "../../state/events.js" */
 
 const TOPS = ["1", "10", "20", "50", "100"];
 
-/** @param {{found: any, follows: (change: any) => boolean}} props */
+/** @param {{found: ExperimentAnswer, follows: (change: Change) => boolean}} props */
 export function LearningCurves({ found: { experiment }, follows }) {
   const [metric, setMetric] = useSetting("metric");
   const [top, setTop] = useSetting("top", "20");
@@ -30,7 +33,7 @@ export function LearningCurves({ found: { experiment }, follows }) {
     <//>
     <div class="pane">
       <${Answered} answer=${answer} what="learning curves">
-        ${(/** @type {any} */ value) =>
+        ${(/** @type {CurvesAnswer} */ value) =>
           value.curves.length === 0
             ? html`<${Empty} title="No trial has reported this metric." />`
             : html`<${Drawn} value=${value} settings=${{ ...settings, axis }} />`}
@@ -39,14 +42,15 @@ export function LearningCurves({ found: { experiment }, follows }) {
   `;
 }
 
+/** @param {{value: CurvesAnswer, settings: ChartSettings}} props */
 function Drawn({ value: { metric, curves, num_trials: numTrials }, settings }) {
   const drawn = useMemo(
     () =>
-      curves.map((/** @type {any} */ series, /** @type {number} */ index) => ({
+      curves.map((series, index) => ({
         label: String(series.trial_id),
         colour: seriesColour(index),
         series,
-        origin: settings.axis === "time" ? (series.x.find((/** @type {any} */ x) => x !== null) ?? 0) : 0,
+        origin: settings.axis === "time" ? (series.x.find((x) => x !== null) ?? 0) : 0,
       })),
     [curves, settings.axis],
   );
@@ -57,12 +61,12 @@ function Drawn({ value: { metric, curves, num_trials: numTrials }, settings }) {
         <thead><tr><th class="number">Trial</th><th>State</th><th class="number">Last</th><th class="number">Lowest … highest</th></tr></thead>
         <tbody>
           ${curves.map(
-            (/** @type {any} */ curve, /** @type {number} */ index) => html`
+            (curve, index) => html`
               <tr>
                 <td class="number"><i class="swatch" style=${{ background: `var(${seriesColour(index)})` }}></i> <a href=${linkTo(["trials", curve.trial_id])}>${curve.trial_id}</a></td>
                 <td><${StateBadge} state=${curve.state} /></td>
                 <td class="number">${formatNumber(curve.mean.at(-1))}</td>
-                <td class="number">${formatNumber(Math.min(...curve.minimum.filter(Number.isFinite)))} … ${formatNumber(Math.max(...curve.maximum.filter(Number.isFinite)))}</td>
+                <td class="number">${formatRange(curve)}</td>
               </tr>
             `,
           )}
@@ -70,4 +74,10 @@ function Drawn({ value: { metric, curves, num_trials: numTrials }, settings }) {
       </table>
     </section>
   `;
+}
+
+/** The lowest and the highest value of a curve; nothing if none is finite. */
+function formatRange(/** @type {TrialCurve} */ { minimum, maximum }) {
+  const finite = [...minimum, ...maximum].filter((value) => typeof value === "number");
+  return finite.length === 0 ? "" : `${formatNumber(Math.min(...finite))} … ${formatNumber(Math.max(...finite))}`;
 }

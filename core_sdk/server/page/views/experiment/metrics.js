@@ -2,9 +2,12 @@
 
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
+/** @import { ColumnAnswer } from "api" */
 
 /** @param {number} experimentId @returns {string[]} */
 export function useMetricNames(experimentId) {
   const { value } = useAnswer(address(["columns"], { experiment: experimentId }), { follows: () => false });
-  return (value?.columns ?? []).filter((/** @type {any} */ { kind }) => kind === "metric").map((/** @type {any} */ { name }) => name);
+  return namesOfMetrics(value?.columns ?? []);
 }
+
+export const namesOfMetrics = (/** @type {ColumnAnswer[]} */ columns) => columns.filter(({ kind }) => kind === "metric").map(({ name }) => name);

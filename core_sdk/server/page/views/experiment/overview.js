@@ -9,14 +9,16 @@ import { Remark } from "../../parts/states.js";
 import { act } from "../../state/api.js";
 import { linkTo } from "../../state/place.js";
 import { Card } from "../facts.js";
+import { withText } from "../../parts/field.js";
+/** @import { ExperimentAnswer } from "api" */
 
-/** @param {{found: any, onDone: () => void}} props */
+/** @param {{found: ExperimentAnswer, onDone: () => void}} props */
 export function ExperimentOverview({ found, onDone }) {
   const { experiment, notes, metric, smaller_is_better: smallerIsBetter, best, states } = found;
   const { search } = experiment;
   return html`
     <div class="pane">
-      ${(search?.warnings ?? []).map((/** @type {string} */ warning) => html`<${Remark}>${warning}<//>`)}
+      ${(search?.warnings ?? []).map((warning) => html`<${Remark}>${warning}<//>`)}
       <div class="cards flat">
         <section class="card">
           <h2>Trials</h2>
@@ -42,6 +44,7 @@ export function ExperimentOverview({ found, onDone }) {
   `;
 }
 
+/** @param {{experimentId: number, notes: string, onSaved: () => void}} props */
 function Notes({ experimentId, notes, onSaved }) {
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
   const save = async () => {
@@ -63,7 +66,7 @@ function Notes({ experimentId, notes, onSaved }) {
       </div>
       ${
         draft !== null
-          ? html`<textarea rows="14" aria-label="Notes in Markdown" value=${draft} onInput=${(/** @type {any} */ event) => setDraft(event.target.value)}></textarea>`
+          ? html`<textarea rows="14" aria-label="Notes in Markdown" value=${draft} onInput=${withText(setDraft)}></textarea>`
           : notes
             ? html`<${Markdown} text=${notes} />`
             : html`<p class="soft">None yet. They are written in Markdown.</p>`

@@ -9,44 +9,48 @@ import { formatNumber, formatValue } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo } from "../../state/place.js";
+/** @import { SearchPicture, SearchedTrial } from "api" */
+/** @import { Change } from "../../state/events.js" */
 
 /** The colour of what became of a trial. @type {Record<string, string>} */
 const COLOURS = { "trained to the end": "--series-3", "goes on": "--series-1", stopped: "--canceled", canceled: "--paused", error: "--error" };
 
-/** @param {{experimentId: number, follows: (change: any) => boolean}} props */
+/** @param {{experimentId: number, follows: (change: Change) => boolean}} props */
 export function Search({ experimentId, follows }) {
   const answer = useAnswer(address(["experiments", experimentId, "search"]), { follows });
   return html`
     <div class="pane">
-      <${Answered} answer=${answer} what="the search">${(/** @type {any} */ picture) => html`<${Picture} picture=${picture} />`}<//>
+      <${Answered} answer=${answer} what="the search">${(/** @type {SearchPicture} */ picture) => html`<${Picture} picture=${picture} />`}<//>
     </div>
   `;
 }
 
+/** @param {{picture: SearchPicture}} props */
 function Picture({ picture }) {
   const { metric, unit, rungs, brackets, trials, best_trial: best, warnings } = picture;
   const settings = useChartSettings();
   const curves = useMemo(() => curvesOf(trials, best), [trials, best]);
-  const marks = useMemo(() => rungs.map((/** @type {number} */ x, /** @type {number} */ index) => ({ x, label: `rung ${index + 1}` })), [rungs]);
-  const fates = [...new Set(trials.map((/** @type {any} */ { fate }) => fate))];
+  const marks = useMemo(() => rungs.map((x, index) => ({ x, label: `rung ${index + 1}` })), [rungs]);
+  const fates = [...new Set(trials.map(({ fate }) => fate))];
   if (trials.length === 0) return html`<${Empty} title="The search has not begun a trial yet." />`;
   return html`
-    ${warnings.map((/** @type {string} */ warning) => html`<${Remark}>${warning}<//>`)}
+    ${warnings.map((warning) => html`<${Remark}>${warning}<//>`)}
     <ul class="legend" aria-label="What became of the trials">
       <li><i class="swatch" style=${{ background: "var(--series-2)" }}></i>the best${best && html`: <a href=${linkTo(["trials", best])}>trial ${best}</a>`}</li>
-      ${fates.map((fate) => html`<li><i class="swatch" style=${{ background: `var(${COLOURS[fate]})` }}></i>${fate}: ${trials.filter((/** @type {any} */ one) => one.fate === fate).length}</li>`)}
+      ${fates.map((fate) => html`<li><i class="swatch" style=${{ background: `var(${COLOURS[fate]})` }}></i>${fate}: ${trials.filter((one) => one.fate === fate).length}</li>`)}
     </ul>
     ${curves.length > 0 && html`<${Chart} title=${`${metric} by ${unit}`} curves=${curves} marks=${marks} height=${320} showsValues=${false} ...${settings} axis="steps" />`}
-    <div class="cards flat spaced">${brackets.map((/** @type {number[]} */ bracket, /** @type {number} */ index) => html`<${Bracket} key=${index} index=${index} rungs=${bracket} trials=${trials.filter((/** @type {any} */ one) => one.bracket === index)} unit=${unit} />`)}</div>
+    <div class="cards flat spaced">${brackets.map((bracket, index) => html`<${Bracket} key=${index} index=${index} rungs=${bracket} trials=${trials.filter((one) => one.bracket === index)} unit=${unit} />`)}</div>
     <section class="card spaced"><h2>Trials</h2><${Fates} trials=${trials} best=${best} metric=${metric} smallerIsBetter=${picture.smaller_is_better} /></section>
   `;
 }
 
-/** How many trials have reached each rung of a bracket. */
+/**
+ * How many trials have reached each rung of a bracket.
+ * @param {{index: number, rungs: number[], trials: SearchedTrial[], unit: string}} props
+ */
 function Bracket({ index, rungs, trials, unit }) {
-  const reached = rungs.map(
-    (/** @type {number} */ rung) => trials.filter((/** @type {any} */ { points }) => points.some(([length]) => length >= rung)).length,
-  );
+  const reached = rungs.map((rung) => trials.filter(({ points }) => points.some(([length]) => length >= rung)).length);
   const most = Math.max(1, trials.length);
   return html`
     <section class="card">
@@ -54,15 +58,16 @@ function Bracket({ index, rungs, trials, unit }) {
       <table class="plain-table rungs">
         <thead><tr><th>Rung</th><th class="number">${unit}</th><th class="number">Trials</th><th><span class="unseen">Share</span></th></tr></thead>
         <tbody>
-          ${rungs.map((/** @type {number} */ rung, /** @type {number} */ number) => html`<tr><td>${number + 1}</td><td class="number">${formatNumber(rung)}</td><td class="number">${reached[number]}</td><td><span class="bar wide"><i style=${{ width: `${(100 * reached[number]) / most}%` }}></i></span></td></tr>`)}
+          ${rungs.map((rung, number) => html`<tr><td>${number + 1}</td><td class="number">${formatNumber(rung)}</td><td class="number">${reached[number]}</td><td><span class="bar wide"><i style=${{ width: `${(100 * reached[number]) / most}%` }}></i></span></td></tr>`)}
         </tbody>
       </table>
     </section>
   `;
 }
 
+/** @param {{trials: SearchedTrial[], best: number | null, metric: string, smallerIsBetter: boolean}} props */
 function Fates({ trials, best, metric, smallerIsBetter }) {
-  const value = (/** @type {any} */ { best: of }) => (typeof of === "number" ? of * (smallerIsBetter ? 1 : -1) : Infinity);
+  const value = (/** @type {SearchedTrial} */ { best: of }) => (typeof of === "number" ? of * (smallerIsBetter ? 1 : -1) : Infinity);
   const ordered = [...trials].sort((one, other) => value(one) - value(other));
   const names = Object.keys(ordered[0]?.hparams ?? {});
   return html`
@@ -89,7 +94,7 @@ function Fates({ trials, best, metric, smallerIsBetter }) {
 }
 
 /** A curve for each trial; those that were stopped are faint, and the best one is drawn over all others. */
-function curvesOf(/** @type {any[]} */ trials, /** @type {number | null} */ best) {
+function curvesOf(/** @type {SearchedTrial[]} */ trials, /** @type {number | null} */ best) {
   return trials
     .filter(({ points }) => points.length > 0)
     .sort((one, other) => Number(one.trial_id === best) - Number(other.trial_id === best))

@@ -2,10 +2,13 @@
 
 import { html, useState } from "../../preact.js";
 import { Dialog } from "../../parts/dialog.js";
+import { withText } from "../../parts/field.js";
+/** @import { Column } from "../../parts/grid.js" */
+/** @import { Run } from "./grouping.js" */
 
 /**
  * @param {object} props
- * @param {Map<string, import("./columns.js").Column>} props.all
+ * @param {Map<string, Column<Run>>} props.all
  * @param {string[]} props.chosen
  * @param {string[]} props.standard
  * @param {(names: string[]) => void} props.onChoose
@@ -23,7 +26,7 @@ export function ColumnChooser({ all, chosen, standard, onChoose, onClose }) {
   return html`
     <${Dialog} title="Columns" onClose=${onClose}>
       <div class="dialog-body">
-        <input type="search" placeholder="Find a metric or a hyperparameter" aria-label="Find a column" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
+        <input type="search" placeholder="Find a metric or a hyperparameter" aria-label="Find a column" value=${search} onInput=${withText(setSearch)} />
         <ul class="column-list" aria-label="Columns">
           ${chosen.filter(fits).map((name) => {
             const index = chosen.indexOf(name);

@@ -5,16 +5,16 @@ import { StateBadge } from "../../parts/state-badge.js";
 import { own } from "../../parts/own.js";
 import { formatAge, formatDuration, formatNumber, formatTime, formatValue } from "../../parts/text.js";
 import { linkTo } from "../../state/place.js";
-
-/** @typedef {{name: string, kind: "field" | "metric" | "hyperparameter", type: string, num_trials: number}} KnownColumn */
-/** @typedef {import("../../parts/grid.js").Column} Column */
+/** @import { ColumnAnswer } from "api" */
+/** @import { Column } from "../../parts/grid.js" */
+/** @import { Run } from "./grouping.js" */
 
 const NUM_OF_A_KIND = 4;
 
 /** What the table needs of each trial beside the columns in view. */
 export const ALWAYS_READ = ["id", "experiment_id", "state", "progress", "reason", "label", "archived"];
 
-/** Fields that are shown in another way than as text. @type {Record<string, Partial<Column>>} */
+/** Fields that are shown in another way than as text. @type {Record<string, Partial<Column<Run>>>} */
 const FIELDS = {
   id: { title: "ID", width: 62, show: ({ values: { id } }) => html`<a href=${linkTo(["trials", id])} tabindex="-1">${id}</a>` },
   experiment: {
@@ -40,7 +40,7 @@ const FIELDS = {
   damaged_lines: { title: "Damaged lines", width: 110 },
 };
 
-/** All columns that the table of trials can have, by name. @param {KnownColumn[]} known @returns {Map<string, Column>} */
+/** All columns that the table of trials can have, by name. @param {ColumnAnswer[]} known @returns {Map<string, Column<Run>>} */
 export function allColumns(known) {
   const extremes = known
     .filter(({ kind, type }) => kind === "metric" && type === "number")
@@ -50,7 +50,7 @@ export function allColumns(known) {
   );
 }
 
-/** The columns that the table has unless somebody chooses. @param {KnownColumn[]} known */
+/** The columns that the table has unless somebody chooses. @param {ColumnAnswer[]} known */
 export function standardColumns(known) {
   const some = (/** @type {string} */ of) =>
     known
@@ -61,7 +61,7 @@ export function standardColumns(known) {
   return ["id", "experiment", "state", "steps", ...some("metric"), ...some("hyperparameter"), "started", "duration", "label"];
 }
 
-/** @param {KnownColumn} known @returns {Column} */
+/** @param {ColumnAnswer} known @returns {Column<Run>} */
 function columnOf({ name, type }) {
   return {
     name,
@@ -72,7 +72,7 @@ function columnOf({ name, type }) {
   };
 }
 
-/** The columns of the table of experiments. @type {Column[]} */
+/** The columns of the table of experiments. @type {Column<import("./experiments.js").ShownExperiment>[]} */
 export const OF_EXPERIMENTS = [
   {
     name: "id",
@@ -95,13 +95,13 @@ export const OF_EXPERIMENTS = [
   { name: "description", title: "Description", width: 280, show: ({ values }) => showText(values.description) },
 ];
 
-const showState = (/** @type {any} */ { state, reason = "", progress }) => html`
+const showState = (/** @type {{state: string, reason?: string, progress?: number | null}} */ { state, reason = "", progress }) => html`
   <${StateBadge} state=${state} reason=${reason} />
   ${state === "ACTIVE" && progress != null && html`<span class="percent">${Math.floor(progress * 100)}%</span>`}
 `;
 
 const showTime = (/** @type {number | null} */ time) => time && html`<span title=${formatTime(time)}>${formatAge(time)}</span>`;
 
-const showLabels = (/** @type {string[]} */ labels) => labels?.map((label) => html`<span class="chip" title=${label}>${label}</span>`);
+const showLabels = (/** @type {string[]} */ labels) => labels.map((label) => html`<span class="chip" title=${label}>${label}</span>`);
 
-const showText = (/** @type {string} */ text) => html`<span title=${text}>${text}</span>`;
+const showText = (/** @type {string | undefined} */ text) => html`<span title=${text}>${text}</span>`;

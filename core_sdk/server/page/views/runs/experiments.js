@@ -11,6 +11,8 @@ import { OF_EXPERIMENTS } from "./columns.js";
 import { KindChoice } from "./kind-choice.js";
 import { inOrder } from "./order.js";
 import { SelectionBar } from "./selection.js";
+import { withText } from "../../parts/field.js";
+/** @import { ExperimentRow, ExperimentsAnswer } from "api" */
 
 const MAX_ROWS = 1000;
 
@@ -18,7 +20,7 @@ export function Experiments() {
   const [search, setSearch] = useSetting("search");
   const [sort, setSort] = useSetting("sort", "-id");
   const [archived, setArchived] = useSetting("archived");
-  const [chosen, setChosen] = useState(/** @type {Map<string, any>} */ (new Map()));
+  const [chosen, setChosen] = useState(/** @type {Map<string, ShownExperiment>} */ (new Map()));
   const answer = useAnswer(address(["experiments"], { archived: archived || null, limit: MAX_ROWS }), {
     follows: ({ experiments }) => experiments.length > 0,
   });
@@ -26,7 +28,7 @@ export function Experiments() {
   const shown = useMemo(
     () =>
       inOrder(
-        rows.filter((/** @type {any} */ row) => mentions(row, search)),
+        rows.filter((row) => mentions(row, search)),
         sort,
       ),
     [rows, search, sort],
@@ -34,13 +36,13 @@ export function Experiments() {
   return html`
     <div class="toolbar">
       <${KindChoice} kind="experiments" />
-      <input type="search" class="search" placeholder="Search  /" aria-label="Search names, labels and descriptions" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
+      <input type="search" class="search" placeholder="Search  /" aria-label="Search names, labels and descriptions" value=${search} onInput=${withText(setSearch)} />
       <button aria-pressed=${archived !== ""} onClick=${() => setArchived(archived ? "" : "1")}>${archived ? "Without archived" : "With archived"}</button>
       <span class="spread"></span>
       <span class="soft" role="status">${answer.value && counted(shown.length, "experiment")}</span>
     </div>
     <${Answered} answer=${answer} what="experiments">
-      ${(/** @type {any} */ { num_found: numFound }) =>
+      ${(/** @type {ExperimentsAnswer} */ { num_found: numFound }) =>
         html`${numFound > MAX_ROWS && html`<${Remark}>The newest ${MAX_ROWS} of ${numFound} experiments are shown.<//>`}${
           shown.length === 0
             ? html`<${Empty} title=${rows.length ? "Nothing fits the search." : "No experiment yet."}>${!rows.length && html`<pre><code>core-sdk experiment create config.yaml .</code></pre>`}<//>`
@@ -50,13 +52,13 @@ export function Experiments() {
                 numItems=${shown.length}
                 itemAt=${(/** @type {number} */ index) => shown[index]}
                 columns=${OF_EXPERIMENTS}
-                keyOf=${({ key }) => key}
+                keyOf=${(/** @type {ShownExperiment} */ { key }) => key}
                 sort=${sort}
                 onSort=${setSort}
                 chosen=${chosen}
                 onChoose=${setChosen}
-                onChooseAll=${() => setChosen(new Map(shown.map((/** @type {any} */ row) => [row.key, row])))}
-                linkOf=${({ key }) => linkTo(["experiments", key])}
+                onChooseAll=${() => setChosen(new Map(shown.map((row) => [row.key, row])))}
+                linkOf=${(/** @type {ShownExperiment} */ { key }) => linkTo(["experiments", key])}
               />
             `
         }`}
@@ -75,7 +77,9 @@ export function Experiments() {
   `;
 }
 
-function rowOf(/** @type {any} */ experiment) {
+/** @typedef {ReturnType<typeof rowOf>} ShownExperiment */
+
+function rowOf(/** @type {ExperimentRow} */ experiment) {
   const { experiment_id: id, name, state, num_trials: trials, created: started, labels: label, description, search } = experiment;
   return {
     key: String(id),
@@ -84,7 +88,7 @@ function rowOf(/** @type {any} */ experiment) {
   };
 }
 
-function mentions(/** @type {any} */ { values: { id, name, label, description } }, /** @type {string} */ search) {
+function mentions(/** @type {ShownExperiment} */ { values: { id, name, label, description } }, /** @type {string} */ search) {
   const text = [id, name, ...label, description].join("\n").toLowerCase();
   return search
     .toLowerCase()

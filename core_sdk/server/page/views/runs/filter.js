@@ -1,13 +1,15 @@
 /** The filter's box: the condition is checked by the server, which says where it does not parse. */
 
 import { html, useEffect, useRef, useState } from "../../preact.js";
+import { withText } from "../../parts/field.js";
+/** @import { ApiError } from "../../state/api.js" */
 
 const PAUSE_MS = 120;
 
-/** @param {{where: string, onChange: (where: string) => void, error: any, names: string[]}} props */
+/** @param {{where: string, onChange: (where: string) => void, error: ApiError | null, names: string[]}} props */
 export function Filter({ where, onChange, error, names }) {
   const [text, setText] = useState(where);
-  const timer = useRef(0);
+  const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
   useEffect(() => setText(where), [where]);
   const change = (/** @type {string} */ next, pauseMs = PAUSE_MS) => {
     setText(next);
@@ -28,7 +30,7 @@ export function Filter({ where, onChange, error, names }) {
         spellcheck=${false}
         list="filter-names"
         value=${text}
-        onInput=${(/** @type {any} */ event) => change(event.target.value)}
+        onInput=${withText(change)}
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && change(/** @type {HTMLInputElement} */ (event.target).value, 0)}
       />
       <datalist id="filter-names">${names.map((name) => html`<option value=${quoted(name)}></option>`)}</datalist>
@@ -37,7 +39,7 @@ export function Filter({ where, onChange, error, names }) {
   `;
 }
 
-/** The text with a mark where it does not parse. */
+/** The text with a mark where it does not parse. @param {{text: string, place: number | undefined}} props */
 function Place({ text, place }) {
   if (place == null) return null;
   return html`<pre>${text.slice(0, place)}<mark>${text[place] ?? "␣"}</mark>${text.slice(place + 1)}</pre>`;

@@ -4,10 +4,28 @@ import { formatValue } from "../../parts/text.js";
 import { own } from "../../parts/own.js";
 
 /**
- * A trial or an experiment of the table.
+ * What a trial has in each column: fields of every trial, and metrics and hyperparameters of any name.
+ * @typedef {object} RunFields
+ * @property {number} id
+ * @property {string} experiment
+ * @property {number} experiment_id
+ * @property {string} state
+ * @property {number | null} progress
+ * @property {string} reason
+ * @property {string} status
+ * @property {string[]} label
+ * @property {number} started
+ * @property {number | null} ended
+ * @property {number} duration
+ * @property {boolean} archived
+ */
+/** @typedef {RunFields & {[name: string]: unknown}} RunValues */
+
+/**
+ * A trial of the table.
  * @typedef {object} Run
  * @property {string} key
- * @property {Record<string, any>} values By the name of a column.
+ * @property {RunValues} values By the name of a column.
  */
 
 /**

@@ -4,7 +4,7 @@ const collator = new Intl.Collator("en", { numeric: true });
 
 /**
  * By the value of a column, with "-" before its name descending; rows without a value come last.
- * @template {{values: Record<string, any>}} Row
+ * @template {{values: object}} Row
  * @param {Row[]} rows
  * @param {string} sort
  * @returns {Row[]}
@@ -12,12 +12,12 @@ const collator = new Intl.Collator("en", { numeric: true });
 export function inOrder(rows, sort) {
   const name = sort.replace(/^-/, "");
   const sign = sort.startsWith("-") ? -1 : 1;
-  const valueOf = (/** @type {Row} */ row) => row.values[name];
+  const valueOf = (/** @type {Row} */ row) => /** @type {Record<string, unknown>} */ (row.values)[name];
   const has = (/** @type {Row} */ row) => valueOf(row) != null && valueOf(row) !== "";
   const ordered = rows.filter(has).sort((one, other) => sign * compare(valueOf(one), valueOf(other)));
   return [...ordered, ...rows.filter((row) => !has(row))];
 }
 
-function compare(/** @type {any} */ one, /** @type {any} */ other) {
+function compare(/** @type {unknown} */ one, /** @type {unknown} */ other) {
   return typeof one === "number" && typeof other === "number" ? one - other : collator.compare(String(one), String(other));
 }

@@ -6,9 +6,10 @@ import { Menu } from "../../parts/menu.js";
 import { sayFailure } from "../../parts/toast.js";
 import { currentPlace, go, linkTo } from "../../state/place.js";
 import { usePreference } from "../../state/preferences.js";
+import { withText } from "../../parts/field.js";
 
 export function SavedViews() {
-  const [views, keepViews] = usePreference("views", /** @type {{name: string, query: Record<string, string>}[]} */ ([]));
+  const [views, keepViews] = usePreference("views", []);
   const setViews = (/** @type {typeof views} */ next) => keepViews(next).catch(sayFailure);
   const [isSaving, setIsSaving] = useState(false);
   const items = [
@@ -31,6 +32,7 @@ export function SavedViews() {
   `;
 }
 
+/** @param {{onSave: (name: string) => void, onClose: () => void}} props */
 function NameDialog({ onSave, onClose }) {
   const [name, setName] = useState("");
   return html`
@@ -43,7 +45,7 @@ function NameDialog({ onSave, onClose }) {
           placeholder="Name"
           autofocus
           value=${name}
-          onInput=${(/** @type {any} */ event) => setName(event.target.value)}
+          onInput=${withText(setName)}
           onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && name.trim() && onSave(name.trim())}
         />
       </div>

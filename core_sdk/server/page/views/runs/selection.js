@@ -4,8 +4,9 @@ import { html } from "../../preact.js";
 import { counted } from "../../parts/text.js";
 import { linkTo } from "../../state/place.js";
 import { ActionButtons } from "../action-buttons.js";
+/** @import { Kind, Row } from "../actions.js" */
 
-/** @param {{kind: string, runs: any[], onClear: () => void, onHide?: () => void, onDone: () => void}} props */
+/** @param {{kind: Kind, runs: Row[], onClear: () => void, onHide?: () => void, onDone: () => void}} props */
 export function SelectionBar({ kind, runs, onClear, onHide, onDone }) {
   const trials = runs.map(({ trial_id: id }) => id).join(",");
   return html`

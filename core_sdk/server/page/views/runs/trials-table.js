@@ -1,6 +1,6 @@
 /** The table of trials. */
 
-import { html, useMemo, useRef, useState } from "../../preact.js";
+import { html, useMemo, useState } from "../../preact.js";
 import { Select } from "../../parts/choice.js";
 import { Grid } from "../../parts/grid.js";
 import { Menu } from "../../parts/menu.js";
@@ -19,8 +19,11 @@ import { grouped } from "./grouping.js";
 import { SavedViews } from "./saved-views.js";
 import { SelectionBar } from "./selection.js";
 import { useTrials } from "./trials.js";
+import { withText } from "../../parts/field.js";
+/** @import { Column } from "../../parts/grid.js" */
+/** @import { Run } from "./grouping.js" */
 
-/** The table of trials: of all, or of one experiment. @param {{experiment?: string}} props */
+/** The table of trials: of all, or of one experiment. @param {{experiment?: number}} props */
 export function Trials({ experiment }) {
   const [where, setWhere] = useSetting("where");
   const [search, setSearch] = useSetting("search");
@@ -29,17 +32,16 @@ export function Trials({ experiment }) {
   const [archived, setArchived] = useSetting("archived");
   const [hidden, setHidden] = useListSetting("hide");
   const [wanted, setWanted] = useListSetting("columns");
-  const [chosen, setChosen] = useState(/** @type {Map<string, any>} */ (new Map()));
+  const [chosen, setChosen] = useState(/** @type {Map<string, Run>} */ (new Map()));
   const [folded, setFolded] = useState(/** @type {Set<string>} */ (new Set()));
   const [isChoosingColumns, setIsChoosingColumns] = useState(false);
-  const searchBox = useRef(/** @type {any} */ (null));
 
   const columnsAnswer = useAnswer(address(["columns"], { experiment }), { follows: ({ trials }) => trials.length > 0 });
   const known = columnsAnswer.value?.columns;
   const all = useMemo(() => allColumns(known ?? []), [known]);
   const standard = useMemo(() => standardColumns(known ?? []), [known]);
   const names = (wanted.length ? wanted : standard).filter((name) => all.has(name));
-  const columns = names.map((name) => /** @type {import("./columns.js").Column} */ (all.get(name)));
+  const columns = names.map((name) => /** @type {Column<Run>} */ (all.get(name)));
   const question = known && {
     experiment,
     where: withHidden(where, hidden),
@@ -53,7 +55,11 @@ export function Trials({ experiment }) {
     () =>
       group === ""
         ? null
-        : grouped(Array.from({ length: Math.max(0, trials.total) }, (_, index) => trials.rowAt(index)).filter(Boolean), group, folded),
+        : grouped(
+            Array.from({ length: Math.max(0, trials.total) }, (_, index) => trials.rowAt(index)).filter((run) => run !== undefined),
+            group,
+            folded,
+          ),
     [group, folded, trials.answer],
   );
   const numItems = groups?.length ?? trials.total;
@@ -85,12 +91,11 @@ export function Trials({ experiment }) {
       ${!experiment && html`<${KindChoice} kind="trials" />`}
       <input
         type="search"
-        ref=${searchBox}
         class="search"
         placeholder="Search  /"
         aria-label="Search names, labels, reasons and hyperparameters"
         value=${search}
-        onInput=${(/** @type {any} */ event) => setSearch(event.target.value)}
+        onInput=${withText(setSearch)}
       />
       <${Filter} where=${where} onChange=${setWhere} error=${trials.error} names=${[...all.keys()]} />
       <${Select} label="Group" values=${[["", "none"], ...(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, all.get(name)?.title])]} value=${group} onChange=${setGroup} />
@@ -151,6 +156,7 @@ export function Trials({ experiment }) {
   `;
 }
 
+/** @param {{isFiltered: boolean}} props */
 const Nothing = ({ isFiltered }) =>
   isFiltered
     ? html`
@@ -171,8 +177,8 @@ with core_sdk.core.init() as ctx:
     for step in range(100):
         ctx.train.report_training_metrics(step, {"loss": 1 / (step + 1)})`;
 
-const keyOf = (/** @type {any} */ { key }) => key;
-const linkOf = (/** @type {any} */ { key }) => linkTo(["trials", key]);
+const keyOf = (/** @type {Run} */ { key }) => key;
+const linkOf = (/** @type {Run} */ { key }) => linkTo(["trials", key]);
 
 /** The condition, without the trials that are hidden. */
 function withHidden(/** @type {string} */ where, /** @type {string[]} */ hidden) {

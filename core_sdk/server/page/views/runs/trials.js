@@ -4,11 +4,14 @@ import { useCallback, useEffect, useMemo } from "../../preact.js";
 import { address, get } from "../../state/api.js";
 import { useWindows } from "../../state/windows.js";
 import { ALWAYS_READ } from "./columns.js";
+/** @import { RunsAnswer } from "api" */
+/** @import { Change } from "../../state/events.js" */
+/** @import { Run } from "./grouping.js" */
 
 const WINDOW = 200;
 const MOST_AT_ONCE = 10_000;
 
-/** @typedef {{experiment?: string | null, where: string, search: string, sort: string, archived: boolean, columns: string[]}} Question */
+/** @typedef {{experiment?: number, where: string, search: string, sort: string, archived: boolean, columns: string[]}} Question */
 
 /**
  * Trials as rows of the table, read as they come into view; all at once where they are to be grouped.
@@ -32,6 +35,7 @@ export function useTrials(question, needsAll) {
 
 /** All trials that answer a question, however many. @param {Question} question */
 async function allTrials(question) {
+  /** @type {Run[]} */
   const rows = [];
   for (let cursor = 0; ; cursor += MOST_AT_ONCE) {
     const page = readPage(await get(urlOfPage(question, cursor, MOST_AT_ONCE)));
@@ -45,12 +49,13 @@ function urlOfPage(/** @type {Question} */ { columns, archived, ...rest }, /** @
   return address(["runs"], { ...rest, archived: archived || null, columns: names, cursor, limit });
 }
 
-function readPage(/** @type {any} */ { columns, rows, ids, num_found: total }) {
-  const runs = rows.map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({
-    key: String(ids[index]),
-    values: Object.fromEntries(cells.map((cell, column) => [columns[column], cell])),
-  }));
-  return { rows: runs, total };
-}
+const readPage = (/** @type {RunsAnswer} */ answer) => ({ rows: runsOf(answer), total: answer.num_found });
 
-const aboutTrials = (/** @type {any} */ { trials }) => trials.length > 0;
+/** The trials of an answer; each has the fields that were asked for. @param {RunsAnswer} answer @returns {Run[]} */
+export const runsOf = ({ columns, rows, ids }) =>
+  rows.map((cells, index) => ({
+    key: String(ids[index]),
+    values: /** @type {import("./grouping.js").RunValues} */ (Object.fromEntries(cells.map((cell, column) => [columns[column], cell]))),
+  }));
+
+const aboutTrials = (/** @type {Change} */ { trials }) => trials.length > 0;

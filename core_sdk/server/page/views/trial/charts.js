@@ -11,13 +11,17 @@ import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
+import { withText } from "../../parts/field.js";
+/** @import { Curve, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
+/** @import { ChartSettings } from "../../charts/settings.js" */
 
 const NUM_CHARTS = 24;
 const NUM_BUCKETS = 800;
 
-/** @typedef {{group: string, name: string}} SeriesName */
+/** @typedef {{group: string, name: string}} Named */
+/** @typedef {{title: string, series: Named[]}} ChartOfMetric The metrics of a chart. */
 
-/** @param {{found: any}} props */
+/** @param {{found: TrialAnswer}} props */
 export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }) {
   const [search, setSearch] = useSetting("search");
   const [order, setOrder] = useSetting("by", "group");
@@ -34,8 +38,8 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
         ["name", "By name"],
       ]} value=${order} onChange=${setOrder} />
       ${trial.num_attempts > 1 && html`<${Switch} label="Superseded" title="Show what later attempts have replaced." isOn=${faint === "1"} onChange=${(/** @type {boolean} */ isOn) => setFaint(isOn ? "1" : "0")} />`}
-      ${ranks.length > 1 && html`<${Select} label="Rank" values=${[["", `lowest (${ranks[0]})`], ...ranks.map((/** @type {number} */ one) => [String(one), String(one)]), ["all", "all"]]} value=${rank} onChange=${setRank} />`}
-      <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
+      ${ranks.length > 1 && html`<${Select} label="Rank" values=${[["", `lowest (${ranks[0]})`], ...ranks.map((one) => [String(one), String(one)]), ["all", "all"]]} value=${rank} onChange=${setRank} />`}
+      <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />
     <//>
     <div class="pane">
       ${sections.length === 0 && html`<${Empty} title="No metric has such a name." />`}
@@ -44,12 +48,15 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
   `;
 }
 
-/** The charts of one group, or those of metrics that several groups have. */
+/**
+ * The charts of one group, or those of metrics that several groups have.
+ * @param {{title: string, charts: ChartOfMetric[], trial: TrialRow, rank: string, showsSuperseded: boolean}} props
+ */
 function Section({ title, charts, trial, rank, showsSuperseded }) {
   const settings = useChartSettings();
   const [numShown, setNumShown] = useState(NUM_CHARTS);
   const shown = charts.slice(0, numShown);
-  const names = shown.flatMap((/** @type {any} */ { series }) => series.map(nameOf));
+  const names = shown.flatMap(({ series }) => series.map(nameOf));
   const distance = useRef(1);
   const zoom = settings.axis === "steps" ? settings.zoom : null;
   const before = zoom === null ? 0 : stepsBefore(zoom, settings.smoothing, distance.current);
@@ -74,14 +81,11 @@ function Section({ title, charts, trial, rank, showsSuperseded }) {
     <section class="chart-section" aria-label=${title}>
       <h2>${title} <span class="soft">${charts.length}</span></h2>
       <${Answered} answer=${answer} what=${`charts of ${title}`}>
-        ${(/** @type {any} */ value) => html`
+        ${(/** @type {MetricsAnswer} */ value) => html`
           <div class="charts">
             ${shown
-              .filter((/** @type {any} */ chart) => rank === "" || hasCurve(value, chart))
-              .map(
-                (/** @type {any} */ chart) =>
-                  html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} settings=${settings} />`,
-              )}
+              .filter((chart) => rank === "" || hasCurve(value, chart))
+              .map((chart) => html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} settings=${settings} />`)}
           </div>
         `}
       <//>
@@ -100,23 +104,24 @@ const stepsBefore = (/** @type {[number, number]} */ [from, to], /** @type {numb
   Math.min(MOST_BEFORE * (to - from), numPointsBefore(smoothing) * distance);
 
 /** The greatest distance between the points of a curve, in steps; a power of two, so that new points rarely change it. */
-function distanceOf(/** @type {any[]} */ curves) {
+function distanceOf(/** @type {Curve[]} */ curves) {
   const distances = curves.map(({ first_steps: first, last_steps: last, count }) => {
-    const numPoints = count.reduce((/** @type {number} */ sum, /** @type {number} */ one) => sum + one, 0);
-    return numPoints > 1 ? (last.at(-1) - first[0]) / (numPoints - 1) : 0;
+    const numPoints = count.reduce((sum, one) => sum + one, 0);
+    return numPoints > 1 ? (last[last.length - 1] - first[0]) / (numPoints - 1) : 0;
   });
   const greatest = Math.max(0, ...distances);
   return greatest > 0 ? 2 ** Math.ceil(Math.log2(greatest)) : null;
 }
 
+/** @param {{chart: ChartOfMetric, answer: MetricsAnswer, trial: TrialRow, settings: ChartSettings}} props */
 function MetricChart({ chart: { title, series }, answer, trial, settings }) {
   const origin = settings.axis === "time" ? trial.created : 0;
   const curves = useMemo(
     () =>
-      series.flatMap(({ group, name }, /** @type {number} */ index) => {
-        const isOfSeries = (/** @type {any} */ curve) => curve.group === group && curve.name === name;
+      series.flatMap(({ group, name }, index) => {
+        const isOfSeries = (/** @type {Curve} */ curve) => curve.group === group && curve.name === name;
         const ranks = [...new Set([...answer.curves, ...answer.superseded].filter(isOfSeries).map(({ rank }) => rank))];
-        const curveOf = (/** @type {any} */ found, /** @type {boolean} */ isFaint) => ({
+        const curveOf = (/** @type {Curve} */ found, /** @type {boolean} */ isFaint) => ({
           label: [group, found.rank !== null && `rank ${found.rank}`, isFaint && `attempt ${found.attempt}`].filter(Boolean).join(", "),
           colour: seriesColour(index + series.length * ranks.indexOf(found.rank)),
           series: found,
@@ -124,8 +129,8 @@ function MetricChart({ chart: { title, series }, answer, trial, settings }) {
           isFaint,
         });
         return [
-          ...answer.superseded.filter(isOfSeries).map((/** @type {any} */ found) => curveOf(found, true)),
-          ...answer.curves.filter(isOfSeries).map((/** @type {any} */ found) => curveOf(found, false)),
+          ...answer.superseded.filter(isOfSeries).map((found) => curveOf(found, true)),
+          ...answer.curves.filter(isOfSeries).map((found) => curveOf(found, false)),
         ];
       }),
     [answer, series, origin],
@@ -134,26 +139,32 @@ function MetricChart({ chart: { title, series }, answer, trial, settings }) {
   // What is beyond the zoom was not asked for.
   const whole = settings.zoom !== null && settings.axis === "steps" ? [0, trial.steps_completed] : null;
   // A chart of one curve does not show its label.
-  const ranks = new Set(curves.map((/** @type {any} */ curve) => curve.series.rank));
+  const ranks = new Set(curves.map((curve) => curve.series.rank));
   const [rank] = ranks;
   return html`<${Chart} title=${ranks.size === 1 && rank !== null ? `${title}, rank ${rank}` : title} curves=${curves} marks=${marks} whole=${whole} ...${settings} />`;
 }
 
 /** Whether an answer has a curve for a chart: a rank need not have reported each metric. */
-const hasCurve = (/** @type {any} */ { curves, superseded }, /** @type {any} */ { series }) =>
-  [...curves, ...superseded].some((curve) => series.some((/** @type {SeriesName} */ one) => nameOf(one) === nameOf(curve)));
+const hasCurve = (/** @type {MetricsAnswer} */ { curves, superseded }, /** @type {ChartOfMetric} */ { series }) =>
+  [...curves, ...superseded].some((curve) => series.some((one) => nameOf(one) === nameOf(curve)));
 
-/** Where later attempts went on, on the axis of the chart. */
-export function marksOf(/** @type {any} */ { resume_points: points }, /** @type {any[]} */ curves, /** @type {number} */ origin) {
-  const { series } = curves.find(({ isFaint }) => !isFaint) ?? {};
-  return points.flatMap((/** @type {number} */ point) => {
-    const index = series?.last_steps.findIndex((/** @type {number} */ steps) => steps >= point) ?? -1;
-    return index >= 0 && series.x[index] !== null ? [{ x: series.x[index] - origin, label: "restart" }] : [];
+/**
+ * Where later attempts went on, on the axis of the chart.
+ * @param {MetricsAnswer} answer
+ * @param {{series: Curve, isFaint?: boolean}[]} curves
+ * @param {number} origin
+ */
+export function marksOf({ resume_points: points }, curves, origin) {
+  const series = curves.find(({ isFaint }) => !isFaint)?.series;
+  if (series === undefined) return [];
+  return points.flatMap((point) => {
+    const x = series.x[series.last_steps.findIndex((steps) => steps >= point)] ?? null;
+    return x === null ? [] : [{ x: x - origin, label: "restart" }];
   });
 }
 
 /** The charts in sections: a section for each group, or one in which groups share the charts of their common metrics. */
-function sectionsOf(/** @type {SeriesName[]} */ series, /** @type {string} */ order, /** @type {string} */ search) {
+function sectionsOf(/** @type {Named[]} */ series, /** @type {string} */ order, /** @type {string} */ search) {
   const found = series.filter((one) => nameOf(one).toLowerCase().includes(search.toLowerCase()));
   const groups = order === "group" ? [...new Set(found.map(({ group }) => group))] : [""];
   return groups
@@ -169,4 +180,4 @@ function sectionsOf(/** @type {SeriesName[]} */ series, /** @type {string} */ or
 /** A Trainer reports them with each validation; their charts say little. */
 const isCount = (/** @type {string} */ name) => ["batches", "epochs", "epoch"].includes(name);
 
-const nameOf = (/** @type {SeriesName} */ { group, name }) => `${group}.${name}`;
+const nameOf = (/** @type {Named} */ { group, name }) => `${group}.${name}`;

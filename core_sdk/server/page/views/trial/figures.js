@@ -2,6 +2,8 @@
 
 import { formatNumber, formatSize } from "../../parts/text.js";
 import { own } from "../../parts/own.js";
+/** @import { Curve, Metric } from "api" */
+/** @import { Series } from "../../charts/curves.js" */
 
 const percent = (/** @type {number} */ value) => `${formatNumber(value, 3)} %`;
 const rate = (/** @type {number} */ value) => `${formatSize(Math.round(value))}/s`;
@@ -25,18 +27,22 @@ const ORDER = Object.values(FIGURES).map(({ title }) => title);
 const LEAST_GAP_S = 20;
 const GAP_IN_INTERVALS = 6;
 
+/** @typedef {Metric | null} Value */
+/** @typedef {{title: string, format: (value: number) => string, curves: {label: string, series: Series}[]}} MachineChart */
+
 /**
  * The curves by what they measure: a chart for each figure, in which GPUs, disks and nodes lie over each other.
- * @param {any[]} curves As the server sends them.
- * @returns {{title: string, format: (value: number) => string, curves: {label: string, series: any}[]}[]}
+ * @param {Curve[]} curves As the server sends them.
+ * @returns {MachineChart[]}
  */
 export function figuresOf(curves) {
   const hasNodes = new Set(curves.map(({ rank }) => rank)).size > 1;
-  /** @type {Map<string, any>} */
+  /** @type {Map<string, MachineChart>} */
   const charts = new Map();
   for (const curve of curves) {
     const [name, ...rest] = curve.name.split(".");
     const figure = own(FIGURES, name) ?? { title: `${curve.group} ${name}`, format: formatNumber };
+    /** @type {MachineChart} */
     const chart = charts.get(figure.title) ?? { ...figure, curves: [] };
     const label = [rest.join("."), hasNodes && `rank ${curve.rank}`].filter(Boolean).join(", ") || figure.title;
     chart.curves.push({ label, series: withGaps(curve) });
@@ -45,22 +51,33 @@ export function figuresOf(curves) {
   return ORDER.flatMap((title) => charts.get(title) ?? []).concat([...charts.values()].filter(({ title }) => !ORDER.includes(title)));
 }
 
-/** The series, interrupted where nothing was measured for long, for example between two attempts. */
-export function withGaps(/** @type {any} */ { x, count, minimum, maximum, mean }) {
-  const intervals = x.slice(1).map((/** @type {number} */ at, /** @type {number} */ index) => at - x[index]);
+/**
+ * The series, interrupted where nothing was measured for long, for example between two attempts.
+ * @param {Pick<Curve, "x" | "count" | "minimum" | "maximum" | "mean">} curve Its x are times, of which each bucket has one.
+ * @returns {Required<Series>}
+ */
+export function withGaps({ x, count, minimum, maximum, mean }) {
+  const times = /** @type {number[]} */ (x);
+  const intervals = times.slice(1).map((at, index) => at - times[index]);
   const usual = [...intervals].sort((one, other) => one - other)[Math.floor(intervals.length / 2)] ?? 0;
   const longest = Math.max(LEAST_GAP_S, GAP_IN_INTERVALS * usual);
-  /** @type {Record<string, any[]>} */
+  /** @type {Required<Series>} */
   const series = { x: [], count: [], minimum: [], maximum: [], mean: [] };
-  const add = (/** @type {number} */ at, /** @type {number} */ num, /** @type {any} */ low, /** @type {any} */ high, /** @type {any} */ middle) => {
+  const add = (
+    /** @type {number} */ at,
+    /** @type {number} */ num,
+    /** @type {Value} */ low,
+    /** @type {Value} */ high,
+    /** @type {Value} */ middle,
+  ) => {
     series.x.push(at);
     series.count.push(num);
     series.minimum.push(low);
     series.maximum.push(high);
     series.mean.push(middle);
   };
-  x.forEach((/** @type {number} */ at, /** @type {number} */ index) => {
-    if (index > 0 && intervals[index - 1] > longest) add((x[index - 1] + at) / 2, 0, null, null, null);
+  times.forEach((at, index) => {
+    if (index > 0 && intervals[index - 1] > longest) add((times[index - 1] + at) / 2, 0, null, null, null);
     add(at, count[index], minimum[index], maximum[index], mean[index]);
   });
   return series;

@@ -2,12 +2,14 @@
 
 import { useCallback, useEffect, useReducer, useRef } from "../../preact.js";
 import { address, get } from "../../state/api.js";
+/** @import { LogLine, QueryOf } from "api" */
+/** @import { ApiError } from "../../state/api.js" */
 
 const LIMIT = 1000;
 const PAUSE_MS = 150;
 
 /**
- * @param {{path: (string | number)[], query: Record<string, string>} | null} question Null finds nothing.
+ * @param {{trial: number, query: QueryOf<readonly ["trials", number, "logs"]>} | null} question Null finds nothing.
  * @param {number} numLines How long the output is: when it grows, the search goes on.
  */
 export function useFoundLines(question, numLines) {
@@ -20,14 +22,17 @@ export function useFoundLines(question, numLines) {
     if (question === null || search.isSearching) return;
     search.isSearching = true;
     try {
-      const { page } = await get(address(question.path, { ...question.query, first: search.next, limit: LIMIT }), search.canceler.signal);
+      const { page } = await get(
+        address(["trials", question.trial, "logs"], { ...question.query, first: search.next, limit: LIMIT }),
+        search.canceler.signal,
+      );
       search.lines.push(...page.lines);
       search.next = page.next_line ?? page.num_lines;
       search.isAtEnd = page.next_line === null;
       search.error = null;
     } catch (error) {
       if (search.canceler.signal.aborted) return;
-      search.error = error;
+      search.error = /** @type {ApiError} */ (error);
       search.isAtEnd = true;
     }
     search.isSearching = false;
@@ -60,8 +65,20 @@ export function useFoundLines(question, numLines) {
   return { lines, isSearching: isSearching || (question !== null && !isAtEnd && lines.length === 0), error, need };
 }
 
-/** @returns {any} */
-const beginning = (/** @type {string} */ text) => ({
+/**
+ * @typedef {object} Found
+ * @property {string} text The question.
+ * @property {LogLine[]} lines
+ * @property {number} next The number of the line from which the search goes on.
+ * @property {number} wanted How many lines are looked for.
+ * @property {boolean} isAtEnd
+ * @property {boolean} isSearching
+ * @property {ApiError | null} error
+ * @property {AbortController} canceler
+ */
+
+/** @param {string} text @returns {Found} */
+const beginning = (text) => ({
   text,
   lines: [],
   next: 0,

@@ -10,31 +10,31 @@ import { address } from "../../state/api.js";
 import { changeSettings, useSetting } from "../../state/place.js";
 import { useWindows } from "../../state/windows.js";
 import { useFoundLines } from "./found-lines.js";
+import { withText } from "../../parts/field.js";
+/** @import { AttemptRow, LogLine, LogsAnswer, TrialRow } from "api" */
+/** @import { Change } from "../../state/events.js" */
 
 const LINE_HEIGHT = 18;
 const WINDOW = 500;
 const POLL_MS = 1000;
 const LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
 
-/** @typedef {{number: number, rank: number | null, level: string, text: string, is_cut: boolean}} LogLine */
-
-/** @param {{trial: any}} props */
+/** @param {{trial: TrialRow}} props */
 export function Logs({ trial }) {
-  const [attempt, setAttempt] = useSetting("attempt");
+  const [attempt] = useSetting("attempt");
   const [rank, setRank] = useSetting("rank");
   const [level, setLevel] = useSetting("level", "DEBUG");
   const [search, setSearch] = useSetting("search");
   const [line] = useSetting("line");
   const [isFollowing, setIsFollowing] = useState(trial.state === "ACTIVE" && line === "");
   const isFiltered = rank !== "" || level !== "DEBUG" || search !== "";
-  const path = ["trials", trial.trial_id, "logs"];
-  const follows = useCallback((/** @type {any} */ { trials }) => trials.includes(trial.trial_id), [trial.trial_id]);
+  const follows = useCallback((/** @type {Change} */ { trials }) => trials.includes(trial.trial_id), [trial.trial_id]);
   const urlOf = useMemo(
-    () => (/** @type {number} */ first, /** @type {number} */ limit) => address(path, { attempt, first, limit }),
+    () => (/** @type {number} */ first, /** @type {number} */ limit) => address(["trials", trial.trial_id, "logs"], { attempt, first, limit }),
     [trial.trial_id, attempt],
   );
   const whole = useWindows(urlOf, readPage, { size: WINDOW, about: `${trial.trial_id} ${attempt}`, follows });
-  const found = useFoundLines(isFiltered ? { path, query: { attempt, rank: rank.split(","), level, search } } : null, whole.total);
+  const found = useFoundLines(isFiltered ? { trial: trial.trial_id, query: { attempt, rank: rank.split(","), level, search } } : null, whole.total);
   const isGrowing = trial.state === "ACTIVE" && attempt === "";
   useEffect(() => {
     // The server tells of records, not of output.
@@ -42,20 +42,20 @@ export function Logs({ trial }) {
     const timer = setInterval(whole.reload, POLL_MS);
     return () => clearInterval(timer);
   }, [isGrowing, whole.reload]);
-  const known = useRef(/** @type {any[]} */ ([]));
+  const known = useRef(/** @type {AttemptRow[]} */ ([]));
   known.current = whole.answer?.attempts ?? known.current; // Those of the trial, whichever attempt is shown.
-  const attempts = known.current.filter((/** @type {any} */ one) => one.log_size_bytes !== null);
+  const attempts = known.current.filter((one) => one.log_size_bytes !== null);
   const numLines = isFiltered ? found.lines.length : whole.total;
   const error = whole.error ?? found.error;
   return html`
     <div class="toolbar">
       ${
         attempts.length > 1 &&
-        html`<${Select} label="Attempt" values=${[["", "newest"], ...attempts.map((/** @type {any} */ { attempt: number }) => [String(number), String(number)])]} value=${attempt} onChange=${(/** @type {string} */ next) => changeSettings({ attempt: next || null, line: null })} />`
+        html`<${Select} label="Attempt" values=${[["", "newest"], ...attempts.map(({ attempt: number }) => [String(number), String(number)])]} value=${attempt} onChange=${(/** @type {string} */ next) => changeSettings({ attempt: next || null, line: null })} />`
       }
-      <input type="search" class="search" placeholder="Find in the output  /" aria-label="Find in the output" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
+      <input type="search" class="search" placeholder="Find in the output  /" aria-label="Find in the output" value=${search} onInput=${withText(setSearch)} />
       <${Select} label="Level" values=${LEVELS.map((name) => [name, name === "DEBUG" ? "all" : `${name} and above`])} value=${level} onChange=${setLevel} />
-      <label class="select"><span>Ranks</span><input type="text" class="ranks" placeholder="all" aria-label="Only these ranks, separated by commas" value=${rank} onInput=${(/** @type {any} */ event) => setRank(event.target.value.replace(/[^\d,]/g, ""))} /></label>
+      <label class="select"><span>Ranks</span><input type="text" class="ranks" placeholder="all" aria-label="Only these ranks, separated by commas" value=${rank} onInput=${withText((text) => setRank(text.replace(/[^\d,]/g, "")))} /></label>
       <${Switch} label="Follow" title="Stay at the end while lines come." isOn=${isFollowing} onChange=${setIsFollowing} />
       <span class="spread"></span>
       <span class="soft number" role="status">${isFiltered ? `${found.isSearching ? "searching: " : ""}${counted(found.lines.length, "line")} of ${Math.max(0, whole.total).toLocaleString("en-US")}` : whole.total >= 0 && counted(whole.total, "line")}</span>
@@ -85,7 +85,16 @@ export function Logs({ trial }) {
   `;
 }
 
-/** The lines in view, and the chosen one in full. */
+/**
+ * The lines in view, and the chosen one in full.
+ * @param {object} props
+ * @param {number} props.numLines
+ * @param {(index: number) => LogLine | undefined} props.lineAt
+ * @param {(first: number, last: number) => void} props.onView
+ * @param {boolean} props.isFollowing
+ * @param {() => void} props.onLeaveEnd
+ * @param {boolean} props.isNumbered
+ */
 function Lines({ numLines, lineAt, onView, isFollowing, onLeaveEnd, isNumbered }) {
   const { box, first, last, height, top, onScroll, show, isAtEnd } = useRowsInView(numLines, LINE_HEIGHT);
   const [chosen, setChosen] = useSetting("line");
@@ -131,4 +140,4 @@ function Lines({ numLines, lineAt, onView, isFollowing, onLeaveEnd, isNumbered }
   `;
 }
 
-const readPage = (/** @type {any} */ { page }) => ({ rows: page.lines, total: page.num_lines });
+const readPage = (/** @type {LogsAnswer} */ { page }) => ({ rows: page.lines, total: page.num_lines });

@@ -4,8 +4,9 @@ import { html } from "../../preact.js";
 import { formatNumber, formatSize, formatTime } from "../../parts/text.js";
 import { linkTo } from "../../state/place.js";
 import { Card, flattened } from "../facts.js";
+/** @import { RankRow, TrialAnswer } from "api" */
 
-/** @param {{found: any}} props */
+/** @param {{found: TrialAnswer}} props */
 export function Overview({ found: { trial, series, command, working_directory: directory } }) {
   const { environment } = trial;
   return html`
@@ -51,6 +52,7 @@ export function Overview({ found: { trial, series, command, working_directory: d
   `;
 }
 
+/** @param {{ranks: RankRow[]}} props */
 function Ranks({ ranks }) {
   return html`
     <section class="card">

@@ -11,31 +11,35 @@ import { useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
 import { marksOf } from "./charts.js";
 import { figuresOf } from "./figures.js";
+/** @import { Curve, SystemAnswer, TrialAnswer, TrialRow } from "api" */
+/** @import { ChartSettings } from "../../charts/settings.js" */
+/** @import { Change } from "../../state/events.js" */
+/** @import { MachineChart } from "./figures.js" */
 
 const NUM_BUCKETS = 800;
 
-/** @param {{found: any}} props */
+/** @param {{found: TrialAnswer}} props */
 export function System({ found: { trial, series } }) {
-  const names = series.map((/** @type {any} */ { group, name }) => `${group}.${name}`);
+  const names = series.map(({ group, name }) => `${group}.${name}`);
   const [metric, setMetric] = useSetting("beside", names[0] ?? "none");
   const [node, setNode] = useSetting("node");
   const settings = { ...useChartSettings(), axis: /** @type {const} */ ("time") };
-  const follows = (/** @type {any} */ { trials }) => trials.includes(trial.trial_id);
+  const follows = (/** @type {Change} */ { trials }) => trials.includes(trial.trial_id);
   const answer = useAnswer(address(["trials", trial.trial_id, "system"], questionOf(settings.zoom, trial.created)), {
     follows,
     about: `system ${trial.trial_id}`,
   });
-  const nodes = [...new Set((answer.value?.curves ?? []).map((/** @type {any} */ { rank }) => rank))].sort((one, other) => one - other);
+  const nodes = [...new Set((answer.value?.curves ?? []).flatMap(({ rank }) => rank ?? []))].sort((one, other) => one - other);
   return html`
     <${ChartSettingsBar} hasAxis=${false}>
-      ${names.length > 0 && html`<${Select} label="Beside" values=${[["none", "no metric"], ...names.map((/** @type {string} */ name) => [name, name])]} value=${metric} onChange=${setMetric} />`}
+      ${names.length > 0 && html`<${Select} label="Beside" values=${[["none", "no metric"], ...names.map((name) => [name, name])]} value=${metric} onChange=${setMetric} />`}
       ${nodes.length > 1 && html`<${Select} label="Node" values=${[["", "all"], ...nodes.map((rank) => [String(rank), nodeName(trial, rank)])]} value=${node} onChange=${setNode} />`}
     <//>
     <div class="pane">
       <${Answered} answer=${answer} what="figures of the machine">
-        ${(/** @type {any} */ { curves, num_left_out: numLeftOut }) => {
-          const shown = curves.filter((/** @type {any} */ { rank, x }) => x.length > 0 && (node === "" || String(rank) === node));
-          const whole = [0, endOf(trial, curves) - trial.created];
+        ${(/** @type {SystemAnswer} */ { curves, num_left_out: numLeftOut }) => {
+          const shown = curves.filter(({ rank, x }) => x.length > 0 && (node === "" || String(rank) === node));
+          const whole = /** @type {[number, number]} */ ([0, endOf(trial, curves) - trial.created]);
           if (curves.length === 0 && settings.zoom === null) {
             return html`<${Empty} title="No figures of the machine."><p>The script records them after this line.</p><pre><code>ctx.profiler.on()</code></pre><//>`;
           }
@@ -52,7 +56,7 @@ export function System({ found: { trial, series } }) {
 }
 
 /** The end of what all charts show: that of the trial, or what was measured last. */
-const endOf = (/** @type {any} */ { ended, created }, /** @type {any[]} */ curves) =>
+const endOf = (/** @type {TrialRow} */ { ended, created }, /** @type {Curve[]} */ curves) =>
   Math.max(ended ?? created + 1, ...curves.map(({ x }) => x.at(-1) ?? 0));
 
 /** What is asked for: where one has zoomed in, also as much before and after it, so that one can go there. */
@@ -62,26 +66,30 @@ function questionOf(/** @type {[number, number] | null} */ zoom, /** @type {numb
   return { buckets: 3 * NUM_BUCKETS, first: origin + from - (to - from), last: origin + to + (to - from) };
 }
 
+/** @typedef {ChartSettings & {axis: "time"}} TimeSettings */
+
+/** @param {{curves: Curve[], trial: TrialRow, settings: TimeSettings, whole: [number, number]}} props */
 function Figures({ curves, trial, settings, whole }) {
   const charts = useMemo(() => figuresOf(curves), [curves]);
   return html`<div class="charts spaced">${charts.map((chart) => html`<${Figure} key=${chart.title} chart=${chart} origin=${trial.created} settings=${settings} whole=${whole} />`)}</div>`;
 }
 
+/** @param {{chart: MachineChart, origin: number, settings: TimeSettings, whole: [number, number]}} props */
 function Figure({ chart: { title, format, curves }, origin, settings, whole }) {
-  const drawn = useMemo(
-    () => curves.map((/** @type {any} */ curve, /** @type {number} */ index) => ({ ...curve, colour: seriesColour(index), origin })),
-    [curves, origin],
-  );
+  const drawn = useMemo(() => curves.map((curve, index) => ({ ...curve, colour: seriesColour(index), origin })), [curves, origin]);
   return html`<${Chart} title=${title} curves=${drawn} height=${170} format=${format} whole=${whole} ...${settings} />`;
 }
 
-/** A metric of the trial over the same time. */
+/**
+ * A metric of the trial over the same time.
+ * @param {{trial: TrialRow, name: string, settings: TimeSettings, whole: [number, number]}} props
+ */
 function Metric({ trial, name, settings, whole }) {
   const answer = useAnswer(address(["trials", trial.trial_id, "metrics"], { names: name, x: "time", buckets: NUM_BUCKETS }), {
     follows: ({ trials }) => trials.includes(trial.trial_id),
   });
   const curves = useMemo(
-    () => (answer.value?.curves ?? []).map((/** @type {any} */ series) => ({ label: name, colour: seriesColour(0), series, origin: trial.created })),
+    () => (answer.value?.curves ?? []).map((series) => ({ label: name, colour: seriesColour(0), series, origin: trial.created })),
     [answer.value, name, trial.created],
   );
   const marks = useMemo(() => (answer.value ? marksOf(answer.value, curves, trial.created) : []), [answer.value, curves, trial.created]);
@@ -92,7 +100,7 @@ function Metric({ trial, name, settings, whole }) {
   `;
 }
 
-const nodeName = (/** @type {any} */ { ranks }, /** @type {number} */ rank) => {
-  const host = ranks.find((/** @type {any} */ one) => one.rank === rank)?.host;
+const nodeName = (/** @type {TrialRow} */ { ranks }, /** @type {number} */ rank) => {
+  const host = ranks.find((one) => one.rank === rank)?.host;
   return host ? `${host} (rank ${rank})` : `rank ${rank}`;
 };

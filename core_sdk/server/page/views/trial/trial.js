@@ -16,6 +16,8 @@ import { Logs } from "./logs.js";
 import { Overview } from "./overview.js";
 import { Progress } from "../../parts/progress.js";
 import { System } from "./system.js";
+/** @import { TrialAnswer, TrialRow } from "api" */
+/** @import { Change } from "../../state/events.js" */
 
 const TABS = [
   ["charts", "Charts"],
@@ -35,7 +37,7 @@ export function Trial({ id, tab }) {
     <section class="view" aria-label=${`Trial ${id}`}>
       ${answer.value === undefined && html`<${Title} text=${`Trial ${id}`} />`}
       <${Answered} answer=${answer} what=${`trial ${id}`}>
-        ${(/** @type {any} */ found) => html`
+        ${(/** @type {TrialAnswer} */ found) => html`
           <${Head} trial=${found.trial} onDone=${answer.reload} />
           <${Tabs} label="Parts of the trial" tabs=${tabs} current=${current} />
           <${Problems} found=${found} />
@@ -44,7 +46,7 @@ export function Trial({ id, tab }) {
             ${current === "overview" && html`<${Overview} found=${found} />`}
             ${current === "system" && html`<${System} found=${found} />`}
             ${current === "logs" && html`<${Logs} trial=${found.trial} />`}
-            ${current === "checkpoints" && html`<${Checkpoints} query=${{ trial: Number(id) }} experimentId=${found.trial.experiment_id} follows=${(/** @type {any} */ { trials }) => trials.includes(Number(id))} />`}
+            ${current === "checkpoints" && html`<${Checkpoints} query=${{ trial: Number(id) }} experimentId=${found.trial.experiment_id} follows=${(/** @type {Change} */ { trials }) => trials.includes(Number(id))} />`}
             ${current === "code" && html`<${Code} subject=${{ kind: "trial", id: Number(id), experimentId: found.trial.experiment_id, hparams: found.trial.hparams }} />`}
           </div>
         `}
@@ -53,6 +55,7 @@ export function Trial({ id, tab }) {
   `;
 }
 
+/** @param {{trial: TrialRow, onDone: () => void}} props */
 function Head({ trial, onDone }) {
   const end = trial.ended ?? (trial.state === "ACTIVE" ? Date.now() / 1000 : null);
   return html`
@@ -64,7 +67,7 @@ function Head({ trial, onDone }) {
         <${StateBadge} state=${trial.state} reason=${trial.reason} />
         ${trial.state === "ACTIVE" && trial.progress != null && html`<${Progress} part=${trial.progress} />`}
         ${trial.is_archived && html`<span class="chip">archived</span>`}
-        ${trial.labels.map((/** @type {string} */ label) => html`<span class="chip" title=${label}>${label}</span>`)}
+        ${trial.labels.map((label) => html`<span class="chip" title=${label}>${label}</span>`)}
       </div>
       <div class="subject-actions"><${ActionButtons} kind="trials" rows=${[trial]} onDone=${onDone} /></div>
       <div class="subject-facts soft">
@@ -79,7 +82,7 @@ function Head({ trial, onDone }) {
   `;
 }
 
-/** What of the records could not be read, or was never written. */
+/** What of the records could not be read, or was never written. @param {{found: TrialAnswer}} props */
 function Problems({ found: { trial, problem } }) {
   const problems = [
     problem,

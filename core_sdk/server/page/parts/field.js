@@ -1,0 +1,7 @@
+/** What somebody writes or chooses in a field of a form. */
+
+/** A listener that uses the text of its field. @param {(text: string) => void} use */
+export const withText =
+  (use) =>
+  (/** @type {Event} */ { target }) =>
+    use(/** @type {HTMLInputElement} */ (target).value);
