@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all test-versions check format-check lint types floors recording format bench clean
+.PHONY: help packages demo test test-integrations test-all test-versions check format-check lint types floors page recording format bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -63,7 +63,7 @@ test-all: $(ALL_INSTALLED)  ## both, and the slow tests
 test-versions: | $(PYTHON)  ## the tests that touch torch, with the oldest and the newest Python and torch; takes hours and 15 GB
 	@$(PYTHON) .ci/versions.py
 
-check: format-check lint types floors  ## all that continuous integration runs
+check: format-check lint types floors page  ## all that continuous integration runs
 	@$(MAKE) test
 	@$(MAKE) test-integrations
 	@$(MAKE) demo
@@ -84,6 +84,9 @@ types: $(INSTALLED) $(PAGE_INSTALLED)
 
 floors: $(INSTALLED)
 	$(BIN)/lint-imports
+
+page: $(INTEGRATIONS_INSTALLED)  ## the tests of the pure functions of the page's JavaScript
+	$(PAGE_TOOLS) test
 
 format: $(INSTALLED) $(PAGE_INSTALLED)  ## rewrite the code in the project's format
 	$(BIN)/ruff format .

@@ -1,5 +1,7 @@
 /** The order of rows that the page has in full: a pure function. */
 
+import { own } from "../../parts/own.js";
+
 const collator = new Intl.Collator("en", { numeric: true });
 
 /**
@@ -12,7 +14,7 @@ const collator = new Intl.Collator("en", { numeric: true });
 export function inOrder(rows, sort) {
   const name = sort.replace(/^-/, "");
   const sign = sort.startsWith("-") ? -1 : 1;
-  const valueOf = (/** @type {Row} */ row) => /** @type {Record<string, unknown>} */ (row.values)[name];
+  const valueOf = (/** @type {Row} */ row) => own(/** @type {Record<string, unknown>} */ (row.values), name);
   const has = (/** @type {Row} */ row) => valueOf(row) != null && valueOf(row) !== "";
   const ordered = rows.filter(has).sort((one, other) => sign * compare(valueOf(one), valueOf(other)));
   return [...ordered, ...rows.filter((row) => !has(row))];

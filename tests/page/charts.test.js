@@ -1,0 +1,144 @@
+/** What charts draw: smoothing, buckets, ranges and scales. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { nearest, rangeOfX, rangeOfY, traceOf, within } from "../../core_sdk/server/page/charts/curves.js";
+import { csvOf } from "../../core_sdk/server/page/charts/export.js";
+import { cellsOf } from "../../core_sdk/server/page/charts/search/heat-map.js";
+import { isWithin } from "../../core_sdk/server/page/charts/search/parallel.js";
+import { rampColour, readableOn, scaleOf } from "../../core_sdk/server/page/charts/search/scale.js";
+import { numPointsBefore, smoothed } from "../../core_sdk/server/page/charts/smoothing.js";
+
+/** @import { Series } from "../../core_sdk/server/page/charts/curves.js" */
+
+const LINEAR = { isLogarithmic: false, ignoresOutliers: false };
+
+/** @param {Series["mean"]} values @param {Partial<Series>} [other] */
+const traceWith = (values, other) =>
+  traceOf(
+    { label: "loss", colour: "--series-1", series: { x: values.map((_, index) => index), minimum: values, maximum: values, mean: values, ...other } },
+    0,
+  );
+
+test("smoothing leaves a constant as it is, and passes over what is no number", () => {
+  assert.deepEqual(smoothed([1, 1, 1], 0.9), [1, 1, 1]);
+  assert.deepEqual(smoothed([0, null, 2], 0.5), [0, null, 4 / 3]);
+  assert.deepEqual(smoothed([0, NaN, 2], 0.5), [0, NaN, 4 / 3]);
+  assert.deepEqual(smoothed([3, 1], 0), [3, 1]);
+});
+
+test("a bucket of many points weighs as much as its points", () => {
+  assert.deepEqual(smoothed([0, 4], 0.5, [1, 1000]), [0, 4]);
+  assert.equal(smoothed([0, 3, 3, 3], 0.5).at(-1), smoothed([0, 3], 0.5, [1, 3]).at(-1));
+});
+
+test("the points before a place that matter grow with the weight", () => {
+  assert.deepEqual([0, 0.5, 0.9, 0.99].map(numPointsBefore), [0, 7, 44, 459]);
+});
+
+test("a trace has the values that have a place, as numbers", () => {
+  const trace = traceWith([1, null, "Infinity", "NaN"], { x: [10, 20, null, 40], mean: [1, null, 5, null] });
+
+  assert.deepEqual([...trace.places], [10, 20, 40]);
+  assert.deepEqual([...trace.lows], [1, NaN, NaN]);
+  assert.deepEqual([...trace.means], [1, NaN, NaN]);
+});
+
+test("the origin of a curve is where its places begin", () => {
+  const series = { x: [100, 101], minimum: [1, 2], maximum: [1, 2], mean: [1, 2] };
+
+  assert.deepEqual([...traceOf({ label: "", colour: "", series, origin: 100 }, 0).places], [0, 1]);
+});
+
+test("the nearest bucket is found from either side, and there is none without buckets", () => {
+  const trace = traceWith([1, 2, 3]);
+
+  assert.deepEqual(
+    [-5, 0.4, 0.6, 99].map((x) => nearest(trace, x)),
+    [0, 0, 1, 2],
+  );
+  assert.equal(nearest(traceWith([]), 1), -1);
+});
+
+test("a range spans all traces, and a lone point has one, too", () => {
+  assert.equal(rangeOfX([]), null);
+  assert.deepEqual(rangeOfX([traceWith([1])]), [-0.5, 0.5]);
+  assert.deepEqual(rangeOfX([traceWith([1]), traceWith([1, 2, 3])]), [0, 2]);
+});
+
+test("the range of values leaves out what cannot be drawn", () => {
+  const traces = [traceWith([1, "Infinity", -1, 3])];
+
+  assert.deepEqual(rangeOfY(traces, [0, 3], LINEAR), [-1.2, 3.2]);
+  assert.deepEqual(rangeOfY(traces, [0, 1], { ...LINEAR, isLogarithmic: true }), [0.5, 2]);
+  assert.equal(rangeOfY(traces, [1, 1], LINEAR), null);
+});
+
+test("outliers do not widen the range, if they are ignored", () => {
+  const traces = [traceWith([...Array.from({ length: 99 }, () => 1), 1000])];
+
+  assert.deepEqual(rangeOfY(traces, [0, 99], { ...LINEAR, ignoresOutliers: true }), [0.9, 1.1]);
+});
+
+test("a zoom stays within the whole, and is none where it is the whole", () => {
+  assert.deepEqual(within([-5, 5], [0, 100]), [0, 10]);
+  assert.deepEqual(within([95, 115], [0, 100]), [80, 100]);
+  assert.equal(within([-5, 500], [0, 100]), null);
+});
+
+test("a chart is saved with the buckets of all of its curves", () => {
+  assert.equal(
+    csvOf([traceWith([1, "NaN"])], "steps"),
+    "curve,is_superseded,steps,minimum,maximum,mean\r\nloss,false,0,1,1,1\r\nloss,false,1,NaN,NaN,NaN\r\n",
+  );
+});
+
+test("a scale is logarithmic where its values span a factor of fifty", () => {
+  assert.deepEqual([1, 10, 100].map(scaleOf("lr", [1, 100]).place), [0, 0.5, 1]);
+  assert.deepEqual([0, 20, 40].map(scaleOf("size", [0, 40]).place), [0, 0.5, 1]);
+});
+
+test("values that are no numbers have places in their order, and others none", () => {
+  const { place, isNumeric } = scaleOf("kind", ["a", "b", "c", null]);
+
+  assert.equal(isNumeric, false);
+  assert.deepEqual(["b", "a", "c", "x", null].map(place), [0.5, 0, 1, NaN, NaN]);
+});
+
+test("a number that is not finite does not make a scale one of words", () => {
+  const { place, isNumeric } = scaleOf("loss", [1, 2, "NaN", "Infinity"]);
+
+  assert.equal(isNumeric, true);
+  assert.deepEqual([1, 2, "NaN"].map(place), [0, 1, NaN]);
+});
+
+test("the colours of a ramp are mixed between its ends", () => {
+  assert.deepEqual(
+    [0, 0.5, 1, 7, NaN].map((place) => rampColour(place, ["#000000", "#0a1420"])),
+    ["rgb(0 0 0)", "rgb(5 10 16)", "rgb(10 20 32)", "rgb(10 20 32)", "transparent"],
+  );
+  assert.deepEqual(["rgb(20 20 60)", "rgb(250 250 200)"].map(readableOn), ["#ffffff", "#10141b"]);
+});
+
+test("a cell of the heat map has the mean of its trials", () => {
+  const trials = [
+    { x: 0, y: "a", loss: 1 },
+    { x: 0, y: "a", loss: 3 },
+    { x: 8, y: "b", loss: 5 },
+    { x: 8, y: "b", loss: "NaN" },
+  ].map((values) => ({ values }));
+  const [x, y, loss] = [scaleOf("x", [0, 8]), scaleOf("y", ["a", "b"]), scaleOf("loss", [1, 3, 5])];
+
+  assert.deepEqual(cellsOf(x, y, loss, trials), [
+    { column: 0, row: 0, count: 2, mean: 2 },
+    { column: 7, row: 1, count: 1, mean: 5 },
+  ]);
+});
+
+test("a trial is within the ranges of all axes, whatever their names", () => {
+  const scales = [scaleOf("constructor", [0, 1]), scaleOf("lr", [0, 1])];
+
+  assert.equal(isWithin(scales, [0.5, 0.5], {}), true);
+  assert.equal(isWithin(scales, [0.5, 0.5], { lr: [0.6, 1] }), false);
+  assert.equal(isWithin(scales, [0.5, NaN], { lr: [0, 1] }), false);
+});

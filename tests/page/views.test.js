@@ -1,0 +1,131 @@
+/** What views make of the server's answers: columns, orders, groups and curves. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { flattened } from "../../core_sdk/server/page/views/facts.js";
+import { allColumns, standardColumns } from "../../core_sdk/server/page/views/runs/columns.js";
+import { grouped } from "../../core_sdk/server/page/views/runs/grouping.js";
+import { inOrder } from "../../core_sdk/server/page/views/runs/order.js";
+import { runsOf } from "../../core_sdk/server/page/views/runs/trials.js";
+import { marksOf } from "../../core_sdk/server/page/views/trial/charts.js";
+import { figuresOf, withGaps } from "../../core_sdk/server/page/views/trial/figures.js";
+
+/** @import { ColumnAnswer, Curve } from "api" */
+
+/** @param {ColumnAnswer["kind"]} kind @param {string} name @returns {ColumnAnswer} */
+const column = (kind, name, num_trials = 1) => ({ kind, name, type: "number", num_trials, is_constant: false });
+
+/** @param {string} name @param {number[]} x @param {Partial<Curve>} [other] @returns {Curve} */
+const curve = (name, x, other) => ({
+  group: "gpu",
+  name,
+  first_steps: x,
+  last_steps: x,
+  x,
+  count: x.map(() => 1),
+  minimum: x,
+  maximum: x,
+  mean: x,
+  attempt: null,
+  rank: 0,
+  ...other,
+});
+
+/** @param {Record<string, unknown>[]} values */
+const runs = (values) => {
+  const columns = Object.keys(values[0]);
+  const rows = values.map((one) => /** @type {string[]} */ (columns.map((name) => one[name])));
+  return runsOf({ columns, rows, ids: values.map((_, index) => index + 1), num_found: 0, num_trials: 0, next: null });
+};
+
+test("rows without a value come last, in either order, and numbers in words count", () => {
+  const valuesIn = (/** @type {string} */ sort, /** @type {unknown[]} */ values) =>
+    inOrder(
+      values.map((x) => ({ values: { x } })),
+      sort,
+    ).map((row) => row.values.x);
+
+  assert.deepEqual(valuesIn("-x", [3, null, 1]), [3, 1, null]);
+  assert.deepEqual(valuesIn("x", [3, "", 1]), [1, 3, ""]);
+  assert.deepEqual(valuesIn("x", ["run 10", "run 9"]), ["run 9", "run 10"]);
+  assert.deepEqual(valuesIn("constructor", [2, 1]), [2, 1]);
+});
+
+test("the runs of an answer have their cells by the names of its columns, also __proto__", () => {
+  const [run] = runs([
+    Object.fromEntries([
+      ["id", 7],
+      ["__proto__", "odd"],
+    ]),
+  ]);
+
+  assert.equal(run.key, "1");
+  assert.deepEqual(Object.entries(run.values), [
+    ["id", 7],
+    ["__proto__", "odd"],
+  ]);
+});
+
+test("groups stand in the order of their first run, and a folded one hides its runs", () => {
+  const all = runs([{ lr: 0.1 }, { lr: null }, { lr: 0.1 }]);
+
+  const found = grouped(all, "lr", new Set(["0.1"]));
+
+  assert.deepEqual(found, [
+    { group: "lr: 0.1", key: "0.1", count: 2, isOpen: false },
+    { group: "lr: none", key: "", count: 1, isOpen: true },
+    all[1],
+  ]);
+});
+
+test("a column named like a member of every object groups nothing", () => {
+  assert.deepEqual(grouped(runs([{ lr: 1 }]), "constructor", new Set()).length, 2);
+});
+
+test("a metric also has columns of its extremes", () => {
+  const known = [column("field", "id"), column("metric", "validation.loss"), column("hyperparameter", "lr")];
+
+  assert.deepEqual([...allColumns(known).keys()], ["id", "validation.loss", "lr", "min.validation.loss", "max.validation.loss"]);
+});
+
+test("the table begins with what most trials have", () => {
+  const known = [column("metric", "rare"), column("metric", "common", 9), column("metric", "validation.epochs", 9), column("hyperparameter", "lr")];
+
+  assert.deepEqual(standardColumns(known), ["id", "experiment", "state", "steps", "common", "rare", "lr", "started", "duration", "label"]);
+});
+
+test("nested values have dotted names", () => {
+  assert.deepEqual(flattened({ a: { b: 1, c: {} }, d: [1], e: null }), [
+    ["a.b", "1"],
+    ["a.c", "{}"],
+    ["d", "[1]"],
+    ["e", ""],
+  ]);
+});
+
+test("a curve is interrupted where nothing was measured for long", () => {
+  const found = withGaps(curve("gpu_util", [0, 1, 2, 100, 101]));
+
+  assert.deepEqual(found.x, [0, 1, 2, 51, 100, 101]);
+  assert.deepEqual(found.mean, [0, 1, 2, null, 100, 101]);
+  assert.deepEqual(found.count, [1, 1, 1, 0, 1, 1]);
+});
+
+test("figures of one kind share a chart, and those that are unknown have one each, at the end", () => {
+  const charts = figuresOf([curve("constructor", [0]), curve("gpu_util.0", [0]), curve("gpu_util.1", [0], { rank: 1 })]);
+
+  assert.deepEqual(
+    charts.map(({ title, curves }) => [title, curves.map(({ label }) => label)]),
+    [
+      ["GPU", ["0, rank 0", "1, rank 1"]],
+      ["gpu constructor", ["rank 0"]],
+    ],
+  );
+});
+
+test("a restart is marked where its step is drawn, if it is drawn", () => {
+  const answer = { curves: [], superseded: [], resume_points: [2, 9], num_left_out: 0 };
+
+  assert.deepEqual(marksOf(answer, [{ series: curve("loss", [1, 2, 3], { x: [10, 20, 30] }) }], 10), [{ x: 10, label: "restart" }]);
+  assert.deepEqual(marksOf(answer, [], 0), []);
+});
