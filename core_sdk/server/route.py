@@ -14,6 +14,7 @@ from core_sdk.records import MAX_INT
 from core_sdk.server.records import Records
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT - 1)]
+Rank = Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
 Text = Annotated[str, msgspec.Meta(max_length=1000)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=1000)]

@@ -185,6 +185,53 @@ def test_names_that_every_object_has_are_names(tmp_path: Path, open_view: OpenVi
         expect(page.get_by_role("columnheader", name=f"training.{name}")).to_be_visible()
 
 
+def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) -> None:
+    """By the lowest, by one, or with a curve for each trial and rank."""
+    home = Home.create(tmp_path / "home")
+    folder = new_trial(home, "ranks")
+    record(folder, report(1, loss=0.5))
+    record(folder, report(1, loss=5.0), report(1, "validation", accuracy=0.75), rank=1)
+    record(new_trial(home, "ranks"), report(1, loss=0.25))
+    with serving(home) as site:
+        page = open_view(site, "compare?trials=1,2")
+        titles = page.locator(".chart-title")
+        values = page.locator(".chart-value")
+        legend = page.locator(".legend li")
+        choice = page.get_by_label("Rank", exact=True)
+        expect(values).to_have_count(3)
+
+        choice.select_option("1")
+        expect(titles).to_have_text(["training.loss, rank 1", "validation.accuracy, rank 1"])
+        expect(values).to_have_text(["5", "0.75"])
+        choice.select_option("all")
+        expect(titles).to_have_text(["training.loss", "validation.accuracy, rank 1"])
+        expect(legend).to_contain_text(["1 ranks, rank 0", "1 ranks, rank 1", "2 ranks, rank 0"])
+        expect(values).to_have_text(["1, rank 00.5", "1, rank 15", "2, rank 00.25", "0.75"])
+        page.goto(site.address("compare?trials=2,2"))
+        expect(titles).to_have_count(1)
+        expect(choice).to_have_count(0)
+
+
+def test_learning_curves_are_those_of_any_rank(tmp_path: Path, open_view: OpenView) -> None:
+    """Of the lowest one, or of one that is chosen."""
+    home = Home.create(tmp_path / "home")
+    folder = new_trial(home, "ranks")
+    record(folder, report(1, "validation", loss=0.5))
+    record(folder, report(1, "validation", loss=5.0), rank=1)
+    record(new_trial(home, "ranks"), report(1, "validation", loss=0.25))
+    with serving(home) as site:
+        page = open_view(site, "experiments/1/curves")
+        values = page.locator(".chart-value")
+        choice = page.get_by_label("Rank", exact=True)
+        expect(values).to_have_text(["20.25", "10.5"])
+
+        choice.select_option("1")
+
+        expect(page.locator(".chart-title")).to_have_text("validation.loss, rank 1, the best 1 of 2 trials")
+        expect(values).to_have_text("5")
+        expect(choice.locator("option")).to_have_text(["lowest", "0", "1"])
+
+
 def test_each_rank_is_shown_when_it_is_asked_for(tmp_path: Path, open_view: OpenView) -> None:
     """Else the lowest that reports the metric; a rank has charts of its own metrics only."""
     home = Home.create(tmp_path / "home")

@@ -138,6 +138,26 @@ def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
     assert visitor.get(target_of(question, rank=str(1 << 63))).problem == "bad_parameter"
 
 
+def test_an_experiment_has_the_curves_of_a_rank(visitor: Visitor, home: Home) -> None:
+    """Only trials in which it has reported the metric have one."""
+    both = new_trial(home, "ranks")
+    record(both, report(1, "validation", loss=0.5))
+    record(both, report(1, "validation", loss=5.0), rank=1)
+    record(new_trial(home, "ranks"), report(1, "validation", loss=0.25))
+    (found,) = visitor.question("/experiments", where="name=ranks")["experiments"]
+    question = f"/experiments/{found['experiment_id']}/curves"
+
+    shown, of_1, of_2 = (visitor.question(question, **query) for query in ({}, {"rank": 1}, {"rank": 2}))
+    by_time = visitor.question(question, rank=1, x="time")["curves"]
+
+    assert [one["reporting_ranks"] for one in (shown, of_1, of_2)] == [[0, 1]] * 3
+    assert [one["mean"] for one in shown["curves"]] == [[0.25], [0.5]]
+    assert [(one["trial_id"], one["mean"]) for one in of_1["curves"]] == [(both.trial_id, [5.0])]
+    assert of_2["curves"] == []
+    assert [len(one["x"]) for one in by_time] == [1]
+    assert visitor.get(target_of(question, rank="all")).problem == "bad_parameter"
+
+
 def test_several_trials_are_asked_at_once(visitor: Visitor) -> None:
     """Each answer is that of the trial alone."""
     found = visitor.question("/comparison", trials=[3, 1])["trials"]

@@ -13,7 +13,7 @@ from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
 from core_sdk.server.paging import Cursor, page_of
 from core_sdk.server.records import Records
-from core_sdk.server.route import Id, Query, Text
+from core_sdk.server.route import Id, Query, Rank, Text
 from core_sdk.server.routes.importance import Importance, importances
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.facts import Facts
@@ -78,6 +78,9 @@ class CurvesQuery(Query, frozen=True):
     """Only the best of the trials."""
     x: Literal["steps", "time"] = "steps"
     buckets: Annotated[int, msgspec.Meta(ge=2, le=1000)] = 200
+    rank: Rank | None = None
+    """The rank whose reports are given, of the same trials. By default the metric is that of the lowest rank that has
+    reported it."""
 
 
 class TrialCurve(msgspec.Struct, frozen=True):
@@ -97,6 +100,8 @@ class CurvesAnswer(msgspec.Struct, frozen=True):
     """The best trial first."""
     num_trials: int
     """Those that have the metric."""
+    reporting_ranks: list[int]
+    """The ranks that have reported metrics in any of the best trials."""
 
 
 class ImportanceQuery(Query, frozen=True):
@@ -191,7 +196,7 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
     """Returns the learning curves of the best trials of an experiment."""
     group, name, smaller_is_better = _metric(records, experiment_id, query.metric)
     if not name:
-        return CurvesAnswer("", [], 0)
+        return CurvesAnswer("", [], 0, [])
     found = _with_metric(records, experiment_id, group, name)
     best: dict[int, Any] = {one.row.trial_id: one.metrics[group][name] for one in found}
     if group == "validation":
@@ -201,15 +206,19 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
     rows = [one.row for one in found]
     rows.sort(key=lambda row: _rank(best[row.trial_id], smaller_is_better))
 
-    def read(view: View) -> list[TrialCurve]:
-        answer = []
+    def read(view: View) -> CurvesAnswer:
+        drawn = []
+        ranks: set[int] = set()
         for row in rows[: query.top]:
-            buckets = view.buckets(row.trial_id, group, name, query.buckets)
-            answer.append(
+            ranks.update(view.reporting_ranks(row.trial_id))
+            buckets = view.buckets(row.trial_id, group, name, query.buckets, rank=query.rank)
+            if not buckets:
+                continue
+            drawn.append(
                 TrialCurve(
                     row.trial_id,
                     row.state,
-                    view.bucket_times(row.trial_id, group, name, buckets)
+                    view.bucket_times(row.trial_id, group, name, buckets, rank=query.rank)
                     if query.x == "time"
                     else [bucket.last_steps for bucket in buckets],
                     [bucket.count for bucket in buckets],
@@ -218,9 +227,9 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
                     [bucket.mean for bucket in buckets],
                 )
             )
-        return answer
+        return CurvesAnswer(f"{group}.{name}", drawn, len(found), sorted(ranks))
 
-    return CurvesAnswer(f"{group}.{name}", records.ask(read), len(found))
+    return records.ask(read)
 
 
 def _rank(value: float, smaller_is_better: bool) -> tuple[bool, float]:

@@ -8,12 +8,12 @@ import msgspec
 
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
-from core_sdk.server.route import Id, Query, Text
+from core_sdk.server.route import Id, Query, Rank, Text
 from core_sdk.tracking.log_levels import LogLevel
 from core_sdk.tracking.log_lines import LogFilter, LogPage
 from core_sdk.tracking.rows import AttemptRow
 
-Ranks = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, lt=10**9)], ...], msgspec.Meta(max_length=1000)]
+Ranks = Annotated[tuple[Rank, ...], msgspec.Meta(max_length=1000)]
 
 
 class LogsQuery(Query, frozen=True):

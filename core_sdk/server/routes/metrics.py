@@ -10,7 +10,7 @@ import msgspec
 
 from core_sdk.records import MAX_INT, Metric
 from core_sdk.server.records import Records
-from core_sdk.server.route import Id, Names, Query, Text
+from core_sdk.server.route import Id, Names, Query, Rank, Text
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import Bucket
 
@@ -35,7 +35,7 @@ class MetricsQuery(Query, frozen=True):
     buckets: NumBuckets = 1000
     superseded: bool = False
     """Also what later attempts have superseded, in curves of its own."""
-    rank: Annotated[int, msgspec.Meta(ge=0, lt=10**9)] | Literal["all"] | None = None
+    rank: Rank | Literal["all"] | None = None
     """The rank whose reports are given. `all` gives each rank's, in curves of their own. By default each metric is that
     of the lowest rank that reports it."""
 

@@ -16,6 +16,7 @@ import { address } from "../state/api.js";
 import { useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
 import { flattened } from "./facts.js";
+import { RankChoice, titleWithRank, useRank } from "./rank-choice.js";
 import { withText } from "../parts/field.js";
 /** @import { ComparedMetricsAnswer, ComparisonAnswer, ConfigurationAnswer, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
 /** @import { ChartSettings } from "../charts/settings.js" */
@@ -64,23 +65,30 @@ export function Compare() {
 function Metrics({ found, follows }) {
   const settings = useChartSettings();
   const [search, setSearch] = useSetting("search");
+  const [rank] = useRank();
+  const ranks = [...new Set(found.flatMap(({ reporting_ranks: of }) => of))].sort((one, other) => one - other);
+  const isOfRanks = found.some(({ reporting_ranks: of }) => of.length > 1);
+  const drawn = useMemo(() => drawnOf(found, rank === "all"), [found, rank]);
   const all = [...new Set(found.flatMap(({ series }) => series.map(nameOf)))];
   const names = all.filter((name) => name.toLowerCase().includes(search.toLowerCase())).slice(0, MAX_CHARTS);
   const ids = found.map(({ trial }) => trial.trial_id);
-  const answer = useAnswer(address(["comparison", "metrics"], { trials: ids, names, x: settings.axis, buckets: NUM_BUCKETS }), { follows });
+  const answer = useAnswer(address(["comparison", "metrics"], { trials: ids, names, x: settings.axis, buckets: NUM_BUCKETS, rank: rank || null }), {
+    follows,
+  });
   return html`
     <${ChartSettingsBar}>
+      <${RankChoice} ranks=${isOfRanks ? ranks : []} />
       <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />
     <//>
     <div class="pane">
       <ul class="legend" aria-label="Trials">
-        ${found.map(({ trial }, index) => html`<li><i class="swatch" style=${{ background: `var(${seriesColour(index)})` }}></i><a href=${linkTo(["trials", trial.trial_id])} title=${labelOf(trial)}>${labelOf(trial)}</a><${StateBadge} state=${trial.state} /></li>`)}
+        ${drawn.map(({ trial, rank: of, colour }) => html`<li><i class="swatch" style=${{ background: `var(${colour})` }}></i><a href=${linkTo(["trials", trial.trial_id])} title=${labelOf(trial)}>${labelOf(trial)}${of !== null && `, rank ${of}`}</a><${StateBadge} state=${trial.state} /></li>`)}
       </ul>
       ${all.length > names.length && search === "" && html`<${Remark}>The first ${MAX_CHARTS} of ${all.length} metrics are drawn. The search finds others.<//>`}
       <${Answered} answer=${answer} what="curves">
         ${(/** @type {ComparedMetricsAnswer} */ { trials: answers }) => html`
           <div class="charts">
-            ${names.map((name) => html`<${ComparedChart} key=${name} name=${name} found=${found} answers=${answers} settings=${settings} />`)}
+            ${names.filter((name) => rank === "" || answers.some(({ curves }) => curves.some((curve) => nameOf(curve) === name))).map((name) => html`<${ComparedChart} key=${name} name=${name} drawn=${drawn} answers=${answers} settings=${settings} />`)}
           </div>
         `}
       <//>
@@ -88,23 +96,34 @@ function Metrics({ found, follows }) {
   `;
 }
 
-/** @param {{name: string, found: TrialAnswer[], answers: MetricsAnswer[], settings: ChartSettings}} props */
-function ComparedChart({ name, found, answers, settings }) {
+/**
+ * What each chart draws: each trial, or each rank of each trial that has reported.
+ * @typedef {{index: number, trial: TrialRow, rank: number | null, colour: string}} Drawn
+ */
+
+/** @param {TrialAnswer[]} found @param {boolean} isOfRanks @returns {Drawn[]} */
+function drawnOf(found, isOfRanks) {
+  const members = found.flatMap(({ trial, reporting_ranks: ranks }, index) => (isOfRanks ? ranks : [null]).map((rank) => ({ index, trial, rank })));
+  return members.map((member, place) => ({ ...member, colour: seriesColour(place) }));
+}
+
+/** @param {{name: string, drawn: Drawn[], answers: MetricsAnswer[], settings: ChartSettings}} props */
+function ComparedChart({ name, drawn, answers, settings }) {
   const curves = useMemo(
     () =>
-      found.flatMap(({ trial }, index) =>
+      drawn.flatMap(({ index, trial, rank, colour }) =>
         (answers[index]?.curves ?? [])
-          .filter((curve) => nameOf(curve) === name)
+          .filter((curve) => nameOf(curve) === name && (rank === null || curve.rank === rank))
           .map((series) => ({
-            label: String(trial.trial_id),
-            colour: seriesColour(index),
+            label: rank === null ? String(trial.trial_id) : `${trial.trial_id}, rank ${rank}`,
+            colour,
             series,
             origin: settings.axis === "time" ? trial.created : 0,
           })),
       ),
-    [answers, found, name, settings.axis],
+    [answers, drawn, name, settings.axis],
   );
-  return html`<${Chart} title=${name} curves=${curves} height=${250} ...${settings} />`;
+  return html`<${Chart} title=${titleWithRank(name, curves)} curves=${curves} height=${250} ...${settings} />`;
 }
 
 /** A row for each value, first those in which the trials differ. @param {{found: TrialAnswer[]}} props */

@@ -1,6 +1,6 @@
 /** The learning curves of an experiment's best trials, over each other. */
 
-import { html, useMemo } from "../../preact.js";
+import { html, useMemo, useRef } from "../../preact.js";
 import { Chart } from "../../charts/chart.js";
 import { seriesColour } from "../../charts/palette.js";
 import { ChartSettingsBar, useChartSettings } from "../../charts/settings.js";
@@ -11,6 +11,7 @@ import { counted, formatNumber } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo, useSetting } from "../../state/place.js";
+import { RankChoice, useRank } from "../rank-choice.js";
 import { useMetricNames } from "./metrics.js";
 /** @import { CurvesAnswer, ExperimentAnswer, TrialCurve } from "api" */
 /** @import { ChartSettings } from "../../charts/settings.js" */
@@ -22,28 +23,33 @@ const TOPS = ["1", "10", "20", "50", "100"];
 export function LearningCurves({ found: { experiment }, follows }) {
   const [metric, setMetric] = useSetting("metric");
   const [top, setTop] = useSetting("top", "20");
+  const [chosen] = useRank();
+  const rank = chosen === "all" ? "" : chosen;
   const settings = useChartSettings();
   const axis = settings.axis === "time" ? "time" : "steps";
   const names = useMetricNames(experiment.experiment_id);
-  const answer = useAnswer(address(["experiments", experiment.experiment_id, "curves"], { metric, top, x: axis, buckets: 300 }), { follows });
+  const answer = useAnswer(address(["experiments", experiment.experiment_id, "curves"], { metric, top, x: axis, buckets: 300, rank }), { follows });
+  const ranks = useRef(/** @type {number[]} */ ([]));
+  ranks.current = answer.value?.reporting_ranks ?? ranks.current; // Those of the former answer, until there is another.
   return html`
     <${ChartSettingsBar}>
       <${Select} label="Metric" values=${[["", "the searcher's"], ...names.map((name) => [name, name])]} value=${metric} onChange=${setMetric} />
       <${Select} label="Best" values=${TOPS.map((number) => [number, counted(Number(number), "trial")])} value=${top} onChange=${setTop} />
+      <${RankChoice} ranks=${ranks.current} hasAll=${false} />
     <//>
     <div class="pane">
       <${Answered} answer=${answer} what="learning curves">
         ${(/** @type {CurvesAnswer} */ value) =>
           value.curves.length === 0
             ? html`<${Empty} title="No trial has reported this metric." />`
-            : html`<${Drawn} value=${value} settings=${{ ...settings, axis }} />`}
+            : html`<${Drawn} value=${value} rank=${rank} settings=${{ ...settings, axis }} />`}
       <//>
     </div>
   `;
 }
 
-/** @param {{value: CurvesAnswer, settings: ChartSettings}} props */
-function Drawn({ value: { metric, curves, num_trials: numTrials }, settings }) {
+/** @param {{value: CurvesAnswer, rank: string, settings: ChartSettings}} props */
+function Drawn({ value: { metric, curves, num_trials: numTrials }, rank, settings }) {
   const drawn = useMemo(
     () =>
       curves.map((series, index) => ({
@@ -55,7 +61,7 @@ function Drawn({ value: { metric, curves, num_trials: numTrials }, settings }) {
     [curves, settings.axis],
   );
   return html`
-    <${Chart} title=${`${metric}, the best ${curves.length} of ${numTrials} trials`} curves=${drawn} height=${380} ...${settings} />
+    <${Chart} title=${`${metric}${rank && `, rank ${rank}`}, the best ${curves.length} of ${numTrials} trials`} curves=${drawn} height=${380} ...${settings} />
     <section class="card spaced">
       <table class="plain-table">
         <thead><tr><th class="number">Trial</th><th>State</th><th class="number">Last</th><th class="number">Lowest … highest</th></tr></thead>

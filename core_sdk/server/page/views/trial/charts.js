@@ -5,12 +5,13 @@ import { Chart } from "../../charts/chart.js";
 import { seriesColour } from "../../charts/palette.js";
 import { ChartSettingsBar, useChartSettings } from "../../charts/settings.js";
 import { numPointsBefore } from "../../charts/smoothing.js";
-import { Choice, Select, Switch } from "../../parts/choice.js";
+import { Choice, Switch } from "../../parts/choice.js";
 import { Answered, Empty } from "../../parts/states.js";
 import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
+import { RankChoice, titleWithRank, useRank } from "../rank-choice.js";
 import { withText } from "../../parts/field.js";
 /** @import { Curve, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
 /** @import { ChartSettings } from "../../charts/settings.js" */
@@ -26,7 +27,7 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
   const [search, setSearch] = useSetting("search");
   const [order, setOrder] = useSetting("by", "group");
   const [faint, setFaint] = useSetting("superseded", "1");
-  const [rank, setRank] = useSetting("reports");
+  const [rank] = useRank();
   const sections = useMemo(() => sectionsOf(series, order, search), [series.map(nameOf).join("\n"), order, search]);
   if (series.length === 0) {
     return html`<${Empty} title="Nothing was reported yet.">What the trial reports appears here while it runs.<//>`;
@@ -38,7 +39,7 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
         ["name", "By name"],
       ]} value=${order} onChange=${setOrder} />
       ${trial.num_attempts > 1 && html`<${Switch} label="Superseded" title="Show what later attempts have replaced." isOn=${faint === "1"} onChange=${(/** @type {boolean} */ isOn) => setFaint(isOn ? "1" : "0")} />`}
-      ${ranks.length > 1 && html`<${Select} label="Rank" values=${[["", `lowest (${ranks[0]})`], ...ranks.map((one) => [String(one), String(one)]), ["all", "all"]]} value=${rank} onChange=${setRank} />`}
+      <${RankChoice} ranks=${ranks} lowest=${`lowest (${ranks[0]})`} />
       <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />
     <//>
     <div class="pane">
@@ -138,10 +139,7 @@ function MetricChart({ chart: { title, series }, answer, trial, settings }) {
   const marks = useMemo(() => marksOf(answer, curves, origin), [answer, curves, origin]);
   // What is beyond the zoom was not asked for.
   const whole = settings.zoom !== null && settings.axis === "steps" ? [0, trial.steps_completed] : null;
-  // A chart of one curve does not show its label.
-  const ranks = new Set(curves.map((curve) => curve.series.rank));
-  const [rank] = ranks;
-  return html`<${Chart} title=${ranks.size === 1 && rank !== null ? `${title}, rank ${rank}` : title} curves=${curves} marks=${marks} whole=${whole} ...${settings} />`;
+  return html`<${Chart} title=${titleWithRank(title, curves)} curves=${curves} marks=${marks} whole=${whole} ...${settings} />`;
 }
 
 /** Whether an answer has a curve for a chart: a rank need not have reported each metric. */
