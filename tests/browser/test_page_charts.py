@@ -185,6 +185,28 @@ def test_names_that_every_object_has_are_names(tmp_path: Path, open_view: OpenVi
         expect(page.get_by_role("columnheader", name=f"training.{name}")).to_be_visible()
 
 
+def test_every_metric_has_its_curve_however_many_there_are(tmp_path: Path, open_view: OpenView) -> None:
+    """One answer has at most 64 curves, so the charts ask for theirs in parts."""
+    home = Home.create(tmp_path / "home")
+    folder = new_trial(home)
+    record(folder, report(1, **{f"m{index:02d}": index for index in range(70)}))
+    record(folder, report(1, **{f"m{index:02d}": index for index in range(70)}), rank=1)
+    with serving(home) as site:
+        page = open_view(site, "trials/1")
+        values = page.locator(".chart-value")
+        expect(values).to_have_count(24)
+
+        page.get_by_role("button", name="Show 24 more charts").click()
+        page.get_by_role("button", name="Show 22 more charts").click()
+
+        expect(values).to_have_count(70)
+        expect(page.get_by_role("button", name="more chart")).to_have_count(0)
+        page.goto(site.address("trials/1?search=m0&reports=all"))
+        expect(values).to_have_count(20)
+        page.goto(site.address("compare?trials=1&reports=all"))
+        expect(values).to_have_count(48)
+
+
 def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) -> None:
     """By the lowest, by one, or with a curve for each trial and rank."""
     home = Home.create(tmp_path / "home")

@@ -16,6 +16,7 @@ import { address } from "../state/api.js";
 import { useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
 import { flattened } from "./facts.js";
+import { MAX_CURVES } from "./trial/charts.js";
 import { RankChoice, titleWithRank, useRank } from "./rank-choice.js";
 import { withText } from "../parts/field.js";
 /** @import { ComparedMetricsAnswer, ComparisonAnswer, ConfigurationAnswer, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
@@ -68,9 +69,11 @@ function Metrics({ found, follows }) {
   const [rank] = useRank();
   const ranks = [...new Set(found.flatMap(({ reporting_ranks: of }) => of))].sort((one, other) => one - other);
   const isOfRanks = found.some(({ reporting_ranks: of }) => of.length > 1);
+  const mostRanks = rank === "all" ? Math.max(...found.map(({ reporting_ranks: of }) => of.length)) : 1;
+  const numCharts = Math.min(MAX_CHARTS, Math.max(1, Math.floor(MAX_CURVES / mostRanks)));
   const drawn = useMemo(() => drawnOf(found, rank === "all"), [found, rank]);
   const all = [...new Set(found.flatMap(({ series }) => series.map(nameOf)))];
-  const names = all.filter((name) => name.toLowerCase().includes(search.toLowerCase())).slice(0, MAX_CHARTS);
+  const names = all.filter((name) => name.toLowerCase().includes(search.toLowerCase())).slice(0, numCharts);
   const ids = found.map(({ trial }) => trial.trial_id);
   const answer = useAnswer(address(["comparison", "metrics"], { trials: ids, names, x: settings.axis, buckets: NUM_BUCKETS, rank: rank || null }), {
     follows,
@@ -84,7 +87,7 @@ function Metrics({ found, follows }) {
       <ul class="legend" aria-label="Trials">
         ${drawn.map(({ trial, rank: of, colour }) => html`<li><i class="swatch" style=${{ background: `var(${colour})` }}></i><a href=${linkTo(["trials", trial.trial_id])} title=${labelOf(trial)}>${labelOf(trial)}${of !== null && `, rank ${of}`}</a><${StateBadge} state=${trial.state} /></li>`)}
       </ul>
-      ${all.length > names.length && search === "" && html`<${Remark}>The first ${MAX_CHARTS} of ${all.length} metrics are drawn. The search finds others.<//>`}
+      ${all.length > names.length && search === "" && html`<${Remark}>The first ${names.length} of ${all.length} metrics are drawn. The search finds others.<//>`}
       <${Answered} answer=${answer} what="curves">
         ${(/** @type {ComparedMetricsAnswer} */ { trials: answers }) => html`
           <div class="charts">

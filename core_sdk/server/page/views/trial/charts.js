@@ -17,6 +17,8 @@ import { withText } from "../../parts/field.js";
 /** @import { ChartSettings } from "../../charts/settings.js" */
 
 const NUM_CHARTS = 24;
+/** How many curves an answer has. */
+export const MAX_CURVES = 64;
 const NUM_BUCKETS = 800;
 
 /** @typedef {{group: string, name: string}} Named */
@@ -44,20 +46,54 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
     <//>
     <div class="pane">
       ${sections.length === 0 && html`<${Empty} title="No metric has such a name." />`}
-      ${sections.map(({ title, charts }) => html`<${Section} key=${title} title=${title} charts=${charts} trial=${trial} rank=${rank} showsSuperseded=${faint === "1"} />`)}
+      ${sections.map(({ title, charts }) => html`<${Section} key=${title} title=${title} charts=${charts} trial=${trial} numRanks=${rank === "all" ? ranks.length : 1} showsSuperseded=${faint === "1"} />`)}
     </div>
   `;
 }
 
 /**
  * The charts of one group, or those of metrics that several groups have.
- * @param {{title: string, charts: ChartOfMetric[], trial: TrialRow, rank: string, showsSuperseded: boolean}} props
+ * @param {{title: string, charts: ChartOfMetric[], trial: TrialRow, numRanks: number, showsSuperseded: boolean}} props
  */
-function Section({ title, charts, trial, rank, showsSuperseded }) {
+function Section({ title, charts, trial, numRanks, showsSuperseded }) {
+  const [numShown, setNumShown] = useState(1);
+  const parts = useMemo(() => partsOf(charts, numRanks), [charts, numRanks]);
+  const next = parts[numShown];
+  return html`
+    <section class="chart-section" aria-label=${title}>
+      <h2>${title} <span class="soft">${charts.length}</span></h2>
+      ${parts.slice(0, numShown).map((part, index) => html`<${Part} key=${index} title=${title} charts=${part} trial=${trial} showsSuperseded=${showsSuperseded} />`)}
+      ${next && html`<button class="more" onClick=${() => setNumShown(numShown + 1)}>Show ${counted(next.length, "more chart")}</button>`}
+    </section>
+  `;
+}
+
+/**
+ * The charts in parts of at most 24, each of which has no more curves than an answer.
+ * @param {ChartOfMetric[]} charts
+ * @param {number} numRanks How many ranks have a curve in each.
+ */
+export function partsOf(charts, numRanks) {
+  /** @type {ChartOfMetric[][]} */
+  const parts = [];
+  let numCurves = Infinity;
+  for (const chart of charts) {
+    const num = chart.series.length * numRanks;
+    if (numCurves + num > MAX_CURVES || parts[parts.length - 1].length === NUM_CHARTS) {
+      parts.push([]);
+      numCurves = 0;
+    }
+    parts[parts.length - 1].push(chart);
+    numCurves += num;
+  }
+  return parts;
+}
+
+/** Charts that are asked for together. @param {{title: string, charts: ChartOfMetric[], trial: TrialRow, showsSuperseded: boolean}} props */
+function Part({ title, charts, trial, showsSuperseded }) {
   const settings = useChartSettings();
-  const [numShown, setNumShown] = useState(NUM_CHARTS);
-  const shown = charts.slice(0, numShown);
-  const names = shown.flatMap(({ series }) => series.map(nameOf));
+  const [rank] = useRank();
+  const names = charts.flatMap(({ series }) => series.map(nameOf));
   const distance = useRef(1);
   const zoom = settings.axis === "steps" ? settings.zoom : null;
   const before = zoom === null ? 0 : stepsBefore(zoom, settings.smoothing, distance.current);
@@ -79,22 +115,15 @@ function Section({ title, charts, trial, rank, showsSuperseded }) {
   );
   distance.current = distanceOf(answer.value?.curves ?? []) ?? distance.current;
   return html`
-    <section class="chart-section" aria-label=${title}>
-      <h2>${title} <span class="soft">${charts.length}</span></h2>
-      <${Answered} answer=${answer} what=${`charts of ${title}`}>
-        ${(/** @type {MetricsAnswer} */ value) => html`
-          <div class="charts">
-            ${shown
-              .filter((chart) => rank === "" || hasCurve(value, chart))
-              .map((chart) => html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} settings=${settings} />`)}
-          </div>
-        `}
-      <//>
-      ${
-        charts.length > shown.length &&
-        html`<button class="more" onClick=${() => setNumShown(numShown + NUM_CHARTS)}>Show ${counted(Math.min(NUM_CHARTS, charts.length - shown.length), "more chart")}</button>`
-      }
-    </section>
+    <${Answered} answer=${answer} what=${`charts of ${title}`}>
+      ${(/** @type {MetricsAnswer} */ value) => html`
+        <div class="charts">
+          ${charts
+            .filter((chart) => rank === "" || hasCurve(value, chart))
+            .map((chart) => html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} settings=${settings} />`)}
+        </div>
+      `}
+    <//>
   `;
 }
 
