@@ -6,7 +6,7 @@ import { piecesOf } from "../../core_sdk/server/page/parts/ansi.js";
 import { linesOfDifference } from "../../core_sdk/server/page/parts/difference.js";
 import { own } from "../../core_sdk/server/page/parts/own.js";
 import { csvText } from "../../core_sdk/server/page/parts/saving.js";
-import { counted, formatAge, formatDuration, formatNumber, formatSize, formatValue } from "../../core_sdk/server/page/parts/text.js";
+import { counted, escaped, formatAge, formatDuration, formatNumber, formatSize, formatValue } from "../../core_sdk/server/page/parts/text.js";
 
 test("numbers have few digits, and whole ones all of theirs", () => {
   const numbers = [0.00012, 1234567, 0.5, 1e12, 0, -3.14159, "NaN", null, undefined];
@@ -33,6 +33,10 @@ test("sizes, durations and ages have a unit that suits them", () => {
     [0, 1, 1000].map((number) => counted(number, "trial")),
     ["0 trials", "1 trial", "1,000 trials"],
   );
+});
+
+test("text stays text within markup", () => {
+  assert.equal(escaped('<b a="1">\'&amp;'), "&#60;b a=&#34;1&#34;&#62;&#39;&#38;amp;");
 });
 
 test("a table is saved without anything that a spreadsheet would run", () => {

@@ -2,7 +2,7 @@
 
 import { colour } from "../state/theme.js";
 import { csvText } from "../parts/saving.js";
-import { formatDuration, formatNumber } from "../parts/text.js";
+import { escaped, formatDuration, formatNumber } from "../parts/text.js";
 import { rangeOfX, rangeOfY } from "./curves.js";
 /** @import { default as uPlot } from "uplot" */
 /** @import { Trace } from "./curves.js" */
@@ -31,15 +31,15 @@ export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutlie
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${HEIGHT + 18 * shown.length}" font-family="sans-serif" font-size="12">`,
     `<rect width="100%" height="100%" fill="${colour("--surface")}"/>`,
-    `<text x="${MARGIN.left}" y="22" font-size="14" font-weight="600" fill="${colour("--text")}">${escaped(title)}</text>`,
+    `<text x="${MARGIN.left}" y="22" font-size="14" font-weight="600" fill="${colour("--text")}">${inSvg(title)}</text>`,
     `<clipPath id="plot"><rect x="${MARGIN.left}" y="${MARGIN.top}" width="${WIDTH - MARGIN.left - MARGIN.right}" height="${HEIGHT - MARGIN.top - MARGIN.bottom}"/></clipPath>`,
     ...ticksY.map(
       (y) =>
         `<path d="M${MARGIN.left} ${round(top(y))}H${WIDTH - MARGIN.right}" stroke="${colour("--grid")}"/>` +
-        `<text x="${MARGIN.left - 8}" y="${round(top(y) + 4)}" text-anchor="end" fill="${colour("--axis")}">${escaped(formatNumber(y, 4))}</text>`,
+        `<text x="${MARGIN.left - 8}" y="${round(top(y) + 4)}" text-anchor="end" fill="${colour("--axis")}">${inSvg(formatNumber(y, 4))}</text>`,
     ),
     ...ticksX.map(
-      (x) => `<text x="${round(left(x))}" y="${HEIGHT - 10}" text-anchor="middle" fill="${colour("--axis")}">${escaped(labelOf(x))}</text>`,
+      (x) => `<text x="${round(left(x))}" y="${HEIGHT - 10}" text-anchor="middle" fill="${colour("--axis")}">${inSvg(labelOf(x))}</text>`,
     ),
     `<g clip-path="url(#plot)" fill="none">`,
     ...marks.map(
@@ -55,7 +55,7 @@ export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutlie
     ...shown.map(
       ({ label, colour: name }, index) =>
         `<path d="M${MARGIN.left} ${legendTop + 18 * index + 4}h18" stroke="${colour(name)}" stroke-width="3"/>` +
-        `<text x="${MARGIN.left + 26}" y="${legendTop + 18 * index + 8}" fill="${colour("--text")}">${escaped(label)}</text>`,
+        `<text x="${MARGIN.left + 26}" y="${legendTop + 18 * index + 8}" fill="${colour("--text")}">${inSvg(label)}</text>`,
     ),
     "</svg>",
   ].join("\n");
@@ -126,8 +126,5 @@ function pathOf(
 
 const round = (/** @type {number} */ value) => Math.round(value * 10) / 10;
 
-/** @type {Record<string, string>} */
-const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;" };
 // Control characters are not allowed in XML.
-const escaped = (/** @type {string} */ text) =>
-  text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "\ufffd").replace(/[&<>"']/g, (found) => ENTITIES[found]);
+const inSvg = (/** @type {string} */ text) => escaped(text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "\ufffd"));

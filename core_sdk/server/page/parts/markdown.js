@@ -1,6 +1,7 @@
 /** Notes in Markdown, without anything that could run or load. */
 
 import { html, useEffect, useRef } from "../preact.js";
+import { escaped } from "./text.js";
 /** @import { Tokens } from "marked" */
 
 /** @param {{text: string}} props */
@@ -42,6 +43,3 @@ async function safeFragment(text) {
   }
   return fragment;
 }
-
-/** HTML in a note is shown as it is written. */
-const escaped = (/** @type {string} */ text) => text.replace(/[&<>"']/g, (found) => `&#${found.charCodeAt(0)};`);

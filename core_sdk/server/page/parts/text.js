@@ -1,4 +1,4 @@
-/** Numbers, sizes, times and values as text. */
+/** Numbers, sizes, times and values as text, and text within markup. */
 
 /** A number with at most `digits` significant digits, but whole ones in full; other values as they are. */
 export function formatNumber(/** @type {unknown} */ value, digits = 4) {
@@ -55,5 +55,8 @@ export function formatTime(/** @type {number} */ time) {
 /** "1 trial" or "3 trials". */
 export const counted = (/** @type {number} */ number, /** @type {string} */ noun) =>
   `${number.toLocaleString("en-US")} ${noun}${number === 1 ? "" : "s"}`;
+
+/** Text within HTML or SVG, where it is shown as it is written. */
+export const escaped = (/** @type {string} */ text) => text.replace(/[&<>"']/g, (found) => `&#${found.charCodeAt(0)};`);
 
 const tidy = (/** @type {string} */ text) => text.replace(/\.?0+e/, "e").replace("e+", "e");

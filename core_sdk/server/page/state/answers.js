@@ -25,6 +25,9 @@ import { useChanges } from "./events.js";
  *   answer is gone at once: no view shows it under the words of another question.
  */
 
+/** Of a question that is asked once: nothing makes its answer out of date. @type {Options} */
+export const once = { follows: () => false };
+
 /**
  * The answer to a question, asked again whenever something has changed that it depends on.
  * @template T

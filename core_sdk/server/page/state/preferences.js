@@ -4,7 +4,7 @@
  */
 
 import { useState } from "../preact.js";
-import { useAnswer } from "./answers.js";
+import { once, useAnswer } from "./answers.js";
 import { act, address } from "./api.js";
 /** @import { Preferences } from "api" */
 
@@ -16,7 +16,7 @@ import { act, address } from "./api.js";
  * @returns {[Preferences[Name], (value: Preferences[Name]) => Promise<void>]}
  */
 export function usePreference(name, standard) {
-  const { value: kept } = useAnswer(address(["preferences"]), { follows: () => false });
+  const { value: kept } = useAnswer(address(["preferences"]), once);
   const [chosen, setChosen] = useState(/** @type {Preferences[Name] | undefined} */ (undefined));
   const change = async (/** @type {Preferences[Name]} */ next) => {
     setChosen(next);

@@ -8,7 +8,7 @@ import { Answered, Empty, Failure, Remark } from "../parts/states.js";
 import { StateBadge } from "../parts/state-badge.js";
 import { counted, formatAge, formatNumber, formatSize, formatTime } from "../parts/text.js";
 import { address } from "../state/api.js";
-import { useAnswer } from "../state/answers.js";
+import { once, useAnswer } from "../state/answers.js";
 import { linkTo, useSetting } from "../state/place.js";
 import { ActionButtons } from "./action-buttons.js";
 import { Card, flattened } from "./facts.js";
@@ -77,7 +77,7 @@ export function Checkpoints({ query, experimentId, follows }) {
 
 /** What collection would do. It reads journals and storages, so it is asked after the checkpoints, and only when they are others. */
 function useRetention(/** @type {number} */ experimentId, /** @type {CheckpointRow[] | undefined} */ checkpoints) {
-  const retention = useAnswer(checkpoints ? address(["experiments", experimentId, "retention"]) : null, { follows: () => false });
+  const retention = useAnswer(checkpoints ? address(["experiments", experimentId, "retention"]) : null, once);
   const marks = checkpoints?.map(({ storage_id: id, state, is_pinned: isPinned }) => `${id} ${state} ${isPinned}`).join("\n");
   const [seen, setSeen] = useState(/** @type {string | undefined} */ (undefined));
   useEffect(() => {

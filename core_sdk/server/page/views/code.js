@@ -9,7 +9,7 @@ import { Source } from "../parts/source.js";
 import { Answered, Empty, Failure, Loading, Remark } from "../parts/states.js";
 import { counted, formatSize } from "../parts/text.js";
 import { address } from "../state/api.js";
-import { useAnswer, useAnswers } from "../state/answers.js";
+import { once, useAnswer, useAnswers } from "../state/answers.js";
 import { useSetting } from "../state/place.js";
 import { Card, flattened } from "./facts.js";
 import { FileLink } from "./file-link.js";
@@ -18,7 +18,6 @@ import { withText } from "../parts/field.js";
 /** @import { ComponentChildren } from "preact" */
 
 const MAX_LISTED = 500;
-const never = { follows: () => false };
 
 /** @typedef {{kind: "trial" | "experiment", id: number, experimentId: number, hparams: Record<string, unknown> | null}} Subject */
 
@@ -59,7 +58,7 @@ const addressOf = (kind, id) => (kind === "trial" ? address(["trials", id]) : ad
  * @param {{subject: Subject, otherId: number, shown: string}} props
  */
 function BesideAnother({ subject, otherId, shown }) {
-  const answer = useAnswer(addressOf(subject.kind, otherId), never);
+  const answer = useAnswer(addressOf(subject.kind, otherId), once);
   return html`
     <${Answered} answer=${answer} what=${`${subject.kind} ${otherId}`}>
       ${(/** @type {TrialAnswer | ExperimentAnswer} */ found) => {
@@ -75,7 +74,7 @@ function BesideAnother({ subject, otherId, shown }) {
 
 /** @param {{subject: Subject}} props */
 function Configuration({ subject: { experimentId, hparams } }) {
-  const answer = useAnswer(address(["experiments", experimentId, "configuration"]), never);
+  const answer = useAnswer(address(["experiments", experimentId, "configuration"]), once);
   const [form, setForm] = useSetting("form", "completed");
   return html`
     ${hparams && html`<${Card} title="Hyperparameters of the trial" facts=${flattened(hparams)} none="It has none." />`}
@@ -113,7 +112,7 @@ function Configuration({ subject: { experimentId, hparams } }) {
 function ConfigurationsOfTwo({ left, right }) {
   const answer = useAnswers(
     [left, right].map(({ experimentId }) => address(["experiments", experimentId, "configuration"])),
-    never,
+    once,
   );
   return html`
     ${right.hparams && html`<${HyperparametersOfTwo} left=${left} right=${right} />`}
@@ -154,7 +153,7 @@ function HyperparametersOfTwo({ left, right }) {
 
 /** @param {{experimentId: number}} props */
 function Files({ experimentId }) {
-  const answer = useAnswer(address(["experiments", experimentId, "code"]), never);
+  const answer = useAnswer(address(["experiments", experimentId, "code"]), once);
   const [name, setName] = useSetting("file");
   return html`
     <${Answered} answer=${answer} what="the code">
@@ -212,7 +211,7 @@ function FileList({ title, files, chosen, onChoose, action = null, children }) {
 
 /** @param {{experimentId: number, name: string | undefined}} props */
 function File({ experimentId, name }) {
-  const answer = useAnswer(name ? address(["experiments", experimentId, "code", "file"], { name }) : null, never);
+  const answer = useAnswer(name ? address(["experiments", experimentId, "code", "file"], { name }) : null, once);
   if (!name) return html`<p class="soft">It has no files.</p>`;
   if (answer.error) return html`<${Failure} error=${answer.error} onRetry=${answer.reload} />`;
   if (answer.value === undefined || answer.isLoading) return html`<${Loading} what=${name} />`;
@@ -225,7 +224,7 @@ function File({ experimentId, name }) {
 
 /** The files in which the code of two experiments differs. @param {{left: Subject, right: Subject}} props */
 function FilesOfTwo({ left, right }) {
-  const answer = useAnswer(address(["experiments", right.experimentId, "code", "differences"], { other: left.experimentId }), never);
+  const answer = useAnswer(address(["experiments", right.experimentId, "code", "differences"], { other: left.experimentId }), once);
   const [name, setName] = useSetting("file");
   return html`
     <${Answered} answer=${answer} what="differences">
@@ -254,7 +253,7 @@ function FileOfTwo({ file: { name, size_bytes: size, other_size_bytes: otherSize
   const owners = [...(otherSize !== null ? [left] : []), ...(size !== null ? [right] : [])];
   const answer = useAnswers(
     owners.map(({ experimentId }) => address(["experiments", experimentId, "code", "file"], { name })),
-    never,
+    once,
   );
   return html`
     <h2 class="mono">${name}</h2>

@@ -13,10 +13,10 @@ import { csvText, saveFile } from "../parts/saving.js";
 import { Tabs } from "../parts/tabs.js";
 import { counted, formatValue } from "../parts/text.js";
 import { address } from "../state/api.js";
-import { useAnswer, useAnswers } from "../state/answers.js";
+import { once, useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
 import { flattened } from "./facts.js";
-import { MAX_CURVES } from "./trial/charts.js";
+import { MAX_CURVES, nameOf } from "./series.js";
 import { RankChoice, titleWithRank, useRank } from "./rank-choice.js";
 import { withText } from "../parts/field.js";
 /** @import { ComparedMetricsAnswer, ComparisonAnswer, ConfigurationAnswer, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
@@ -169,7 +169,7 @@ function Configurations({ found }) {
   const [right, setRight] = useSetting("right", String(found[found.length - 1].trial.trial_id));
   const answer = useAnswers(
     [left, right].map((id) => address(["trials", id, "configuration"])),
-    { follows: () => false },
+    once,
   );
   const choices = found.map(({ trial }) => [String(trial.trial_id), labelOf(trial)]);
   return html`
@@ -190,4 +190,3 @@ const textOf = (/** @type {ConfigurationAnswer} */ { yaml, hparams }) =>
     .map(([name, value]) => `${name}: ${value}`)
     .join("\n")}\n\n${yaml}`;
 const labelOf = (/** @type {TrialRow} */ trial) => `${trial.trial_id} ${trial.experiment_name}`;
-const nameOf = (/** @type {{group: string, name: string}} */ { group, name }) => `${group}.${name}`;

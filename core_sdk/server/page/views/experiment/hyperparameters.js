@@ -11,7 +11,7 @@ import { own } from "../../parts/own.js";
 import { Answered, Empty, Failure, Remark } from "../../parts/states.js";
 import { formatNumber, formatValue } from "../../parts/text.js";
 import { address } from "../../state/api.js";
-import { useAnswer } from "../../state/answers.js";
+import { once, useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
 import { withText } from "../../parts/field.js";
 import { runsOf } from "../runs/trials.js";
@@ -26,7 +26,7 @@ const MAX_HYPERPARAMETERS = 60;
 
 /** @param {{found: ExperimentAnswer, follows: (change: Change) => boolean}} props */
 export function Hyperparameters({ found: { experiment, metric: searched }, follows }) {
-  const known = useAnswer(address(["columns"], { experiment: experiment.experiment_id }), { follows: () => false });
+  const known = useAnswer(address(["columns"], { experiment: experiment.experiment_id }), once);
   const columns = known.value?.columns ?? [];
   const metrics = namesOfMetrics(columns);
   const [metric, setMetric] = useSetting("metric", searched ? `validation.${searched}` : (metrics[0] ?? ""));

@@ -1,12 +1,12 @@
 /** The names of metrics that an experiment's trials have. */
 
 import { address } from "../../state/api.js";
-import { useAnswer } from "../../state/answers.js";
+import { once, useAnswer } from "../../state/answers.js";
 /** @import { ColumnAnswer } from "api" */
 
 /** @param {number} experimentId @returns {string[]} */
 export function useMetricNames(experimentId) {
-  const { value } = useAnswer(address(["columns"], { experiment: experimentId }), { follows: () => false });
+  const { value } = useAnswer(address(["columns"], { experiment: experimentId }), once);
   return namesOfMetrics(value?.columns ?? []);
 }
 

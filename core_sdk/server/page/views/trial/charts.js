@@ -12,16 +12,15 @@ import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
 import { RankChoice, titleWithRank, useRank } from "../rank-choice.js";
+import { MAX_CURVES, nameOf } from "../series.js";
 import { withText } from "../../parts/field.js";
+/** @import { Named } from "../series.js" */
 /** @import { Curve, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
 /** @import { ChartSettings } from "../../charts/settings.js" */
 
 const NUM_CHARTS = 24;
-/** How many curves an answer has. */
-export const MAX_CURVES = 64;
 const NUM_BUCKETS = 800;
 
-/** @typedef {{group: string, name: string}} Named */
 /** @typedef {{title: string, series: Named[]}} ChartOfMetric The metrics of a chart. */
 
 /** @param {{found: TrialAnswer}} props */
@@ -206,5 +205,3 @@ function sectionsOf(/** @type {Named[]} */ series, /** @type {string} */ order, 
 
 /** A Trainer reports them with each validation; their charts say little. */
 const isCount = (/** @type {string} */ name) => ["batches", "epochs", "epoch"].includes(name);
-
-const nameOf = (/** @type {Named} */ { group, name }) => `${group}.${name}`;

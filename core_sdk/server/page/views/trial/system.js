@@ -9,6 +9,7 @@ import { Answered, Empty, Remark } from "../../parts/states.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
+import { nameOf } from "../series.js";
 import { marksOf } from "./charts.js";
 import { figuresOf } from "./figures.js";
 /** @import { Curve, SystemAnswer, TrialAnswer, TrialRow } from "api" */
@@ -20,7 +21,7 @@ const NUM_BUCKETS = 800;
 
 /** @param {{found: TrialAnswer}} props */
 export function System({ found: { trial, series } }) {
-  const names = series.map(({ group, name }) => `${group}.${name}`);
+  const names = series.map(nameOf);
   const [metric, setMetric] = useSetting("beside", names[0] ?? "none");
   const [node, setNode] = useSetting("node");
   const settings = { ...useChartSettings(), axis: /** @type {const} */ ("time") };
