@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser.conftest import OpenView, Site, serving
@@ -189,8 +189,9 @@ def test_every_metric_has_its_curve_however_many_there_are(tmp_path: Path, open_
     """One answer has at most 64 curves, so the charts ask for theirs in parts."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home)
-    record(folder, report(1, **{f"m{index:02d}": index for index in range(70)}))
-    record(folder, report(1, **{f"m{index:02d}": index for index in range(70)}), rank=1)
+    metrics: dict[str, Any] = {f"m{index:02d}": index for index in range(70)}
+    record(folder, report(1, **metrics))
+    record(folder, report(1, **metrics), rank=1)
     with serving(home) as site:
         page = open_view(site, "trials/1")
         values = page.locator(".chart-value")
