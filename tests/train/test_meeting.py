@@ -10,7 +10,7 @@ from distributed.ranks import Threads
 
 from core_sdk.core import DistributedContext
 from core_sdk.errors import UnevenReportsError
-from core_sdk.train.worker.meeting import CheckpointMeeting
+from core_sdk.train.worker.meeting import CheckpointMeeting, Decided, Standing, decide
 
 Script = Callable[[CheckpointMeeting, int], object]
 
@@ -31,7 +31,7 @@ def of_ranks(script: Script) -> Callable[[DistributedContext], object]:
 def test_rank_0_alone_or_all_ranks_bring_one(threads: Threads) -> None:
     """Ranks that bring none do not wait, however late rank 0 is."""
 
-    def script(meeting: CheckpointMeeting, rank: int) -> list[list[int]]:
+    def script(meeting: CheckpointMeeting, rank: int) -> list[bool]:
         time.sleep(0.2 if rank == 0 else 0)
         return [
             meeting.arrive(brings=False),
@@ -42,20 +42,19 @@ def test_rank_0_alone_or_all_ranks_bring_one(threads: Threads) -> None:
 
     rank_0, *others = threads.run(3, of_ranks(script))
 
-    assert rank_0 == [[], [0], [0, 1, 2], [0]]
-    assert others == [[[], [], [0, 1, 2], []]] * 2
+    assert [rank_0, *others] == [[False, False, True, False]] * 3
 
 
 def test_rank_0_waits_for_ranks_that_come_later(threads: Threads) -> None:
     """They may still bring one."""
 
-    def script(meeting: CheckpointMeeting, rank: int) -> list[int]:
+    def script(meeting: CheckpointMeeting, rank: int) -> list[bool]:
         time.sleep(0.2 if rank else 0)
-        return meeting.arrive(brings=rank != 1)
+        return [meeting.arrive(brings=True), meeting.arrive(brings=rank != 1)]
 
     outcomes = threads.try_to_run(2, of_ranks(script))
 
-    assert outcomes.values == {0: [0], 1: []}
+    assert outcomes.values == {0: [True, False], 1: [True, False]}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,10 @@ def test_rank_0_waits_for_ranks_that_come_later(threads: Threads) -> None:
             lambda meeting, rank: meeting.arrive(brings=rank == 1),
             "rank 1 gives a checkpoint in its report 1, and rank 0",
         ),
-        (lambda meeting, rank: [meeting.arrive(brings=True)] if rank == 1 else time.sleep(0.2), "rank 0 has made 0"),
+        (
+            lambda meeting, rank: [meeting.arrive(brings=True)] if rank == 1 else time.sleep(0.2),
+            "rank 0 has ended after 0 reports",
+        ),
         (
             lambda meeting, rank: [meeting.arrive(brings=True)] if rank == 0 else None,
             "rank 0 gives a checkpoint in its report 1, and rank 1 has ended after 0 reports",
@@ -85,3 +87,44 @@ def test_ranks_that_report_unevenly_are_named(threads: Threads, script: Script, 
 
     uneven = [str(error) for error in outcomes.errors.values() if isinstance(error, UnevenReportsError)]
     assert any(message in text for text in uneven), outcomes.errors
+
+
+def test_a_rank_that_is_ahead_does_not_decide_an_earlier_report(threads: Threads) -> None:
+    """Rank 1 waits in its third report while rank 0 stores the checkpoint of the first one alone."""
+
+    def script(meeting: CheckpointMeeting, rank: int) -> list[bool]:
+        time.sleep(0.2 if rank == 0 else 0)
+        return [meeting.arrive(brings=rank == 0), meeting.arrive(brings=False), meeting.arrive(brings=True)]
+
+    assert threads.run(2, of_ranks(script)) == [[False, False, True]] * 2
+
+
+@pytest.mark.parametrize(
+    ("standings", "decided"),
+    [
+        ([Standing(1), Standing(1)], None),
+        ([Standing(1, 1), Standing()], None),
+        ([Standing(1, 1), Standing(2)], Decided(1)),
+        ([Standing(1, 1), Standing(1, 1)], Decided(1, is_shared=True)),
+        ([Standing(1, 1), Standing(2, 2)], Decided(1)),
+        ([Standing(1), Standing(2, 2)], None),
+        ([Standing(2), Standing(2, 2)], Decided(2, uneven=(1, 0, "gives none in its own"))),
+        ([Standing(2), Standing(2, 2), Standing(5, 5)], Decided(2, uneven=(1, 0, "gives none in its own"))),
+        ([Standing(2, has_ended=True), Standing(3, 3)], Decided(3, uneven=(1, 0, "has ended after 2 reports"))),
+        ([Standing(3, 3), Standing(3, 3), Standing(3)], Decided(3, uneven=(1, 2, "gives none in its own"))),
+        ([Standing(), Standing(3, 3), Standing(2, 0, True)], Decided(3, uneven=(1, 2, "has ended after 2 reports"))),
+    ],
+)
+def test_rank_0_decides_as_soon_as_it_knows_enough(standings: list[Standing], decided: Decided | None) -> None:
+    """A rank that brings a checkpoint to a later report has brought none to an earlier one."""
+    assert decide(standings, 0) == decided
+
+
+def test_every_rank_that_waits_names_the_ranks_that_differ(threads: Threads) -> None:
+    """Rank 0 gave a checkpoint, so the other rank that gives one must not blame rank 0."""
+    outcomes = threads.try_to_run(4, of_ranks(lambda meeting, rank: meeting.arrive(brings=rank < 2)))
+
+    words = "rank 1 gives a checkpoint in its report 1, and rank 2 gives none in its own"
+    for rank in (0, 1):
+        assert isinstance(outcomes.errors[rank], UnevenReportsError)
+        assert words in str(outcomes.errors[rank])

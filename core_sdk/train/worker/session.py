@@ -60,9 +60,9 @@ class Session:
         is_stopping = self.stops_at_checkpoints and self.is_stop_wanted()
         brings = checkpoint is not None
         is_stored = self._channel.broadcast(brings) if is_stopping else brings
-        ranks = self._meeting.arrive(brings=brings)
+        is_shared = self._meeting.arrive(brings=brings)
         if checkpoint is not None:
-            self._save(checkpoint, metrics, name, is_shared=len(ranks) > 1, wait=wait, delete=delete)
+            self._save(checkpoint, metrics, name, is_shared=is_shared, wait=wait, delete=delete)
         if self.program.has_callbacks:
             tell_callbacks(self._folder, self.context, metrics, self._latest_id() if is_stored else None)
         if is_stopping and is_stored:
