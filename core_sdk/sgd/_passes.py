@@ -27,7 +27,7 @@ def train(
     total_loss = torch.zeros((), device=device)
     for batch in batches:
         features, target = _parts(batch, device)
-        loss = criterion(_in_full_precision(model(*features)), target)
+        loss = criterion(model(*features), target)
         optimizer.zero_grad()
         scaler.scale(loss).backward()
         scaler.step(optimizer)
@@ -46,7 +46,7 @@ def validate(
     is_classifying = False
     for batch in batches:
         features, target = _parts(batch, device)
-        output = _in_full_precision(model(*features))
+        output = model(*features)
         total_loss += criterion(output, target) * batches.last_size
         if is_classifying := _are_classes(output, target):
             num_right += (output.argmax(dim=1) == target).sum()
@@ -63,12 +63,6 @@ def _parts(batch: Any, device: torch.device) -> tuple[list[Any], Any]:
         )
     *features, target = [each.to(device, non_blocking=True) if hasattr(each, "to") else each for each in batch]
     return features, target
-
-
-def _in_full_precision(output: Any) -> Any:
-    """Returns a half-precision output as float32, so that a loss needs no autocast."""
-    is_half = isinstance(output, torch.Tensor) and output.dtype in (torch.float16, torch.bfloat16)
-    return output.float() if is_half else output
 
 
 def _are_classes(output: Any, target: Any) -> bool:

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk.environment import RankPlace
 from core_sdk.loop import ResumableLoader, State, resumable, rng
+from core_sdk.loop.mixed_precision import autocasting
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.state import restore_random_numbers
 from core_sdk.sgd import _passes
@@ -96,7 +97,7 @@ class Runner:
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=creators.use_fp16 and self.device.type == "cuda")
         if creators.use_fp16:
             for model in self.models:
-                model.forward = torch.autocast(self.device.type)(model.forward)
+                autocasting(model, self.device)
         self._spread_models = [self._spread(model) for model in self.models]
         self._counts = {"epoch": 0}
         models = {f"model_{index}": each for index, each in enumerate(self.models)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from pathlib import Path
@@ -142,6 +143,18 @@ def test_workers_are_steered_from_the_program() -> None:
         assert trainer.apply_all_workers(lambda runner: (runner.rank, runner.world_size)) == [(0, 2), (1, 2)]
 
 
+def outputs_of(runner: Any) -> torch.Tensor:
+    return runner.models[0](torch.linspace(0.1, 0.9, 40).reshape(10, 4)).detach()  # type: ignore[no-any-return]
+
+
+def computes_with_its_own_weights(runner: Any) -> bool:
+    """Whether a copy of the model, such as one of averaged weights, uses its own weights."""
+    twin = copy.deepcopy(runner.models[0])
+    for parameter in twin.parameters():
+        torch.nn.init.zeros_(parameter)
+    return not twin(torch.ones(1, 4)).any()
+
+
 def test_half_precision_trains_too(caplog: pytest.LogCaptureFixture) -> None:
     """By torch.amp, of which Apex's arguments are told once."""
     with (
@@ -151,10 +164,13 @@ def test_half_precision_trains_too(caplog: pytest.LogCaptureFixture) -> None:
         ) as trainer,
     ):
         losses = [trainer.train()["train_loss"] for _ in range(4)]
-        (dtype, _) = trainer.apply_all_workers(lambda runner: runner.models[0](torch.zeros(1, 4)).dtype)
+        (outputs, _) = trainer.apply_all_workers(outputs_of)
+        (is_independent, _) = trainer.apply_all_workers(computes_with_its_own_weights)
 
     assert losses[-1] < losses[0] / 10
-    assert dtype == torch.bfloat16
+    assert outputs.dtype == torch.float32
+    assert torch.equal(outputs, outputs.bfloat16().float())
+    assert is_independent
     (warning,) = caplog.messages
     assert "torch.amp has taken the place of Apex" in warning
     assert "opt_level, num_losses" in warning

@@ -12,9 +12,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from core_sdk.loop.mixed_precision import autocasting
 from core_sdk.pytorch._context._compilation import compile_in_place
 from core_sdk.pytorch._context._experimental import PyTorchExperimentalContext
-from core_sdk.pytorch._context._mixed_precision import autocasting
 from core_sdk.pytorch._context._trial_context import TrialContext, TrialSetup
 from core_sdk.pytorch._lr_scheduler import LRScheduler
 from core_sdk.pytorch._strategies import OptimizerStep, Strategy, named_strategy, parameters_of

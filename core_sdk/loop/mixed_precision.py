@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,22 +13,27 @@ from core_sdk.loop.moving import like
 
 
 def autocasting(model: nn.Module, device: torch.device) -> nn.Module:
-    """Has the model run its forward pass under autocast and return float32. Returns the same model.
-
-    The model's class is replaced by a subclass, so that copies of the model do the same.
-    """
-    kind = type(model)
-    if not issubclass(kind, _Autocasting):
-        model.__class__ = type(kind.__name__, (_Autocasting, kind), {"_autocast_device_type": device.type})
+    """Has the model run its forward pass under autocast and return float32. Returns the same model."""
+    if not isinstance(model.forward, _AutocastForward):
+        model.forward = _AutocastForward(model.forward, device.type)
     return model
 
 
-class _Autocasting(nn.Module):
-    _autocast_device_type: str
+class _AutocastForward:
+    """The forward pass of a model, under autocast.
+
+    It is an object rather than a function, so that a copy of the model has a forward pass of its own, and so that the
+    model can be pickled.
+    """
+
+    def __init__(self, forward: Callable[..., Any], device_type: str) -> None:
+        functools.update_wrapper(self, forward)
+        self._forward = forward
+        self._device_type = device_type
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(self._autocast_device_type):
-            outputs = super().__call__(*args, **kwargs)
+        with torch.autocast(self._device_type):
+            outputs = self._forward(*args, **kwargs)
         return in_full_precision(outputs)
 
 

@@ -1,0 +1,87 @@
+"""Models that run their forward pass under autocast."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import io
+from typing import Any
+
+import torch
+from torch import nn
+
+from core_sdk.loop.mixed_precision import autocasting
+
+CPU = torch.device("cpu")
+
+
+class Model(nn.Module):
+    """Returns the precision in which it has computed beside its output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(1, 1, bias=False)
+
+    def forward(self, x: torch.Tensor, *, times: int = 1) -> tuple[torch.Tensor, torch.dtype]:
+        y = times * self.layer(x)
+        return y, y.dtype
+
+
+def model_of(weight: float) -> Any:
+    model = autocasting(Model(), CPU)
+    assert isinstance(model, Model)
+    nn.init.constant_(model.layer.weight, weight)
+    return model
+
+
+def test_a_model_computes_in_half_precision_and_returns_float32() -> None:
+    """It is the same object of the same class, with the arguments and the state of before."""
+    model = model_of(2.0)
+
+    y, computed_in = model(torch.ones(1, 1), times=3)
+
+    assert (y.item(), y.dtype, computed_in) == (6.0, torch.float32, torch.bfloat16)
+    assert type(model) is Model
+    assert inspect.signature(model.forward) == inspect.signature(Model().forward)
+    assert list(model.state_dict()) == ["layer.weight"]
+
+
+def test_a_model_that_is_given_twice_is_changed_once() -> None:
+    """A trial may ask for it by two calls."""
+    model = model_of(2.0)
+    forward = model.forward
+
+    assert autocasting(model, CPU).forward is forward
+
+
+def test_a_copy_of_a_model_computes_with_its_own_weights() -> None:
+    """Such as one that keeps the moving average of the weights."""
+    model = model_of(2.0)
+
+    twin = copy.deepcopy(model)
+    nn.init.constant_(twin.layer.weight, 5.0)
+
+    assert [each(torch.ones(1, 1))[0].item() for each in (model, twin)] == [2.0, 5.0]
+    assert twin(torch.ones(1, 1))[1] == torch.bfloat16
+
+
+def test_a_model_can_be_pickled() -> None:
+    """As `torch.save(model)` does."""
+    file = io.BytesIO()
+    torch.save(model_of(2.0), file)
+    file.seek(0)
+
+    read = torch.load(file, weights_only=False)
+
+    nn.init.constant_(read.layer.weight, 5.0)
+    y, computed_in = read(torch.ones(1, 1))
+    assert (y.item(), computed_in) == (5.0, torch.bfloat16)
+
+
+def test_a_model_can_be_compiled_as_one_graph() -> None:
+    """Its forward pass with the autocast around it."""
+    compiled: Any = torch.compile(model_of(2.0), backend="eager", fullgraph=True)
+
+    y, _ = compiled(torch.ones(1, 1))
+
+    assert (y.item(), y.dtype) == (2.0, torch.float32)
