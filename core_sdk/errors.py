@@ -721,19 +721,14 @@ class MessageTooLargeError(ChannelError, ValueError):
 
 
 class UnreadableObjectError(ChannelError):
-    """An object from another rank cannot be unpickled.
+    """An object from another rank cannot be unpickled."""
 
-    `names` are the classes and functions that the object names, as far as they are known.
-    """
-
-    def __init__(self, sender: int, reader: int, names: Sequence[str], error_text: str) -> None:
+    def __init__(self, sender: int, reader: int, error_text: str) -> None:
         self.sender = sender
         self.reader = reader
-        self.names = tuple(names)
-        what = f"the object that rank {sender} sent" + (f", made of {', '.join(names)}" if names else "")
         super().__init__(
-            f"rank {reader} could not unpickle {what}: {error_text}. Send only what all ranks can import, in one "
-            "version."
+            f"rank {reader} could not unpickle the object that rank {sender} sent: {error_text}. Send only what all "
+            "ranks can import, in one version."
         )
 
 

@@ -224,7 +224,7 @@ class Unreadable:
 @pytest.mark.parametrize("num_bytes", [0, 1_000_000], ids=["small", "large"])
 @pytest.mark.parametrize("call", ["gather", "allgather"])
 def test_an_object_that_cannot_be_unpickled_fails_on_all_ranks(threads: Threads, call: str, num_bytes: int) -> None:
-    """Its sender and its type are named; the next call works."""
+    """Its sender is named, and the traceback leads to its class; the next call works."""
 
     def script(distributed: DistributedContext) -> tuple[str, list[int]]:
         thing = {"epoch": 3, "state": Unreadable(bytes(num_bytes))} if distributed.rank == 1 else "a string"
@@ -233,7 +233,7 @@ def test_an_object_that_cannot_be_unpickled_fails_on_all_ranks(threads: Threads,
         return str(caught.value), distributed.allgather(distributed.rank)
 
     for text, after in threads.run(3, script):
-        assert f"the object that rank 1 sent, made of {__name__}.Unreadable: RuntimeError: there is no such" in text
+        assert "the object that rank 1 sent: RuntimeError: there is no such thing here" in text
         assert "rank 0 could not unpickle" in text
         assert after == [0, 1, 2]
 
@@ -248,7 +248,6 @@ def test_an_object_of_the_chief_that_cannot_be_unpickled_fails_where_it_is_read(
             outcome = "fine"
         except UnreadableObjectError as error:
             assert (error.sender, error.reader) == (0, distributed.rank)
-            assert error.names == (f"{__name__}.Unreadable",)
             assert isinstance(error.__cause__, RuntimeError)
             outcome = "unreadable"
         return outcome, distributed.allgather(distributed.rank)

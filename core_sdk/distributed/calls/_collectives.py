@@ -21,7 +21,7 @@ from core_sdk.distributed.calls._control_thread import ControlThread
 from core_sdk.distributed.calls._group_state import GroupState
 from core_sdk.distributed.calls._late_ranks import StatusSurvey
 from core_sdk.distributed.transport._connection import Peer
-from core_sdk.distributed.transport._encoding import Content, Contribution, Decoded, Failure, decode, names_in, release
+from core_sdk.distributed.transport._encoding import Content, Contribution, Decoded, Failure, decode, release
 from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, Operation
 from core_sdk.distributed.transport._memory_file import MemoryFiles
 from core_sdk.distributed.transport._messages import (
@@ -209,7 +209,7 @@ class StarChannel(Channel):
         except Exception as error:
             text = "".join(traceback.format_exception_only(error)).strip()
             reader, known_sender = (self.ranks[rank].known_as for rank in (self.rank, sender))
-            raise UnreadableObjectError(known_sender, reader, names_in(content), text) from error
+            raise UnreadableObjectError(known_sender, reader, text) from error
 
     def _make(
         self, operation: int, compute: Callable[[], object] | None, is_patient: bool = False

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import itertools
 import pickle
-import pickletools
 import struct
 import traceback
 from collections.abc import Mapping, Sequence
@@ -21,8 +18,6 @@ Content = Buffer | MemoryFile
 T = TypeVar("T", bound=Content)
 
 _MAX_TEXT_CHARS = 16_384
-_MAX_BYTES_SEARCHED = 1 << 21
-_MAX_NAMES = 3
 _SMALL_TYPES = (type(None), bool, int, float)
 _TEXT_TYPES = (bytes, str)
 _FEW = MIN_BYTES // 8
@@ -95,26 +90,6 @@ def release(content: Content) -> None:
     """Frees the memory of a content that is no longer needed."""
     if isinstance(content, MemoryFile):
         content.close()
-
-
-def names_in(content: Content) -> list[str]:
-    """Returns the first classes and functions that a pickle names, without loading them."""
-    names: list[str] = []
-    strings: list[str] = []
-    memo: list[str] = []
-    beginning = io.BytesIO(_in_memory(content)[:_MAX_BYTES_SEARCHED])
-    with contextlib.suppress(ValueError, IndexError):  # the content is cut off, or not a pickle
-        for opcode, argument, _ in pickletools.genops(beginning):
-            match opcode.name:
-                case "MEMOIZE":
-                    memo.append(strings[-1] if strings else "")
-                case "BINGET" | "LONG_BINGET" if isinstance(argument, int):
-                    strings.append(memo[argument])
-                case "STACK_GLOBAL":
-                    names.append(".".join(strings[-2:]))
-                case _ if isinstance(argument, str):
-                    strings.append(argument)
-    return list(dict.fromkeys(names))[:_MAX_NAMES]
 
 
 def join(contents: Sequence[T]) -> list[bytes | T]:
