@@ -1,12 +1,13 @@
 """Locks that tell whether the process that holds them still lives.
 
 A lock belongs to an *open file description* (`F_OFD_SETLK`). A `kill -9` frees it, and it works across hosts on shared
-file systems with a lock manager. Unlike POSIX's locks of a process, it stays when the process opens and closes the file
-elsewhere, as a backup of the home does. Asking whether it is held does not take it.
+file systems with a lock manager. Python has no function for it, so that its argument is packed here. Plainer locks do
+less: that of `fcntl.lockf` is lost when the process opens and closes the file elsewhere, as a backup of the home does;
+`fcntl.flock`, which filelock uses, can only tell whether a lock is held by taking it, so that a trial would be refused
+because somebody lists trials at that moment. Systems other than Linux have nothing better than `flock`.
 
 A forked child has the same open file, and would keep the lock of its dead parent: it closes the file at once. Only C
-code that forks without exec escapes that. Systems other than Linux have `flock`, where asking holds the lock for
-microseconds.
+code that forks without exec escapes that.
 """
 
 from __future__ import annotations
