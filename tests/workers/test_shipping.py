@@ -19,7 +19,7 @@ from workers.ray_hosts import RayHosts, ray_hosts
 from core_sdk.journal import read_records
 from core_sdk.records import Report
 from core_sdk.tracking import Home, HomeTracker
-from core_sdk.train.driver.reading import read_reports
+from core_sdk.train._result import read_reports
 
 # The hosts and their cluster take a minute to start.
 pytestmark = [needs("ray", "hosts"), pytest.mark.slow]

@@ -16,11 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from core_sdk.core._preempt._agreement import StopAgreement
-from core_sdk.core._preempt._blocked_signal import BlockedSignal, is_blocked
 from core_sdk.core._preempt._interrupts import INTERRUPT, InterruptHook
 from core_sdk.core._preempt._main_thread import MainThread, is_main_thread
 from core_sdk.core._preempt._notices import Cloud
-from core_sdk.core._preempt._signal_hook import SignalHook
+from core_sdk.core._preempt._signal_hook import BlockedSignal, SignalHook, is_blocked
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import RecordDamagedError
 from core_sdk.journal import Journal

@@ -1,8 +1,6 @@
 """Orders: the sample at each position of an epoch, as a function of (seed, epoch, position)."""
 
-from core_sdk.loop.orders._listed import Listed, ListedBatches
-from core_sdk.loop.orders._order import Order
-from core_sdk.loop.orders._selected import Selected
-from core_sdk.loop.orders._sequential import Sequential
+from core_sdk.loop.orders._listed import Listed, ListedBatches, Selected
+from core_sdk.loop.orders._order import Order, Sequential
 from core_sdk.loop.orders._shuffled import Shuffled
 from core_sdk.loop.orders._weighted import Weighted

@@ -1,4 +1,4 @@
-"""The order that a sampler of the user's gives."""
+"""Orders that are held in memory: those that a sampler of the user's gives, and selections of samples."""
 
 from __future__ import annotations
 
@@ -45,6 +45,20 @@ class ListedBatches(Listed):
 
     def _compact(self, keys: Iterable[Any]) -> Sequence[Any]:
         return [compact(list(batch)) for batch in keys]
+
+
+class Selected(Order):
+    """Some samples of a dataset. `order` gives positions within `selection`, which holds the samples' indices."""
+
+    def __init__(self, order: Order, selection: Iterable[Any]) -> None:
+        self._order = order
+        self._selection = compact(list(selection))
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def indices(self, epoch: int, positions: torch.Tensor) -> list[Any]:
+        return [self._selection[number] for number in self._order.indices(epoch, positions)]
 
 
 def compact(keys: Sequence[Any]) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""The interface of all orders."""
+"""The interface of all orders, and the plainest one."""
 
 from __future__ import annotations
 
@@ -22,3 +22,16 @@ class Order(abc.ABC):
     def num_samples(self, epoch: int, start: int, stop: int) -> int:
         """Returns the number of samples at the positions from `start` up to, but not including, `stop`."""
         return stop - start
+
+
+class Sequential(Order):
+    """An order with each sample once, sorted by index."""
+
+    def __init__(self, num_samples: int) -> None:
+        self._num_samples = num_samples
+
+    def __len__(self) -> int:
+        return self._num_samples
+
+    def indices(self, epoch: int, positions: torch.Tensor) -> list[int]:
+        return positions.tolist()

@@ -9,11 +9,12 @@ import shutil
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
-from core_sdk.files import fsync_directory
+from core_sdk.files import fsync_directory, opened
 from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage._manifest import manifest_of, metadata_file
@@ -24,9 +25,10 @@ from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory, StagingArea
 from core_sdk.storage._storage import Selector, Staging
 from core_sdk.storage._tree import source_tree, staged_tree, walk
-from core_sdk.storage.directory._fsync import FsyncThreads
 
 _MAPS = Path("/proc/self/maps")
+# Calls at the same time share the wait for the disk.
+_NUM_FSYNC_THREADS = 4
 # The resolution of CLOCK_REALTIME_COARSE, which Python has no name for: 1 to 10 ms.
 _TICK_NS = int(time.clock_getres(5) * 1e9) if sys.platform == "linux" else 10_000_000
 
@@ -48,7 +50,7 @@ class DirectoryStaging(Staging):
         self._root = root
         self._locked = locked
         self._storage_id = storage_id
-        self._fsyncs = FsyncThreads()
+        self._fsyncs = _FsyncThreads()
         self._sealed: dict[str, tuple[_Stamp, FileEntry]] = {}
         """The metadata and checksum of each sealed file."""
         self._directories: list[str] = []
@@ -241,3 +243,28 @@ def _await_next_tick(mtime_ns: int) -> None:
 
 def _size_bytes(directory: Path) -> int:
     return sum(entry.stat(follow_symlinks=False).st_size for name, entry in walk(directory) if not name.endswith("/"))
+
+
+class _FsyncThreads:
+    """Fsyncs files and directories in threads while the caller goes on."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_NUM_FSYNC_THREADS, thread_name_prefix="core-sdk-fsync")
+        self._calls: list[Future[None]] = []
+
+    def add(self, path: Path) -> None:
+        self._calls.append(self._pool.submit(_fsync, path))
+
+    def wait(self) -> None:
+        """Returns when all files are on disk. Raises the first `OSError`."""
+        for call in self._calls:
+            call.result()
+
+    def close(self) -> None:
+        """Drops the calls that have not begun. Does nothing the second time."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _fsync(path: Path) -> None:
+    with opened(path, os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
+        os.fsync(descriptor)

@@ -25,17 +25,25 @@ from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig, TrainR
 from core_sdk.train._program import Program, Returned
 from core_sdk.train._result import Result
 from core_sdk.train.driver.callbacks import Callbacks
-from core_sdk.train.driver.engines import engine_of
 from core_sdk.train.driver.growing import Growth, room_for
 from core_sdk.train.driver.stops import ForwardedStops
 from core_sdk.train.worker.callbacks import callbacks_path
 from core_sdk.train.worker.running import execute, run
-from core_sdk.workers import WorkerGroup, named_as
+from core_sdk.workers import Engine, WorkerGroup, named_as, open_engine
 from core_sdk.workers.shipping import Shipping
 
 # The time that workers have to end by themselves: the others after one has failed, and all after Ctrl-C.
 _AFTER_FAILURE_S = 0.5
 _AFTER_INTERRUPT_S = 5.0
+# What every worker imports until it calls the function.
+_MODULES = (
+    "cloudpickle",
+    "torch.distributed",
+    "core_sdk.distributed.joining",
+    "core_sdk.loop.rng",
+    "core_sdk.train.worker.devices",
+    "core_sdk.train.worker.running",
+)
 
 Failure = WorkerFailedError | WorkerDiedError
 
@@ -169,7 +177,7 @@ class _WorkersFit(_Fit):
     def _attempt(self, trial: DrivenTrial) -> Returned | None:
         """Executes one attempt on workers that are started for it."""
         training = self._training
-        engine = engine_of(training.scaling)
+        engine = _engine_of(training.scaling)
         engine.log_to(trial.log_path)
         group = WorkerGroup(room_for(training.scaling, engine, self._last_size), engine)
         self._last_size = group.size
@@ -241,6 +249,23 @@ def _fit_as_rank(training: Training) -> Result:
     program = training.program(None)
     returned = execute(program, DistributedContext.from_torch_distributed())
     return _result(training, Home(program.home).folder(returned.trial_id), returned)
+
+
+def _engine_of(scaling: ScalingConfig) -> Engine:
+    """Returns the engine that starts the workers.
+
+    Raises `ResourcesMissingError`, or `MissingDependencyError` without Ray.
+    """
+    return open_engine(
+        scaling.engine,
+        scaling.min_workers,
+        address=scaling.address,
+        num_cpus=scaling.num_cpus_per_worker,
+        num_gpus=scaling.num_gpus_per_worker,
+        resources=scaling.additional_resources_per_worker,
+        strategy=scaling.placement_strategy,
+        imported_modules=_MODULES,
+    )
 
 
 def _result(training: Training, folder: TrialFolder, returned: Returned) -> Result:
