@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from core_sdk.core import Context
 from core_sdk.environment import known_grace_s
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
-from core_sdk.train.worker import current
 from core_sdk.train.worker.session import Session
 
 if TYPE_CHECKING:
@@ -46,17 +45,17 @@ def report(
     mode = CheckpointUploadMode(checkpoint_upload_mode)
     is_async = mode is CheckpointUploadMode.ASYNC
     delete = is_async if delete_local_checkpoint_after_upload is None else delete_local_checkpoint_after_upload
-    current.session("report()").report(metrics, checkpoint, checkpoint_dir_name, wait=not is_async, delete=delete)
+    Session.current("report()").report(metrics, checkpoint, checkpoint_dir_name, wait=not is_async, delete=delete)
 
 
 def get_checkpoint() -> Checkpoint | None:
     """Returns the newest reported checkpoint; before the first report, the one to resume from, or None."""
-    return current.session("get_checkpoint()").latest_checkpoint()
+    return Session.current("get_checkpoint()").latest_checkpoint()
 
 
 def get_all_reported_checkpoints() -> list[ReportedCheckpoint]:
     """Returns all existing checkpoints of the trial, the oldest one first. Waits for uploads in the background."""
-    return current.session("get_all_reported_checkpoints()").all_checkpoints()
+    return Session.current("get_all_reported_checkpoints()").all_checkpoints()
 
 
 def should_preempt() -> bool:
@@ -64,7 +63,7 @@ def should_preempt() -> bool:
 
     After the first call, `report()` no longer ends the function.
     """
-    session = current.session("should_preempt()")
+    session = Session.current("should_preempt()")
     session.stops_at_checkpoints = False
     return session.context.preempt.should_preempt()
 
@@ -84,7 +83,7 @@ def get_preemption_info() -> PreemptionInfo | None:
 
     The function ends after its next report with a checkpoint, unless it calls `should_preempt()` itself.
     """
-    session = current.session("get_preemption_info()")
+    session = Session.current("get_preemption_info()")
     if not session.is_stop_wanted():
         return None
     hosts = session.context.distributed.hosts
@@ -98,12 +97,12 @@ def get_dataset_shard(dataset_name: str | None = None) -> DatasetShard:
 
     Each call returns the same object. Raises `KeyError` for a name that the trainer was not given.
     """
-    return current.session("get_dataset_shard()").shard(dataset_name or "train")
+    return Session.current("get_dataset_shard()").shard(dataset_name or "train")
 
 
 def get_context() -> TrainContext:
     """Returns the context of this worker, which has its rank and the number of workers."""
-    return TrainContext(current.session("get_context()"))
+    return TrainContext(Session.current("get_context()"))
 
 
 class TrainContext:

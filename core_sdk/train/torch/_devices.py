@@ -6,8 +6,8 @@ import torch
 
 from core_sdk.environment import add_variables
 from core_sdk.loop import rng
-from core_sdk.train.worker import current
 from core_sdk.train.worker.devices import devices
+from core_sdk.train.worker.session import Session
 
 
 def get_device() -> torch.device:
@@ -17,7 +17,7 @@ def get_device() -> torch.device:
 
 def get_devices() -> list[torch.device]:
     """Returns all devices of this worker."""
-    session = current.session("get_devices()")
+    session = Session.current("get_devices()")
     local_rank = session.context.distributed.local_rank
     return devices(local_rank, use_gpu=session.program.use_gpu, num_gpus=session.program.num_gpus)
 

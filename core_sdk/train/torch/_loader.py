@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 from core_sdk.loop import resumable
 from core_sdk.loop.moving import to_device
 from core_sdk.train.torch._devices import get_device
-from core_sdk.train.worker import current
 from core_sdk.train.worker.epochs import Epochs
+from core_sdk.train.worker.session import Session
 
 
 def prepare_data_loader(
@@ -35,7 +35,7 @@ def prepare_data_loader(
     """
     if not isinstance(data_loader, DataLoader):
         raise TypeError(f"prepare_data_loader() takes a DataLoader of torch, not {type(data_loader).__name__}")
-    distributed = current.session("prepare_data_loader()").context.distributed
+    distributed = Session.current("prepare_data_loader()").context.distributed
     divides = add_dist_sampler and not isinstance(data_loader.sampler, DistributedSampler)
     if divides and isinstance(data_loader.dataset, IterableDataset):
         if distributed.size > 1:

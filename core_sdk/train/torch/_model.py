@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from core_sdk.train.torch._devices import get_device
-from core_sdk.train.worker import current
+from core_sdk.train.worker.session import Session
 
 
 def prepare_model(
@@ -26,7 +26,7 @@ def prepare_model(
     """
     if parallel_strategy not in ("ddp", "fsdp", None):
         raise ValueError(f"parallel_strategy is {parallel_strategy!r}; it must be 'ddp', 'fsdp' or None")
-    distributed = current.session("prepare_model()").context.distributed
+    distributed = Session.current("prepare_model()").context.distributed
     device = move_to_device if isinstance(move_to_device, torch.device) else get_device()
     if device.type == "cuda":
         torch.cuda.set_device(device)

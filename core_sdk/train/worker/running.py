@@ -14,7 +14,6 @@ from core_sdk.environment import add_variables, get_cluster_info, path_here, use
 from core_sdk.errors import InvalidHP
 from core_sdk.records import recorded_config, with_given
 from core_sdk.train._program import Program, Returned
-from core_sdk.train.worker import current
 from core_sdk.train.worker.session import Session, Stopped
 from core_sdk.workers import this_worker
 
@@ -78,7 +77,7 @@ def _see_home(program: Program) -> Program:
 
 def _call(program: Program, config: dict[str, Any], context: Context) -> Returned:
     session = Session(context, program)
-    with current.set_to(session):
+    with session.as_current():
         try:
             value = _called(program, config)
         except Stopped:

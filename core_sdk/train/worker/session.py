@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from core_sdk.core import Context
 from core_sdk.errors import ExperimentNotFoundError
@@ -28,6 +30,9 @@ class Stopped(BaseException):
 class Session:
     """An execution of the training function by one rank."""
 
+    _current: ClassVar[Session | None] = None
+    """The one that this process executes, so that the functions of `core_sdk.train` can find it."""
+
     def __init__(self, context: Context, program: Program) -> None:
         self.context = context
         self.program = program
@@ -45,6 +50,24 @@ class Session:
         self._shards: dict[str, DatasetShard] = {}
         self.stops_at_checkpoints = True
         """Whether `report()` ends the function when it should stop, since the function does not check that itself."""
+
+    @classmethod
+    def current(cls, call: str) -> Session:
+        """Returns the training of this process. Raises `RuntimeError` outside of a training function."""
+        if cls._current is None:
+            raise RuntimeError(f"{call} works only in a function that a TorchTrainer executes")
+        return cls._current
+
+    @contextlib.contextmanager
+    def as_current(self) -> Iterator[None]:
+        """Makes this the training of this process for the length of the block."""
+        if Session._current is not None:
+            raise RuntimeError("this process executes a training function already")
+        Session._current = self
+        try:
+            yield
+        finally:
+            Session._current = None
 
     def report(
         self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, *, wait: bool, delete: bool
