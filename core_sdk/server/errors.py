@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 
 import msgspec
+from starlette.exceptions import HTTPException
 
 from core_sdk.errors import (
     AmbiguousNameError,
     CheckpointNotFoundError,
-    CheckpointProtectedError,
     CoreSDKError,
     HomeError,
     MasterError,
@@ -40,40 +41,56 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class RequestError(Exception):
-    """A request that is refused because of its content."""
+    """A request that is refused."""
 
-    def __init__(self, status: int, kind: str, message: str, hint: str = "") -> None:
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        hint: str = "",
+        *,
+        place: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
-        self.problem = Problem(kind, message, hint)
+        self.failure = Failure(Problem(kind, message, hint, place))
+        self.headers = headers
+        """Headers of the answer, beside those that every answer has."""
 
 
-def failure_of(error: Exception) -> tuple[int, Failure]:
-    """Returns the status of the answer, and its body."""
+def refusal_of(error: Exception) -> RequestError:
+    """Returns what the request is told when it fails with this error."""
     match error:
         case RequestError():
-            return error.status, Failure(error.problem)
+            return error
+        case HTTPException(status_code=405):
+            message = "this is not possible here with the request's method"
+            return RequestError(405, "method_not_allowed", message, headers=error.headers)
+        case HTTPException():
+            hint = "The page is at /, and /api/v1/openapi.json describes the rest."
+            return RequestError(error.status_code, "not_found", "there is nothing at this address", hint)
         case msgspec.ValidationError():
-            return 400, Failure(Problem("bad_parameter", str(error)))
+            return RequestError(400, "bad_parameter", str(error))
         case ConditionError():
-            return 400, Failure(Problem("bad_condition", error.problem, error.pointer, error.place))
+            return RequestError(400, "bad_condition", error.problem, error.pointer, place=error.place)
         case NotFoundError() | CheckpointNotFoundError():
-            hint = "It may have been deleted meanwhile."
-            return 404, Failure(Problem(_kind(error), str(error), hint))
+            return RequestError(404, _kind(error), str(error), "It may have been deleted meanwhile.")
         case StorageError() | HomeError() | MasterError():
-            return 503, Failure(Problem(_kind(error), str(error)))
-        case CheckpointProtectedError() | AmbiguousNameError() | NameTakenError() | CoreSDKError():
-            return 409, Failure(Problem(_kind(error), str(error)))
+            return RequestError(503, _kind(error), str(error))
+        case CoreSDKError() | AmbiguousNameError() | NameTakenError():
+            return RequestError(409, _kind(error), str(error))
         case ValueError():
-            return 400, Failure(Problem("bad_value", str(error)))
+            return RequestError(400, "bad_value", str(error))
         case OSError():
             what = error.strerror or type(error).__name__
             hint = "The page goes on reading what it can; nothing was changed."
-            return 503, Failure(Problem("system_error", f"the system refuses it: {what}", hint))
+            return RequestError(503, "system_error", f"the system refuses it: {what}", hint)
         case _:
             logger.error("a request failed", exc_info=error)
             hint = "This is a mistake of Core SDK's: the terminal in which the server runs shows where."
-            return 500, Failure(Problem("internal_error", f"{type(error).__name__} in the server", hint))
+            return RequestError(500, "internal_error", f"{type(error).__name__} in the server", hint)
 
 
 def _kind(error: Exception) -> str:

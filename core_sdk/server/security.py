@@ -18,8 +18,10 @@ import hmac
 import secrets
 import time
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any
+
+from starlette.datastructures import Headers
+
+from core_sdk.server.errors import RequestError
 
 ACTION_HEADER = "x-core-sdk-action"
 """A header that a web page from another origin cannot send."""
@@ -43,16 +45,6 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-class Refusal(Exception):
-    """A request that is not answered."""
-
-    def __init__(
-        self, status: int, kind: str, message: str, hint: str = "", headers: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
-        super().__init__(message)
-        self.status, self.kind, self.message, self.hint, self.headers = status, kind, message, hint, headers
-
-
 class Gate:
     """Decides which requests are answered.
 
@@ -68,45 +60,45 @@ class Gate:
         self._allowed = _as_sent(hosts, port) | self._own
 
     def check_address(self, headers: Headers) -> None:
-        """Raises `Refusal` if the request is for another host, from another web page or for a service worker."""
-        if headers.all("service-worker"):
+        """Raises `RequestError` if the request is for another host, from another web page or for a service worker."""
+        if headers.getlist("service-worker"):
             # The browser asks for the script of a worker that somebody else has left at this address, which ends it.
             clear = {"clear-site-data": '"storage"'}
-            raise Refusal(403, "no_service_worker", "the page has no service worker", headers=clear)
-        host = headers.only("host")
+            raise RequestError(403, "no_service_worker", "the page has no service worker", headers=clear)
+        host = _only(headers, "host")
         if host is None or host.lower() not in self._allowed:
-            raise Refusal(
+            raise RequestError(
                 403,
                 "foreign_host",
                 "the request is for another host",
                 "Open the address that `core-sdk ui` has printed; each start has another name.",
             )
-        origins = headers.all("origin")
+        origins = headers.getlist("origin")
         if any(origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}") for origin in origins):
-            raise Refusal(403, "foreign_origin", "the request comes from another web page")
+            raise RequestError(403, "foreign_origin", "the request comes from another web page")
 
     def check(self, method: str, headers: Headers, ticket: str | None) -> None:
-        """Raises `Refusal` if the request brings no token, or changes something without the action header."""
+        """Raises `RequestError` if the request brings no token, or changes something without the action header."""
         if not self.is_known(headers) and not (method in ("GET", "HEAD") and self._is_valid(ticket)):
-            raise Refusal(
+            raise RequestError(
                 401,
                 "no_token",
                 "this needs the token of the server",
                 "Open the address that `core-sdk ui` has printed; it ends with the token. Each start has another one.",
             )
-        if method not in ("GET", "HEAD") and headers.only(ACTION_HEADER) != "1":
-            raise Refusal(403, "no_action_header", f"{method} needs the header X-Core-SDK-Action: 1")
+        if method not in ("GET", "HEAD") and _only(headers, ACTION_HEADER) != "1":
+            raise RequestError(403, "no_action_header", f"{method} needs the header X-Core-SDK-Action: 1")
 
     def is_known(self, headers: Headers) -> bool:
         """Returns whether the request brings the token, or the session key that the page got for it."""
-        kind, _, given = (headers.only("authorization") or "").partition(" ")
+        kind, _, given = (_only(headers, "authorization") or "").partition(" ")
         found = given.strip().encode(errors="surrogateescape")
         is_token = hmac.compare_digest(found, self._token) | hmac.compare_digest(found, self.session_key.encode())
         return kind.lower() == "bearer" and is_token
 
     def has_own_name(self, headers: Headers) -> bool:
         """Returns whether the request uses the server's own name, which is known only from its address."""
-        return headers.only("host") in self._own
+        return _only(headers, "host") in self._own
 
     def ticket(self) -> str:
         """Returns a ticket, which for a short time replaces the token in the address of a file that a browser saves."""
@@ -129,16 +121,7 @@ def _as_sent(hosts: Iterable[str], port: int) -> set[str]:
     }
 
 
-class Headers:
-    """The headers of a request, of which each may come several times."""
-
-    def __init__(self, scope: Mapping[str, Any]) -> None:
-        self._pairs = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-
-    def all(self, name: str) -> list[str]:
-        return [value for found, value in self._pairs if found == name]
-
-    def only(self, name: str) -> str | None:
-        """Returns the header's value, or None unless it comes exactly once."""
-        found = self.all(name)
-        return found[0] if len(found) == 1 else None
+def _only(headers: Headers, name: str) -> str | None:
+    """Returns the header's value, or None unless it comes exactly once."""
+    found = headers.getlist(name)
+    return found[0] if len(found) == 1 else None

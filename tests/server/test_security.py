@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from server.conftest import HOSTILE
 from server.visitor import HOST, OWN_NAME, PAGE, PORT, TOKEN, Visitor, target_of
+from starlette.datastructures import Headers
 from tracking.journals import new_trial, record
 
 import core_sdk.server
 from core_sdk.server.route import Route
 from core_sdk.server.routes.table import ROUTES
-from core_sdk.server.security import LEAST_TOKEN_LENGTH, TICKET_S, Gate, Headers
+from core_sdk.server.security import LEAST_TOKEN_LENGTH, TICKET_S, Gate
 from core_sdk.server.serving import check_exposure, listen
 from core_sdk.tracking import Home, TrialFolder
 
@@ -126,7 +127,7 @@ def test_the_name_of_the_server_is_told_to_nobody(visitor: Visitor) -> None:
 def test_a_browser_leaves_out_the_usual_port(port: int, host: str) -> None:
     """Only that one."""
     gate = Gate(TOKEN, port, [], OWN_NAME)
-    headers = Headers({"headers": [(b"host", host.encode())]})
+    headers = Headers({"host": host})
 
     gate.check_address(headers)
 
