@@ -316,6 +316,22 @@ threading.Timer(0.3, gate.open).start()
     assert outcome(home) == ("exited", None)
 
 
+def test_a_python_that_cannot_wait_at_its_end_saves_at_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`threading._register_atexit` is a private name of Python's, and the only one of its kind."""
+    assert callable(threading._register_atexit)  # type: ignore[attr-defined]
+    monkeypatch.delattr(threading, "_register_atexit")
+
+    with core.init() as context:
+        with context.checkpoint.store_path({"steps_completed": 1}, wait=False) as (path, storage_id):
+            (path / "model.bin").write_bytes(b"x")
+        stored = stored_ids(home)
+
+    assert stored == [storage_id]
+    assert "wait=False is not heeded" in caplog.text
+
+
 def test_an_interrupted_wait_can_be_repeated(home: Home, start_script: Callable[..., Script], gate: Gate) -> None:
     """Ctrl-C while waiting leaves the save as it is."""
     source = """

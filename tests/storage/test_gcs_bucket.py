@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from buckets.servers import BucketServer
+from google.cloud import storage
 from parts import needs
 
 from core_sdk.errors import StorageRefusedError, UnknownStorageError
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import Bucket
 from core_sdk.storage.bucket.gcs._bucket import GcsBucket
+from core_sdk.storage.bucket.gcs._client import _session_of
 
 
 @needs("fake-gcs-server")
@@ -39,6 +42,18 @@ def test_an_emulators_address_needs_a_scheme(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(UnknownStorageError, match="STORAGE_EMULATOR_HOST is no URL"):
         GcsBucket("bucket", "prefix")
+
+
+def test_the_librarys_client_has_the_private_names_that_we_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its session, into which we build our adapters; without one, the error names the version that lacks it."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://localhost:1")
+
+    client = GcsBucket("bucket", "")._client
+
+    assert client.library._http is _session_of(client.library)
+    assert "_bucket_metadata_cache" in vars(client.library)
+    with pytest.raises(RuntimeError, match=rf"google-cloud-storage {re.escape(storage.__version__)} has no session"):
+        _session_of(object())
 
 
 def test_the_url_names_bucket_and_prefix(monkeypatch: pytest.MonkeyPatch) -> None:

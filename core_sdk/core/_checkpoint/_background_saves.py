@@ -60,10 +60,9 @@ class Saves:
         """Finishes the save, or without `wait` starts a thread that does. Waits for the pending save first."""
         self.wait()  # a save that was begun inside the block of this one
         self._look_for_stragglers()
-        if wait:
+        if wait or not self._can_await_at_exit():
             self._finish(save)
             return
-        self._await_at_exit()
         # After a stop no training needs the priority, and the time is short.
         self._pending = _BackgroundSave(save, self._finish, is_urgent=self._grace.has_begun())
         self._pending.start()
@@ -140,13 +139,20 @@ class Saves:
             logger.error(message)
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
-    def _await_at_exit(self) -> None:
-        """Waits for a save before the interpreter, at its end, closes all thread pools, which the save needs."""
+    def _can_await_at_exit(self) -> bool:
+        """Makes the interpreter wait, at its end, for a save, before it closes all thread pools, which the save needs.
+
+        Returns False, with a warning, if this Python has no means for it: `atexit` would be too late.
+        """
         if not self._awaits_exit:
-            self._awaits_exit = True
+            register = getattr(threading, "_register_atexit", None)  # private: nothing public comes early enough
+            if register is None:
+                logger.warning("this Python cannot wait for a save at its end: wait=False is not heeded")
+                return False
             reference = weakref.ref(self)
-            # `atexit` would be too late, and nothing public comes earlier.
-            threading._register_atexit(lambda: _settle(reference()))  # type: ignore[attr-defined]
+            register(lambda: _settle(reference()))
+            self._awaits_exit = True
+        return True
 
 
 class _BackgroundSave:

@@ -1,4 +1,9 @@
-"""Repeats requests whose failure may pass by itself."""
+"""Repeats requests whose failure may pass by itself. The libraries' own retries are turned off.
+
+tenacity does not make this shorter. It counts tries and time from the first try, but here progress starts both anew,
+the store may say how long to wait, and a cancelled transfer ends a pause: its wait, its stop, its sleep and its error
+would all be functions of ours.
+"""
 
 from __future__ import annotations
 

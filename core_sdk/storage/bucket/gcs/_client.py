@@ -57,7 +57,7 @@ class GcsClient:
         with translated_errors(Purpose(url, "storage.objects.list")):
             # A project is needed only to create buckets.
             self.library: Any = storage.Client(project=None)
-            self._session: requests.Session = self.library._http
+            self._session = _session_of(self.library)
         # The value of STORAGE_EMULATOR_HOST, if it is set; then the library uses no credentials.
         self._endpoint: str = self.library.api_endpoint
         if urlsplit(self._endpoint).scheme not in ("http", "https"):
@@ -159,6 +159,17 @@ class GcsClient:
 
     def close(self) -> None:
         self.library.close()
+
+
+def _session_of(library: Any) -> requests.Session:
+    """Returns the session of the library's client, which brings its credentials. Its name is private, and old."""
+    session = getattr(library, "_http", None)
+    if not isinstance(session, requests.Session):
+        raise RuntimeError(
+            f"the client of google-cloud-storage {storage.__version__} has no session of requests: Core SDK does not "
+            "know this version yet, install an older one"
+        )
+    return session
 
 
 class _LargeBlocks(HTTPAdapter):

@@ -1,6 +1,11 @@
 """Uploads large objects to Google's storage in parts, by the multipart upload of the XML API.
 
 https://cloud.google.com/storage/docs/multipart-uploads
+
+Google's library offers this as `transfer_manager.upload_chunks_concurrently` only, which sends one whole file. It tells
+of no progress, cannot be cancelled, has a deadline for the whole but none for a silence, removes all parts when one
+fails, and sends a part as one piece, which a slow line cannot do within the time-out. It neither lists nor removes the
+uploads that others have begun. The requests on which it is built are private (`google.cloud.storage._media`).
 """
 
 from __future__ import annotations
