@@ -79,9 +79,7 @@
     │   ├── ExperimentNotFoundError
     │   ├── ModelNotFoundError
     │   ├── ModelVersionNotFoundError
-    │   ├── MetricNotFoundError
-    │   ├── NoSuchGroupError          (of a trial's reports)
-    │   └── NoSuchMetricError
+    │   └── NotRecordedError          a metric, a group or an attempt
     ├── CommandError                  a command that cannot be started
     │   ├── CommandNotFoundError
     │   ├── CommandNotExecutableError
@@ -89,7 +87,6 @@
     ├── TrialClassError (ValueError)  a Trial class, named as `module:Class`, that cannot be trained
     ├── ExperimentError               a submitted experiment
     │   ├── ExperimentStateError
-    │   ├── SearcherRunningError
     │   ├── CodeChangedError
     │   └── CodeDamagedError
     ├── AttemptNotPlacedError         a pool cannot begin an attempt
@@ -98,8 +95,7 @@
     │   └── NotExactError
     ├── PortTakenError                where a server was to listen
     ├── PageNotServedError            the process that serves the web page has ended
-    ├── NothingToPlotError            a chart without a number
-    ├── NothingToDrawError
+    ├── NothingToDrawError            a chart without a number
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
     └── MissingDependencyError        an optional library
     InvalidConfigError (ValueError)   an experiment's configuration that cannot be used
@@ -111,7 +107,6 @@
     CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
     EmptyCheckpointError (ValueError) a checkpoint of all ranks without a file
     CodeDirectoryError (ValueError)   a directory that cannot become an experiment's code
-    └── CodeTooLargeError
     AmbiguousNameError (ValueError)   a name that several experiments have
     NameTakenError (ValueError)       two experiments, or models, of one name could not be told apart
     ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
@@ -898,23 +893,12 @@ class ModelVersionNotFoundError(NotFoundError):
         )
 
 
-class MetricNotFoundError(NotFoundError):
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        super().__init__(f"no validation has the metric {name!r}. Those reported are: {', '.join(sorted(known))}.")
+class NotRecordedError(NotFoundError):
+    """Nothing is recorded of the metric, the group or the attempt that is asked for."""
 
-
-class NoSuchGroupError(NotFoundError):
-    def __init__(self, trial_id: int, group: str, known: Iterable[str]) -> None:
-        names = ", ".join(known) or "none yet"
-        super().__init__(f"trial {trial_id} has no reports of a group {group!r} to show. Its groups: {names}.")
-
-
-class NoSuchMetricError(NotFoundError):
-    def __init__(self, trial_ids: Sequence[int], name: str, known: Iterable[str]) -> None:
-        trials = f"trial {trial_ids[0]} has" if len(trial_ids) == 1 else f"trials {', '.join(map(str, trial_ids))} have"
-        names = ", ".join(dict.fromkeys(known)) or "none yet"
-        super().__init__(f"{trials} no metric {name!r} to show. The metrics: {names}.")
+    def __init__(self, problem: str, heading: str, known: Iterable[object]) -> None:
+        """`heading` says what `known` is, which is there instead."""
+        super().__init__(f"{problem}. {heading}: {', '.join(dict.fromkeys(map(str, known))) or 'none yet'}.")
 
 
 class TrialClassError(CoreSDKError, ValueError):
@@ -931,12 +915,6 @@ class ExperimentStateError(ExperimentError):
     def __init__(self, experiment_id: int, problem: str) -> None:
         self.experiment_id = experiment_id
         super().__init__(f"experiment {experiment_id} {problem}.")
-
-
-class SearcherRunningError(ExperimentError):
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        super().__init__(f"another runner drives the search of {directory}. Give each search a directory of its own.")
 
 
 class CodeChangedError(ExperimentError):
@@ -969,14 +947,9 @@ class PageNotServedError(CoreSDKError):
         super().__init__(f"the web page cannot be served: {output or 'its process ended without a word'}")
 
 
-class NothingToPlotError(CoreSDKError):
-    def __init__(self, trial_id: int, group: str) -> None:
-        super().__init__(f"group {group!r} of trial {trial_id} has no numbers over steps to plot.")
-
-
 class NothingToDrawError(CoreSDKError):
-    def __init__(self) -> None:
-        super().__init__("there is nothing to draw yet: no report has a number that is finite.")
+    def __init__(self, problem: str = "there is nothing to draw yet: no report has a number that is finite") -> None:
+        super().__init__(f"{problem}.")
 
 
 class NoMasterError(CoreSDKError, NotImplementedError):
@@ -1129,20 +1102,6 @@ class CodeDirectoryError(ValueError):
         super().__init__(f"the code directory {directory} {problem}")
 
 
-class CodeTooLargeError(CodeDirectoryError):
-    """A code directory is too large. `largest` has the names of files and their sizes in bytes."""
-
-    def __init__(self, directory: Path, max_size_bytes: int, largest: Sequence[tuple[str, int]]) -> None:
-        self.max_size_bytes = max_size_bytes
-        self.largest = tuple(largest)
-        files = ", ".join(f"{name!r} ({size_bytes / (1 << 20):,.1f} MiB)" for name, size_bytes in largest)
-        super().__init__(
-            directory,
-            f"holds more than {max_size_bytes / (1 << 20):,.0f} MiB, among it {files}. Name in .coreignore what the "
-            "trials do not need, or raise the limit with --max-code-size.",
-        )
-
-
 class AmbiguousNameError(ValueError):
     def __init__(self, name: str, experiment_ids: Sequence[int]) -> None:
         self.experiment_ids = tuple(experiment_ids)
@@ -1191,3 +1150,10 @@ class InvalidHP(Exception):
             raise TypeError(f"InvalidHP takes a message, not {type(msg).__name__}")
         super().__init__(msg)
         self.msg = msg
+
+
+# Names of 0.1.0 for errors that nobody could handle in different ways.
+MetricNotFoundError = NoSuchGroupError = NoSuchMetricError = NotRecordedError
+NothingToPlotError = NothingToDrawError
+SearcherRunningError = ExperimentError
+CodeTooLargeError = CodeDirectoryError

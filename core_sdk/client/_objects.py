@@ -456,8 +456,8 @@ class Trial(Training):
     def plot(self, metrics: Collection[str] = (), *, group: str | None = None) -> Picture:
         """Draws a chart for each metric, which a notebook shows.
 
-        All metrics of all groups are drawn, unless some are named. Raises `NoSuchGroupError`, `NoSuchMetricError` or
-        `NothingToPlotError`.
+        All metrics of all groups are drawn, unless some are named. Raises `NotRecordedError` or
+        `NothingToDrawError`.
         """
         from core_sdk.charts.picture import Picture
         from core_sdk.charts.trials import trial_charts

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 
 from core_sdk.alive import AliveLock
-from core_sdk.errors import SearcherRunningError
+from core_sdk.errors import ExperimentError
 from core_sdk.files import fsync_directory, fsync_tree, write_atomically
 from core_sdk.search import SearchMethod
 from core_sdk.searcher._runner import Config, SearchRunner, paths
@@ -33,14 +33,16 @@ class LocalSearchRunner(SearchRunner):
         """Submits the experiment and drives it to its end, or goes on with it; returns its id.
 
         If the search of `searcher_dir` was submitted before, the runner continues it and does not read the arguments.
-        After Ctrl-C or an error of the method, the experiment waits for the next runner. Raises `SearcherRunningError`
+        After Ctrl-C or an error of the method, the experiment waits for the next runner. Raises `ExperimentError`
         if another runner already drives the search of this directory, and the errors of `client.create_experiment`.
         """
         self._states.mkdir(parents=True, exist_ok=True)
         try:
             lock = AliveLock(self.searcher_dir / "lock")
         except BlockingIOError as error:
-            raise SearcherRunningError(self.searcher_dir) from error
+            raise ExperimentError(
+                f"another runner drives the search of {self.searcher_dir}. Give each search a directory of its own."
+            ) from error
         try:
             for number in self._saved():
                 self._read_state(self._states / str(number))

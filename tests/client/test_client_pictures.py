@@ -13,7 +13,7 @@ from ports import reserved_port
 from tracking.journals import new_trial, record, report
 
 from core_sdk import client
-from core_sdk.errors import NoSuchMetricError, NothingToDrawError, PageNotServedError
+from core_sdk.errors import NothingToDrawError, NotRecordedError, PageNotServedError
 from core_sdk.tracking import Home
 
 
@@ -29,7 +29,7 @@ def test_a_trial_is_drawn_without_a_server(home: Home, tmp_path: Path) -> None:
     assert repr(picture) == "<Picture of training loss>"
     assert "accuracy" not in picture.svg
     assert "<svg" in (tmp_path / "curves.html").read_text()
-    with pytest.raises(NoSuchMetricError):
+    with pytest.raises(NotRecordedError):
         client.get_trial(1).plot(["nonsense"])
     with pytest.raises(ValueError, match=r"must end in \.svg"):
         picture.save("curves.pdf")

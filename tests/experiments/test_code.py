@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from parts import needs, strace
 
-from core_sdk.errors import CodeChangedError, CodeDamagedError, CodeDirectoryError, CodeTooLargeError
+from core_sdk.errors import CodeChangedError, CodeDamagedError, CodeDirectoryError
 from core_sdk.experiments.code import (
     PackedCode,
     has_startup_hook,
@@ -251,7 +251,7 @@ def test_too_much_code_is_refused_with_its_largest_files(home: Home, model: Path
     """Before anything is read or stored; the caller may raise the limit."""
     write(model, {"data/large.bin": "x" * 3_000_000, "data/small.bin": "x" * 10})
 
-    with pytest.raises(CodeTooLargeError, match=r"more than 2 MiB, among it 'data/large.bin' \(2.9 MiB\)"):
+    with pytest.raises(CodeDirectoryError, match=r"more than 2 MiB, among it 'data/large.bin' \(2.9 MiB\)"):
         pack(home, model, max_size_bytes=2 << 20)
 
     assert not (home.root / "code").exists()

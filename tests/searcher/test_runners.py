@@ -20,7 +20,7 @@ from searcher.methods import CONFIG, Promoting, Watching, num_trials, posted, wr
 
 from core_sdk import client
 from core_sdk.client import ExperimentState, TrialState
-from core_sdk.errors import ExperimentNotFoundError, InvalidConfigError, MasterError, SearcherRunningError
+from core_sdk.errors import ExperimentError, ExperimentNotFoundError, InvalidConfigError, MasterError
 from core_sdk.experiments.calling import call, call_running
 from core_sdk.master.local import local_master
 from core_sdk.searcher import LocalSearchRunner
@@ -230,7 +230,7 @@ def test_a_runner_refuses_what_it_cannot_drive(tmp_path: Path, code: Path) -> No
     with pytest.raises(InvalidConfigError, match=r"searcher\.name.*must be 'custom'"):
         runner.run(config, code)
     lock = AliveLock(tmp_path / "search" / "lock")
-    with pytest.raises(SearcherRunningError, match="another runner"):
+    with pytest.raises(ExperimentError, match="another runner"):
         runner.run(CONFIG, code)
     lock.release()
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import cast
 
-from core_sdk.errors import CoreSDKError, NotFoundError
+from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.log_levels import LogLevel
 from core_sdk.tracking.log_lines import LogFilter, LogLines
@@ -16,18 +16,6 @@ from core_sdk.tracking.logs import LogReader
 
 _STDOUT = 1
 _PAGE_LINES = 10_000
-
-
-class NoSuchAttemptError(NotFoundError):
-    def __init__(self, trial_id: int, attempt: int, known: Iterable[int]) -> None:
-        names = ", ".join(map(str, known)) or "none yet"
-        super().__init__(f"trial {trial_id} has no attempt {attempt}. Its attempts: {names}.")
-
-
-class NoOutputOfRankError(CoreSDKError):
-    def __init__(self, trial_id: int, rank: int, known: Iterable[int]) -> None:
-        names = ", ".join(map(str, sorted(known))) or "none"
-        super().__init__(f"rank {rank} of trial {trial_id} has written nothing. Ranks with output: {names}.")
 
 
 class NoLogError(CoreSDKError):
@@ -53,12 +41,12 @@ def print_logs(
 
     `head` leaves the first lines, and `level` the lines of this level or a higher one, as text.
 
-    `ranks` are those whose output is printed; none stands for all. Raises `NoLogError`, `NoSuchAttemptError`, or
-    `NoOutputOfRankError` if a rank has no output and can write none any more.
+    `ranks` are those whose output is printed; none stands for all. Raises `NoLogError`,
+    `NotRecordedError` for an unknown attempt, or `CoreSDKError` if a rank has no output and can write none any more.
     """
     known = [row.attempt for row in tracker.attempts(trial_id)]
     if attempt is not None and attempt not in known:
-        raise NoSuchAttemptError(trial_id, attempt, known)
+        raise NotRecordedError(f"trial {trial_id} has no attempt {attempt}", "Its attempts", known)
     kept = LogReader(tracker, trial_id, attempt=attempt).attempts()
     if not kept:
         raise NoLogError(trial_id, attempt)
@@ -106,7 +94,8 @@ def _check_ranks(reader: LogReader, trial_id: int, chosen: Collection[int]) -> N
     present = set().union(*(reader.ranks_of(row.attempt) or {0} for row in reader.attempts()))
     for rank in chosen:
         if rank not in present:
-            raise NoOutputOfRankError(trial_id, rank, present)
+            names = ", ".join(map(str, sorted(present))) or "none"
+            raise CoreSDKError(f"rank {rank} of trial {trial_id} has written nothing. Ranks with output: {names}.")
 
 
 def _write(content: bytes) -> None:

@@ -18,7 +18,7 @@ from core_sdk.cli.render.json import print_elements
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_time, printable
-from core_sdk.errors import CoreSDKError, NoSuchMetricError
+from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.records import format_number, strict_json, strict_json_numbers
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import Ranks, ReportRow, StreamPosition
@@ -27,17 +27,6 @@ _CSV_COLUMNS = ["trial_id", "attempt", "rank", "group", "steps_completed", "time
 _POLL_INTERVAL_S = 0.2
 _CHUNK_REPORTS = 1000
 _NOTHING = "No reports yet."
-
-
-class NoReportsOfRankError(CoreSDKError):
-    """A rank of a trial has reported nothing of what is asked for."""
-
-    def __init__(self, trial_id: int, rank: int, group: str | None, known: Collection[int]) -> None:
-        names = ", ".join(map(str, known)) or "none"
-        of_group = "" if group is None else f" in group {group!r}"
-        super().__init__(
-            f"rank {rank} of trial {trial_id} has reported nothing{of_group}. Ranks with reports: {names}."
-        )
 
 
 def reports_of(
@@ -51,7 +40,7 @@ def reports_of(
 ) -> Iterator[ReportRow]:
     """Returns the reports of a trial, of all groups if `group` is None, with all metrics if `metrics` is empty.
 
-    Raises `NoSuchGroupError`, `NoSuchMetricError` or `NoReportsOfRankError` for what was never reported.
+    Raises `NotRecordedError` for a group or a metric that was never reported, `CoreSDKError` for a rank.
     """
     reports = view.reports(trial_id, group=group, rank=rank, superseded=with_superseded)
     first = next(reports, None)
@@ -59,7 +48,11 @@ def reports_of(
         if group is not None:
             check_group(view, trial_id, group)
         if isinstance(rank, int):
-            raise NoReportsOfRankError(trial_id, rank, group, view.reporting_ranks(trial_id))
+            of_group = "" if group is None else f" in group {group!r}"
+            names = ", ".join(map(str, view.reporting_ranks(trial_id))) or "none"
+            raise CoreSDKError(
+                f"rank {rank} of trial {trial_id} has reported nothing{of_group}. Ranks with reports: {names}."
+            )
         return iter(())
     for name in metrics:
         # Series are found at once; values that are not numbers have none.
@@ -67,7 +60,7 @@ def reports_of(
         known = [one.name for one in series if group in (None, one.group)]
         others = view.reports(trial_id, group=group, rank=rank)
         if name not in known and not any(name in report.metrics for report in others):
-            raise NoSuchMetricError([trial_id], name, known)
+            raise NotRecordedError(f"trial {trial_id} has no metric {name!r} to show", "The metrics", known)
     return only_metrics(chain([first], reports), metrics)
 
 

@@ -45,7 +45,7 @@ def pack(
 ) -> PackedCode:
     """Stores the code in the home, unless equal code is stored there.
 
-    Raises `CodeDirectoryError`, `CodeTooLargeError` or `CodeChangedError`.
+    Raises `CodeDirectoryError` or `CodeChangedError`.
     """
     entries = select(directory, includes, left_out=home.root, max_size_bytes=max_size_bytes)
     code = PackedCode(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from core_sdk.errors import CodeDirectoryError, CodeTooLargeError
+from core_sdk.errors import CodeDirectoryError
 
 MAX_SIZE_BYTES = 1 << 30
 """The default limit of a code directory's size."""
@@ -69,7 +69,7 @@ def select(
 ) -> list[Entry]:
     """Returns the entries of `directory`, and each of `includes` under its own name, sorted by name.
 
-    The directory `left_out` is skipped wherever it lies. Raises `CodeDirectoryError` or `CodeTooLargeError`.
+    The directory `left_out` is skipped wherever it lies. Raises `CodeDirectoryError`.
     """
     sources = [(path, os.path.basename(os.path.abspath(path))) for path in includes]  # noqa: PTH100, PTH119
     entries: dict[str, Entry] = {}
@@ -81,7 +81,7 @@ def select(
             entries[entry.name] = entry
             size_bytes += entry.size_bytes
             if size_bytes > max_size_bytes:  # raised at once, since the directory may be a whole disk
-                raise CodeTooLargeError(path, max_size_bytes, largest(entries.values()))
+                raise CodeDirectoryError(path, _too_large(max_size_bytes, entries.values()))
     return [entries[name] for name in sorted(entries)]
 
 
@@ -89,6 +89,14 @@ def largest(entries: Iterable[Entry]) -> list[tuple[str, int]]:
     """Returns the names and the sizes in bytes of the largest files."""
     found = heapq.nlargest(_NUM_LARGEST, entries, key=lambda entry: entry.size_bytes)
     return [(entry.name, entry.size_bytes) for entry in found]
+
+
+def _too_large(max_size_bytes: int, entries: Iterable[Entry]) -> str:
+    files = ", ".join(f"{name!r} ({size_bytes / (1 << 20):,.1f} MiB)" for name, size_bytes in largest(entries))
+    return (
+        f"holds more than {max_size_bytes / (1 << 20):,.0f} MiB, among it {files}. Name in .coreignore what the trials "
+        "do not need, or raise the limit with --max-code-size."
+    )
 
 
 def _entries(source: Path, name: str, left_out: Path | None) -> Iterator[Entry]:

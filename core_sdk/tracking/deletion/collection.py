@@ -43,7 +43,7 @@ from core_sdk.errors import (
     CheckpointProtectedError,
     CollectionRunningError,
     ExperimentNotFoundError,
-    MetricNotFoundError,
+    NotRecordedError,
     RecordDamagedError,
     TrialNotFoundError,
     TrialRunningError,
@@ -124,7 +124,7 @@ class Collector:
     def plan(self) -> Plan:
         """Returns a plan, and deletes nothing.
 
-        Raises `TrialNotFoundError` or `ExperimentNotFoundError`. Raises `MetricNotFoundError` if no validation has the
+        Raises `TrialNotFoundError` or `ExperimentNotFoundError`. Raises `NotRecordedError` if no validation has the
         requested metric, but some have others. Raises `RecordDamagedError` for a record that might protect any
         checkpoint, and for the record of the requested experiment.
         """
@@ -137,7 +137,9 @@ class Collector:
         verdicts = self._verdicts({experiment_id: trials[experiment_id] for experiment_id in rules}, rules, references)
         metric = self._request.metric
         if metric is not None and self._known_metrics and metric not in self._known_metrics:
-            raise MetricNotFoundError(metric, self._known_metrics)
+            raise NotRecordedError(
+                f"no validation has the metric {metric!r}", "Those reported are", sorted(self._known_metrics)
+            )
         return Plan(rules, tuple(verdicts), self._problems())
 
     def carry_out(self, plan: Plan, *, wait_s: float = -1) -> Deletions:
