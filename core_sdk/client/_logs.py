@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.log_levels import LevelReader
-from core_sdk.tracking.logs import LogChunk, LogReader
+from core_sdk.tracking.log_stream import LogChunk, LogReader
 from core_sdk.tracking.ranks import check_rank_ids
 
 

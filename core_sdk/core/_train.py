@@ -21,7 +21,7 @@ from core_sdk.records import (
     EarlyExit,
     MetadataSet,
     Metric,
-    Progress,
+    ProgressReported,
     Report,
     SearcherMetric,
     StatusSet,
@@ -145,7 +145,7 @@ class TrainContext:
         progress = float(progress)
         if not 0.0 <= progress <= 1.0:
             raise ValueError(f"progress is {progress}; it must be between 0 and 1")
-        self._journal.append(Progress(time=time.time(), progress=progress))
+        self._journal.append(ProgressReported(time=time.time(), progress=progress))
 
     def set_status(self, status: str) -> None:
         """Records what the script is doing, as free text for people."""

@@ -19,7 +19,7 @@ from core_sdk.records import (
     EarlyExit,
     MetadataSet,
     Profile,
-    Progress,
+    ProgressReported,
     Record,
     Report,
     StatusSet,
@@ -27,7 +27,7 @@ from core_sdk.records import (
 
 logger = logging.getLogger("core_sdk.journal")
 
-_KEPT = (Profile, Progress, Report)
+_KEPT = (Profile, ProgressReported, Report)
 _OF_CHIEF = (Alert, EarlyExit, MetadataSet, StatusSet)
 
 

@@ -64,7 +64,7 @@ from core_sdk.records._journal import (
     OperationWanted,
     Outcome,
     Profile,
-    Progress,
+    ProgressReported,
     Record,
     Report,
     Settled,

@@ -52,7 +52,7 @@ class Profile(Line, tag="profile"):
     metrics: dict[str, int | float | str]
 
 
-class Progress(Line, tag="progress"):
+class ProgressReported(Line, tag="progress"):
     progress: float
 
 
@@ -192,7 +192,7 @@ Record = (
     AttemptStarted
     | Report
     | Profile
-    | Progress
+    | ProgressReported
     | StatusSet
     | MetadataSet
     | EarlyExit

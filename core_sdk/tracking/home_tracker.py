@@ -48,7 +48,7 @@ from core_sdk.tracking.rows import (
 from core_sdk.tracking.tracker import Tracker, View
 
 if TYPE_CHECKING:
-    from core_sdk.tracking.deletion.collection import Deletions, Plan, Request
+    from core_sdk.tracking.deletion.collection import CollectionPlan, Deletions, Request
     from core_sdk.tracking.index import RefreshResult
 
 _STRETCH_BYTES = 1 << 20
@@ -206,13 +206,13 @@ class HomeTracker(Tracker):
         with self.view() as view:
             return view.checkpoint(storage_id)
 
-    def plan_collection(self, request: Request) -> Plan:
+    def plan_collection(self, request: Request) -> CollectionPlan:
         from core_sdk.tracking.deletion.collection import Collector
 
         with Collector(self.home, request) as collector:
             return collector.plan()
 
-    def carry_out_collection(self, request: Request, plan: Plan, *, wait_s: float = -1) -> Deletions:
+    def carry_out_collection(self, request: Request, plan: CollectionPlan, *, wait_s: float = -1) -> Deletions:
         from core_sdk.tracking.deletion.collection import Collector
 
         with Collector(self.home, request) as collector:

@@ -31,7 +31,7 @@ from core_sdk.tracking.rows import (
 )
 
 if TYPE_CHECKING:
-    from core_sdk.tracking.deletion.collection import Deletions, Plan, Request
+    from core_sdk.tracking.deletion.collection import CollectionPlan, Deletions, Request
 
 
 class View(Protocol):
@@ -221,8 +221,8 @@ class Tracker(Protocol):
     def delete_files(self, storage_id: str, globs: Sequence[str], *, is_forced: bool = False) -> None:
         """Deletes a checkpoint's files that `globs` match. Raises the errors of `tracking.deletion.delete_files`."""
 
-    def plan_collection(self, request: Request) -> Plan:
+    def plan_collection(self, request: Request) -> CollectionPlan:
         """Returns what a policy would delete. Raises the errors of `tracking.deletion.collection.Collector.plan`."""
 
-    def carry_out_collection(self, request: Request, plan: Plan, *, wait_s: float = -1) -> Deletions:
+    def carry_out_collection(self, request: Request, plan: CollectionPlan, *, wait_s: float = -1) -> Deletions:
         """Deletes the checkpoints that `plan` and a second plan condemn. Raises `CollectionRunningError`."""

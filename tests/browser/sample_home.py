@@ -22,7 +22,7 @@ from core_sdk.records import (
     EnvironmentRecord,
     Outcome,
     Profile,
-    Progress,
+    ProgressReported,
     Report,
     RetentionPolicy,
     SearcherMetric,
@@ -82,7 +82,7 @@ def write_restarted_trial(home: Home, *, created: float, num_steps: int = 1200) 
                     _write_figures(lines, at, random.Random(step))
                 if step % 300 == 0:
                     lines.append(_checkpoint(home, folder, step, at))
-            lines.append(Progress(time=begun + last - first, progress=last / num_steps))
+            lines.append(ProgressReported(time=begun + last - first, progress=last / num_steps))
             lines.append(Ended(time=begun + last - first, outcome=outcome, error=_REASONS.get(outcome)))
         _write_log(folder, attempt, first, last, outcome)
         environment = EnvironmentRecord(

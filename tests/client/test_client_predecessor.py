@@ -12,7 +12,7 @@ from client.trainings import Train, Training
 from core_sdk import client
 from core_sdk.client import OrderBy, Tracker, TrialSortBy
 from core_sdk.errors import ExperimentNotRunningError, NameTakenError, NoMasterError
-from core_sdk.records import Progress, RetentionPolicy, SearcherMetric
+from core_sdk.records import ProgressReported, RetentionPolicy, SearcherMetric
 from core_sdk.tracking import Home
 
 
@@ -141,7 +141,7 @@ def test_the_progress_of_an_experiment_is_its_trials(tracker: Tracker, train: Tr
     """The mean of what they tell."""
     silent = tracker.get_trial(train().trial_id).get_experiment().progress
     for progress in (0.5, 1.0):
-        train().append(Progress(time=1.0, progress=progress))
+        train().append(ProgressReported(time=1.0, progress=progress))
 
     assert silent is None
     assert tracker.get_experiment(1).progress == 0.75

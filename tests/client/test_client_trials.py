@@ -13,7 +13,7 @@ from processes import Script
 
 from core_sdk.client import Tracker, TrialState
 from core_sdk.errors import PausedError, TrialNotFoundError, TrialNotRunningError, TrialRunningError
-from core_sdk.records import MetadataSet, Progress, StatusSet
+from core_sdk.records import MetadataSet, ProgressReported, StatusSet
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.running import await_end
 
@@ -34,7 +34,7 @@ def test_a_trial_says_what_it_is(tracker: Tracker, train: Train) -> None:
     """All that was recorded of it."""
     training = train("digits", hparams={"lr": 0.1, "layers": [1, 2], "cap": {"$float": "Infinity"}})
     training.report(40, loss=0.5)
-    training.append(Progress(time=1.0, progress=0.4))
+    training.append(ProgressReported(time=1.0, progress=0.4))
     training.append(StatusSet(time=2.0, status="warming up"))
     training.append(MetadataSet(time=3.0, metadata={"host": "here"}))
     training.end("error", "Traceback …\nValueError: boom")

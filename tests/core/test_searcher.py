@@ -9,7 +9,7 @@ import pytest
 from core_sdk import core
 from core_sdk.core import SearcherMode, Unit
 from core_sdk.journal import read_records
-from core_sdk.records import OperationCompleted, Progress
+from core_sdk.records import OperationCompleted, ProgressReported
 from core_sdk.tracking import Home
 
 
@@ -35,7 +35,9 @@ def test_progress_and_completion_are_recorded(home: Home) -> None:
             operation.report_progress(1)
             operation.report_completed(0.25)
 
-    kept = [r for r in read_records(home.trial(1).journal_path(1)) if isinstance(r, (Progress, OperationCompleted))]
+    kept = [
+        r for r in read_records(home.trial(1).journal_path(1)) if isinstance(r, (ProgressReported, OperationCompleted))
+    ]
     assert [getattr(record, "progress", None) for record in kept] == [0.25, None]
     assert isinstance(kept[1], OperationCompleted)
     assert (kept[1].length, kept[1].metric) == (4, 0.25)

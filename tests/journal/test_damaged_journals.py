@@ -21,7 +21,7 @@ from core_sdk.records import (
     Ended,
     MetadataSet,
     Profile,
-    Progress,
+    ProgressReported,
     Record,
     Report,
     StatusSet,
@@ -39,7 +39,7 @@ def records_of_a_training() -> Iterator[Record]:
         yield Report(step * 1.1, "training", step, {"loss": 1 / step, "J*": step, "norm": "NaN"})
         if step % 5 == 0:
             yield Report(step * 1.1, "validation", step, {"loss": 1 / step}, [{"J": 1.0}, {"*": 2}])
-            yield Progress(time=step * 1.1, progress=step / 40)
+            yield ProgressReported(time=step * 1.1, progress=step / 40)
             yield StatusSet(time=step * 1.1, status=STATUS)
             yield MetadataSet(time=step * 1.1, metadata={"nested": {STATUS: [step, None]}})
             yield Profile(time=step * 1.1, group="cpu", metrics={"cpu_util": 0.5})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core_sdk.journal import encode_line, find_records
-from core_sdk.records import CheckpointDeleted, CheckpointUsed, Progress, Record, Report
+from core_sdk.records import CheckpointDeleted, CheckpointUsed, ProgressReported, Record, Report
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ def test_wanted_records_come_in_order_from_anywhere(journal: Path) -> None:
 def test_a_line_with_several_of_the_texts_comes_once(journal: Path) -> None:
     """Other lines do not come."""
     used = CheckpointUsed(time=0.0, storage_id="checkpoint")
-    journal.write_bytes(encode_line(Progress(time=0.0, progress=0.5)) + encode_line(used) + encode_line(deleted(1)))
+    journal.write_bytes(
+        encode_line(ProgressReported(time=0.0, progress=0.5)) + encode_line(used) + encode_line(deleted(1))
+    )
 
     assert list(find_records(journal, ["checkpoint", '"checkpoint_used"', "storage_id"])) == [used, deleted(1)]
 

@@ -19,7 +19,7 @@ from processes import wait_for
 from core_sdk.alive import AliveLock, is_alive
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
 from core_sdk.journal import JournalWriter, read_journal, read_records
-from core_sdk.records import Dropped, Progress, Record, Report
+from core_sdk.records import Dropped, ProgressReported, Record, Report
 
 REPORTS: list[Record] = [Report(float(step), "training", step, {"loss": step / 7}) for step in range(100)]
 
@@ -200,11 +200,11 @@ import sys, warnings
 from pathlib import Path
 from core_sdk.errors import ReportsDroppedError
 from core_sdk.journal import JournalWriter
-from core_sdk.records import Progress
+from core_sdk.records import ProgressReported
 warnings.simplefilter("ignore")
 journal = JournalWriter(Path({str(tmp_path / "1.journal")!r}))
 for step in range(10):
-    journal.append(Progress(time=1.0, progress=step / 10))
+    journal.append(ProgressReported(time=1.0, progress=step / 10))
 try:
     journal.close()
 except ReportsDroppedError as error:
@@ -217,7 +217,7 @@ except ReportsDroppedError as error:
 
     records = list(read_records(tmp_path / "1.journal"))
     assert status == 3
-    assert [round(r.progress * 10) for r in records if isinstance(r, Progress)] == [0, 1, 5, 6, 7, 8, 9]
+    assert [round(r.progress * 10) for r in records if isinstance(r, ProgressReported)] == [0, 1, 5, 6, 7, 8, 9]
     assert [r.count for r in records if isinstance(r, Dropped)] == [3]
 
 
@@ -268,19 +268,19 @@ import resource, signal, sys, warnings
 from pathlib import Path
 from core_sdk.errors import ReportsDroppedError
 from core_sdk.journal import JournalWriter
-from core_sdk.records import Progress
+from core_sdk.records import ProgressReported
 warnings.simplefilter("ignore")
 journal = JournalWriter(Path({str(path)!r}))
 
 def let_the_file_grow(*_):
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    journal.append(Progress(time=2.0, progress=0.2))
+    journal.append(ProgressReported(time=2.0, progress=0.2))
 
 signal.signal(signal.SIGUSR1, let_the_file_grow)
-journal.append(Progress(time=1.0, progress=0.1))
+journal.append(ProgressReported(time=1.0, progress=0.1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (journal.path.stat().st_size + 20, resource.RLIM_INFINITY))
-journal.append(Progress(time=1.0, progress=0.3))
-journal.append(Progress(time=3.0, progress=0.4))
+journal.append(ProgressReported(time=1.0, progress=0.3))
+journal.append(ProgressReported(time=3.0, progress=0.4))
 try:
     journal.close()
 except ReportsDroppedError as error:
@@ -293,7 +293,7 @@ except ReportsDroppedError as error:
     (chunk,) = read_journal(path)
     assert status == 1
     assert chunk.bad_lines == []
-    assert [r.progress for r in chunk.records if isinstance(r, Progress)] == [0.1, 0.2, 0.4]
+    assert [r.progress for r in chunk.records if isinstance(r, ProgressReported)] == [0.1, 0.2, 0.4]
     assert [r.count for r in chunk.records if isinstance(r, Dropped)] == [1]
 
 
@@ -490,18 +490,18 @@ import shutil
 os.closerange(0, 3)
 from pathlib import Path
 from core_sdk.journal import JournalWriter
-from core_sdk.records import Progress
+from core_sdk.records import ProgressReported
 journal = JournalWriter(Path({str(tmp_path / "1.journal")!r}))
 for descriptor in range(3):
     try:
         os.write(descriptor, b"a warning of some library")
     except OSError:
         pass
-journal.append(Progress(time=1.0, progress=0.5))
+journal.append(ProgressReported(time=1.0, progress=0.5))
 journal.close()
 """
 
     status = subprocess.run([sys.executable, "-c", source]).returncode
 
     assert status == 0
-    assert list(read_records(tmp_path / "1.journal")) == [Progress(time=1.0, progress=0.5)]
+    assert list(read_records(tmp_path / "1.journal")) == [ProgressReported(time=1.0, progress=0.5)]

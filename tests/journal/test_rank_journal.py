@@ -8,7 +8,7 @@ import pytest
 
 from core_sdk.errors import JournalClosedError, ReportsDroppedError
 from core_sdk.journal import RankJournal, read_records
-from core_sdk.records import FORMAT, AttemptStarted, Dropped, Profile, Progress, Report, StatusSet
+from core_sdk.records import FORMAT, AttemptStarted, Dropped, Profile, ProgressReported, Report, StatusSet
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_a_ranks_journal_is_made_with_its_first_record(tmp_path: Path, start: At
     journal.append(StatusSet(time=1.0, status="only the chief's counts"))
     existed = journal.path.exists()
     report = Report(1.0, "training", 1, {"loss": 0.5})
-    progress, profile = Progress(time=2.0, progress=0.5), Profile(time=3.0, group="cpu", metrics={"x": 1})
+    progress, profile = ProgressReported(time=2.0, progress=0.5), Profile(time=3.0, group="cpu", metrics={"x": 1})
 
     for record in (report, progress, profile):
         journal.append(record)
@@ -39,8 +39,8 @@ def test_a_ranks_journal_that_cannot_be_made_does_not_stop_the_training(tmp_path
     journal = RankJournal(tmp_path / "missing" / "1.rank1.journal", start, is_kept=True)
 
     with pytest.warns(RuntimeWarning, match="records of rank 1 are not kept"):
-        journal.append(Progress(time=1.0, progress=0.5))
-    journal.append(Progress(time=1.0, progress=0.6))
+        journal.append(ProgressReported(time=1.0, progress=0.5))
+    journal.append(ProgressReported(time=1.0, progress=0.6))
 
     with pytest.raises(ReportsDroppedError, match="2 records"):
         journal.close()
@@ -77,7 +77,7 @@ def test_a_full_disk_leaves_no_journal_without_its_beginning(small_disk: Path, s
     journal = RankJournal(small_disk / "1.rank1.journal", start, is_kept=True)
 
     with pytest.warns(RuntimeWarning, match="are not kept"):
-        journal.append(Progress(time=1.0, progress=0.5))
+        journal.append(ProgressReported(time=1.0, progress=0.5))
 
     assert not journal.path.exists()
     with pytest.raises(ReportsDroppedError):

@@ -36,10 +36,10 @@ from core_sdk.records import (
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
-from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.deletion._by_hand import recording
 from core_sdk.tracking.deletion.collection import Collector, Request, Verdict, collect
 from core_sdk.tracking.index import Index
+from core_sdk.tracking.next_attempt import claimed_next_attempt
 
 LATEST = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 1}
 

@@ -14,8 +14,8 @@ from core_sdk.journal import read_journal
 from core_sdk.records import CheckpointPinned, CheckpointUsed
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.deletion import delete_experiment, delete_trial
+from core_sdk.tracking.next_attempt import claimed_next_attempt
 
 
 @pytest.fixture

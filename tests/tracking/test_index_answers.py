@@ -22,7 +22,7 @@ from core_sdk.records import (
     MetadataSet,
     Metric,
     Profile,
-    Progress,
+    ProgressReported,
     Report,
     Settled,
     StatusSet,
@@ -355,8 +355,8 @@ def test_a_trial_says_what_was_last_said_of_it(home: Home) -> None:
     folder = new_trial(home, lr=0.1)
     record(
         folder,
-        Progress(time=START, progress=0.2),
-        Progress(time=START, progress=0.4),
+        ProgressReported(time=START, progress=0.2),
+        ProgressReported(time=START, progress=0.4),
         StatusSet(time=START, status="a"),
         MetadataSet(time=START, metadata=to_json({"best": math.inf}, "metadata")),
     )

@@ -16,7 +16,7 @@ from core_sdk.records import (
     Ended,
     MetadataSet,
     Profile,
-    Progress,
+    ProgressReported,
     Record,
     Report,
     StatusSet,
@@ -44,7 +44,7 @@ def recorded(home: Home) -> Home:
         record(folder, *reports, *validations, generic, *told, stored("a", 5), stored("b", 15))
         record(folder, batches, stored("c", 20), Ended(time=START, outcome="completed"), attempt=2, resumed_steps=15)
         figures = Profile(time=START, group="cpu", metrics={"cpu_util": 0.5})
-        record(folder, Progress(time=START, progress=0.5), figures, attempt=2, rank=1)
+        record(folder, ProgressReported(time=START, progress=0.5), figures, attempt=2, rank=1)
         changes: list[Record] = [
             CheckpointPinned(time=START, storage_id="b"),
             CheckpointDeleted(time=START, storage_id="a"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from tracking.journals import START, age, append, everything, lines, new_trial, rebuilt, record, report, stored
 
-from core_sdk.records import Dropped, Ended, Profile, Progress, Record, Report, StatusSet
+from core_sdk.records import Dropped, Ended, Profile, ProgressReported, Record, Report, StatusSet
 from core_sdk.tracking import Home
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
@@ -20,8 +20,8 @@ def cpu(at: float, utilization: float, **others: float) -> Profile:
     return Profile(time=START + at, group="cpu", metrics={"cpu_util_simple": utilization, **others})
 
 
-def progress(value: float) -> Progress:
-    return Progress(time=START, progress=value)
+def progress(value: float) -> ProgressReported:
+    return ProgressReported(time=START, progress=value)
 
 
 def test_figures_of_two_nodes_are_not_mixed_up(home: Home) -> None:

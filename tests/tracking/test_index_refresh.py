@@ -40,7 +40,7 @@ from core_sdk.records import (
     ExitRecord,
     MetadataSet,
     Profile,
-    Progress,
+    ProgressReported,
     Record,
     Report,
     StatusSet,
@@ -106,7 +106,7 @@ def records(folder: TrialFolder, attempt: int, steps: int, chance: random.Random
     others: list[Record] = [
         stored(storage_id, steps, time=now),
         CheckpointDeleted(time=now, storage_id=f"{folder.trial_id}-{attempt}-{chance.randint(0, 25)}"),
-        Progress(time=now, progress=chance.random()),
+        ProgressReported(time=now, progress=chance.random()),
         StatusSet(time=now, status=storage_id),
         MetadataSet(time=now, metadata={"of": [storage_id]}),
         Dropped(time=now, count=2, reason="full"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from tracking.journals import START, append, lines, new_trial, record, report, started
 
-from core_sdk.records import EarlyExit, OperationCompleted, Progress, Record, StopAcknowledged
+from core_sdk.records import EarlyExit, OperationCompleted, ProgressReported, Record, StopAcknowledged
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.rows import News, StreamPosition
 
 RECORDS: list[Record] = [
     report(1, loss=0.5),
     report(1, "validation", loss=0.25),
-    Progress(time=START, progress=0.1),
+    ProgressReported(time=START, progress=0.1),
     report(2, "validation", loss=0.125),
     report(2, "other", loss=1.0),
     OperationCompleted(time=START, length=2, metric=0.125),

@@ -19,7 +19,7 @@ from core_sdk.cli.render.text import format_size
 from core_sdk.records import SearcherMetric
 
 if TYPE_CHECKING:
-    from core_sdk.tracking.deletion.collection import Deletions, Plan, Verdict
+    from core_sdk.tracking.deletion.collection import CollectionPlan, Deletions, Verdict
 
 # How long to wait for another collector that is deleting.
 _WAIT_S = 60.0
@@ -89,7 +89,7 @@ def gc(
     _report(plan, deletions, as_json)
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: CollectionPlan) -> None:
     for experiment_id, rules in plan.rules.items():
         policy = rules.policy
         typer.echo(
@@ -121,7 +121,7 @@ def _columns() -> Sequence[Column[Verdict]]:
     ]
 
 
-def _report(plan: Plan, deletions: Deletions | None, as_json: bool) -> None:
+def _report(plan: CollectionPlan, deletions: Deletions | None, as_json: bool) -> None:
     problems = plan.problems if deletions is None else deletions.problems
     if as_json:
         _print_json(plan, deletions, problems)
@@ -138,7 +138,7 @@ def _report(plan: Plan, deletions: Deletions | None, as_json: bool) -> None:
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _print_json(plan: Plan, deletions: Deletions | None, problems: Sequence[str]) -> None:
+def _print_json(plan: CollectionPlan, deletions: Deletions | None, problems: Sequence[str]) -> None:
     print_object(
         {
             "rules": plan.rules,

@@ -22,7 +22,7 @@ from core_sdk.records import SearcherMetric, format_number
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.finding.facts import flattened, read_facts
 from core_sdk.tracking.finding.order import in_order
-from core_sdk.tracking.logs import LogReader
+from core_sdk.tracking.log_stream import LogReader
 
 _PAUSE_S = 0.5
 

@@ -12,7 +12,7 @@ from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.log_levels import LogLevel
 from core_sdk.tracking.log_lines import LogFilter, LogLines
-from core_sdk.tracking.logs import LogReader
+from core_sdk.tracking.log_stream import LogReader
 
 _STDOUT = 1
 _PAGE_LINES = 10_000

@@ -33,9 +33,9 @@ from core_sdk.tracking.attempts.continuation import Continuation, chosen_checkpo
 from core_sdk.tracking.attempts.provisional import discard_provisional, provisional_experiment
 from core_sdk.tracking.attempts.run_info import started_info
 from core_sdk.tracking.attempts.slots import Slots, configured_variables
-from core_sdk.tracking.claim import claim_next_attempt
 from core_sdk.tracking.deletion import delete_trial
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.next_attempt import claim_next_attempt
 
 logger = logging.getLogger("core_sdk.tracking")
 

@@ -27,11 +27,11 @@ from core_sdk.records import (
     Record,
 )
 from core_sdk.storage import Storage, storage_from_url, without
-from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.deletion.references import read_references
 from core_sdk.tracking.deletion.retention import INHERITED, References, pin_reason, references_to
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
+from core_sdk.tracking.next_attempt import claimed_next_attempt
 from core_sdk.tracking.registry import Registry
 
 logger = logging.getLogger("core_sdk.tracking")

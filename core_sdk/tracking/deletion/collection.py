@@ -16,7 +16,7 @@ What keeps this safe:
 - `collection.lock` in the home lets only one collector work at a time. The second one plans again after the first one
   has ended. The lock is not held while a person is asked, which is why there is a second plan.
 - A running trial is left alone, and a checkpoint that a running attempt refers to is kept, whatever trial it belongs
-  to. A resume first claims the trial's next attempt (`tracking.claim`), and only then chooses its checkpoint. The
+  to. A resume first claims the next attempt (`tracking.next_attempt`), and only then chooses its checkpoint. The
   collector holds this claim for each trial from which it deletes, so that either the resume is refused, or the
   collector leaves the trial alone. An attempt that collects at its own end still counts as running, which is as good
   as the claim.
@@ -50,7 +50,6 @@ from core_sdk.errors import (
 )
 from core_sdk.records import ExperimentRecord, RetentionPolicy, SearcherMetric
 from core_sdk.storage import Storage
-from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.deletion._by_hand import recording, remove_checkpoint
 from core_sdk.tracking.deletion._inspection import UNREACHABLE, Inspector
 from core_sdk.tracking.deletion._planning import ExperimentPlan, Rules, Verdict
@@ -58,9 +57,10 @@ from core_sdk.tracking.deletion.references import TrialsByExperiment, read_trial
 from core_sdk.tracking.deletion.retention import References
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.next_attempt import claimed_next_attempt
 from core_sdk.tracking.registry import Registry
 
-__all__ = ["Collector", "Deletions", "Plan", "Request", "Rules", "Verdict", "collect", "rules_of"]
+__all__ = ["CollectionPlan", "Collector", "Deletions", "Request", "Rules", "Verdict", "collect", "rules_of"]
 
 # Each claim holds a file open.
 _TRIALS_AT_ONCE = 64
@@ -84,7 +84,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CollectionPlan:
     rules: Mapping[int, Rules]
     """The rules by experiment. Experiments without rules are not inspected."""
     verdicts: tuple[Verdict, ...]
@@ -121,7 +121,7 @@ class Collector:
     def __exit__(self, *error: object) -> None:
         self._inspector.close()
 
-    def plan(self) -> Plan:
+    def plan(self) -> CollectionPlan:
         """Returns a plan, and deletes nothing.
 
         Raises `TrialNotFoundError` or `ExperimentNotFoundError`. Raises `NotRecordedError` if no validation has the
@@ -130,7 +130,7 @@ class Collector:
         """
         wanted = self._wanted_experiment()
         if wanted is not None and self._rules(wanted) is None:
-            return Plan({}, (), ())  # without a look at the trials, of which a home may have thousands
+            return CollectionPlan({}, (), ())  # without a look at the trials, of which a home may have thousands
         trials, references = self._read_trials()
         found = {experiment_id: self._readable_rules(experiment_id) for experiment_id in sorted(trials)}
         rules = {experiment_id: rules for experiment_id, rules in found.items() if rules is not None}
@@ -140,9 +140,9 @@ class Collector:
             raise NotRecordedError(
                 f"no validation has the metric {metric!r}", "Those reported are", sorted(self._known_metrics)
             )
-        return Plan(rules, tuple(verdicts), self._problems())
+        return CollectionPlan(rules, tuple(verdicts), self._problems())
 
-    def carry_out(self, plan: Plan, *, wait_s: float = -1) -> Deletions:
+    def carry_out(self, plan: CollectionPlan, *, wait_s: float = -1) -> Deletions:
         """Deletes the checkpoints that the plan condemns, and that a second plan condemns, too.
 
         Waits like `collect`. Raises `CollectionRunningError`.
@@ -166,7 +166,7 @@ class Collector:
         return Deletions(tuple(deleted), spared, self._problems())
 
     def _delete_of(
-        self, trials: Collection[int], plan: Plan, condemned: Mapping[int, Collection[Verdict]]
+        self, trials: Collection[int], plan: CollectionPlan, condemned: Mapping[int, Collection[Verdict]]
     ) -> Iterator[Verdict]:
         with contextlib.ExitStack() as claims:
             claimed = {trial_id for trial_id in trials if self._claim(trial_id, claims)}
@@ -184,7 +184,7 @@ class Collector:
             return True
         return False
 
-    def _still_condemned(self, plan: Plan, trials: Set[int]) -> set[str]:
+    def _still_condemned(self, plan: CollectionPlan, trials: Set[int]) -> set[str]:
         concerned = {verdict.experiment_id for verdict in plan.condemned if verdict.trial_id in trials}
         trials_now, references = self._read_trials()
         present = {experiment_id: trials_now[experiment_id] for experiment_id in concerned & trials_now.keys()}

@@ -19,7 +19,7 @@ from core_sdk.records import (
     Ended,
     MetadataSet,
     Profile,
-    Progress,
+    ProgressReported,
     Record,
     Report,
     Settled,
@@ -58,7 +58,7 @@ _UPDATE_ATTEMPT = f"UPDATE attempt SET {', '.join(f'{name} = :{name}' for name i
 
 # Only the chief's journal tells how the attempt goes; other records of other ranks are ignored.
 _OF_CHECKPOINTS = get_args(CheckpointRecord)
-_OF_EVERY_RANK = (AttemptStarted, Report, Profile, Progress, Dropped)
+_OF_EVERY_RANK = (AttemptStarted, Report, Profile, ProgressReported, Dropped)
 
 
 def insert_attempt(connection: sqlite3.Connection, trial_id: int, number: int, rank: int) -> AttemptRow:
@@ -164,7 +164,7 @@ class JournalIndexer:
                 row["resumed_steps"] = None if row["rank"] else record.resumed_steps
             case Profile():
                 self._add_profile(record)
-            case Progress():
+            case ProgressReported():
                 row["progress"] = record.progress
             case StatusSet():
                 row["status"] = record.status

@@ -19,9 +19,9 @@ from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking.attempts.continuation import find_checkpoint
 from core_sdk.tracking.attempts.ending import read_end
 from core_sdk.tracking.attempts.provisional import settle_unnamed
-from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.next_attempt import claimed_next_attempt
 from core_sdk.tracking.spool import node
 from core_sdk.tracking.spool.pieces import Piece, in_pieces, is_journal
 from core_sdk.tracking.spool.receiver import Receiver

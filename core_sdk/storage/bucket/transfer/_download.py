@@ -16,7 +16,7 @@ from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retry import Retry, TransferCancelledError
 from core_sdk.storage.bucket.transfer._crc32c import Crc32c, joined
 from core_sdk.storage.bucket.transfer._part_file import PartFile, Target
-from core_sdk.storage.bucket.transfer._progress import Progress
+from core_sdk.storage.bucket.transfer._progress import TransferProgress
 from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
 
 # A second try helps if the object was damaged on its way. If it is damaged in the store, no try helps.
@@ -45,7 +45,7 @@ class ContentError(Exception):
 class Downloader:
     """Fetches objects, each in ranges."""
 
-    def __init__(self, bucket: Bucket, limits: Limits, progress: Progress) -> None:
+    def __init__(self, bucket: Bucket, limits: Limits, progress: TransferProgress) -> None:
         self._bucket = bucket
         self._limits = limits
         self._progress = progress

@@ -16,7 +16,7 @@ _LOG_INTERVAL_S = 10.0
 _MB = 1e6
 
 
-class Progress(Protocol):
+class TransferProgress(Protocol):
     """Shows how far a transfer is. Safe in threads."""
 
     def add(self, num_bytes: int) -> None:
@@ -27,13 +27,13 @@ class Progress(Protocol):
 
 
 @contextlib.contextmanager
-def progress_of(what: str, total_bytes: int) -> Iterator[Progress]:
+def progress_of(what: str, total_bytes: int) -> Iterator[TransferProgress]:
     """Shows a bar if stderr is a terminal and this is the main thread; otherwise logs.
 
     In another thread a bar would be drawn into the script's own output.
     """
     is_watched = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
-    progress: Progress = LoggedProgress(what, total_bytes)
+    progress: TransferProgress = LoggedProgress(what, total_bytes)
     if is_watched:
         from core_sdk.storage.bucket.transfer._progress_bar import ProgressBar  # imports rich, which takes a while
 

@@ -18,7 +18,7 @@ from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, PartedUp
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retry import Retry
 from core_sdk.storage.bucket.transfer._crc32c import Crc32c, joined
-from core_sdk.storage.bucket.transfer._progress import Progress
+from core_sdk.storage.bucket.transfer._progress import TransferProgress
 from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Uploader:
         bucket: Bucket,
         limits: Limits,
         cancelled: threading.Event,
-        progress: Progress,
+        progress: TransferProgress,
         find_copy: Callable[[FileEntry], str | None],
     ) -> None:
         """`find_copy` returns the name of an object with the same content, or None."""
