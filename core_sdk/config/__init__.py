@@ -8,6 +8,7 @@ These are then read section by section, so that one attempt reports all problems
 several fields are checked once each field is valid by itself.
 """
 
+from core_sdk.config._document import parse_value
 from core_sdk.config._loading import Loaded, from_mapping, load
 from core_sdk.config._writing import masked, to_mapping, to_yaml
 from core_sdk.config.entrypoint import command_of, entrypoint_argv
@@ -22,6 +23,7 @@ __all__ = [
     "from_mapping",
     "load",
     "masked",
+    "parse_value",
     "to_mapping",
     "to_yaml",
 ]

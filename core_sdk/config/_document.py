@@ -98,6 +98,15 @@ def parse(text: str, source: str) -> Document:
     return Document(source, values, parser.places, parser.problems)
 
 
+def parse_value(text: str, source: str) -> Any:
+    """Returns the value that an argument of a command stands for in YAML. Raises `InvalidConfigError`."""
+    parser = _Parser(source)
+    value = parser.parse(text)
+    if parser.problems:
+        raise InvalidConfigError(parser.problems)
+    return value
+
+
 def dotted(path: Path) -> str:
     """Returns the path as people write it: `searcher.bracket_rungs[0]`."""
     names = (f"[{name}]" if isinstance(name, int) else f".{name}" for name in path)

@@ -386,11 +386,13 @@ def test_hyperparameters_are_given_on_the_command_line(cli: Cli, write_script: W
         """
     )
     given = ["--hparam", "lr=1e-3", "--hparam", "sizes=[8, 16]", "--hparam", "optimizer=adam", "--hparam", "bias=true"]
+    given += ["--hparam", "day=2026-11-22", "--hparam", "answer=yes", "--hparam", "seed=010"]
 
     run = cli("run", *given, "--", sys.executable, str(script))
     resumed = cli("trial", "resume", "1", "--again")
 
     hparams = {"lr": 0.001, "sizes": [8, 16], "optimizer": "adam", "bias": True}
+    hparams |= {"day": "2026-11-22", "answer": "yes", "seed": 10}  # by the rules of YAML 1.2, as in a configuration
     before, after = map(ast.literal_eval, run.output.splitlines())
     assert before == hparams
     assert after == {"layers": 2} | hparams
@@ -485,7 +487,7 @@ def test_a_script_with_several_slots_needs_a_distributed_context(cli: Cli, write
     assert "SeveralRanksError: 2 ranks" in two.output
 
 
-@pytest.mark.parametrize("hparam", ["lr", "=1", "lr=[1", "when=2020-01-01"])
+@pytest.mark.parametrize("hparam", ["lr", "=1", "lr=[1", "size=99999999999999999999", "when=!!timestamp 2020-01-01"])
 def test_a_hyperparameter_that_cannot_be_kept_is_refused(home: Home, cli: Cli, hparam: str) -> None:
     """Before anything is started."""
     run = cli("run", "--hparam", hparam, "--", sys.executable, "-c", "pass")

@@ -32,6 +32,7 @@ COMMANDS = [
     Command("run train.py", "put `--` before the command: core-sdk run -- train.py", 2),
     Command("run --nmae x -- python train.py", "Possible options: --label, --name", 2),
     Command("run --hparam lr -- python train.py", "'lr' is not NAME=VALUE", 2),
+    Command("run --hparam lr=[1 -- python train.py", "--hparam lr=[1: this is not YAML", 2),
     Command("run -- pythn train.py", "there is no program 'pythn'", 127),
     Command("run -- python trian.py", "can't open file", 2),
     Command("trials list", "Did you mean `core-sdk trial`?", 2),
