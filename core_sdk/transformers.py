@@ -19,7 +19,7 @@ from core_sdk.core import Context
 from core_sdk.integrations.transformers import CoreSDKCallback, checkpoint_directory
 
 if TYPE_CHECKING:
-    from transformers import TrainerControl, TrainerState, TrainingArguments
+    from transformers import TrainingArguments
 
 _USER_DATA = "my_data.json"
 
@@ -48,27 +48,7 @@ class DetCallback(CoreSDKCallback):
         self._filter_metrics = filter_metrics
         self._user_data = user_data
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any],
-        **kwargs: object,
-    ) -> None:
-        super().on_log(args, state, control, self._wanted(logs), **kwargs)
-
-    def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: Mapping[str, Any],
-        **kwargs: object,
-    ) -> None:
-        self._reporter.report("validation", state.global_step, self._wanted(metrics))
-
-    def _wanted(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    def _shown(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
         parts = self._filter_metrics
         return {name: value for name, value in metrics.items() if not parts or any(part in name for part in parts)}
 

@@ -60,7 +60,7 @@ class CoreSDKCallback(TrainerCallback):
         **kwargs: object,
     ) -> None:
         if not any(name.startswith(_EVALUATION) for name in logs):
-            self._reporter.report("training", state.global_step, logs)
+            self._reporter.report("training", state.global_step, self._shown(logs))
             self._reporter.report_progress(state.global_step, state.max_steps)
 
     def on_evaluate(
@@ -71,7 +71,7 @@ class CoreSDKCallback(TrainerCallback):
         metrics: Mapping[str, Any],
         **kwargs: object,
     ) -> None:
-        self._reporter.report("validation", state.global_step, _without_prefix(metrics, _EVALUATION))
+        self._reporter.report("validation", state.global_step, self._shown(metrics))
 
     def on_predict(
         self,
@@ -112,6 +112,10 @@ class CoreSDKCallback(TrainerCallback):
             self._copies.remove_missing()
         else:
             self._copies.keep(storage_id)
+
+    def _shown(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the metrics of a training or a validation under the names with which they are reported."""
+        return _without_prefix(metrics, _EVALUATION)
 
     def _upload(self, directory: Path, metadata: dict[str, Any] | None) -> str:
         existing = directory if directory.exists() else None
