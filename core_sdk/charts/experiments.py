@@ -5,7 +5,7 @@ from __future__ import annotations
 from core_sdk.charts.chart import Chart
 from core_sdk.charts.search import search_chart
 from core_sdk.charts.trials import PICTURE_BUCKETS, trial_charts
-from core_sdk.experiments.best_so_far import Follower
+from core_sdk.experiments.following import Follower
 from core_sdk.experiments.picture import read_picture
 from core_sdk.tracking import HomeTracker
 

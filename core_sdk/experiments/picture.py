@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from core_sdk.config.searchers import SearcherConfig
 from core_sdk.experiments._trial import Trial
-from core_sdk.experiments.best_so_far import Follower
+from core_sdk.experiments.following import Follower
 from core_sdk.records import Metric
 
 Fate = Literal["trained to the end", "goes on", "stopped", "canceled", "error"]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from core_sdk.experiments.best_so_far import Follower
 from core_sdk.experiments.calling import is_master_running
+from core_sdk.experiments.following import Follower
 from core_sdk.experiments.picture import SearchPicture, read_picture
 from core_sdk.server.errors import RequestError
 from core_sdk.server.feed import Feed

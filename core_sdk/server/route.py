@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -18,6 +18,10 @@ Rank = Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
 Text = Annotated[str, msgspec.Meta(max_length=1000)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=1000)]
+Cursor = Annotated[int, msgspec.Meta(ge=0)]
+"""Where a page of a long list begins: 0, or `next` of the page before."""
+
+_T = TypeVar("_T")
 
 
 class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +79,12 @@ class Action(Route):
         done = self.answer(records, **arguments)
         records.forget()
         return done
+
+
+def page_of(found: Sequence[_T], cursor: int, limit: int) -> tuple[list[_T], int | None]:
+    """Returns at most `limit` of the items found, and the cursor of the next page, which is None on the last page."""
+    end = cursor + limit
+    return list(found[cursor:end]), end if end < len(found) else None
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from core_sdk.cli._messages import say
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.text import printable
 from core_sdk.experiments._trial import Trial, Wish
-from core_sdk.experiments.best_so_far import Follower
+from core_sdk.experiments.following import Follower
 from core_sdk.records import (
     AttemptBegun,
     AttemptOver,

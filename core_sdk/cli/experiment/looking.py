@@ -90,7 +90,7 @@ def plot(experiment: Experiment, output: Output = None) -> None:
     The rungs are marked, and crosses show where the search has stopped a trial.
     """
     from core_sdk.charts.search import search_chart
-    from core_sdk.experiments.best_so_far import Follower
+    from core_sdk.experiments.following import Follower
     from core_sdk.experiments.picture import read_picture
 
     check_format(output)

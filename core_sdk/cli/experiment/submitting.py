@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from core_sdk.cli._arguments import ConfigFile, Experiment, Overrides, read_config
+from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_home, submitted_id
 from core_sdk.cli._messages import say
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsJson
 
 if TYPE_CHECKING:
+    from core_sdk.experiments.following import Follower
     from core_sdk.experiments.submission import Submitted
     from core_sdk.tracking import Home
 
@@ -106,12 +109,11 @@ def create(
     if test:
         raise typer.Exit(run_test(open_home(), do, is_local=local, num_places=slots))
     if local:
-        from core_sdk.cli.experiment.local import run_locally
 
         def submit_and_tell(home: Home) -> Submitted:
             return _told(do(home), "created", is_last=False, as_json=as_json)
 
-        raise typer.Exit(run_locally(open_home(), submit_and_tell, slots, as_json=as_json))
+        raise typer.Exit(_run_locally(open_home(), submit_and_tell, slots, as_json=as_json))
     _submit(do, "created", as_json=as_json, is_followed=follow)
 
 
@@ -186,7 +188,7 @@ def follow(experiment: Experiment, as_json: AsJson = False) -> None:
     --json prints the experiment when it has ended.
     """
     from core_sdk.cli.experiment.live import show
-    from core_sdk.experiments.best_so_far import Follower
+    from core_sdk.experiments.following import Follower
 
     raise typer.Exit(show(Follower(open_home(), submitted_id(experiment)), as_json=as_json))
 
@@ -199,7 +201,7 @@ def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_fol
     submitted = _told(do(home), done, is_last=not is_followed, as_json=as_json)
     if is_followed:
         from core_sdk.cli.experiment.live import show
-        from core_sdk.experiments.best_so_far import Follower
+        from core_sdk.experiments.following import Follower
 
         raise typer.Exit(show(Follower(home, submitted.experiment_id), as_json=as_json))
 
@@ -226,3 +228,31 @@ def _best_trial(experiment_id: int) -> int:
     if best is None:
         raise typer.BadParameter("no trial has reported the searcher's metric: name one with --trial")
     return best.trial_id
+
+
+def _run_locally(home: Home, submit: Callable[[Home], Submitted], num_places: int | None, *, as_json: bool) -> int:
+    """Runs one experiment to its end; returns the exit status.
+
+    Ctrl-C and SIGTERM pause it: its trials save their checkpoints and end. Raises `MasterError` if the home has a
+    master.
+    """
+    from core_sdk.cli.experiment.live import show
+    from core_sdk.experiments.following import Follower
+    from core_sdk.master.local import local_master
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with local_master(home, num_places):
+        return show(Follower(home, submit(home).experiment_id), as_json=as_json, interrupt=_pause)
+
+
+def _pause(follower: Follower) -> int:
+    from core_sdk.experiments.calling import call
+
+    experiment_id = follower.experiment.experiment_id
+    say(f"pausing experiment {experiment_id}: its trials save their checkpoints")
+    call(follower.home.root, "want", experiment_id=experiment_id, state="PAUSED", by="Ctrl-C or SIGTERM")
+    for _ in follower.follow():
+        if follower.experiment.is_paused and not follower.experiment.num_running:
+            break
+    say(f"experiment {experiment_id} is paused. `core-sdk experiment activate {experiment_id}` lets it go on")
+    return ExitCode.PAUSED

@@ -17,8 +17,8 @@ from core_sdk.cli._messages import say
 from core_sdk.config import load, to_mapping
 from core_sdk.errors import CoreSDKError, ExperimentStateError, MasterError, TrialRunningError
 from core_sdk.experiments._trial import Trial
-from core_sdk.experiments.best_so_far import Follower
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.following import Follower
 from core_sdk.experiments.submission import Submitted
 from core_sdk.master.local import local_master
 from core_sdk.records import ValidationRead, format_number

@@ -14,9 +14,8 @@ from starlette.responses import FileResponse
 
 from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.server.errors import RequestError
-from core_sdk.server.paging import Cursor, page_of
 from core_sdk.server.records import Records
-from core_sdk.server.route import Id, Query, Text
+from core_sdk.server.route import Cursor, Id, Query, Text, page_of
 from core_sdk.tracking.rows import CheckpointRow
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ import msgspec
 from core_sdk.experiments.picture import SearchPicture
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
-from core_sdk.server.paging import Cursor, page_of
 from core_sdk.server.records import Records
-from core_sdk.server.route import Id, Query, Rank, Text
+from core_sdk.server.route import Cursor, Id, Query, Rank, Text, page_of
 from core_sdk.server.routes.importance import Importance, importances
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.facts import Facts

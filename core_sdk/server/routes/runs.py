@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from core_sdk.server.errors import RequestError
-from core_sdk.server.paging import Cursor, page_of
 from core_sdk.server.records import Records, Snapshot
-from core_sdk.server.route import Id, Names, Query, Text
+from core_sdk.server.route import Cursor, Id, Names, Query, Text, page_of
 from core_sdk.tracking.finding.facts import Facts, unknown_name
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.finding.where import ConditionError, parse_condition

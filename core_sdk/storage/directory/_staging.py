@@ -27,7 +27,7 @@ from core_sdk.storage._storage import Selector, Staging
 from core_sdk.storage._tree import source_tree, staged_tree, walk
 
 _MAPS = Path("/proc/self/maps")
-# Calls at the same time share the wait for the disk.
+# Fsyncs at the same time share the wait for the disk.
 _NUM_FSYNC_THREADS = 4
 # The resolution of CLOCK_REALTIME_COARSE, which Python has no name for: 1 to 10 ms.
 _TICK_NS = int(time.clock_getres(5) * 1e9) if sys.platform == "linux" else 10_000_000
