@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Iterable
-from email.utils import parsedate_to_datetime
+
+from urllib3.exceptions import InvalidHeader
+from urllib3.util import Retry
 
 from core_sdk.storage.bucket._bucket import ObjectMissingError, Sink, TransientError
 from core_sdk.storage.bucket._secrets import redacted
@@ -34,12 +34,10 @@ def hand_on(pieces: Iterable[bytes], size_bytes: int, sink: Sink) -> None:
 
 def retry_after_s(header: str | None) -> float | None:
     """Returns the seconds that the store asks us to wait, or None. The header holds a number of seconds, or a date."""
-    if header is not None:
-        with contextlib.suppress(ValueError):
-            return float(header)
-        with contextlib.suppress(ValueError):
-            return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    return None
+    try:
+        return None if header is None else Retry().parse_retry_after(header)
+    except InvalidHeader:
+        return None
 
 
 def system_reason(error: BaseException) -> str:

@@ -58,7 +58,8 @@ def bucket_storage_from_config(config: Mapping[str, Any]) -> BucketStorage:
     given = {key: config[key] for key in CONFIG_KEYS[config["type"]] if config.get(key)}
     temp_dir = given.pop("temp_dir", None)
     name, prefix = _name_and_prefix(given, "container" if config["type"] == "azure" else "bucket")
-    bucket = _bucket(config["type"], name, prefix, given)
+    options = {key: value for key, value in given.items() if key not in ("bucket", "container", "prefix")}
+    bucket = _bucket(config["type"], name, prefix, options)
     return _storage(bucket, None if temp_dir is None else Path(temp_dir).expanduser())
 
 
@@ -66,8 +67,8 @@ def _storage(bucket: Bucket, temp_dir: Path | None) -> BucketStorage:
     return BucketStorage(bucket, temp_dir=temp_dir, limits=Limits(deadline_s=storage_deadline_s()))
 
 
-def _bucket(kind: str, name: str, prefix: str, given: Mapping[str, str]) -> Bucket:
-    """Makes the adapter for a store. Credentials that are not `given` come from the environment."""
+def _bucket(kind: str, name: str, prefix: str, options: Mapping[str, Any]) -> Bucket:
+    """Makes the adapter for a store. Credentials that the `options` lack come from the environment."""
     match kind:
         case "gcs":
             from core_sdk.storage.bucket.gcs._bucket import GcsBucket
@@ -76,23 +77,11 @@ def _bucket(kind: str, name: str, prefix: str, given: Mapping[str, str]) -> Buck
         case "s3":
             from core_sdk.storage.bucket.s3._bucket import S3Bucket
 
-            return S3Bucket(
-                name,
-                prefix,
-                access_key=given.get("access_key"),
-                secret_key=given.get("secret_key"),
-                endpoint_url=given.get("endpoint_url"),
-            )
+            return S3Bucket(name, prefix, **options)
         case _:
             from core_sdk.storage.bucket.azure._bucket import AzureBucket
 
-            return AzureBucket(
-                name,
-                prefix,
-                connection_string=given.get("connection_string"),
-                account_url=given.get("account_url"),
-                credential=given.get("credential"),
-            )
+            return AzureBucket(name, prefix, **options)
 
 
 def _name_and_prefix(config: Mapping[str, str], key: str) -> tuple[str, str]:
