@@ -833,7 +833,7 @@ class ReplicaDiedError(WorkerError):
 
 
 class NotPicklableError(WorkerError, TypeError):
-    """An object cannot be pickled. `path` leads to it, for example: argument 1, attribute 'lock'."""
+    """An object cannot be pickled. `path` names the argument or the function that it belongs to, if known."""
 
     def __init__(self, what: str, path: str, error_text: str) -> None:
         self.path = path

@@ -102,7 +102,7 @@ class Replicas:
         return self._num_wanted if available is None else min(available, self._num_wanted)
 
     def _set_up(self) -> None:
-        with named_as("what the trainer was given"):
+        with named_as("what the trainer was given", vars(self._creators)):
             self.run(_runner.create, self._creators)
         if self.size > 1:
             self._group.init_torch(self._backend)

@@ -58,7 +58,7 @@ def tune(
         **more,
         "resources": {"slots_per_trial": num_slots, **more.get("resources", {})},
     }
-    with named_as("what the trainers are given"):
+    with named_as("what the trainers are given", trainer_arguments):
         call = encode_request(_train, (trainer_arguments, num_passes, max_retries, searcher.get("metric")), {})
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "trial.py").write_text(_SCRIPT)

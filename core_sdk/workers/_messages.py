@@ -18,7 +18,6 @@ from core_sdk.errors import NotPicklableError, WorkerFailedError
 from core_sdk.pickling import dumps_by_value
 from core_sdk.processes import shortened
 from core_sdk.workers._engine import Answer
-from core_sdk.workers._unpicklable import path_to_culprit
 
 Function = Callable[..., Any]
 
@@ -47,13 +46,16 @@ def encode_request(function: Function, args: Sequence[object], kwargs: Mapping[s
 
 
 @contextlib.contextmanager
-def named_as(what: str) -> Iterator[None]:
-    """Names `what` in a `NotPicklableError` of the block, since the user does not know of the call behind it."""
+def named_as(what: str, parts: Mapping[str, object]) -> Iterator[None]:
+    """Names `what`, and the one of its parts, in a `NotPicklableError` of the block.
+
+    The user does not know of the call behind it.
+    """
     try:
         yield
     except NotPicklableError as error:
-        path = error.path.removeprefix("argument 1, ")
-        raise NotPicklableError(what, path, error.error_text) from error.__cause__
+        names = {repr(name): part for name, part in parts.items()}
+        raise NotPicklableError(what, _first_unpicklable(names), error.error_text) from error.__cause__
 
 
 def decode_request(request: bytes) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
@@ -62,7 +64,7 @@ def decode_request(request: bytes) -> tuple[Function, tuple[Any, ...], dict[str,
 
 def encode_value(value: object) -> bytes:
     """Encodes a value. Raises `NotPicklableError`."""
-    return _pickle(value, "what the function has returned", {"": value})
+    return _pickle(value, "what the function has returned", {})
 
 
 def decode_value(function: str, rank: int, content: bytes) -> Any:
@@ -100,7 +102,19 @@ def _pickle(value: object, what: str, parts: Mapping[str, object]) -> bytes:
     try:
         return dumps_by_value(value)
     except _NOT_PICKLABLE as error:
-        raise NotPicklableError(what, path_to_culprit(parts, dumps_by_value), _last_line(error)) from error
+        # From Python 3.14 on, further lines of the error lead to the object.
+        text = ", ".join(_last_line(error).splitlines())
+        raise NotPicklableError(what, _first_unpicklable(parts), text) from error
+
+
+def _first_unpicklable(parts: Mapping[str, object]) -> str:
+    """Returns the name of the first part that cannot be pickled; an empty text if each of them alone can be."""
+    for name, part in parts.items():
+        try:
+            dumps_by_value(part)
+        except Exception:  # noqa: BLE001 - whatever a class of the script's raises
+            return name
+    return ""
 
 
 def _last_line(error: BaseException) -> str:

@@ -104,7 +104,7 @@ def test_an_exception_is_raised_with_its_traceback_and_the_output_is_kept(traini
 
 
 def test_what_cannot_be_pickled_is_named_and_leaves_no_trial(trainings: Programs, home: Home) -> None:
-    """The object, and the way to it."""
+    """By what was given, and by what `pickle` says."""
     trainings.run("""
         lock = threading.Lock()
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_pickled_is_named_and_leaves_no_trial(trainings: Programs
         try:
             fit(function)
         except NotPicklableError as error:
-            words = "what the trainer was given cannot be pickled (attribute 'function', global 'lock')"
+            words = "what the trainer was given cannot be pickled ('function'): TypeError: cannot pickle '_thread.lock'"
             assert words in str(error), error
         else:
             raise AssertionError

@@ -337,7 +337,7 @@ def test_large_values_travel_both_ways(programs: Programs) -> None:
 
 
 def test_what_cannot_be_pickled_is_named(programs: Programs) -> None:
-    """An argument, what a function refers to, and a result."""
+    """An argument, a function because of what it refers to, and a result."""
     programs.run("""
         import threading
 
@@ -347,20 +347,22 @@ def test_what_cannot_be_pickled_is_named(programs: Programs) -> None:
 
         client = Client()
 
-        def expect(path, function, *args):
+        def expect(what, function, *args, **kwargs):
+            words = what + ": TypeError: cannot pickle '_thread.lock' object"
             try:
-                workers.run(function, *args)
+                workers.run(function, *args, **kwargs)
             except NotPicklableError as error:
-                assert path in str(error) and isinstance(error, TypeError), error
+                assert words in str(error) and isinstance(error, TypeError), error
             except WorkerFailedError as error:
-                assert path in str(error) and isinstance(error.__cause__, NotPicklableError), error
+                assert words in str(error) and isinstance(error.__cause__, NotPicklableError), error
             else:
-                raise AssertionError(path)
+                raise AssertionError(what)
 
         with WorkerGroup(2, engine()) as workers:
-            expect("argument 1, attribute 'settings', key 'lock'", len, client)
-            expect("<lambda>(), global 'client', attribute 'settings', key 'lock'", lambda: client)
-            expect("what the function has returned cannot be pickled (key 'lock')", lambda: {"lock": threading.Lock()})
+            expect("the call of max() cannot be pickled (argument 2)", max, 1, client)
+            expect("the call of max() cannot be pickled (argument 'key')", max, [1], key=client)
+            expect("the call of <lambda>() cannot be pickled (<lambda>())", lambda: client)
+            expect("what the function has returned cannot be pickled", lambda: {"lock": threading.Lock()})
             assert workers.run(rank) == [0, 1]
     """)
 

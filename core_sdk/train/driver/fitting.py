@@ -198,7 +198,7 @@ class _WorkersFit(_Fit):
 
     def _call(self, group: WorkerGroup, program: Program) -> Returned:
         """Executes the program on all workers, and returns the result of rank 0."""
-        with named_as("what the trainer was given"):
+        with named_as("what the trainer was given", vars(program)):
             call = group.submit(run, program)
         self._has_begun = True
         with ForwardedStops(group) as stops:
