@@ -83,8 +83,8 @@ class _Attempt:
             guardian.dismiss()
             self._tell(refused=error.strerror or str(error))
             return
-        guardian.guard(process.pid)
-        ranks = Ranks({0: process.pid})
+        ranks = Ranks(guardian)
+        ranks.add(0, process.pid)
         copying = threading.Thread(target=self._copy, args=[output])
         copying.start()
         self._tell(started=process.pid)
@@ -99,7 +99,7 @@ class _Attempt:
         copying.join(_LAST_OUTPUT_S)
         ranks.end(_END_S)
         guardian.await_inner()
-        guardian.release(process.pid)
+        ranks.release()
         with self._reaping:
             code = process.wait()
         problems = record_end(self._folder, code) if self._is_in_charge() else []

@@ -34,6 +34,6 @@ from core_sdk.processes._outcomes import (
     Succeeded,
     judge,
 )
-from core_sdk.processes._ranks import Ranks, await_end
+from core_sdk.processes._ranks import Ranks
 from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1, heed_signals
 from core_sdk.processes._supervisor import Supervisor

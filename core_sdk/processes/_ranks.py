@@ -1,36 +1,35 @@
 """The processes of ranks, from their start to the end of what they leave behind.
 
-Each rank is a child of this process and leads a session of its own. It is not reaped before `end`. Until then a dead
+Launchers, worker groups and agents start processes in ways of their own, and give them to `Ranks` from then on. Each
+rank is a child of this process and leads a session of its own. It is not reaped before `end`. Until then a dead
 rank stays a zombie, so that its pid cannot mean another process, which would get the rank's signals.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from core_sdk.processes._causes import RankSeen
+from core_sdk.processes._guardian import Guardian
 from core_sdk.processes._sessions import addressees, living, trainings
 from core_sdk.processes._signals import STOPS
+from core_sdk.processes.output import RankOutput
 
 _POLL_S = 0.02
 # If a stop is sent to both, this process may receive it so much later than a rank's wrapper.
 _LATE_STOP_S = 5.0
 # A process that cannot be killed, since it waits for a broken device, is not waited for any longer.
 _UNKILLABLE_S = 10.0
-
-
-def await_end(pid: int) -> int:
-    """Blocks until a process ends, without reaping it. Returns its exit status, or -N for death by signal N."""
-    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    if ended is None:
-        raise ChildProcessError(f"process {pid} ended unseen")
-    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+# Processes that a rank leaves behind may keep its output open.
+_LAST_OUTPUT_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -43,22 +42,28 @@ class Death:
 
 
 class Ranks:
-    """Watches the processes of ranks from construction on. `pids` has the pid of each rank. Thread-safe.
+    """Watches the processes of ranks, each from `add` on. Thread-safe.
 
     If a rank's own process is a wrapper and dies of a stop, the rank has ended only when the training in it has: it was
     asked to stop too, and may be saving. If nothing was asked to stop, the rank ended with its wrapper.
     """
 
-    def __init__(self, pids: Mapping[int, int], await_end: Callable[[int], int] = await_end) -> None:
-        """`await_end` waits for processes that are not children of this one. They must stay zombies as well."""
-        self.pids = dict(pids)
-        self._await_end = await_end
+    def __init__(self, guardian: Guardian | None = None, output: RankOutput | None = None) -> None:
+        """The guardian guards the ranks, whose output comes through `output`, if it does."""
+        self.pids: dict[int, int] = {}
+        self._guardian = guardian
+        self._output = output
         self._deaths: dict[int, Death] = {}
         self._inner: defaultdict[int, set[int]] = defaultdict(set)
         self._is_signalled = False
         self._lock = threading.Lock()
-        for rank, pid in self.pids.items():
-            threading.Thread(target=self._watch, args=(rank, pid), name=f"launch-rank-{rank}", daemon=True).start()
+
+    def add(self, rank: int, pid: int) -> None:
+        """Takes over a child of this process. Nobody else reaps it before `end`."""
+        self.pids[rank] = pid
+        if self._guardian is not None:
+            self._guardian.guard(pid)
+        threading.Thread(target=self._watch, args=(rank, pid), name=f"core-sdk-rank-{rank}", daemon=True).start()
 
     def deaths(self) -> dict[int, Death]:
         heard_since = time.monotonic() - _LATE_STOP_S
@@ -75,6 +80,29 @@ class Ranks:
     def running(self) -> list[int]:
         deaths = self.deaths()
         return [rank for rank in self.pids if rank not in deaths]
+
+    def await_ends(self, ranks: Collection[int], timeout_s: float) -> bool:
+        """Blocks until these ranks have ended. Returns False after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while not (are_over := self.deaths().keys() >= set(ranks)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return are_over
+
+    def await_output(self, rank: int) -> None:
+        """Blocks until the output of an ended rank has been forwarded, or for a moment."""
+        if self._output is not None:
+            self._output.wait_for_end(rank, _LAST_OUTPUT_S)
+
+    def seen(self, rank: int, death: Death | None) -> RankSeen:
+        """Returns what is seen of a rank; `death` is None while it runs."""
+        return RankSeen(
+            rank,
+            self.pids[rank],
+            code=None if death is None else death.code,
+            ended_s=math.inf if death is None else death.time_s,
+            traceback_s=None if self._output is None else self._output.traceback_time(rank),
+            stderr=b"" if self._output is None else self._output.tail(rank),
+        )
 
     def signal(self, number: int) -> None:
         """Sends a signal to the ranks' trainings, but not to their data-loader workers, which must live on."""
@@ -114,9 +142,14 @@ class Ranks:
             told |= left
             time.sleep(_POLL_S)
         self.kill()
-        deadline = time.monotonic() + _UNKILLABLE_S
-        while self.running() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+        self.await_ends(self.pids, _UNKILLABLE_S)
+
+    def release(self) -> None:
+        """Says, after `end`, that nothing is left of the ranks. From then on their pids may mean other processes."""
+        for rank in self.deaths():
+            self.await_output(rank)
+            if self._guardian is not None:
+                self._guardian.release(self.pids[rank])
 
     def _remaining(self) -> set[int]:
         """Returns the pids of ranks that run or have left processes behind."""
@@ -129,13 +162,24 @@ class Ranks:
                 _signal(process.pid, number)
 
     def _watch(self, rank: int, pid: int) -> None:
-        code, time_s = self._await_end(pid), time.monotonic()
+        code, time_s = _await_end(pid), time.monotonic()
         # It may be a wrapper that got the stop before us. Looked up first, so that nobody takes the rank for ended.
         is_stop = any(code in (-number, 128 + number) for number in STOPS)
         left = trainings(living({pid}).get(pid, [])) if is_stop else []
         with self._lock:
             self._inner[rank].update(left)
             self._deaths[rank] = Death(rank, code, time_s)
+
+
+def _await_end(pid: int) -> int:
+    """Blocks until a child ends, without reaping it. Returns its exit status, or -N for death by signal N."""
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    except ChildProcessError:  # this process ignores SIGCHLD: the kernel has reaped the child, and nobody knows its end
+        ended = None
+    if ended is None:
+        return -signal.SIGKILL
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 def _signal(pid: int, number: int) -> None:

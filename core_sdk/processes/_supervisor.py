@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 import signal
 import threading
 import time
@@ -22,8 +21,6 @@ from core_sdk.processes.output import RankOutput
 _END_S = 5.0
 # The time to wait for a root cause that is not known yet.
 _PATIENCE_S = 2.0
-# Processes that a rank leaves behind may keep its output open.
-_LAST_OUTPUT_S = 0.5
 # If the grace ends while ranks are being started, the interval of looking whether they run and can be killed.
 _POLL_S = 0.05
 # The longest time for which `select` can wait.
@@ -88,7 +85,7 @@ class Supervisor:
         self._output = output
         self._lock = threading.Lock()
         self._phase = _Phase.WAITING
-        self._ranks = Ranks({})
+        self._ranks = Ranks(guardian, output)
         self._drained: set[int] = set()
         self._stops: list[int] = []
         self._stop_asked_s = 0.0
@@ -117,11 +114,12 @@ class Supervisor:
 
     def started(self, pids: Mapping[int, int], num_ranks: int) -> None:
         """Takes over ranks that have been started. `pids` has the pid of each rank, not to be reaped before `end`."""
-        for pid in pids.values():
-            self._guardian.guard(pid)
+        ranks = Ranks(self._guardian, self._output)
+        for rank, pid in pids.items():
+            ranks.add(rank, pid)
         with self._lock:
             self._phase = _Phase.RUNNING
-            self._ranks, self._drained, self.num_ranks = Ranks(pids), set(), num_ranks
+            self._ranks, self._drained, self.num_ranks = ranks, set(), num_ranks
             for number in self._stops:
                 self._ranks.signal(number)
 
@@ -149,12 +147,9 @@ class Supervisor:
         ranks.end(grace_s)
         if ranks.pids and not isinstance(self.decided, Succeeded):
             self._guardian.end_marked()
-        for rank in ranks.deaths():
-            self._output.wait_for_end(rank, _LAST_OUTPUT_S)
-            self._guardian.release(ranks.pids[rank])
+        ranks.release()
         if not ranks.running():
-            # From now on the pids may belong to other processes.
-            self._ranks = Ranks({})
+            self._ranks = Ranks(self._guardian, self._output)
 
     def hand_on(self, number: int) -> bool:
         """Passes a signal on to the ranks, but no SIGHUP. Returns whether there are no ranks to wait for."""
@@ -259,20 +254,11 @@ class Supervisor:
         for death in deaths.values():
             if death.code not in WELL and death.rank not in self._drained:
                 self._drained.add(death.rank)
-                self._output.wait_for_end(death.rank, _LAST_OUTPUT_S)
-        return [
-            RankSeen(
-                rank=rank,
-                pid=pid,
-                code=deaths[rank].code if rank in deaths else None,
-                ended_s=deaths[rank].time_s if rank in deaths else math.inf,
-                traceback_s=self._output.traceback_time(rank),
-                stderr=self._stderr(rank),
-            )
-            for rank, pid in self._ranks.pids.items()
-        ]
+                self._ranks.await_output(death.rank)
+        return [self._with_recorded(self._ranks.seen(rank, deaths.get(rank))) for rank in self._ranks.pids]
 
-    def _stderr(self, rank: int) -> bytes:
-        """Returns the end of a rank's stderr. If it has no traceback, appends the one that the rank has recorded."""
-        tail = self._output.tail(rank)
-        return tail if TRACEBACK in tail else tail + self._statements.recorded_traceback(rank)
+    def _with_recorded(self, seen: RankSeen) -> RankSeen:
+        """Appends the traceback that the rank has recorded to its stderr, if there is none."""
+        if TRACEBACK in seen.stderr:
+            return seen
+        return replace(seen, stderr=seen.stderr + self._statements.recorded_traceback(seen.rank))

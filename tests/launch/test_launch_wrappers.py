@@ -114,8 +114,9 @@ def test_a_wrapper_may_die_of_a_stop_before_its_supervisor_hears_of_it(is_asked:
     assert wrapper.stdout is not None
     wrapper.stdout.readline()
     [training] = psutil.Process(wrapper.pid).children()
-    ranks = Ranks({0: wrapper.pid})
-    [watcher] = [thread for thread in threading.enumerate() if thread.name == "launch-rank-0"]
+    ranks = Ranks()
+    ranks.add(0, wrapper.pid)
+    [watcher] = [thread for thread in threading.enumerate() if thread.name == "core-sdk-rank-0"]
 
     os.kill(wrapper.pid, signal.SIGTERM)
     watcher.join()

@@ -752,20 +752,25 @@ def test_workers_are_forked_from_a_new_process_if_the_last_one_was_killed(progra
     programs.run("""
         import psutil
 
-        def kill_spawners():
-            for child in psutil.Process().children():
-                if "_spawner.py" in " ".join(child.cmdline()):
-                    child.kill()
-                    child.wait()
-                    return child.pid
+        def spawner(*groups):
+            workers = [pid for group in groups for pid in group.run(os.getpid)]
+            children = [child for child in psutil.Process().children() if child.pid not in workers]
+            return next(child for child in children if "_spawner.py" in " ".join(child.cmdline()))
 
         with WorkerGroup(1, engine()) as first:
-            first_spawner = kill_spawners()
-            assert first_spawner is not None
+            killed = spawner(first)
+            killed.kill()
+            killed.wait()
             assert first.run(rank) == [0]
             with WorkerGroup(1, engine()) as second:
                 assert second.run(rank) == [0]
-            assert kill_spawners() != first_spawner
+                assert spawner(first, second) != killed
+            try:
+                first.run(os._exit, 3)
+            except WorkerDiedError as error:
+                assert "exited with status 3" in error.cause, error
+            else:
+                raise AssertionError
     """)
 
 

@@ -10,7 +10,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,11 +18,11 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from core_sdk.environment import Mark, RankPlace
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.errors import WorkersNotStartedError
-from core_sdk.processes import Guardian, Ranks, RankSeen, cause_of, end_marked, excerpt
+from core_sdk.processes import Guardian, Ranks, cause_of, end_marked, excerpt
 from core_sdk.processes.output import RankOutput
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers._output import ShownOutput
-from core_sdk.workers.local._processes import Executed, Spawner, WorkerProcess
+from core_sdk.workers.local._processes import Spawner, WorkerProcess, execute
 
 Start = Callable[[Mapping[str, str], int, int, int], WorkerProcess]
 """Starts a worker with these additional variables, its connection, stdout and stderr."""
@@ -33,9 +32,6 @@ T = TypeVar("T")
 
 # Processes that a worker leaves behind may hold its connection open.
 _LOOK_S = 0.2
-_POLL_S = 0.01
-# Processes that a worker leaves behind may keep its output open.
-_LAST_OUTPUT_S = 0.5
 _DEATH_S = 2.0
 # The time that an idle worker may take to run what is registered for the end of its process.
 _LEAVING_S = 2.0
@@ -57,13 +53,14 @@ class LocalEngine(Engine):
     def start(self, num_workers: int) -> LocalTeam:
         places = [RankPlace(rank, num_workers, rank, num_workers, 0, 1) for rank in range(num_workers)]
         variables = {RENDEZVOUS_VARIABLE: str(self._processes.new_meeting_place())}
-        return self._processes.start(places, "127.0.0.1", variables, Order(sys.path, sys.argv), self._start_worker)
+        order = Order(sys.path, sys.argv)
+        return self._processes.start(places, "127.0.0.1", variables, order, self._way_to_start())
 
-    def _start_worker(self, variables: Mapping[str, str], connection: int, stdout: int, stderr: int) -> WorkerProcess:
+    def _way_to_start(self) -> Start:
         # On other systems libraries may not survive a fork.
         if not self._imported_modules or sys.platform != "linux":
-            return Executed(variables, connection, stdout, stderr)
-        return Spawner.of_this_program().start(self._imported_modules, variables, connection, stdout, stderr)
+            return execute
+        return Spawner.of_this_program(self._imported_modules).fork
 
     def num_available(self) -> None:
         return None
@@ -115,7 +112,7 @@ class WorkerProcesses:
         address: str,
         variables: Mapping[str, str],
         order: Order,
-        start: Start = Executed,
+        start: Start = execute,
     ) -> LocalTeam:
         """Starts workers, and blocks until all of them listen. Raises `WorkersNotStartedError`."""
         all_variables = {LAUNCH_DIR_VARIABLE: str(self._directory), **self._mark.variables, **variables}
@@ -147,24 +144,20 @@ class LocalTeam(Team):
     ) -> None:
         self.places = places
         self.address = address
-        self._guardian = guardian
         self._output = output
         self._ending = threading.Lock()
         self._is_ended = False
         self._connections: dict[int, Connection[bytes, bytes]] = {}
         self._exchanging = {place.rank: threading.Lock() for place in places}
         self._processes: dict[int, WorkerProcess] = {}
-        self._ranks = Ranks({})
+        self._ranks = Ranks(guardian, output)
         try:
             for place in places:
                 self._start(start, place, variables, order)
-            self._watch()
             for place in places:
                 self._await_ready(place.rank)
         except BaseException as error:
             # Otherwise an interrupted notebook would keep them.
-            if not self._ranks.pids:
-                self._watch()
             self.end(0)
             if isinstance(error, OSError):
                 raise WorkersNotStartedError(len(places), error.strerror or str(error)) from error
@@ -179,21 +172,11 @@ class LocalTeam(Team):
                 raise WorkerLost from error
 
     def death(self, rank: int) -> Death:
-        deadline = time.monotonic() + _DEATH_S
-        while (death := self._ranks.deaths().get(rank)) is None and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        self._output.wait_for_end(rank, _LAST_OUTPUT_S)
-        pid = self._processes[rank].pid
-        seen = RankSeen(
-            rank,
-            pid,
-            code=None if death is None else death.code,
-            ended_s=time.monotonic() if death is None else death.time_s,
-            traceback_s=self._output.traceback_time(rank),
-            stderr=self._output.tail(rank),
-        )
-        cause = "closed its connection, and did not end" if death is None else cause_of(seen)
-        return Death(seen, f"pid {pid}", cause, excerpt(seen.stderr))
+        has_ended = self._ranks.await_ends([rank], _DEATH_S)
+        self._ranks.await_output(rank)
+        seen = self._ranks.seen(rank, self._ranks.deaths().get(rank))
+        cause = cause_of(seen) if has_ended else "closed its connection, and did not end"
+        return Death(seen, f"pid {seen.pid}", cause, excerpt(seen.stderr))
 
     def signal(self, rank: int, number: int) -> None:
         with self._ending:
@@ -216,21 +199,15 @@ class LocalTeam(Team):
             for connection in self._connections.values():
                 _shut_down(connection)
             if grace_s > 0:
-                self._await_leaving()
+                # Idle workers leave when the connection is closed.
+                self._ranks.await_ends(self._ranks.pids, _LEAVING_S)
             self._ranks.end(grace_s)
-            for rank, process in self._processes.items():
-                self._output.wait_for_end(rank, _LAST_OUTPUT_S)
-                self._guardian.release(process.pid)
-                process.reap()
+            self._ranks.release()
+            for rank in self._ranks.deaths():
+                self._processes[rank].wait()
             for rank, connection in self._connections.items():
                 with self._exchanging[rank]:
                     connection.close()
-
-    def _await_leaving(self) -> None:
-        """Waits for idle workers, which leave when the connection is closed."""
-        deadline = time.monotonic() + _LEAVING_S
-        while self._ranks.running() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
 
     def _start(self, start: Start, place: RankPlace, variables: Mapping[str, str], order: Order) -> None:
         ours, theirs = socket.socketpair()
@@ -238,15 +215,10 @@ class LocalTeam(Team):
         with theirs, Path(pipes.stdout_path).open("wb") as stdout, Path(pipes.stderr_path).open("wb") as stderr:
             connection = self._connections[place.rank] = Connection(ours.detach())
             process = start({**place.variables(), **variables}, theirs.fileno(), stdout.fileno(), stderr.fileno())
-        self._guardian.guard(process.pid)
         self._processes[place.rank] = process
+        self._ranks.add(place.rank, process.pid)
         with contextlib.suppress(ConnectionError):  # it has ended already, which is seen when it is waited for
             connection.send_bytes(json.dumps(order._asdict()).encode())
-
-    def _watch(self) -> None:
-        ends = {process.pid: process.await_end for process in self._processes.values()}
-        pids = {rank: process.pid for rank, process in self._processes.items()}
-        self._ranks = Ranks(pids, lambda pid: ends[pid]())
 
     def _await_ready(self, rank: int) -> None:
         try:
