@@ -22,7 +22,7 @@ from core_sdk.agent._plain_lines import PlainLines
 from core_sdk.agent._terminal import Terminal
 from core_sdk.alive import AliveLock
 from core_sdk.experiments.reviving import revive_master
-from core_sdk.processes import Guardian, Ranks, end_marked
+from core_sdk.processes import Guardian, Ranks, await_guardians, end_marked
 from core_sdk.processes.output import Outlet
 from core_sdk.tracking.attempts.ending import record_end
 from core_sdk.tracking.home import TrialFolder
@@ -76,7 +76,7 @@ class _Attempt:
     def run(self, messages: Iterator[dict[str, Any]]) -> None:
         """Runs the command, until it has ended, its end is recorded, and no process writes its output any more."""
         # The trial counts as running, by its lock, until the guardian of a killed agent has killed all that is left.
-        guardian = Guardian.forked(self._order["mark"], [self._lock.fileno()])
+        guardian = Guardian(None, self._order["mark"], held=[self._lock.fileno()])
         try:
             process, output = self._start()
         except OSError as error:
@@ -95,10 +95,10 @@ class _Attempt:
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         if self._is_killed.is_set() or _was_killed(ended):
             # A killed command has had no time to end the processes that it had started.
-            end_marked(self._order["mark"], [process.pid])
+            end_marked(guardian.mark, [process.pid])
         copying.join(_LAST_OUTPUT_S)
         ranks.end(_END_S)
-        guardian.await_inner()
+        await_guardians(guardian.mark)
         ranks.release()
         with self._reaping:
             code = process.wait()

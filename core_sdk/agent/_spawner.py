@@ -17,9 +17,9 @@ from typing import NoReturn
 import psutil  # noqa: F401 - an agent needs it at its end, and would import it anew each time
 
 from core_sdk.agent import __main__ as agent
-from core_sdk.processes import close_all_but_standard_streams
 
 _STDIN = 0
+_STDERR = 2
 
 
 def main() -> None:
@@ -45,12 +45,21 @@ def _be_agent(connection: int) -> NoReturn:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(connection, _STDIN)
-        close_all_but_standard_streams()
+        _close_all_but_standard_streams()
         agent.main()
     except BaseException:  # noqa: BLE001 - as the interpreter would: nothing of the spawner may go on here
         traceback.print_exc()
     finally:
         os._exit(0)
+
+
+def _close_all_but_standard_streams() -> None:
+    """Closes the files, locks and sockets of the spawner."""
+    # Lists the open descriptors, since their limit can be a thousand million.
+    for name in os.listdir("/dev/fd"):  # noqa: PTH208 - the listing of the directory is among them, and gone by now
+        if int(name) > _STDERR:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 - `Supervisor`: ranks through all their starts: what a signal does to them, and with which `Outcome` they ended.
 - `Guardian`: a helper process that ends the ranks if the process that supervises them is killed. Its module says who
   kills whom, however supervisors nest.
-- `end_marked`: what a guardian does, done by this process.
+- `end_marked`, `await_guardians`: what a guardian does, done by this process, and waiting for those who do it.
 - `output`: what ranks write, forwarded line by line.
 - `cause_of`, `failure_report`, `exit_code`: an outcome in words, and as an exit status.
 
@@ -16,14 +16,8 @@ from __future__ import annotations
 
 from core_sdk.processes._causes import STOPPED, WELL, Kind, RankSeen, kind_of
 from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, failure_report, shortened, signal_name
-from core_sdk.processes._guardian import (
-    GUARDIAN_FILE,
-    ISOLATION,
-    Guardian,
-    close_all_but_standard_streams,
-    end_marked,
-    is_any_marked,
-)
+from core_sdk.processes._guardian import GUARDIAN_FILE, ISOLATION, Guardian
+from core_sdk.processes._guardian_process import await_guardians, end_marked, is_any_marked
 from core_sdk.processes._outcomes import (
     Failed,
     FailedElsewhere,

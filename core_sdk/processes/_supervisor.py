@@ -12,6 +12,7 @@ from typing import Protocol
 
 from core_sdk.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRACEBACK, WELL, RankSeen
 from core_sdk.processes._guardian import Guardian
+from core_sdk.processes._guardian_process import end_marked
 from core_sdk.processes._outcomes import Failed, Killed, Outcome, Succeeded, judge
 from core_sdk.processes._ranks import Death, Ranks
 from core_sdk.processes._signals import STOPS
@@ -146,7 +147,7 @@ class Supervisor:
         ranks = self._ranks
         ranks.end(grace_s)
         if ranks.pids and not isinstance(self.decided, Succeeded):
-            self._guardian.end_marked()
+            end_marked(self._guardian.mark, least_s=0)
         ranks.release()
         if not ranks.running():
             self._ranks = Ranks(self._guardian, self._output)

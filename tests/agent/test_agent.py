@@ -132,7 +132,9 @@ def test_a_killed_agent_leaves_no_script(start_cli: StartCli, cli: Cli, write_sc
     run = start_cli("run", "--", sys.executable, str(script))
     run.read_until("started")
     agent = agent_of(run.process.pid)
-    scripts = [each for each in agent.children(recursive=True) if "core_sdk.agent" not in each.cmdline()]
+    scripts = [
+        each for each in agent.children(recursive=True) if "_guardian_process.py" not in " ".join(each.cmdline())
+    ]
 
     agent.kill()
     status, _, errors = run.wait()

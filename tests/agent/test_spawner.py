@@ -161,7 +161,7 @@ def test_an_agent_that_the_spawner_never_forked_is_forked_by_the_next(run: Run, 
 
 
 def test_a_killed_forked_agent_leaves_no_script(run: Run, tmp_path: Path) -> None:
-    """Its guardian was forked, too."""
+    """Its guardian ends what is left."""
     start, agent = run(WAITING, "1")
     child = child_of_script(tmp_path, "1")
 

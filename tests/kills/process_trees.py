@@ -140,16 +140,13 @@ class ProcessTree:
 def _role(process: psutil.Process) -> str:
     words = process.cmdline() or [""]  # it is about to end
     text = " ".join(words)
-    if any(word.endswith("_guardian.py") for word in words[1:4]):
-        return "guardian"
+    if any(word.endswith("_guardian_process.py") for word in words[1:4]):
+        # Its mark names the run info of the attempt.
+        return "agent's guardian" if "/runs/" in words[-1] else "guardian"
     if "core_sdk.agent" in text:
         parent = process.parent()
         is_forked = parent is not None and "core_sdk.agent" in " ".join(parent.cmdline())
-        is_spawner = words[-1].endswith("_spawner") and not is_forked
-        if is_spawner:
-            return "spawner"
-        is_of_agent = is_forked and not (parent and _is_spawner(parent))
-        return "agent's guardian" if is_of_agent else "agent"
+        return "spawner" if words[-1].endswith("_spawner") and not is_forked else "agent"
     if "core_sdk.master" in text:
         return "master"
     if "core_sdk.cli" in text:
@@ -160,9 +157,3 @@ def _role(process: psutil.Process) -> str:
         return "child"
     rank = process.environ().get("RANK")
     return "script" if rank is None else f"rank{rank}"
-
-
-def _is_spawner(process: psutil.Process) -> bool:
-    parent = process.parent()
-    is_forked = parent is not None and "core_sdk.agent" in " ".join(parent.cmdline())
-    return process.cmdline()[-1].endswith("_spawner") and not is_forked

@@ -17,7 +17,7 @@ def test_a_supervisor_whose_guardian_cannot_be_replaced_goes_on(monkeypatch: pyt
     """It may still guard, release and dismiss; nothing waits for a guardian that is not there."""
     rank = subprocess.Popen(["sleep", "600"], start_new_session=True)
     guardian = Guardian(None, "CORE_SDK_GUARDED_test=x")
-    (process,) = (each for each in psutil.Process().children() if "_guardian.py" in " ".join(each.cmdline()))
+    (process,) = (each for each in psutil.Process().children() if "_guardian_process.py" in " ".join(each.cmdline()))
     guardian.guard(rank.pid)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
 

@@ -9,7 +9,7 @@ import pytest
 from core_sdk.errors import RankFailedError
 from core_sdk.processes._causes import Kind, RankSeen, first_failure, kind_of, may_change
 from core_sdk.processes._failure_text import cause_of, excerpt, exit_code
-from core_sdk.processes._guardian import sessions_left
+from core_sdk.processes._guardian_process import sessions_left
 from core_sdk.processes._outcomes import Failed, Obeyed, Succeeded, judge
 
 TERM = 15

@@ -1,0 +1,133 @@
+"""A guardian's process: `python _guardian_process.py DIRECTORY MARK [--detached]`. `_guardian` says what it is for.
+
+It lives in a session of its own, so that neither Ctrl-C nor the end of the terminal reaches it. It reads lines from the
+supervisor: `+PID` for a rank that was started, `-PID` for one that is gone with all that it left behind, `.` for the
+end. If the lines end without a `.`, the supervisor is dead. In the end it removes the supervisor's directory.
+
+It imports little, since a guardian is started with each training: half as much as it would with `pathlib`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator
+
+# Slurm sends a signal to every process of a step.
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+# A process that a supervisor was starting when it died shows its environment only after its exec.
+_LEAST_S = 1.0
+_MOST_S = 60.0
+# The time for which a guardian spares one below it.
+_PATIENCE_S = 5.0
+_PAUSE_S = 0.05
+_SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the program's name
+# After Python itself and its options.
+_MOST_ARGUMENTS = 4
+
+
+def main(directory: str, mark: str, lines: Iterable[str]) -> None:
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    sessions = sessions_left(lines)
+    if sessions is not None:
+        end_marked(mark, sessions)
+        if directory:
+            import shutil  # slow to import, and most guardians end without it
+
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def sessions_left(lines: Iterable[str]) -> set[int] | None:
+    """Returns the pids of the ranks that are left when the lines end; None after a `.`."""
+    sessions: set[int] = set()
+    for line in lines:
+        if line == ".\n":
+            return None
+        # An incomplete line could name another process.
+        if line.endswith("\n"):
+            (sessions.add if line[0] == "+" else sessions.discard)(int(line[1:]))
+    return sessions
+
+
+def end_marked(mark: str, sessions: Collection[int] = (), *, least_s: float = _LEAST_S) -> list[int]:
+    """Kills all processes that carry the mark or are in the sessions, and waits for the guardians among them. Blocks.
+
+    It looks until it finds nothing, since a process may start another just before it is killed. After a minute it
+    returns the pids of processes that cannot be killed, since they wait for a broken device.
+    """
+    start = time.monotonic()
+    while True:
+        found = {pid: is_guardian for pid, is_guardian in _find(mark, sessions) if pid != os.getpid()}
+        passed_s = time.monotonic() - start
+        for pid, is_guardian in found.items():
+            if not is_guardian or passed_s > _PATIENCE_S:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        if passed_s > _MOST_S or (not found and passed_s >= least_s):
+            return list(found)
+        time.sleep(_PAUSE_S)
+
+
+def await_guardians(mark: str) -> None:
+    """Waits for the guardians that carry the mark: if their supervisors were killed, they are ending processes.
+
+    The wait is limited, since a supervisor that was left behind on purpose keeps its guardian.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline and any(is_guardian for _, is_guardian in _find(mark, ())):
+        time.sleep(_PAUSE_S)
+
+
+def is_any_marked(mark: str) -> bool:
+    """Whether a process of this machine carries the mark."""
+    return next(_find(mark, ()), None) is not None
+
+
+def _find(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
+    """Yields the pids of processes that carry the mark or are in the sessions, and whether each is a guardian."""
+    return _find_on_linux(mark, sessions) if sys.platform == "linux" else _find_elsewhere(mark, sessions)
+
+
+def _find_on_linux(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
+    for name in os.listdir("/proc"):  # noqa: PTH208 - this process does without pathlib
+        if not name.isdecimal():
+            continue
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            fields = _read(name, "stat").rpartition(b")")[2].split()
+            is_alive = fields[0] not in (b"Z", b"X")
+            if is_alive and (int(fields[_SESSION_FIELD]) in sessions or _is_marked(name, mark)):
+                yield int(name), _is_guardian([os.fsdecode(word) for word in _read(name, "cmdline").split(b"\0")])
+
+
+def _is_marked(process: str, mark: str) -> bool:
+    return os.fsencode(mark) in _read(process, "environ").split(b"\0")
+
+
+def _read(process: str, file: str) -> bytes:
+    with open(f"/proc/{process}/{file}", "rb") as opened:  # noqa: PTH123 - this process does without pathlib
+        return opened.read()
+
+
+def _find_elsewhere(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
+    import psutil  # a third-party library, which Linux does without
+
+    name, _, value = mark.partition("=")
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) in sessions or process.environ().get(name) == value:
+                yield process.pid, _is_guardian(process.cmdline())
+
+
+def _is_guardian(arguments: list[str]) -> bool:
+    return __file__ in arguments[:_MOST_ARGUMENTS]
+
+
+if __name__ == "__main__":
+    # A detached guardian is no child of its supervisor.
+    if "--detached" in sys.argv[3:] and os.fork():
+        os._exit(0)
+    main(sys.argv[1], sys.argv[2], sys.stdin)
