@@ -19,7 +19,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from core_sdk.agent.starting import Agent, Spawner
+from core_sdk.agent.spawning import AgentSpawner
+from core_sdk.agent.starting import Agent
 from core_sdk.records import CommandRecord
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.slots import Slots
@@ -61,7 +62,7 @@ def durations_s(directory: Path, source: str, num_scripts: int, num_rounds: int)
     home = Home.create(directory / "home")
     os.environ["CORE_SDK_HOME"] = str(home.root)
     experiment_id = home.new_experiment("benchmark").experiment_id
-    spawner = Spawner()
+    spawner = AgentSpawner()
 
     def run_bare(number: int) -> None:
         subprocess.run(argv, check=True)

@@ -44,8 +44,14 @@ _PR_SET_PDEATHSIG = 1
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGSTOP, signal.SIGCONT)
 
 
-def main() -> None:
-    starter = socket.socket(fileno=_STDIN)
+def begin_forked(_: object, descriptors: list[int]) -> None:
+    """Makes an agent of a process that a spawner has forked."""
+    serve(descriptors[0])
+
+
+def serve(connection: int) -> None:
+    """Starts the attempt that the program at the other end of the connection wants, and stays until its end."""
+    starter = socket.socket(fileno=connection)
     is_wanted, descriptors, _, _ = socket.recv_fds(starter, 1, _MOST_DESCRIPTORS)
     if is_wanted:
         messages = _messages(starter)
@@ -232,4 +238,4 @@ def _messages(starter: socket.socket) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    serve(_STDIN)

@@ -18,6 +18,7 @@ from core_sdk.errors import CommandNotExecutableError
 from core_sdk.tracking.attempts.leftovers import mark_of_attempt
 
 if TYPE_CHECKING:
+    from core_sdk.processes import Spawner
     from core_sdk.tracking.attempts.starting import Start
 
 
@@ -41,44 +42,6 @@ class Screen:
     num_columns: int
 
 
-class Spawner:
-    """Starts agents cheaply: a process that has imported what they need forks one for each.
-
-    It is started at once, and again if somebody has killed it; the agents that it has forked live on without it. It
-    ends with this process. Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._begin()
-
-    def spawn(self, connection: socket.socket) -> None:
-        """Starts an agent that has this connection to its starter."""
-        with self._lock:
-            try:
-                self._ask_for_agent(connection)
-            except OSError:
-                self._end()
-                self._begin()
-                self._ask_for_agent(connection)
-
-    def close(self) -> None:
-        with self._lock:
-            self._end()
-
-    def _begin(self) -> None:
-        self._requests, theirs = socket.socketpair()
-        with theirs:
-            self.process = _run_module("core_sdk.agent._spawner", theirs)
-
-    def _ask_for_agent(self, connection: socket.socket) -> None:
-        socket.send_fds(self._requests, [b"+"], [connection.fileno()])
-
-    def _end(self) -> None:
-        self._requests.close()
-        self.process.wait()
-
-
 class Agent:
     """An agent that waits, from construction on, for the attempt that it is to start.
 
@@ -87,20 +50,17 @@ class Agent:
     """
 
     def __init__(self, spawner: Spawner | None = None) -> None:
-        self._spawner = spawner
         self._sending = threading.Lock()
         self._is_ordered = False
         self._early: list[dict[str, Any]] = []
         """The messages that the agent gets as soon as it has its order."""
-        self._connect()
-
-    def _connect(self) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
-            if self._spawner is None:
-                self.process = _run_module("core_sdk.agent", theirs)
+            if spawner is None:
+                self.process = _run_agent(theirs)
             else:
-                self._spawner.spawn(theirs)
+                with contextlib.suppress(OSError):  # `start` notices that there is no agent
+                    spawner.fork({}, [theirs.fileno()])
         self._answers = self._socket.makefile("rb")
 
     def start(
@@ -144,11 +104,8 @@ class Agent:
         descriptors += [] if stdin is None else [stdin]
         descriptors += [] if screen is None else [screen.output]
         answer = self._order(order, descriptors)
-        if not answer and self._spawner is not None and not folder.log_path(start.number).exists():
-            # Somebody has killed the spawner before it has forked our agent: the next spawner does it.
-            self.close()
-            self._connect()
-            answer = self._order(order, descriptors) or {"refused": "no agent could be started for it"}
+        if not answer and not folder.log_path(start.number).exists():
+            answer = {"refused": "no agent could be started for it"}
         if "refused" in answer:
             raise CommandNotExecutableError(command.argv[0], answer["refused"])
         start.lock.leave()
@@ -205,13 +162,13 @@ class Agent:
         return answer
 
 
-def _run_module(module: str, connection: socket.socket) -> subprocess.Popen[bytes]:
+def _run_agent(connection: socket.socket) -> subprocess.Popen[bytes]:
     """Starts a process in a session of its own, with all signals blocked and the connection as its stdin."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         # `-P`: the user's working directory must not shadow our modules.
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
+            [sys.executable, "-P", "-m", "core_sdk.agent"],
             env=agent_variables(),
             stdin=connection.fileno(),
             stdout=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from core_sdk.agent.starting import Spawner
+from core_sdk.agent.spawning import AgentSpawner
 from core_sdk.processes import heed_signals
 
 
@@ -24,7 +24,7 @@ def main() -> None:
         sys.exit(0 if os.read(read, 1) else 1)
     os.close(read)
     # The spawner imports what agents need while this process imports what a master needs.
-    spawner = Spawner()
+    spawner = AgentSpawner()
     from core_sdk.master._process import be_master
 
     be_master(spawner, num_places=arguments.slots, idle_s=arguments.idle, listening=write)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk._version import __version__
-from core_sdk.agent.starting import Spawner
+from core_sdk.agent.spawning import AgentSpawner
 from core_sdk.alive import AliveLock
 from core_sdk.config import Resources
 from core_sdk.errors import (
@@ -61,7 +61,7 @@ class Master:
     """
 
     def __init__(
-        self, home: Home, machine: Machine, idle_s: float | None = None, spawner: Spawner | None = None
+        self, home: Home, machine: Machine, idle_s: float | None = None, spawner: AgentSpawner | None = None
     ) -> None:
         """`run` returns when there was nothing to do for `idle_s`; with None, only when `stop` was called."""
         self._lock = AliveLock(lock_path(home.root))

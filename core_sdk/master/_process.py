@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 
-from core_sdk.agent.starting import Spawner
+from core_sdk.agent.spawning import AgentSpawner
 from core_sdk.environment import Environment
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.reviving import announce_master, dismiss_master
@@ -16,7 +16,7 @@ from core_sdk.master.machine import Machine
 from core_sdk.tracking.home import Home
 
 
-def be_master(spawner: Spawner, *, num_places: int | None, idle_s: float | None, listening: int) -> None:
+def be_master(spawner: AgentSpawner, *, num_places: int | None, idle_s: float | None, listening: int) -> None:
     """Carries out the home's experiments. Writes to the descriptor `listening` when it, or another master, listens."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     try:

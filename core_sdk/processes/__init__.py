@@ -6,6 +6,7 @@
 - `Guardian`: a helper process that ends the ranks if the process that supervises them is killed. Its module says who
   kills whom, however supervisors nest.
 - `end_marked`, `await_guardians`: what a guardian does, done by this process, and waiting for those who do it.
+- `Spawner`: a process that has imported modules once, and forks others, such as workers and agents.
 - `output`: what ranks write, forwarded line by line.
 - `cause_of`, `failure_report`, `exit_code`: an outcome in words, and as an exit status.
 
@@ -30,4 +31,6 @@ from core_sdk.processes._outcomes import (
 )
 from core_sdk.processes._ranks import Ranks
 from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1, heed_signals
+from core_sdk.processes._spawner import Forked, Spawner
+from core_sdk.processes._spawner_process import exit_at_once
 from core_sdk.processes._supervisor import Supervisor

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import signal
-import sys
 import traceback
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from core_sdk.environment import RankPlace
+from core_sdk.processes import exit_at_once
 from core_sdk.workers._engine import Answer
 from core_sdk.workers._messages import decode_request, encode_failure, encode_value
 
@@ -85,15 +83,6 @@ class WorkerProgram:
         """Handles Ctrl-C, which ends the running call but never the worker."""
         if self._is_in_call:
             raise KeyboardInterrupt
-
-
-def exit_at_once(status: int = 0) -> NoReturn:
-    """Flushes the output, and ends this process without running what is registered for its end."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the function may have replaced the stream
-            stream.flush()
-    ctypes.CDLL(None).fflush(None)
-    os._exit(status)
 
 
 def _status(error: BaseException) -> int:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,8 @@ import pytest
 from parts import needs
 from processes import TIMEOUT_S, kill_tree, wait_for
 
-from core_sdk.agent.starting import Agent, Ended, Spawner
+from core_sdk.agent.spawning import AgentSpawner
+from core_sdk.agent.starting import Agent, Ended
 from core_sdk.errors import CommandNotExecutableError
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.killing import kill
@@ -33,14 +35,14 @@ Run = Callable[..., tuple[Start, Agent]]
 
 
 @pytest.fixture
-def spawner() -> Iterator[Spawner]:
-    with_agents = Spawner()
+def spawner() -> Iterator[AgentSpawner]:
+    with_agents = AgentSpawner()
     yield with_agents
     with_agents.close()
 
 
 @pytest.fixture
-def run(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawner: Spawner) -> Iterator[Run]:
+def run(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawner: AgentSpawner) -> Iterator[Run]:
     """Starts a Python script as a trial."""
     monkeypatch.chdir(tmp_path)
     started: list[tuple[Start, Agent]] = []
@@ -70,7 +72,7 @@ def agent_of(start: Start) -> psutil.Process:
     return psutil.Process(int(start.folder.supervised_path(start.number).read_bytes()))
 
 
-def process_of(spawner: Spawner) -> psutil.Process:
+def process_of(spawner: AgentSpawner) -> psutil.Process:
     return psutil.Process(spawner.process.pid)
 
 
@@ -100,7 +102,9 @@ def test_a_command_finds_the_signals_as_with_any_other_agent(run: Run) -> None:
     assert logs[0] == logs[1]
 
 
-def test_a_forked_agent_says_that_a_command_cannot_be_started(home: Home, spawner: Spawner, tmp_path: Path) -> None:
+def test_a_forked_agent_says_that_a_command_cannot_be_started(
+    home: Home, spawner: AgentSpawner, tmp_path: Path
+) -> None:
     """As any other does."""
     broken = tmp_path / "broken"
     broken.write_text("no program")
@@ -117,7 +121,7 @@ def test_a_forked_agent_says_that_a_command_cannot_be_started(home: Home, spawne
 
 
 @needs("many processes")
-def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: Spawner, tmp_path: Path) -> None:
+def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: AgentSpawner, tmp_path: Path) -> None:
     """Neither a sibling's lock nor its log, and each has a session of its own."""
     first, second = run(WAITING, "1")[0], run(WAITING, "2")[0]
     child_of_script(tmp_path, "2")
@@ -131,7 +135,9 @@ def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: Spawner, tm
 
 
 @needs("many processes")
-def test_attempts_outlive_the_spawner_and_another_takes_its_place(run: Run, spawner: Spawner, tmp_path: Path) -> None:
+def test_attempts_outlive_the_spawner_and_another_takes_its_place(
+    run: Run, spawner: AgentSpawner, tmp_path: Path
+) -> None:
     """Their ends are still told and recorded."""
     _, first = run(WAITING, "1")
     child_of_script(tmp_path, "1")
@@ -146,13 +152,15 @@ def test_attempts_outlive_the_spawner_and_another_takes_its_place(run: Run, spaw
     assert process_of(spawner) != process
 
 
-def test_an_agent_that_the_spawner_never_forked_is_forked_by_the_next(run: Run, spawner: Spawner) -> None:
+def test_an_agent_that_the_spawner_never_forked_is_forked_by_the_next(run: Run, spawner: AgentSpawner) -> None:
     """The spawner was killed after it had got the request."""
     run("pass")[1].wait()
     process = process_of(spawner)
     process.suspend()
-    agent = Agent(spawner)
-    process.kill()
+    with ThreadPoolExecutor() as threads:
+        forked = threads.submit(Agent, spawner)
+        process.kill()
+        agent = forked.result(TIMEOUT_S)
 
     start, _ = run("print('ran')", agent=agent)
 
@@ -186,7 +194,7 @@ def test_a_command_that_its_starter_kills_leaves_nothing(run: Run, tmp_path: Pat
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_signal_that_comes_before_the_command_reaches_it(run: Run, spawner: Spawner) -> None:
+def test_a_signal_that_comes_before_the_command_reaches_it(run: Run, spawner: AgentSpawner) -> None:
     """Whoever starts it in another thread may want to stop it meanwhile."""
     agent = Agent(spawner)
     agent.signal(signal.SIGTERM)
@@ -196,7 +204,7 @@ def test_a_signal_that_comes_before_the_command_reaches_it(run: Run, spawner: Sp
     assert agent.wait() == Ended(-signal.SIGTERM)
 
 
-def test_the_spawner_leaves_no_zombies(run: Run, spawner: Spawner) -> None:
+def test_the_spawner_leaves_no_zombies(run: Run, spawner: AgentSpawner) -> None:
     """However many agents it has forked."""
     for _ in range(3):
         run("pass")[1].wait()
@@ -208,8 +216,9 @@ def test_the_spawner_ends_with_its_starter(tmp_path: Path, run_script: Callable[
     """Also when that is killed."""
     source = """
         import os, signal, socket
-        from core_sdk.agent.starting import Agent, Spawner
-        spawner = Spawner()
+        from core_sdk.agent.spawning import AgentSpawner
+        from core_sdk.agent.starting import Agent
+        spawner = AgentSpawner()
         agent = Agent(spawner)
         print(spawner.process.pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)

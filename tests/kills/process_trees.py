@@ -143,10 +143,12 @@ def _role(process: psutil.Process) -> str:
     if any(word.endswith("_guardian_process.py") for word in words[1:4]):
         # Its mark names the run info of the attempt.
         return "agent's guardian" if "/runs/" in words[-1] else "guardian"
-    if "core_sdk.agent" in text:
+    if "_spawner_process.py" in text:
         parent = process.parent()
-        is_forked = parent is not None and "core_sdk.agent" in " ".join(parent.cmdline())
-        return "spawner" if words[-1].endswith("_spawner") and not is_forked else "agent"
+        is_forked = parent is not None and "_spawner_process.py" in " ".join(parent.cmdline())
+        return "agent" if is_forked else "spawner"
+    if "core_sdk.agent" in text:
+        return "agent"
     if "core_sdk.master" in text:
         return "master"
     if "core_sdk.cli" in text:

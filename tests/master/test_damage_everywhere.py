@@ -15,7 +15,7 @@ import pytest
 from master.damage import HomeWithExperiments, flip, made_home, replace
 from parts import needs
 
-from core_sdk.agent.starting import Spawner
+from core_sdk.agent.spawning import AgentSpawner
 from core_sdk.errors import CoreSDKError
 from core_sdk.master._master import Master
 from core_sdk.master.machine import Machine
@@ -150,7 +150,7 @@ def test_no_damage_stops_a_master_that_starts(made: HomeWithExperiments, num_dam
     assert num_named > num_damages / 10
 
 
-class KeptSpawner(Spawner):
+class KeptSpawner(AgentSpawner):
     """One that several masters use in turn, since its process takes a second to start."""
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class KeptSpawner(Spawner):
 
 
 @contextlib.contextmanager
-def kept_spawner() -> Iterator[Spawner]:
+def kept_spawner() -> Iterator[AgentSpawner]:
     spawner = KeptSpawner()
     try:
         yield spawner
@@ -169,7 +169,7 @@ def kept_spawner() -> Iterator[Spawner]:
         spawner.end()
 
 
-def watch(home: Home, index: Index, spawner: Spawner) -> Seen:
+def watch(home: Home, index: Index, spawner: AgentSpawner) -> Seen:
     """What a master that starts makes of the home."""
     master = Master(home, Machine(2), spawner=spawner)
     try:

@@ -755,7 +755,7 @@ def test_workers_are_forked_from_a_new_process_if_the_last_one_was_killed(progra
         def spawner(*groups):
             workers = [pid for group in groups for pid in group.run(os.getpid)]
             children = [child for child in psutil.Process().children() if child.pid not in workers]
-            return next(child for child in children if "_spawner.py" in " ".join(child.cmdline()))
+            return next(child for child in children if "_spawner_process.py" in " ".join(child.cmdline()))
 
         with WorkerGroup(1, engine()) as first:
             killed = spawner(first)

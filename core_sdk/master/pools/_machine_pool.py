@@ -11,7 +11,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from core_sdk.agent.starting import Agent, Spawner
+from core_sdk.agent.spawning import AgentSpawner
+from core_sdk.agent.starting import Agent
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.machine import Machine
@@ -33,11 +34,11 @@ class MachinePool(ResourcePool):
 
     largest_node = "this machine"
 
-    def __init__(self, machine: Machine, tell: Callable[[], None], spawner: Spawner | None = None) -> None:
+    def __init__(self, machine: Machine, tell: Callable[[], None], spawner: AgentSpawner | None = None) -> None:
         """`tell` is called, in any thread, when a claim is complete, or an attempt may have ended."""
         self.machine = machine
         self._tell = tell
-        self._spawner = spawner or Spawner()
+        self._spawner = spawner or AgentSpawner()
 
     def sizes(self) -> Sequence[int]:
         return [self.machine.num_slots]

@@ -22,7 +22,7 @@ from core_sdk.processes import Guardian, Ranks, cause_of, end_marked, excerpt
 from core_sdk.processes.output import RankOutput
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers._output import ShownOutput
-from core_sdk.workers.local._processes import Spawner, WorkerProcess, execute
+from core_sdk.workers.local._processes import WorkerProcess, WorkerSpawner, execute
 
 Start = Callable[[Mapping[str, str], int, int, int], WorkerProcess]
 """Starts a worker with these additional variables, its connection, stdout and stderr."""
@@ -60,7 +60,7 @@ class LocalEngine(Engine):
         # On other systems libraries may not survive a fork.
         if not self._imported_modules or sys.platform != "linux":
             return execute
-        return Spawner.of_this_program(self._imported_modules).fork
+        return WorkerSpawner.of_this_program(self._imported_modules).fork
 
     def num_available(self) -> None:
         return None

@@ -11,13 +11,32 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from typing import Any
 
 
 def main() -> None:
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
     serve(Connection(descriptor))
+
+
+def begin_forked(request: dict[str, Any], descriptors: Sequence[int]) -> None:
+    """Makes a worker of a process that a spawner has forked."""
+    from core_sdk.environment import add_variables
+
+    connection, stdout, stderr = descriptors
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.close(stdout)
+    os.close(stderr)
+    os.chdir(request["directory"])
+    add_variables(request["variables"])
+    if (random := sys.modules.get("numpy.random")) is not None:
+        # Python reseeds its own generator after a fork, but all workers would draw the same numbers from NumPy's.
+        random.seed()
+    serve(Connection(connection))
 
 
 def serve(connection: Connection[bytes, bytes]) -> None:

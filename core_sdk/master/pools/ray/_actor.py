@@ -12,7 +12,8 @@ from typing import Any
 
 import ray
 
-from core_sdk.agent.starting import Agent, Spawner
+from core_sdk.agent.spawning import AgentSpawner
+from core_sdk.agent.starting import Agent
 from core_sdk.environment import visible_gpus
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.submitted import SubmittedExperiment
@@ -62,7 +63,7 @@ class AttemptActor:
         except (CoreSDKError, OSError) as error:
             return str(error)
         # Ray would kill a child of this process together with it, but not a child of a spawner.
-        self._agent = Agent(Spawner())
+        self._agent = Agent(AgentSpawner())
         return self._slots() if self._start is None else self._start.number
 
     def run(self) -> str | None:
