@@ -11,19 +11,19 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from core_sdk.environment import first_variable
-from core_sdk.processes import CaughtSignals, exit_code
+from core_sdk.environment import Mark, first_variable, rank_variables
+from core_sdk.processes import CaughtSignals, Guardian, Ranks, exit_code
 from core_sdk.processes.output import RankOutput
 from launch._command_line import CommandError, OptionParser, ScriptNotExecutableError, ScriptNotFoundError, UsageError
 from launch._messages import say
 
 # Processes that the command leaves behind may keep its output open.
 _LAST_OUTPUT_S = 2.0
+_POLL_S = 0.05
 
 
 class NoRankError(CommandError):
@@ -67,26 +67,34 @@ def _run(rank: int, command: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="core-sdk-rank-") as directory,
         RankOutput(Path(directory), is_hurried=signals.is_stop_asked) as output,
     ):
-        process = _start(command, output, rank)
-        threading.Thread(target=_ring_at_end, args=(process, signals), daemon=True).start()
-        while process.poll() is None:
-            if number := signals.wait(None):
-                process.send_signal(number)
-        output.wait_for_end(rank, _LAST_OUTPUT_S)
-        signals.wait_for(output.close)
-    return exit_code(process.returncode)
+        mark = Mark.of(Path(directory))
+        guardian = Guardian(Path(directory), str(mark))
+        try:
+            process = _start(command, output, rank, mark)
+            guardian.guard(process.pid)
+            ranks = Ranks({rank: process.pid})
+            while ranks.running():
+                if number := signals.wait(_POLL_S):
+                    ranks.signal(number)
+            output.wait_for_end(rank, _LAST_OUTPUT_S)
+            signals.wait_for(output.close)
+        finally:
+            guardian.dismiss()
+    return exit_code(ranks.deaths()[rank].code)
 
 
-def _ring_at_end(process: subprocess.Popen[bytes], signals: CaughtSignals) -> None:
-    process.wait()
-    signals.ring()
-
-
-def _start(command: Sequence[str], output: RankOutput, rank: int) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], output: RankOutput, rank: int, mark: Mark) -> subprocess.Popen[bytes]:
     pipes = output.open(rank)
     with Path(pipes.stdout_path).open("wb") as stdout, Path(pipes.stderr_path).open("wb") as stderr:
         try:
-            return subprocess.Popen(command, stdout=stdout, stderr=stderr)
+            return subprocess.Popen(
+                command,
+                env=rank_variables(mark.variables, {}),
+                stdout=stdout,
+                stderr=stderr,
+                # Otherwise a signal to the whole group, such as Ctrl-C or those of mpirun, would come twice.
+                start_new_session=True,
+            )
         except FileNotFoundError:
             raise ScriptNotFoundError(command[0], "is no program in PATH and no file here") from None
         except OSError as error:

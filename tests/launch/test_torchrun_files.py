@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
@@ -79,6 +80,36 @@ def test_an_option_that_cannot_be_heeded_here_is_named(override: str, words: str
 
     assert (ended.code, ended.stdout) == (2, ""), ended.stderr
     assert words in ended.stderr
+
+
+def test_log_files_that_cannot_be_made_are_one_sentence(run_launch: RunLaunch) -> None:
+    """Of the launcher, which names the place."""
+    ended = run_launch("print('started')", overrides=["--tee=3", "--log-dir=/proc"])
+
+    assert (ended.code, ended.stdout) == (1, ""), ended.stderr
+    assert re.fullmatch(r"\[core-sdk\] the ranks' files cannot be made: /proc\S*: No such .*\n", ended.stderr)
+
+
+def test_a_log_directory_that_is_lost_between_two_starts_is_one_sentence(run_launch: RunLaunch, tmp_path: Path) -> None:
+    """After those about the rank that failed first, and the attempt that was to follow."""
+    source = """
+        import os, shutil, sys
+        logs = sys.argv[1]
+        if os.environ["RANK"] == "0":
+            shutil.rmtree(logs)
+            open(logs, "w").close()
+            sys.exit(7)
+        import signal; signal.pause()
+    """
+    logs = tmp_path / "logs"
+
+    ended = run_launch(source, str(logs), overrides=["--max-restarts=1", "--tee=3", f"--log-dir={logs}"])
+
+    assert ended.code == 1, ended.stderr
+    assert re.search(r"^\[core-sdk\] rank 0 .* attempt 2 of 2 begins$", ended.stderr, re.MULTILINE)
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(f"[core-sdk] the ranks' files cannot be made: {logs}"), ended.stderr
+    assert last.endswith(": Not a directory")
 
 
 def test_a_rank_may_see_its_own_gpu_only(run_launch: RunLaunch) -> None:

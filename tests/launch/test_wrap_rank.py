@@ -6,8 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
+from pathlib import Path
 
+import psutil
 import pytest
+from processes import wait_for
 
 
 def _wrap(*arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
@@ -67,3 +71,51 @@ def test_a_signal_is_handed_on_to_the_command() -> None:
 
     wrapper.communicate(timeout=60)
     assert wrapper.returncode == 5
+
+
+def test_a_signal_to_the_whole_group_comes_to_the_command_once(tmp_path: Path) -> None:
+    """From the wrapper: a terminal's Ctrl-C goes to the whole group, and mpirun signals the group of each rank."""
+    source = """
+        import signal, sys
+        def note(number, frame):
+            with open(sys.argv[1], "a") as file:
+                print(signal.Signals(number).name, file=file)
+        for number in (signal.SIGINT, signal.SIGUSR1):
+            signal.signal(number, note)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+        print("up", flush=True)
+        while True:
+            signal.pause()
+    """
+    noted = tmp_path / "noted"
+    command = [sys.executable, "-m", "launch.wrap_rank", "1", "--", sys.executable, "-c", textwrap.dedent(source)]
+    wrapper = subprocess.Popen([*command, str(noted)], stdout=subprocess.PIPE, start_new_session=True)
+    assert wrapper.stdout is not None
+    assert wrapper.stdout.readline() == b"[rank=1] up\n"
+    (script,) = (each for each in psutil.Process(wrapper.pid).children() if str(noted) in each.cmdline())
+
+    wrapper.send_signal(signal.SIGSTOP)
+    os.killpg(wrapper.pid, signal.SIGINT)
+    script.send_signal(signal.SIGUSR1)
+    wait_for(lambda: noted.exists() and "SIGUSR1" in noted.read_text())
+    wrapper.send_signal(signal.SIGCONT)
+    wait_for(lambda: "SIGINT" in noted.read_text())
+    wrapper.send_signal(signal.SIGTERM)
+    wrapper.communicate(timeout=60)
+
+    assert (wrapper.returncode, noted.read_text().split()) == (5, ["SIGUSR1", "SIGINT"])
+
+
+def test_a_killed_wrapper_leaves_nothing() -> None:
+    """Neither the command nor what that has started."""
+    command = [sys.executable, "-m", "launch.wrap_rank", "1", "--", "sh", "-c", "sleep 600 & echo up; wait"]
+    wrapper = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert wrapper.stdout is not None
+    assert wrapper.stdout.readline() == b"[rank=1] up\n"
+    below = psutil.Process(wrapper.pid).children(recursive=True)
+
+    wrapper.kill()
+
+    wrapper.communicate(timeout=60)
+    assert {"sh", "sleep"} <= {process.name() for process in below}
+    wait_for(lambda: not any(process.is_running() for process in below))

@@ -136,11 +136,15 @@ class NodeLauncher:
             Start(met.node_rank, met.num_nodes, self._config.num_local_ranks, met.ranks_store.address, met.store)
         )
         self._supervisor.starting()
-        variables = self._variables(met, ranks, num_restarts)
-        files = self._logs.open(variables)
-        pids = {}
-        for local_rank in variables:
-            pids[ranks.first + local_rank] = self._start_rank(local_rank, variables[local_rank], files[local_rank])
+        try:
+            variables = self._variables(met, ranks, num_restarts)
+            files = self._logs.open(variables)
+            pids = {
+                ranks.first + local_rank: self._start_rank(local_rank, variables[local_rank], files[local_rank])
+                for local_rank in variables
+            }
+        except OSError as error:
+            raise CommandError(f"the ranks' files cannot be made: {error.filename}: {error.strerror}") from error
         self._meeting.serve()
         self._supervisor.started(pids, ranks.num_ranks)
         self._events.started(pids, met, num_restarts)
