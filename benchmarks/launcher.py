@@ -19,7 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NUM_RANKS = 2
-TARGET_S = 0.5
+START_UP_TARGET = 0.9
+"""The start-up as a part of torchrun's own, with the same torch, in the same run."""
+TOLD_TARGET_S = 0.2
+"""From the death of a rank to the launcher's exit."""
 OURS = [sys.executable, "-m", "launch.torch_distributed", f"--nproc-per-node={NUM_RANKS}", "--"]
 BARE = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={NUM_RANKS}"]
 
@@ -47,7 +50,9 @@ class Pair:
     bare: Sequence[str | Path]
     ours: Sequence[str | Path]
     directory: Path
-    """Of the environment."""
+    """The directory of the environment."""
+    target: float | None = None
+    """The highest start-up, as a part of the bare program's."""
 
     @property
     def is_installed(self) -> bool:
@@ -62,10 +67,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for pair in pairs():
             if pair.is_installed:
-                is_late |= compare_start_up(Path(scratch), pair, num_runs) > TARGET_S
+                ratio = compare_start_up(Path(scratch), pair, num_runs)
+                is_late |= pair.target is not None and ratio > pair.target
             else:
                 print(f"NOT MEASURED: {pair.names[1]}; {pair.directory} is not installed")
-        compare_ends(Path(scratch), num_runs)
+        is_late |= compare_ends(Path(scratch), num_runs) > TOLD_TARGET_S
     sys.exit(is_late)
 
 
@@ -73,7 +79,7 @@ def pairs() -> list[Pair]:
     environment = Path(sys.prefix)
     deepspeed, horovod = environment / "deepspeed", environment / "horovod"
     return [
-        Pair(("torchrun", "launch.torch_distributed"), BARE, [*OURS, sys.executable], environment),
+        Pair(("torchrun", "launch.torch_distributed"), BARE, [*OURS, sys.executable], environment, START_UP_TARGET),
         Pair(
             ("deepspeed", "launch.deepspeed"),
             [deepspeed / "bin" / "deepspeed", f"--num_gpus={NUM_RANKS}", "--no_local_rank"],
@@ -90,7 +96,7 @@ def pairs() -> list[Pair]:
 
 
 def compare_start_up(scratch: Path, pair: Pair, num_runs: int) -> float:
-    """What ours takes longer, to the later of the two moments."""
+    """Returns our start-up as a part of the bare program's."""
     script = scratch / "starts.py"
     script.write_text(STARTS)
     times: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
@@ -101,9 +107,10 @@ def compare_start_up(scratch: Path, pair: Pair, num_runs: int) -> float:
     print(f"{NUM_RANKS} ranks: from the command to the first line of the last rank's script, and to the exit")
     for name, (start_s, end_s) in zip(pair.names, (bare, ours), strict=True):
         print(f"  {name:<24} {start_s:6.2f} s {end_s:6.2f} s")
-    added: list[float] = [our_s - bare_s for our_s, bare_s in zip(ours, bare, strict=True)]
-    print(f"  {'difference':<24} {added[0]:+6.2f} s {added[1]:+6.2f} s   (target <= {TARGET_S})")
-    return max(added)
+    start_up, end = (our_s / bare_s for our_s, bare_s in zip(ours, bare, strict=True))
+    target = "" if pair.target is None else f"   (target for the start-up <= {pair.target})"
+    print(f"  {'ratio':<24} {start_up:6.2f}   {end:6.2f}{target}")
+    return start_up
 
 
 def start_and_end_s(command: Sequence[str | Path], environment: Path) -> tuple[float, float]:
@@ -117,7 +124,8 @@ def start_and_end_s(command: Sequence[str | Path], environment: Path) -> tuple[f
     return max(started) - begin, end - begin
 
 
-def compare_ends(scratch: Path, num_runs: int) -> None:
+def compare_ends(scratch: Path, num_runs: int) -> float:
+    """Returns the time from the death of a rank to our launcher's exit."""
     script, died_at = scratch / "dies.py", scratch / "died_at"
     script.write_text(DIES)
     bares, ours = [], []
@@ -126,7 +134,8 @@ def compare_ends(scratch: Path, num_runs: int) -> None:
         ours.append(end_s([*OURS, sys.executable, str(script), str(died_at)], died_at))
     print("from the kill -9 of one rank, while the other sleeps, to the launcher's exit")
     print(f"  torchrun                 {statistics.median(bares):6.2f} s")
-    print(f"  launch.torch_distributed {statistics.median(ours):6.2f} s")
+    print(f"  launch.torch_distributed {statistics.median(ours):6.2f} s   (target <= {TOLD_TARGET_S})")
+    return statistics.median(ours)
 
 
 def end_s(command: Sequence[str], died_at: Path) -> float:
