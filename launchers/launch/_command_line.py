@@ -24,32 +24,32 @@ _TRIAL = "--trial"
 _TRIAL_CLASS = re.compile(r"[\w.]+:[\w.]+")
 
 
+# The statuses of a shell.
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+
+
 class CommandError(Exception):
     """The command cannot be started. The message is for the user; the launcher exits with `exit_code`."""
 
-    exit_code: int = 1
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class UsageError(CommandError):
     """The launcher does not understand the arguments."""
 
-    exit_code = 2
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=2)
 
 
-class ScriptNotFoundError(CommandError):
-    exit_code = 127
-
-    def __init__(self, script: str, reason: str) -> None:
-        super().__init__(f"{script!r} {reason}")
+def not_found(script: str, reason: str) -> CommandError:
+    return CommandError(f"{script!r} {reason}", NOT_FOUND)
 
 
-class ScriptNotExecutableError(CommandError):
-    """The script is a directory, an empty file, or a file without permission."""
-
-    exit_code = 126
-
-    def __init__(self, script: str, reason: str) -> None:
-        super().__init__(f"{script!r} cannot be executed: {reason}")
+def not_executable(script: str, reason: str) -> CommandError:
+    return CommandError(f"{script!r} cannot be executed: {reason}", NOT_EXECUTABLE)
 
 
 class OptionParser(ArgumentParser):
@@ -97,7 +97,7 @@ def parse(argv: Sequence[str], own_options: Mapping[str, int] = {}) -> Command:
 def check_script(script: Sequence[str]) -> None:
     """Refuses a script with which every rank would fail.
 
-    Raises `ScriptNotFoundError`, `ScriptNotExecutableError`, and `UsageError` for an interpreter without a script.
+    Raises `CommandError`, and `UsageError` for an interpreter without a script.
     """
     program = script[0]
     if program == "-m":
@@ -207,14 +207,12 @@ def _check_program(program: str) -> None:
     if found is None and os.sep not in program:
         if Path(program).is_file():
             quoted = shlex.quote(program)
-            raise ScriptNotFoundError(
-                program, f"is not in PATH. For the file here write python3 {quoted} or ./{quoted}"
-            )
-        raise ScriptNotFoundError(program, "is no program in PATH and no file here")
+            raise not_found(program, f"is not in PATH. For the file here write python3 {quoted} or ./{quoted}")
+        raise not_found(program, "is no program in PATH and no file here")
     _check_file(program, Path(found or program), is_for_python=False)
     if found is None:
         reason = f"permission denied. Make it executable, or put its interpreter before it: python3 {program}"
-        raise ScriptNotExecutableError(program, reason)
+        raise not_executable(program, reason)
 
 
 def _check_file(script: str, path: Path, *, is_for_python: bool) -> None:
@@ -226,15 +224,15 @@ def _check_file(script: str, path: Path, *, is_for_python: bool) -> None:
         status = path.stat()
     except FileNotFoundError:
         where = "" if path.is_absolute() else f" in {Path.cwd()}"
-        raise ScriptNotFoundError(script, f"does not exist{where}") from None
+        raise not_found(script, f"does not exist{where}") from None
     except OSError as error:
-        raise ScriptNotFoundError(script, f"cannot be found: {error.strerror}") from error
+        raise not_found(script, f"cannot be found: {error.strerror}") from error
     if stat.S_ISDIR(status.st_mode):
         if not is_for_python:
-            raise ScriptNotExecutableError(script, "it is a directory")
+            raise not_executable(script, "it is a directory")
         if not (path / "__main__.py").is_file():
-            raise ScriptNotExecutableError(script, "it is a directory without __main__.py")
+            raise not_executable(script, "it is a directory without __main__.py")
     elif is_for_python and not os.access(path, os.R_OK):
-        raise ScriptNotExecutableError(script, "it may not be read")
+        raise not_executable(script, "it may not be read")
     elif stat.S_ISREG(status.st_mode) and status.st_size == 0:
-        raise ScriptNotExecutableError(script, "it is empty")
+        raise not_executable(script, "it is empty")

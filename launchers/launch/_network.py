@@ -21,20 +21,12 @@ _INTERVAL_S = 5
 _SILENCE_S = 30
 
 
-class NoRouteError(CommandError):
-    def __init__(self, host: str, error: OSError) -> None:
-        super().__init__(
-            f"there is no way from this node to {host!r} by IPv4, which the ranks need to meet: {error.strerror}. Give "
-            "--master-addr's like, PET_MASTER_ADDR, as an address or a name that resolves"
-        )
-
-
 def ipv4_of(host: str) -> str:
-    """Returns an IPv4 address of the host. Raises `NoRouteError`."""
+    """Returns an IPv4 address of the host. Raises `CommandError`."""
     try:
         return socket.gethostbyname(host)
     except OSError as error:
-        raise NoRouteError(host, error) from error
+        raise _no_route(host, error) from error
 
 
 def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket.AF_INET) -> bool:
@@ -53,14 +45,21 @@ def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket
 
 
 def own_address_towards(address: str) -> str:
-    """Returns this node's address from which packets to `address` leave. Sends nothing. Raises `NoRouteError`."""
+    """Returns this node's address from which packets to `address` leave. Sends nothing. Raises `CommandError`."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((address, _ANY_PORT))
             name: str = probe.getsockname()[0]
             return name
     except OSError as error:
-        raise NoRouteError(address, error) from error
+        raise _no_route(address, error) from error
+
+
+def _no_route(host: str, error: OSError) -> CommandError:
+    return CommandError(
+        f"there is no way from this node to {host!r} by IPv4, which the ranks need to meet: {error.strerror}. Give "
+        "--master-addr's like, PET_MASTER_ADDR, as an address or a name that resolves"
+    )
 
 
 def interface_of(address: str) -> str | None:

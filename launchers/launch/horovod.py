@@ -28,15 +28,6 @@ _GLOO_TIMEOUT_S = 240
 _AUTO = "--autohorovod"
 
 
-class HorovodMissingError(CommandError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f'launch.horovod needs Horovod in {sys.executable}: pip install "core-sdk[horovod]" ({reason}). pip builds '
-            "it, with cmake and a C++ compiler; a build that asks for a newer C++ needs CMAKE_CXX_STANDARD 20 in two "
-            'of its files, as docs/distributed-reference.md shows under "Horovod"'
-        )
-
-
 class Horovod(Framework):
     module = "launch.horovod"
     overridden = "horovodrun"
@@ -153,7 +144,11 @@ def _needing_horovod() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise HorovodMissingError(str(error)) from error
+        raise CommandError(
+            f'launch.horovod needs Horovod in {sys.executable}: pip install "core-sdk[horovod]" ({error}). pip builds '
+            "it, with cmake and a C++ compiler; a build that asks for a newer C++ needs CMAKE_CXX_STANDARD 20 in two "
+            'of its files, as docs/distributed-reference.md shows under "Horovod"'
+        ) from error
 
 
 if __name__ == "__main__":

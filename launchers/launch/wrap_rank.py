@@ -18,17 +18,12 @@ from typing import NoReturn
 from core_sdk.environment import Mark, first_variable, rank_variables
 from core_sdk.processes import CaughtSignals, Guardian, Ranks, exit_code
 from core_sdk.processes.output import RankOutput
-from launch._command_line import CommandError, OptionParser, ScriptNotExecutableError, ScriptNotFoundError, UsageError
+from launch._command_line import CommandError, OptionParser, UsageError, not_executable, not_found
 from launch._messages import say
 
 # Processes that the command leaves behind may keep its output open.
 _LAST_OUTPUT_S = 2.0
 _POLL_S = 0.05
-
-
-class NoRankError(CommandError):
-    def __init__(self, names: str) -> None:
-        super().__init__(f"which rank is this? {names} is neither a number nor a variable that holds one")
 
 
 def main() -> NoReturn:
@@ -57,7 +52,7 @@ def _parse(arguments: Sequence[str]) -> tuple[int, list[str]]:
 def _rank_of(text: str) -> int:
     value = text if text.isdecimal() else first_variable(text.split(","))
     if value is None or not value.isdecimal():
-        raise NoRankError(text)
+        raise CommandError(f"which rank is this? {text} is neither a number nor a variable that holds one")
     return int(value)
 
 
@@ -96,9 +91,9 @@ def _start(command: Sequence[str], output: RankOutput, rank: int, mark: Mark) ->
                 start_new_session=True,
             )
         except FileNotFoundError:
-            raise ScriptNotFoundError(command[0], "is no program in PATH and no file here") from None
+            raise not_found(command[0], "is no program in PATH and no file here") from None
         except OSError as error:
-            raise ScriptNotExecutableError(command[0], error.strerror or str(error)) from error
+            raise not_executable(command[0], error.strerror or str(error)) from error
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from launch._command_line import UsageError
+from launch._command_line import CommandError, UsageError
 from launch._framework import Start
 from launch._horovod._options import (
     NOT_GIVEN,
@@ -24,7 +24,7 @@ from launch._horovod._options import (
     ssh_launch_of,
     torchrun_options_of,
 )
-from launch._horovod._rendezvous import Rendezvous, RendezvousError, choose_interface, meet_first, meet_other
+from launch._horovod._rendezvous import Rendezvous, choose_interface, meet_first, meet_other
 from launch._network import interface_of
 from launch._ssh._hostfile import Host, Ssh
 
@@ -189,7 +189,7 @@ def test_a_number_of_ranks_that_the_nodes_do_not_have_is_refused() -> None:
         other = pool.submit(meet_other, Start(1, 2, 1, "127.0.0.1", store), 5, ())
 
         for node in (first, other):
-            with pytest.raises(RendezvousError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
+            with pytest.raises(CommandError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
                 node.result()
 
 
@@ -199,7 +199,7 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:
     assert loopback is not None
 
     assert choose_interface(["eth77", loopback], "192.0.2.1") == loopback
-    with pytest.raises(RendezvousError, match=f"no interface eth77, .*{loopback}"):
+    with pytest.raises(CommandError, match=f"no interface eth77, .*{loopback}"):
         choose_interface(["eth77"], "127.0.0.1")
 
 

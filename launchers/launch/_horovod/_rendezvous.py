@@ -22,10 +22,6 @@ class Server(Protocol):
     def close(self) -> None: ...
 
 
-class RendezvousError(CommandError):
-    """The nodes have met, but Horovod's ranks could not meet."""
-
-
 @dataclass(frozen=True)
 class Rendezvous:
     """The information about one start that a node's ranks need."""
@@ -64,7 +60,7 @@ def meet_first(
     """Exchanges the information on the first node, which starts the server. Blocks until all nodes have sent theirs.
 
     `start_server` gets an address to listen on, "" for all, and the numbers of ranks by node. Raises
-    `RendezvousError`, `NoRouteError`, and `RuntimeError` if the nodes' store is gone.
+    `CommandError`, and `RuntimeError` if the nodes' store is gone.
     """
     others = [msgspec.json.decode(start.store.get(_key(node)), type=_Node) for node in range(1, start.num_nodes)]
     rank_counts = (start.local_size, *(node.num_ranks for node in others))
@@ -75,9 +71,7 @@ def meet_first(
     try:
         server = start_server(address, rank_counts)
     except OSError as error:
-        raise RendezvousError(
-            f"Horovod's server cannot listen on {address or 'this node'}: {error.strerror}"
-        ) from error
+        raise CommandError(f"Horovod's server cannot listen on {address or 'this node'}: {error.strerror}") from error
     try:
         interface = choose_interface(interfaces, outward)
         start.store.set(_SERVER, msgspec.json.encode(_ServerPlace(server.port, rank_counts)).decode())
@@ -101,17 +95,17 @@ def meet_other(start: Start, num_ranks_wanted: int | None, interfaces: Collectio
 
 
 def choose_interface(given: Collection[str], own_address: str) -> str:
-    """Chooses an interface from `given`, those that the user has named; empty for all. Raises `RendezvousError`."""
+    """Chooses an interface from `given`, those that the user has named; empty for all. Raises `CommandError`."""
     interface = interface_of(own_address)
     if interface is not None and (not given or interface in given):
         return interface
     if not given:
-        raise RendezvousError(f"no interface has the address {own_address}: name one with --network-interfaces")
+        raise CommandError(f"no interface has the address {own_address}: name one with --network-interfaces")
     names = sorted(interfaces())
     if known := sorted(set(given).intersection(names)):
         return known[0]
     wanted = " or ".join(sorted(given))
-    raise RendezvousError(
+    raise CommandError(
         f"this node has no interface {wanted}, which --network-interfaces asks for; it has {', '.join(names)}"
     )
 
@@ -119,7 +113,7 @@ def choose_interface(given: Collection[str], own_address: str) -> str:
 def _check_number(rank_counts: Sequence[int], wanted: int | None) -> None:
     if wanted is not None and sum(rank_counts) != wanted:
         counts = " + ".join(map(str, rank_counts))
-        raise RendezvousError(
+        raise CommandError(
             f"-np {wanted} cannot be had: the nodes have {counts} slots. Leave it out to use them all, give a number "
             "that the nodes divide, or say each host's with -H"
         )

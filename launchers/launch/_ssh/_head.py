@@ -25,7 +25,7 @@ from core_sdk.placement import MEETING_PORTS
 from core_sdk.processes import STOPS, exit_code, signal_name
 from core_sdk.processes.output import Forwarder
 from core_sdk.records import PLACED, ClusterInfo, encode_file
-from launch._command_line import Command, CommandError, UsageError
+from launch._command_line import NOT_FOUND, Command, CommandError, UsageError
 from launch._framework import Framework, Launch
 from launch._messages import marked
 from launch._result import LaunchResult, overall_result
@@ -46,13 +46,6 @@ _ROOT_CAUSE_S = 40.0
 _END_S = 25.0
 # The time between a second Ctrl-C and the kill.
 _AFTER_KILL_S = 15.0
-
-
-class NoSshError(CommandError):
-    exit_code = 127
-
-    def __init__(self) -> None:
-        super().__init__("there is no ssh in PATH, which other hosts are reached by: install the OpenSSH client")
 
 
 def hosts_to_reach(framework: Framework, command: Command) -> SshLaunch | None:
@@ -163,7 +156,8 @@ class _Head:
         try:
             launcher = RemoteLauncher(host, self._hosts.ssh, mark, self._forwarder, directory, self._signals.ring)
         except FileNotFoundError:
-            raise NoSshError from None
+            reason = "there is no ssh in PATH, which other hosts are reached by: install the OpenSSH client"
+            raise CommandError(reason, NOT_FOUND) from None
         if not launcher.is_child:
             # When the connection ends, the processes at its other end end too. A child notices the end of its input.
             self._directory.guardian.guard(launcher.pid)

@@ -16,7 +16,7 @@ from core_sdk.environment import rank_variables
 from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded, Supervisor, cause_of
 from core_sdk.processes.output import RankOutput
-from launch._command_line import CommandError, program_argv
+from launch._command_line import NOT_EXECUTABLE, NOT_FOUND, CommandError, program_argv
 from launch._framework import Launch, Start
 from launch._messages import marked
 from launch._result import describe_lost, result_of
@@ -36,32 +36,6 @@ _MAKE_ROOM_S = 30.0
 _EXIT_S = 300.0
 
 _log = logging.getLogger(__name__)
-
-
-class NodesApartError(CommandError):
-    """The nodes could not meet."""
-
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(
-            f"the nodes do not meet at {place}: {reason}. Check that all of them were given the same address, port, id "
-            "and number of nodes, and that each can reach the first."
-        )
-
-
-class MeetingPlaceLostError(CommandError):
-    """The place where the nodes had met is gone."""
-
-    def __init__(self, place: str) -> None:
-        super().__init__(
-            f"the nodes cannot meet without {place}, which is lost: its host is down or cut off, or its launcher "
-            "was killed. The ranks of this node were ended; the training can be resumed from its newest checkpoint."
-        )
-
-
-class ProgramNotStartedError(CommandError):
-    def __init__(self, program: str, error: OSError) -> None:
-        self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
-        super().__init__(f"{error.filename or program} cannot be started: {error.strerror}")
 
 
 def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supervisor, output: RankOutput) -> None:
@@ -85,8 +59,14 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
     except errors_of_meeting(config) as error:
         place = config.rendezvous.endpoint if config.rendezvous else ""
         if supervisor.num_ranks:
-            raise MeetingPlaceLostError(place) from error
-        raise NodesApartError(place or "their rendezvous", str(error)) from error
+            raise CommandError(
+                f"the nodes cannot meet without {place}, which is lost: its host is down or cut off, or its launcher "
+                "was killed. The ranks of this node were ended; the training can be resumed from its newest checkpoint."
+            ) from error
+        raise CommandError(
+            f"the nodes do not meet at {place or 'their rendezvous'}: {error}. Check that all of them were given the "
+            "same address, port, id and number of nodes, and that each can reach the first."
+        ) from error
 
 
 class NodeLauncher:
@@ -178,7 +158,7 @@ class NodeLauncher:
         return variables
 
     def _start_rank(self, local_rank: int, variables: dict[str, str], files: RankFiles) -> int:
-        """Starts a rank, and returns its pid. Raises `ProgramNotStartedError`."""
+        """Starts a rank, and returns its pid. Raises `CommandError`."""
         command = [Template(argument).safe_substitute(local_rank=local_rank) for argument in self._program]
         if self._config.numa_binding is not None:
             command = _torch_names.bound_to_cores(command, local_rank, self._config.numa_binding)
@@ -193,7 +173,9 @@ class NodeLauncher:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise ProgramNotStartedError(command[0], error) from error
+                code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+                program = error.filename or command[0]
+                raise CommandError(f"{program} cannot be started: {error.strerror}", code) from error
         self._processes.append(process)
         return process.pid
 
