@@ -69,8 +69,8 @@ class Framework(ABC):
         """Returns the variables of a rank beside torchrun's, which are in `rank`."""
         return {}
 
-    def prefix(self) -> tuple[str, ...]:
-        """Returns the beginning of each rank's command, which gets the rank's program as arguments."""
+    def cores(self, local_rank: int, local_size: int) -> Sequence[int]:
+        """Returns the cores on which a rank may run; empty for those of the launcher."""
         return ()
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open

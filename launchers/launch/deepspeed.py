@@ -7,15 +7,13 @@ very letters: each rank gets its number there.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from core_sdk.environment import LaunchSettings, meeting_port, visible_gpus
-from core_sdk.processes import ISOLATION
 from launch._command_line import UsageError
-from launch._deepspeed import _core_binding
+from launch._deepspeed._core_binding import cores_to_share, share
 from launch._deepspeed._options import DeepSpeedOptions, Plan, parse_options, plan_here, plan_hosts
 from launch._framework import Framework, Start
 from launch._launcher import run
@@ -38,10 +36,7 @@ class DeepSpeed(Framework):
         options = parse_options(overrides)
         plan = _plan(options)
         self._devices = plan.devices
-        try:
-            self._cores = _core_binding.cores_to_share(options.bind_core_list) if options.bind_cores_to_rank else []
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+        self._cores = cores_to_share(options.bind_core_list) if options.bind_cores_to_rank else []
         self._has_num_threads = LaunchSettings.read().has_num_threads
         return plan.torchrun
 
@@ -51,10 +46,8 @@ class DeepSpeed(Framework):
                 f"--bind_cores_to_rank: {start.local_size} ranks cannot share {len(self._cores)} cores of this node"
             )
 
-    def prefix(self) -> tuple[str, ...]:
-        if not self._cores:
-            return ()
-        return (sys.executable, *ISOLATION, _core_binding.__file__, ",".join(map(str, self._cores)))
+    def cores(self, local_rank: int, local_size: int) -> list[int]:
+        return share(self._cores, local_rank, local_size)
 
     def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
         return _plan(parse_options(overrides)).ssh_launch

@@ -1,10 +1,4 @@
-"""Divides the cores of a node among its ranks for `--bind_cores_to_rank`, and binds a rank to its cores.
-
-    python _core_binding.py 0,1,2,3 PROGRAM ARGUMENTS…
-
-The program is run by this file's path, imports the standard library only, and replaces itself by the rank's program, so
-that there is no process between launcher and rank.
-"""
+"""Divides the cores of a node among its ranks for `--bind_cores_to_rank`."""
 
 from __future__ import annotations
 
@@ -13,6 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from launch._command_line import UsageError
 
 
 def share(cores: Sequence[int], local_rank: int, local_size: int) -> list[int]:
@@ -25,19 +21,19 @@ def share(cores: Sequence[int], local_rank: int, local_size: int) -> list[int]:
 
 
 def cores_to_share(text: str) -> list[int]:
-    """Returns the cores in a list such as `0-3,8`; all physical ones for "". Raises `ValueError` naming the option."""
+    """Returns the cores in a list such as `0-3,8`; all physical ones for "". Raises `UsageError`."""
     if sys.platform != "linux":
-        raise ValueError(f"--bind_cores_to_rank: {sys.platform} binds no process to cores")
+        raise UsageError(f"--bind_cores_to_rank: {sys.platform} binds no process to cores")
     if not text:
         return physical_cores()
     try:
         cores = parse_cores(text)
     except ValueError:
-        raise ValueError(f"--bind_core_list={text} is no list of cores: write 0-3,8") from None
+        raise UsageError(f"--bind_core_list={text} is no list of cores: write 0-3,8") from None
     if missing := [str(core) for core in cores if core not in os.sched_getaffinity(0)]:
-        raise ValueError(f"--bind_core_list={text}: this process may not run on core {', '.join(missing)}")
+        raise UsageError(f"--bind_core_list={text}: this process may not run on core {', '.join(missing)}")
     if len(set(cores)) < len(cores) or not cores:
-        raise ValueError(f"--bind_core_list={text} names a core twice, or none")
+        raise UsageError(f"--bind_core_list={text} names a core twice, or none")
     return cores
 
 
@@ -61,16 +57,3 @@ def _siblings(core: int) -> set[int]:
     with contextlib.suppress(OSError, ValueError):  # the machine does not list them
         return set(parse_cores(path.read_text()))
     return {core}
-
-
-def main(cores: str, program: list[str]) -> None:
-    local_rank, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    os.sched_setaffinity(0, share(parse_cores(cores), local_rank, local_size))
-    try:
-        os.execvp(program[0], program)
-    except OSError as error:
-        sys.exit(f"{program[0]} cannot be started: {error.strerror}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])

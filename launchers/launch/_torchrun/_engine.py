@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
 
@@ -81,7 +82,7 @@ class NodeLauncher:
         supervisor: Supervisor,
         output: RankOutput,
     ) -> None:
-        self._program = [*launch.framework.prefix(), *program_argv(launch.command.script)]
+        self._program = program_argv(launch.command.script)
         self._framework = launch.framework
         self._directory = launch.directory
         self._config = config
@@ -165,13 +166,14 @@ class NodeLauncher:
         # Closed here at once, so that the pipes end with the ranks.
         with Path(files.stdout).open("ab") as stdout, Path(files.stderr).open("ab") as stderr:
             try:
-                process = subprocess.Popen(
-                    command,
-                    env=rank_variables(variables, defaults_of(self._config)),
-                    stdout=stdout,
-                    stderr=stderr,
-                    start_new_session=True,
-                )
+                with _on_cores(self._framework.cores(local_rank, self._config.num_local_ranks)):
+                    process = subprocess.Popen(
+                        command,
+                        env=rank_variables(variables, defaults_of(self._config)),
+                        stdout=stdout,
+                        stderr=stderr,
+                        start_new_session=True,
+                    )
             except OSError as error:
                 code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
                 program = error.filename or command[0]
@@ -279,6 +281,20 @@ def _set_up_logging(log_level: str | None) -> None:
     logger = logging.getLogger("torch.distributed")
     logger.handlers = [logging.NullHandler()]
     logger.propagate = False
+
+
+@contextlib.contextmanager
+def _on_cores(cores: Sequence[int]) -> Iterator[None]:
+    """Has this thread run on these cores, and all that it starts inside the block. Does nothing without cores."""
+    if not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _failure_of(outcome: Failed | NodesLost) -> str:

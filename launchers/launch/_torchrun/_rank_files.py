@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from string import Template
@@ -40,7 +40,7 @@ class RankLogs:
 
         Adds the file into which torch's `record` writes a rank's exception to its variables, as torchrun does.
         """
-        places = _Places() if self._specs is None else _Places.of(self._specs.reify(dict(variables)))
+        decided = None if self._specs is None else self._specs.reify(dict(variables))
         files = {}
         for local_rank, of_rank in variables.items():
             rank = int(of_rank["RANK"])
@@ -48,7 +48,7 @@ class RankLogs:
                 path = self._directory.error_path(rank)
                 path.unlink(missing_ok=True)
                 of_rank["TORCHELASTIC_ERROR_FILE"] = str(path)
-            files[local_rank] = self._open_rank(rank, local_rank, places, self._prefix(of_rank))
+            files[local_rank] = self._open_rank(rank, local_rank, decided, self._prefix(of_rank))
         return files
 
     def _prefix(self, of_rank: Mapping[str, str]) -> str | None:
@@ -62,49 +62,51 @@ class RankLogs:
             hostname=socket.gethostname(),
         )
 
-    def _open_rank(self, rank: int, local_rank: int, places: _Places, prefix: str | None) -> RankFiles:
-        stdout, stderr = places.stdouts.get(local_rank), places.stderrs.get(local_rank)
-        is_stdout_shown = not stdout or places.shown_stdouts.get(local_rank) == stdout
-        is_stderr_shown = not stderr or places.shown_stderrs.get(local_rank) == stderr
+    def _open_rank(self, rank: int, local_rank: int, decided: Any, prefix: str | None) -> RankFiles:
+        stdout = _Way.of(decided, "stdout", local_rank, self._settings.stdout_filters)
+        stderr = _Way.of(decided, "stderr", local_rank, self._settings.stderr_filters)
         pipes = self._output.open(
             rank,
             prefix=prefix,
-            stderr_file=None if is_stderr_shown else Path(stderr or os.devnull),
-            stdout_copies=_copies(stdout, places.filtered_stdout, self._settings.stdout_filters)
-            if is_stdout_shown
-            else (),
-            stderr_copies=_copies(stderr, places.filtered_stderr, self._settings.stderr_filters)
-            if is_stderr_shown
-            else (),
+            stderr_file=None if stderr.is_shown else Path(stderr.path),
+            stdout_copies=stdout.copies,
+            stderr_copies=stderr.copies,
         )
-        return RankFiles(
-            pipes.stdout_path if is_stdout_shown else _instead_of(pipes.stdout_path, stdout),
-            pipes.stderr_path if is_stderr_shown else _instead_of(pipes.stderr_path, stderr),
-        )
+        return RankFiles(stdout.taken_from(pipes.stdout_path), stderr.taken_from(pipes.stderr_path))
 
 
 @dataclass(frozen=True)
-class _Places:
-    """The decisions of torch's `LogsSpecs`, by local rank. An empty path is no file."""
+class _Way:
+    """The way of a rank's stdout or stderr."""
 
-    stdouts: Mapping[int, str] = field(default_factory=dict)
-    stderrs: Mapping[int, str] = field(default_factory=dict)
-    shown_stdouts: Mapping[int, str] = field(default_factory=dict)
-    """Those files whose content is also shown."""
-    shown_stderrs: Mapping[int, str] = field(default_factory=dict)
-    filtered_stdout: str = ""
-    filtered_stderr: str = ""
+    path: str = ""
+    """The file to which it goes; empty for none."""
+    is_shown: bool = True
+    copies: Sequence[Copy] = ()
+    """The files to which shown output is copied."""
 
     @classmethod
-    def of(cls, destinations: Any) -> _Places:
-        return cls(
-            destinations.stdouts,
-            destinations.stderrs,
-            destinations.tee_stdouts,
-            destinations.tee_stderrs,
-            _filtered(destinations, "stdout"),
-            _filtered(destinations, "stderr"),
-        )
+    def of(cls, decided: Any, stream: str, local_rank: int, filters: Sequence[str]) -> _Way:
+        """Reads the decisions of torch's `LogsSpecs`, if any. Opens the copies. Raises `OSError`."""
+        path = decided and getattr(decided, f"{stream}s").get(local_rank)
+        if not path:
+            return cls()
+        if getattr(decided, f"tee_{stream}s").get(local_rank) != path:
+            return cls(path, is_shown=False)
+        copies: list[Copy] = [FileCopy(path)]
+        if filters and (filtered := _filtered(decided, stream)):
+            copies.append(MatchingLines(FileCopy(filtered), [text.encode() for text in filters]))
+        return cls(path, copies=copies)
+
+    def taken_from(self, pipe: str) -> str:
+        """Returns the path into which the rank writes: the pipe, if the output is shown.
+
+        Otherwise ends the pipe, so that its reader does not wait.
+        """
+        if self.is_shown:
+            return pipe
+        os.close(os.open(pipe, os.O_WRONLY))
+        return self.path
 
 
 def _specs_of(settings: LogSettings) -> Any:
@@ -129,24 +131,10 @@ def _specs_of(settings: LogSettings) -> Any:
         raise UsageError(f"torchrun refuses its options about log files: {error}") from error
 
 
-def _filtered(destinations: Any, name: str) -> str:
+def _filtered(decided: Any, stream: str) -> str:
     """Returns the path of the lines of all ranks that a filter finds; empty if no rank has a file."""
-    if path := getattr(destinations, f"filtered_{name}", ""):
+    if path := getattr(decided, f"filtered_{stream}", ""):
         return str(path)
     # This torch has no such option; newer ones put the file there.
-    paths = [path for path in getattr(destinations, f"{name}s").values() if path and path != os.devnull]
-    return str(Path(paths[0]).parents[1] / f"filtered_{name}.log") if paths else ""
-
-
-def _copies(path: str | None, filtered: str, filters: tuple[str, ...]) -> list[Copy]:
-    """Returns the files to which shown output is copied, too."""
-    if not path:
-        return []
-    matching = [MatchingLines(FileCopy(filtered), [text.encode() for text in filters])] if filters and filtered else []
-    return [FileCopy(path), *matching]
-
-
-def _instead_of(pipe: str, path: str | None) -> str:
-    """Ends a pipe through which nothing will come, so that its reader need not wait, and returns the path."""
-    os.close(os.open(pipe, os.O_WRONLY))
-    return path or os.devnull
+    paths = [path for path in getattr(decided, f"{stream}s").values() if path and path != os.devnull]
+    return str(Path(paths[0]).parents[1] / f"filtered_{stream}.log") if paths else ""
