@@ -107,7 +107,7 @@ def compare_start_up(scratch: Path, pair: Pair, num_runs: int) -> float:
     print(f"{NUM_RANKS} ranks: from the command to the first line of the last rank's script, and to the exit")
     for name, (start_s, end_s) in zip(pair.names, (bare, ours), strict=True):
         print(f"  {name:<24} {start_s:6.2f} s {end_s:6.2f} s")
-    start_up, end = (our_s / bare_s for our_s, bare_s in zip(ours, bare, strict=True))
+    start_up, end = (float(our_s / bare_s) for our_s, bare_s in zip(ours, bare, strict=True))
     target = "" if pair.target is None else f"   (target for the start-up <= {pair.target})"
     print(f"  {'ratio':<24} {start_up:6.2f}   {end:6.2f}{target}")
     return start_up

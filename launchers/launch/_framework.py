@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from core_sdk.environment import LaunchSettings
 from core_sdk.processes import CaughtSignals
@@ -18,28 +18,21 @@ from launch._directory import LaunchDirectory
 from launch._ssh._hostfile import SshLaunch
 
 
-class NodeStore(Protocol):
-    """A store that the nodes' launchers share, such as torch's. Raises `RuntimeError` when it is gone."""
-
-    def set(self, key: str, value: str) -> None: ...
-
-    def get(self, key: str) -> bytes:
-        """Returns the value. Blocks until another node has set it."""
-        ...
-
-
 @dataclass(frozen=True)
 class Start:
-    """A start of the ranks, seen from this node."""
+    """The nodes that have met for a start of the ranks, seen from this node."""
 
     node_rank: int
     num_nodes: int
-    local_size: int
-    """The number of ranks on this node."""
     chief_address: str
     """The address of the first node; on a single node "localhost" or similar."""
-    store: NodeStore
-    """Empty at each start."""
+    port: int
+    """The port at that address where torch's process groups meet."""
+    store: Any
+    """torch's store, which the nodes' launchers share, empty at each start; None on a single node.
+
+    `get` blocks until another node has set the key. Raises `RuntimeError` when the store is gone.
+    """
 
 
 class Framework(ABC):
@@ -62,8 +55,11 @@ class Framework(ABC):
         """Returns the launch on the hosts that the overrides name, or None. Raises `UsageError`."""
         return None
 
-    def meet(self, start: Start) -> None:  # noqa: B027 - most have nothing to prepare
-        """Prepares a start. Called on every node before each start of the ranks, after the nodes have met."""
+    def meet(self, start: Start, rank_counts: Sequence[int]) -> None:  # noqa: B027 - most have nothing to prepare
+        """Prepares a start. Called on every node before each start of the ranks, after the nodes have met.
+
+        `rank_counts` has the number of ranks on each node.
+        """
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         """Returns the variables of a rank beside torchrun's, which are in `rank`."""

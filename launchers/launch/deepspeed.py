@@ -40,10 +40,11 @@ class DeepSpeed(Framework):
         self._has_num_threads = LaunchSettings.read().has_num_threads
         return plan.torchrun
 
-    def meet(self, start: Start) -> None:
-        if self._cores and start.local_size > len(self._cores):
+    def meet(self, start: Start, rank_counts: Sequence[int]) -> None:
+        num_ranks = rank_counts[start.node_rank]
+        if self._cores and num_ranks > len(self._cores):
             raise UsageError(
-                f"--bind_cores_to_rank: {start.local_size} ranks cannot share {len(self._cores)} cores of this node"
+                f"--bind_cores_to_rank: {num_ranks} ranks cannot share {len(self._cores)} cores of this node"
             )
 
     def cores(self, local_rank: int, local_size: int) -> list[int]:

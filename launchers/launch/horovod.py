@@ -15,7 +15,7 @@ from core_sdk.environment import horovod_variables, meeting_port
 from launch._command_line import CommandError
 from launch._framework import Framework, Start
 from launch._horovod._options import HorovodOptions, options_of, parse, ssh_launch_of, torchrun_options_of
-from launch._horovod._rendezvous import Rendezvous, Server, meet_first, meet_other
+from launch._horovod._rendezvous import Rendezvous, Server, check_number, meet_first, meet_other
 from launch._launcher import run
 from launch._messages import say
 from launch._ssh._hostfile import SshLaunch
@@ -36,6 +36,7 @@ class Horovod(Framework):
     def __init__(self) -> None:
         self._options = HorovodOptions()
         self._is_without_horovod = False
+        self._rank_counts: Sequence[int] = ()
         self._rendezvous: Rendezvous | None = None
         self._server: Server | None = None
 
@@ -54,18 +55,19 @@ class Horovod(Framework):
         self._options = _parsed(overrides)
         return torchrun_options_of(self._options, nodes.num_nodes, is_sent_by_head=meeting_port() is not None)
 
-    def meet(self, start: Start) -> None:
+    def meet(self, start: Start, rank_counts: Sequence[int]) -> None:
         if self._is_without_horovod:
             return
         from launch._horovod._rendezvous_server import RendezvousServer  # needs Horovod
 
         self.close()
-        options, interfaces = self._options, self._interfaces()
+        check_number(rank_counts, self._options.num_ranks)
+        self._rank_counts = rank_counts
         if start.node_rank == 0:
-            self._rendezvous, self._server = meet_first(start, options.num_ranks, interfaces, RendezvousServer)
+            self._rendezvous, self._server = meet_first(start, rank_counts, self._interfaces(), RendezvousServer)
         else:
-            self._rendezvous = meet_other(start, options.num_ranks, interfaces)
-        if options.is_verbose:
+            self._rendezvous = meet_other(start, self._interfaces())
+        if self._options.is_verbose:
             say([f"Horovod: {self._rendezvous}"])
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
@@ -79,7 +81,7 @@ class Horovod(Framework):
             **self._nccl_variables(meeting),
             **horovod_variables(),
             **self._options.variables,
-            **rank_variables(meeting.rank_counts, int(rank["RANK"])),
+            **rank_variables(self._rank_counts, int(rank["RANK"])),
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": meeting.address,
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(meeting.port),
             "HOROVOD_GLOO_IFACE": meeting.interface,
@@ -107,7 +109,7 @@ class Horovod(Framework):
         return frozenset([chosen] if chosen else [])
 
     def _nccl_variables(self, meeting: Rendezvous) -> dict[str, str]:
-        if len(meeting.rank_counts) == 1:
+        if len(self._rank_counts) == 1:
             return {}
         return {"NCCL_SOCKET_IFNAME": ",".join(sorted(self._options.interfaces)) or meeting.interface}
 

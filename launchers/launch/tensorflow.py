@@ -30,7 +30,7 @@ class TensorFlow(Framework):
         self._port = _parse(overrides)
         return ("--nproc-per-node=1",)
 
-    def meet(self, start: Start) -> None:
+    def meet(self, start: Start, rank_counts: Sequence[int]) -> None:
         """Exchanges the addresses at which the nodes' workers will listen."""
         keys = [f"worker/{node}" for node in range(start.num_nodes)]
         if start.num_nodes > 1:

@@ -24,7 +24,7 @@ from launch._horovod._options import (
     ssh_launch_of,
     torchrun_options_of,
 )
-from launch._horovod._rendezvous import Rendezvous, choose_interface, meet_first, meet_other
+from launch._horovod._rendezvous import Rendezvous, check_number, choose_interface, meet_first, meet_other
 from launch._network import interface_of
 from launch._ssh._hostfile import Host, Ssh
 
@@ -150,14 +150,14 @@ class ListeningServer:
         self._listener.close()
 
 
-def meet(rank_counts: Sequence[int], store: HashStore, wanted: int | None = None) -> list[Rendezvous]:
+def meet(rank_counts: Sequence[int], store: HashStore | None) -> list[Rendezvous]:
     """On nodes that are threads of this process. The server is closed again."""
 
     def node(node_rank: int) -> Rendezvous:
-        start = Start(node_rank, len(rank_counts), rank_counts[node_rank], "127.0.0.1", store)
+        start = Start(node_rank, len(rank_counts), "127.0.0.1", 29500, store)
         if node_rank > 0:
-            return meet_other(start, wanted, ())
-        meeting, server = meet_first(start, wanted, (), ListeningServer)
+            return meet_other(start, ())
+        meeting, server = meet_first(start, rank_counts, (), ListeningServer)
         server.close()
         return meeting
 
@@ -167,30 +167,24 @@ def meet(rank_counts: Sequence[int], store: HashStore, wanted: int | None = None
 
 def test_one_node_meets_on_its_loopback() -> None:
     """Nobody else needs to reach its server."""
-    (meeting,) = meet([2], HashStore())
+    (meeting,) = meet([2], None)
 
-    assert (meeting.address, meeting.rank_counts) == ("127.0.0.1", (2,))
+    assert meeting.address == "127.0.0.1"
     assert meeting.interface == interface_of("127.0.0.1")
 
 
-def test_all_nodes_learn_the_server_and_each_others_ranks() -> None:
-    """Also where their numbers differ."""
+def test_all_nodes_learn_the_server() -> None:
+    """The first one starts it."""
     meetings = meet([2, 1, 3], HashStore())
 
-    assert [meeting.rank_counts for meeting in meetings] == [(2, 1, 3)] * 3
     assert len({(meeting.address, meeting.port) for meeting in meetings}) == 1
 
 
 def test_a_number_of_ranks_that_the_nodes_do_not_have_is_refused() -> None:
-    """On all of them, with what they have."""
-    store = HashStore()
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(meet_first, Start(0, 2, 2, "127.0.0.1", store), 5, (), ListeningServer)
-        other = pool.submit(meet_other, Start(1, 2, 1, "127.0.0.1", store), 5, ())
-
-        for node in (first, other):
-            with pytest.raises(CommandError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
-                node.result()
+    """With what they have."""
+    check_number((2, 1), 3)
+    with pytest.raises(CommandError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
+        check_number((2, 1), 5)
 
 
 def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:

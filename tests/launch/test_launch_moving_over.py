@@ -101,7 +101,7 @@ def test_a_tensorflow_workers_port_is_held_until_the_worker_starts() -> None:
     store.set("worker/1", "127.0.0.1:1")
     framework = TensorFlow()
 
-    framework.meet(Start(0, 2, 1, "127.0.0.1", store))
+    framework.meet(Start(0, 2, "127.0.0.1", 29500, store), (1, 1))
 
     port = int(store.get("worker/0").decode().rpartition(":")[2])
     with socket.socket() as other, pytest.raises(OSError, match="in use"):

@@ -1,4 +1,4 @@
-"""The exchange in which the nodes' launchers learn the numbers of ranks, and the address of Horovod's server."""
+"""The exchange in which the nodes' launchers learn the address of Horovod's server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from launch._framework import Start
 from launch._network import LOOPBACK, interface_of, interfaces, ipv4_of, is_own, own_address_towards
 
 _ALL = ""
-_SERVER = "horovod/server"
+_SERVER_PORT = "horovod/server"
 
 
 class Server(Protocol):
@@ -31,67 +31,59 @@ class Rendezvous:
     """The port of Horovod's server."""
     interface: str
     """The network interface by which this node's ranks reach the others."""
-    rank_counts: tuple[int, ...]
-    """The number of ranks on each node."""
 
 
-class _Node(msgspec.Struct):
+class _Addresses(msgspec.Struct):
     """The message of a node to the first node."""
 
-    num_ranks: int
     first: str
     """The address by which the node reaches the first one."""
     own: str
 
 
-class _ServerPlace(msgspec.Struct):
-    """The message of the first node to the others."""
-
-    port: int
-    rank_counts: tuple[int, ...]
+def check_number(rank_counts: Sequence[int], wanted: int | None) -> None:
+    """Refuses nodes that have another number of ranks than `-np` wants. Raises `CommandError`."""
+    if wanted is not None and sum(rank_counts) != wanted:
+        counts = " + ".join(map(str, rank_counts))
+        raise CommandError(
+            f"-np {wanted} cannot be had: the nodes have {counts} slots. Leave it out to use them all, give a number "
+            "that the nodes divide, or say each host's with -H"
+        )
 
 
 def meet_first(
     start: Start,
-    num_ranks_wanted: int | None,
+    rank_counts: Sequence[int],
     interfaces: Collection[str],
     start_server: Callable[[str, Sequence[int]], Server],
 ) -> tuple[Rendezvous, Server]:
-    """Exchanges the information on the first node, which starts the server. Blocks until all nodes have sent theirs.
+    """Exchanges the addresses on the first node, which starts the server. Blocks until all nodes have sent theirs.
 
     `start_server` gets an address to listen on, "" for all, and the numbers of ranks by node. Raises
     `CommandError`, and `RuntimeError` if the nodes' store is gone.
     """
-    others = [msgspec.json.decode(start.store.get(_key(node)), type=_Node) for node in range(1, start.num_nodes)]
-    rank_counts = (start.local_size, *(node.num_ranks for node in others))
+    others = [msgspec.json.decode(start.store.get(_key(node)), type=_Addresses) for node in range(1, start.num_nodes)]
     addresses = {node.first for node in others} or {LOOPBACK}
     # If a router translates addresses, the one that the others use does not belong to this node.
     address = next(iter(addresses)) if len(addresses) == 1 and all(map(is_own, addresses)) else _ALL
     outward = own_address_towards(others[0].own) if others and address == _ALL else address
+    interface = choose_interface(interfaces, outward)
     try:
         server = start_server(address, rank_counts)
     except OSError as error:
         raise CommandError(f"Horovod's server cannot listen on {address or 'this node'}: {error.strerror}") from error
-    try:
-        interface = choose_interface(interfaces, outward)
-        start.store.set(_SERVER, msgspec.json.encode(_ServerPlace(server.port, rank_counts)).decode())
-        _check_number(rank_counts, num_ranks_wanted)
-    except BaseException:
-        server.close()
-        raise
-    return Rendezvous(outward, server.port, interface, rank_counts), server
+    if others:
+        start.store.set(_SERVER_PORT, str(server.port))
+    return Rendezvous(outward, server.port, interface), server
 
 
-def meet_other(start: Start, num_ranks_wanted: int | None, interfaces: Collection[str]) -> Rendezvous:
-    """Exchanges the information on another node. Blocks until the first one answers. Raises as `meet_first` does."""
+def meet_other(start: Start, interfaces: Collection[str]) -> Rendezvous:
+    """Exchanges the addresses on another node. Blocks until the first one answers. Raises as `meet_first` does."""
     first = ipv4_of(start.chief_address)
     own = own_address_towards(first)
     interface = choose_interface(interfaces, own)
-    node = _Node(start.local_size, first, own)
-    start.store.set(_key(start.node_rank), msgspec.json.encode(node).decode())
-    server = msgspec.json.decode(start.store.get(_SERVER), type=_ServerPlace)
-    _check_number(server.rank_counts, num_ranks_wanted)
-    return Rendezvous(first, server.port, interface, server.rank_counts)
+    start.store.set(_key(start.node_rank), msgspec.json.encode(_Addresses(first, own)).decode())
+    return Rendezvous(first, int(start.store.get(_SERVER_PORT)), interface)
 
 
 def choose_interface(given: Collection[str], own_address: str) -> str:
@@ -108,15 +100,6 @@ def choose_interface(given: Collection[str], own_address: str) -> str:
     raise CommandError(
         f"this node has no interface {wanted}, which --network-interfaces asks for; it has {', '.join(names)}"
     )
-
-
-def _check_number(rank_counts: Sequence[int], wanted: int | None) -> None:
-    if wanted is not None and sum(rank_counts) != wanted:
-        counts = " + ".join(map(str, rank_counts))
-        raise CommandError(
-            f"-np {wanted} cannot be had: the nodes have {counts} slots. Leave it out to use them all, give a number "
-            "that the nodes divide, or say each host's with -H"
-        )
 
 
 def _key(node: int) -> str:

@@ -24,7 +24,7 @@ from launch._result import describe_lost, result_of
 from launch._torchrun import _torch_names
 from launch._torchrun._config import LaunchConfig, configure
 from launch._torchrun._events import EventLog
-from launch._torchrun._meeting import Meeting, Met, TrainingOver, errors_of_meeting, meeting_of
+from launch._torchrun._meeting import Meeting, TrainingOver, errors_of_meeting, meeting_of
 from launch._torchrun._nodes import Nodes
 from launch._torchrun._options import TorchrunOptions
 from launch._torchrun._peer_nodes import NodeFacts, PeerNodes
@@ -108,17 +108,15 @@ class NodeLauncher:
 
     def _start(self) -> None:
         self._supervisor.waiting()
-        met = self._meeting.meet()
-        self._peers = PeerNodes(met.store, met.node_rank, met.num_nodes, self._meeting.place)
+        start = self._meeting.meet()
+        self._peers = PeerNodes(start.store, start.node_rank, start.num_nodes, self._meeting.place)
         nodes = self._exchange_facts()
-        ranks = RanksOfNode.among(nodes, met.node_rank)
+        ranks = RanksOfNode.among(nodes, start.node_rank)
         num_restarts = max(node.num_restarts for node in nodes)
-        self._framework.meet(
-            Start(met.node_rank, met.num_nodes, self._config.num_local_ranks, met.ranks_store.address, met.store)
-        )
+        self._framework.meet(start, tuple(node.num_ranks for node in nodes))
         self._supervisor.starting()
         try:
-            variables = self._variables(met, ranks, num_restarts)
+            variables = self._variables(start, ranks, num_restarts)
             files = self._logs.open(variables)
             pids = {
                 ranks.first + local_rank: self._start_rank(local_rank, variables[local_rank], files[local_rank])
@@ -128,7 +126,7 @@ class NodeLauncher:
             raise CommandError(f"the ranks' files cannot be made: {error.filename}: {error.strerror}") from error
         self._meeting.serve()
         self._supervisor.started(pids, ranks.num_ranks)
-        self._events.started(pids, met, num_restarts)
+        self._events.started(pids, start, num_restarts)
 
     def _exchange_facts(self) -> list[NodeFacts]:
         """Exchanges facts between the nodes, so that all ranks are told the same, even if the chief has moved."""
@@ -141,20 +139,20 @@ class NodeLauncher:
             self._directory.take_trial_word(told[0])
         return nodes
 
-    def _variables(self, met: Met, ranks: RanksOfNode, num_restarts: int) -> dict[int, dict[str, str]]:
+    def _variables(self, start: Start, ranks: RanksOfNode, num_restarts: int) -> dict[int, dict[str, str]]:
         """Returns what the ranks are told beside the launcher's own environment, by local rank."""
         common = {
             # Otherwise output would appear in blocks, and the last block of a killed rank would be lost.
             "PYTHONUNBUFFERED": "1",
             **self._directory.variables,
             GRACE_VARIABLE: str(self._supervisor.grace_s),
-            CHIEF_IP_VARIABLE: met.ranks_store.address,
+            CHIEF_IP_VARIABLE: start.chief_address,
         }
-        if met.num_nodes == 1:
+        if start.num_nodes == 1:
             common[RENDEZVOUS_VARIABLE] = str(self._directory.new_meeting_place())
         variables = {}
         for local_rank in range(self._config.num_local_ranks):
-            place = torchrun_variables_of(local_rank, ranks, met, self._config, num_restarts)
+            place = torchrun_variables_of(local_rank, ranks, start, self._config, num_restarts)
             variables[local_rank] = place | common | dict(self._framework.variables(place | common))
         return variables
 

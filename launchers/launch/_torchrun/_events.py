@@ -9,8 +9,8 @@ from typing import Any
 
 from core_sdk.processes import Outcome, Succeeded
 from launch._command_line import UsageError
+from launch._framework import Start
 from launch._torchrun._config import LaunchConfig
-from launch._torchrun._meeting import Met
 
 _NO_HANDLER = "null"
 
@@ -31,17 +31,17 @@ class EventLog:
             except KeyError:
                 raise UsageError(f"--event-log-handler={config.event_handler} is not registered with torch") from None
 
-    def started(self, pids: Mapping[int, int], met: Met, num_restarts: int) -> None:
+    def started(self, pids: Mapping[int, int], start: Start, num_restarts: int) -> None:
         """Records that ranks have been started; `pids` are by rank."""
         self._pids = pids
         self._facts = {
             "run_id": self._config.run_id,
-            "group_rank": met.node_rank,
+            "group_rank": start.node_rank,
             "role": self._config.role,
             "hostname": socket.gethostname(),
             "rdzv_backend": self._config.rendezvous.backend if self._config.rendezvous else "static",
             "agent_restarts": num_restarts,
-            "metadata": json.dumps({"group_world_size": met.num_nodes}),
+            "metadata": json.dumps({"group_world_size": start.num_nodes}),
         }
         self._record_all("START")
 

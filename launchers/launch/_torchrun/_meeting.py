@@ -13,17 +13,15 @@ import json
 import socket
 import threading
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from core_sdk.environment import unshared_store
 from launch._command_line import UsageError
-from launch._framework import NodeStore
-from launch._network import enable_keepalive
+from launch._framework import Start
+from launch._network import LOOPBACK, enable_keepalive
 from launch._torchrun._config import LaunchConfig, Rendezvous
 
-_LOOPBACK = "127.0.0.1"
 # For a node that looks up the address of the ranks' store, which the first node sets at once.
 _STORE_TIMEOUT = timedelta(seconds=60)
 # The oldest version of torch with which this was tried, and worked. It does not with 2.6.
@@ -34,25 +32,6 @@ class TrainingOver(Exception):
     """The training has ended without this node."""
 
 
-@dataclass(frozen=True)
-class RanksStore:
-    """The place of the store in which torch's process groups meet."""
-
-    address: str
-    port: int
-
-
-@dataclass(frozen=True)
-class Met:
-    """The nodes that have met for one start of the ranks, seen from this node."""
-
-    node_rank: int
-    num_nodes: int
-    store: Any
-    """A store that the nodes' launchers share, empty at each start; torch's if there are several nodes."""
-    ranks_store: RanksStore
-
-
 class Meeting(ABC):
     is_fixed: bool
     """Whether no node can come or go between two starts."""
@@ -60,7 +39,7 @@ class Meeting(ABC):
     """The place where the nodes meet, for messages."""
 
     @abstractmethod
-    def meet(self) -> Met:
+    def meet(self) -> Start:
         """Blocks until all nodes are there for the next start. Raises `TrainingOver` and the `errors_of_meeting`."""
 
     def serve(self) -> None:  # noqa: B027 - most serve already
@@ -94,19 +73,6 @@ def errors_of_meeting(config: LaunchConfig) -> tuple[type[Exception], ...]:
     return RendezvousError, DistError
 
 
-class OwnStore(NodeStore):
-    """The shared store of a node that trains alone."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, bytes] = {}
-
-    def set(self, key: str, value: str) -> None:
-        self._values[key] = value.encode()
-
-    def get(self, key: str) -> bytes:
-        return self._values[key]
-
-
 class Alone(Meeting):
     """A node that trains alone.
 
@@ -122,13 +88,13 @@ class Alone(Meeting):
         self._listener: socket.socket | None = None
         self._store: object = None
 
-    def meet(self) -> Met:
+    def meet(self) -> Start:
         # The store of the last start: ranks would find their predecessors' addresses in it.
         self.close()
         try:
             # Only where the user has given an address may others connect, as torchrun's ranks may.
             if self._given_address is None:
-                self._listener = socket.create_server((_LOOPBACK, self._port))
+                self._listener = socket.create_server((LOOPBACK, self._port))
             else:
                 is_dual = socket.has_dualstack_ipv6()
                 family = socket.AF_INET6 if is_dual else socket.AF_INET
@@ -136,7 +102,7 @@ class Alone(Meeting):
         except OSError as error:
             raise UsageError(f"port {self._port}, where the ranks are to meet: {error.strerror}") from error
         port = self._listener.getsockname()[1]
-        return Met(0, 1, OwnStore(), RanksStore(self._given_address or _LOOPBACK, port))
+        return Start(0, 1, self._given_address or LOOPBACK, port, store=None)
 
     def serve(self) -> None:
         listener, self._listener = self._listener, None
@@ -151,7 +117,7 @@ class Alone(Meeting):
         # The newer server of older versions cannot take over a socket.
         is_newer = tuple(map(int, torch.__version__.split(".")[:2])) >= _NEWER_SERVER_SINCE
         self._store = TCPStore(
-            _LOOPBACK,
+            LOOPBACK,
             port,
             is_master=True,
             wait_for_workers=False,
@@ -198,7 +164,7 @@ class Together(Meeting):
         self._last: Any = None
         self._ranks_store: object = None
 
-    def meet(self) -> Met:
+    def meet(self) -> Start:
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
         from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 
@@ -213,10 +179,10 @@ class Together(Meeting):
         # torch gives each meeting of elastic nodes a new store, and fixed nodes the same one.
         number = self._num_starts if self.is_fixed else 0
         self._last = PrefixStore(f"core-sdk/{number}", found.store)
-        return Met(found.rank, found.world_size, self._last, self._new_ranks_store(found))
+        return Start(found.rank, found.world_size, *self._new_ranks_store(found), self._last)
 
-    def _new_ranks_store(self, found: Any) -> RanksStore:
-        """Returns the place of the ranks' store, which the first node keeps, and renews for each start.
+    def _new_ranks_store(self, found: Any) -> tuple[str, int]:
+        """Returns the address and port of the ranks' store, which the first node keeps, and renews for each start.
 
         Fixed nodes use the port that was given in their first start, as under torchrun.
         """
@@ -224,13 +190,14 @@ class Together(Meeting):
 
         if self.is_fixed and self._num_starts == 1:
             given = found.bootstrap_store_info
-            return RanksStore(given.master_addr, given.master_port)
+            return given.master_addr, given.master_port
         if found.rank == 0:
             address = found.bootstrap_store_info.master_addr
             self._ranks_store = store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
             self._last.set("ranks-store", json.dumps([address, store.port]))
         self._last.wait(["ranks-store"], _STORE_TIMEOUT)
-        return RanksStore(*json.loads(self._last.get("ranks-store")))
+        address, port = json.loads(self._last.get("ranks-store"))
+        return address, port
 
     def num_waiting(self) -> int:
         return int(self._handler.num_nodes_waiting())

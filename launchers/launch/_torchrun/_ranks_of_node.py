@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from core_sdk.environment import RankPlace, visible_gpus
 from launch._command_line import UsageError
+from launch._framework import Start
 from launch._torchrun._config import LaunchConfig
-from launch._torchrun._meeting import Met
 from launch._torchrun._peer_nodes import NodeFacts
 
 
@@ -35,19 +35,19 @@ class RanksOfNode:
 
 
 def torchrun_variables_of(
-    local_rank: int, ranks: RanksOfNode, met: Met, config: LaunchConfig, num_restarts: int
+    local_rank: int, ranks: RanksOfNode, start: Start, config: LaunchConfig, num_restarts: int
 ) -> dict[str, str]:
     """Returns the variables by which torchrun tells a rank its place. Raises `UsageError`."""
     place = RankPlace(
-        ranks.first + local_rank, ranks.num_ranks, local_rank, config.num_local_ranks, met.node_rank, met.num_nodes
+        ranks.first + local_rank, ranks.num_ranks, local_rank, config.num_local_ranks, start.node_rank, start.num_nodes
     )
     variables = {
         **place.variables(),
         "ROLE_RANK": str(ranks.first_of_role + local_rank),
         "ROLE_NAME": config.role,
         "ROLE_WORLD_SIZE": str(ranks.num_of_role),
-        "MASTER_ADDR": met.ranks_store.address,
-        "MASTER_PORT": str(met.ranks_store.port),
+        "MASTER_ADDR": start.chief_address,
+        "MASTER_PORT": str(start.port),
         "TORCHELASTIC_RESTART_COUNT": str(num_restarts),
         "TORCHELASTIC_MAX_RESTARTS": str(config.max_restarts),
         "TORCHELASTIC_RUN_ID": config.run_id,
