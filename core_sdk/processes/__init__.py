@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from core_sdk.processes._causes import STOPPED, WELL, Kind, RankSeen, kind_of
 from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, failure_report, shortened, signal_name
-from core_sdk.processes._guardian import GUARDIAN_FILE, ISOLATION, Guardian
+from core_sdk.processes._guardian import Guardian
 from core_sdk.processes._guardian_process import await_guardians, end_marked, is_any_marked
 from core_sdk.processes._outcomes import (
     Failed,

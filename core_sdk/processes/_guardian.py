@@ -35,9 +35,6 @@ from pathlib import Path
 ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 """How to start Python for a file that needs the standard library only. Elsewhere the guardian needs psutil."""
 
-GUARDIAN_FILE = __file__
-"""For a program that needs the standard library only, and runs it by `runpy.run_path`."""
-
 _PROGRAM = Path(__file__).with_name("_guardian_process.py")
 _DETACHED = "--detached"
 _END_S = 5.0

@@ -1,11 +1,10 @@
 """Starts the launcher on one host, as requested by a head on another host.
 
-It is a process of its own, started by this file's path, by ssh or as a child. It imports the standard library only; its
-argument is the path of the guardian's file. The first line of its standard input is the job. The others are commands:
-`signal N` for the launcher, `end`, `kill`, and `alive`, by which the head shows that it is there. When they end, or
-none comes for a minute, the head is dead, and the ranks are ended as with `end`: SIGTERM, a short grace, and a kill of
-all that is left. Its own reports to the head are lines on stderr, among those of the launcher, that begin with the
-job's mark.
+It is a process of its own, started by this file's path, by ssh or as a child. The first line of its standard input is
+the job. The others are commands: `signal N` for the launcher, `end`, `kill`, and `alive`, by which the head shows that
+it is there. When they end, or none comes for a minute, the head is dead, and the ranks are ended as with `end`:
+SIGTERM, a short grace, and a kill of all that is left. Its own reports to the head are lines on stderr, among those of
+the launcher, that begin with the job's mark.
 
 If this process is killed, a guardian ends the training here and removes its files.
 """
@@ -13,10 +12,8 @@ If this process is killed, a guardian ends the training here and removes its fil
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import runpy
 import select
 import shutil
 import signal
@@ -28,14 +25,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from core_sdk.processes import Guardian
+from core_sdk.environment import Mark, rank_variables
+from core_sdk.environment.names import ENDING_VARIABLE, RUN_INFO_VARIABLE
+from core_sdk.processes import Guardian
 
-_RUN_INFO_VARIABLE = "CORE_SDK_RUN_INFO"
-_ENDING_VARIABLE = "CORE_SDK_ENDING"
-_MARK_PREFIX = "CORE_SDK_GUARDED_"
 _SILENCE_S = 60.0
 _GRACE_S = 10.0
 _CHUNK_BYTES = 1 << 16
@@ -53,19 +48,17 @@ def main() -> None:
         _tell_head(job, refused=reason)
         return
     directory = Path(tempfile.mkdtemp(prefix="core-sdk-node-"))
-    mark = _MARK_PREFIX + hashlib.sha256(os.fsencode(directory)).hexdigest()[:16], str(directory)
-    guardian: Guardian = runpy.run_path(sys.argv[1])["Guardian"](directory, "=".join(mark))
+    mark = Mark.of(directory)
+    guardian = Guardian(directory, str(mark))
     try:
-        _run(job, commands, directory, guardian, dict([mark]))
+        _run(job, commands, directory, guardian, mark)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         guardian.dismiss()
 
 
-def _run(
-    job: dict[str, Any], commands: Iterator[bytes], directory: Path, guardian: Guardian, marks: dict[str, str]
-) -> None:
-    launcher = _start(job, directory, marks)
+def _run(job: dict[str, Any], commands: Iterator[bytes], directory: Path, guardian: Guardian, mark: Mark) -> None:
+    launcher = _start(job, directory, mark)
     guardian.guard(launcher.pid)
 
     def hand_on(number: int, frame: FrameType | None) -> None:
@@ -79,15 +72,15 @@ def _run(
     _tell_head(job, ended=code, result=_result(directory))
 
 
-def _start(job: dict[str, Any], directory: Path, marks: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start(job: dict[str, Any], directory: Path, mark: Mark) -> subprocess.Popen[bytes]:
     run_info = directory / "run_info.json"
     run_info.touch(mode=0o600)
     run_info.write_text(job["run_info"])
-    told = {_RUN_INFO_VARIABLE: str(run_info), _ENDING_VARIABLE: f"{os.getpid()}:{directory / 'result.json'}"}
+    told = {RUN_INFO_VARIABLE: str(run_info), ENDING_VARIABLE: f"{os.getpid()}:{directory / 'result.json'}"}
     return subprocess.Popen(
         # -P keeps the working directory out of the path, since the user may have a `launch.py` there.
         [sys.executable, "-P", "-m", job["module"], *job["arguments"]],
-        env=os.environ | job["variables"] | told | marks,
+        env=rank_variables(job["variables"] | told | mark.variables, {}),
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )

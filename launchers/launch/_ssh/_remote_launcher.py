@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.environment import login_variables
-from core_sdk.processes import GUARDIAN_FILE, ISOLATION, exit_code
+from core_sdk.processes import exit_code
 from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
 from launch._messages import MARK
 from launch._result import LaunchResult
@@ -57,7 +57,7 @@ class RemoteLauncher:
             Stream(directory / "stdout", PrefixedLines(b""), forwarder.stdout),
             Stream(directory / "stderr", HostOutput(host.address, mark, self._take), forwarder.stderr),
         )
-        program = [sys.executable, *ISOLATION, _host_program.__file__, GUARDIAN_FILE]
+        program = [sys.executable, "-P", _host_program.__file__]
         argv = program if self.is_child else ssh_argv(host, ssh, program, self._log)
         stdin_fd, self._stdin = os.pipe()
         os.set_blocking(self._stdin, False)
