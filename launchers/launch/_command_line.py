@@ -44,14 +44,6 @@ class UsageError(CommandError):
         super().__init__(message, exit_code=2)
 
 
-def not_found(script: str, reason: str) -> CommandError:
-    return CommandError(f"{script!r} {reason}", NOT_FOUND)
-
-
-def not_executable(script: str, reason: str) -> CommandError:
-    return CommandError(f"{script!r} cannot be executed: {reason}", NOT_EXECUTABLE)
-
-
 class OptionParser(ArgumentParser):
     """A parser that raises `UsageError` where argparse would end the process."""
 
@@ -207,12 +199,12 @@ def _check_program(program: str) -> None:
     if found is None and os.sep not in program:
         if Path(program).is_file():
             quoted = shlex.quote(program)
-            raise not_found(program, f"is not in PATH. For the file here write python3 {quoted} or ./{quoted}")
-        raise not_found(program, "is no program in PATH and no file here")
+            raise _not_found(program, f"is not in PATH. For the file here write python3 {quoted} or ./{quoted}")
+        raise _not_found(program, "is no program in PATH and no file here")
     _check_file(program, Path(found or program), is_for_python=False)
     if found is None:
         reason = f"permission denied. Make it executable, or put its interpreter before it: python3 {program}"
-        raise not_executable(program, reason)
+        raise _not_executable(program, reason)
 
 
 def _check_file(script: str, path: Path, *, is_for_python: bool) -> None:
@@ -224,15 +216,23 @@ def _check_file(script: str, path: Path, *, is_for_python: bool) -> None:
         status = path.stat()
     except FileNotFoundError:
         where = "" if path.is_absolute() else f" in {Path.cwd()}"
-        raise not_found(script, f"does not exist{where}") from None
+        raise _not_found(script, f"does not exist{where}") from None
     except OSError as error:
-        raise not_found(script, f"cannot be found: {error.strerror}") from error
+        raise _not_found(script, f"cannot be found: {error.strerror}") from error
     if stat.S_ISDIR(status.st_mode):
         if not is_for_python:
-            raise not_executable(script, "it is a directory")
+            raise _not_executable(script, "it is a directory")
         if not (path / "__main__.py").is_file():
-            raise not_executable(script, "it is a directory without __main__.py")
+            raise _not_executable(script, "it is a directory without __main__.py")
     elif is_for_python and not os.access(path, os.R_OK):
-        raise not_executable(script, "it may not be read")
+        raise _not_executable(script, "it may not be read")
     elif stat.S_ISREG(status.st_mode) and status.st_size == 0:
-        raise not_executable(script, "it is empty")
+        raise _not_executable(script, "it is empty")
+
+
+def _not_found(script: str, reason: str) -> CommandError:
+    return CommandError(f"{script!r} {reason}", NOT_FOUND)
+
+
+def _not_executable(script: str, reason: str) -> CommandError:
+    return CommandError(f"{script!r} cannot be executed: {reason}", NOT_EXECUTABLE)

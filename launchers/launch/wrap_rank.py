@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from core_sdk.environment import Mark, first_variable, rank_variables
+from core_sdk.environment import Mark, first_variable
 from core_sdk.processes import CaughtSignals, Guardian, Ranks, exit_code
 from core_sdk.processes.output import RankOutput
-from launch._command_line import CommandError, OptionParser, UsageError, not_executable, not_found
+from launch._command_line import CommandError, OptionParser, UsageError
 from launch._messages import say
+from launch._rank_process import start_rank
 
 # Processes that the command leaves behind may keep its output open.
 _LAST_OUTPUT_S = 2.0
@@ -65,7 +65,7 @@ def _run(rank: int, command: Sequence[str]) -> int:
         mark = Mark.of(Path(directory))
         guardian = Guardian(Path(directory), str(mark))
         try:
-            process = _start(command, output, rank, mark)
+            process = start_rank(command, output.open(rank), mark.variables)
             guardian.guard(process.pid)
             ranks = Ranks({rank: process.pid})
             while ranks.running():
@@ -76,24 +76,6 @@ def _run(rank: int, command: Sequence[str]) -> int:
         finally:
             guardian.dismiss()
     return exit_code(ranks.deaths()[rank].code)
-
-
-def _start(command: Sequence[str], output: RankOutput, rank: int, mark: Mark) -> subprocess.Popen[bytes]:
-    pipes = output.open(rank)
-    with Path(pipes.stdout_path).open("wb") as stdout, Path(pipes.stderr_path).open("wb") as stderr:
-        try:
-            return subprocess.Popen(
-                command,
-                env=rank_variables(mark.variables, {}),
-                stdout=stdout,
-                stderr=stderr,
-                # Otherwise a signal to the whole group, such as Ctrl-C or those of mpirun, would come twice.
-                start_new_session=True,
-            )
-        except FileNotFoundError:
-            raise not_found(command[0], "is no program in PATH and no file here") from None
-        except OSError as error:
-            raise not_executable(command[0], error.strerror or str(error)) from error
 
 
 if __name__ == "__main__":

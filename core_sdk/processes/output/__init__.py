@@ -6,5 +6,5 @@ from core_sdk.processes.output._copies import Copy, FileCopy, MatchingLines
 from core_sdk.processes.output._forwarder import Forwarder
 from core_sdk.processes.output._outlet import Outlet
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
-from core_sdk.processes.output._rank_output import RankOutput
+from core_sdk.processes.output._rank_output import RankOutput, RankPipes
 from core_sdk.processes.output._stream import Stream

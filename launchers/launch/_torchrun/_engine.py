@@ -9,17 +9,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from string import Template
 
-from core_sdk.environment import rank_variables
 from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded, Supervisor, cause_of
-from core_sdk.processes.output import RankOutput
-from launch._command_line import NOT_EXECUTABLE, NOT_FOUND, CommandError, program_argv
+from core_sdk.processes.output import RankOutput, RankPipes
+from launch._command_line import CommandError, program_argv
 from launch._framework import Launch, Start
 from launch._messages import marked
+from launch._rank_process import start_rank
 from launch._result import describe_lost, result_of
 from launch._torchrun import _torch_names
 from launch._torchrun._config import LaunchConfig, configure
@@ -28,7 +26,7 @@ from launch._torchrun._meeting import Meeting, TrainingOver, errors_of_meeting, 
 from launch._torchrun._nodes import Nodes
 from launch._torchrun._options import TorchrunOptions
 from launch._torchrun._peer_nodes import NodeFacts, PeerNodes
-from launch._torchrun._rank_files import RankFiles, RankLogs
+from launch._torchrun._rank_files import RankLogs
 from launch._torchrun._ranks_of_node import RanksOfNode, defaults_of, torchrun_variables_of
 
 # The time for ranks that must make room for other nodes, as under torchrun. Ranks can save within it.
@@ -117,9 +115,9 @@ class NodeLauncher:
         self._supervisor.starting()
         try:
             variables = self._variables(start, ranks, num_restarts)
-            files = self._logs.open(variables)
+            outputs = self._logs.open(variables)
             pids = {
-                ranks.first + local_rank: self._start_rank(local_rank, variables[local_rank], files[local_rank])
+                ranks.first + local_rank: self._start_rank(local_rank, variables[local_rank], outputs[local_rank])
                 for local_rank in variables
             }
         except OSError as error:
@@ -156,26 +154,13 @@ class NodeLauncher:
             variables[local_rank] = place | common | dict(self._framework.variables(place | common))
         return variables
 
-    def _start_rank(self, local_rank: int, variables: dict[str, str], files: RankFiles) -> int:
-        """Starts a rank, and returns its pid. Raises `CommandError`."""
+    def _start_rank(self, local_rank: int, variables: dict[str, str], outputs: RankPipes) -> int:
+        """Starts a rank, and returns its pid. Raises `CommandError` and `OSError`."""
         command = [Template(argument).safe_substitute(local_rank=local_rank) for argument in self._program]
         if self._config.numa_binding is not None:
             command = _torch_names.bound_to_cores(command, local_rank, self._config.numa_binding)
-        # Closed here at once, so that the pipes end with the ranks.
-        with Path(files.stdout).open("ab") as stdout, Path(files.stderr).open("ab") as stderr:
-            try:
-                with _on_cores(self._framework.cores(local_rank, self._config.num_local_ranks)):
-                    process = subprocess.Popen(
-                        command,
-                        env=rank_variables(variables, defaults_of(self._config)),
-                        stdout=stdout,
-                        stderr=stderr,
-                        start_new_session=True,
-                    )
-            except OSError as error:
-                code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-                program = error.filename or command[0]
-                raise CommandError(f"{program} cannot be started: {error.strerror}", code) from error
+        cores = self._framework.cores(local_rank, self._config.num_local_ranks)
+        process = start_rank(command, outputs, variables, defaults_of(self._config), cores)
         self._processes.append(process)
         return process.pid
 
@@ -279,20 +264,6 @@ def _set_up_logging(log_level: str | None) -> None:
     logger = logging.getLogger("torch.distributed")
     logger.handlers = [logging.NullHandler()]
     logger.propagate = False
-
-
-@contextlib.contextmanager
-def _on_cores(cores: Sequence[int]) -> Iterator[None]:
-    """Has this thread run on these cores, and all that it starts inside the block. Does nothing without cores."""
-    if not cores:
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _failure_of(outcome: Failed | NodesLost) -> str:

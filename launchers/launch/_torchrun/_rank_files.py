@@ -11,18 +11,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from core_sdk.processes.output import Copy, FileCopy, MatchingLines, RankOutput
+from core_sdk.processes.output import Copy, FileCopy, MatchingLines, RankOutput, RankPipes
 from launch._command_line import UsageError
 from launch._directory import LaunchDirectory
 from launch._torchrun._config import LogSettings
-
-
-@dataclass(frozen=True)
-class RankFiles:
-    """The paths into which a rank writes: pipes, files, or the null device."""
-
-    stdout: str
-    stderr: str
 
 
 class RankLogs:
@@ -35,8 +27,8 @@ class RankLogs:
         self._settings = settings
         self._specs = _specs_of(settings) if settings.wants_files else None
 
-    def open(self, variables: Mapping[int, dict[str, str]]) -> dict[int, RankFiles]:
-        """Opens the ranks' files. Both mappings are by local rank.
+    def open(self, variables: Mapping[int, dict[str, str]]) -> dict[int, RankPipes]:
+        """Opens the ranks' outputs: pipes, or files in their place. Both mappings are by local rank.
 
         Adds the file into which torch's `record` writes a rank's exception to its variables, as torchrun does.
         """
@@ -62,7 +54,7 @@ class RankLogs:
             hostname=socket.gethostname(),
         )
 
-    def _open_rank(self, rank: int, local_rank: int, decided: Any, prefix: str | None) -> RankFiles:
+    def _open_rank(self, rank: int, local_rank: int, decided: Any, prefix: str | None) -> RankPipes:
         stdout = _Way.of(decided, "stdout", local_rank, self._settings.stdout_filters)
         stderr = _Way.of(decided, "stderr", local_rank, self._settings.stderr_filters)
         pipes = self._output.open(
@@ -72,7 +64,7 @@ class RankLogs:
             stdout_copies=stdout.copies,
             stderr_copies=stderr.copies,
         )
-        return RankFiles(stdout.taken_from(pipes.stdout_path), stderr.taken_from(pipes.stderr_path))
+        return RankPipes(stdout.taken_from(pipes.stdout_path), stderr.taken_from(pipes.stderr_path))
 
 
 @dataclass(frozen=True)
