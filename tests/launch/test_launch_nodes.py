@@ -134,7 +134,10 @@ def test_a_node_alone_meets_only_itself(line: str) -> None:
     [
         ("--master-port=29511", (None, 29511)),
         ("--master-port=29511 --master-addr=h9", ("h9", 29511)),
+        ("--master-addr=fe80::1", ("fe80::1", 0)),
+        ("--master-port=29511 --master-addr=[fe80::1]", ("fe80::1", 29511)),
         ("--local-addr=h9", ("h9", 0)),
+        ("--rdzv-backend=static --rdzv-endpoint=[fe80::1]", ("fe80::1", 0)),
         ("--rdzv-backend=static --rdzv-endpoint=[fe80::1]:7", ("fe80::1", 7)),
     ],
 )

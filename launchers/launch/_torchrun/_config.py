@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +10,12 @@ from typing import Any
 
 from core_sdk.environment import job_id, line_prefix_template
 from launch._command_line import UsageError
-from launch._torchrun._nodes import Nodes, bracketed, is_dynamic
+from launch._torchrun._nodes import Nodes, bracketed, is_dynamic, split_endpoint
 from launch._torchrun._options import TorchrunOptions, node_range
 
 _NO_ID = "none"
 _STATIC = "static"
 _DYNAMIC = "c10d"
-_ENDPOINT = re.compile(r"(\[[^\]]*\]|[^:]*):\d+")
 
 
 @dataclass(frozen=True)
@@ -85,14 +83,15 @@ def configure(options: TorchrunOptions, nodes: Nodes) -> LaunchConfig:
     if values["max_restarts"] < 0:
         raise UsageError(f"--max-restarts={values['max_restarts']} cannot be: give 0 or more")
     rendezvous = _rendezvous(options, nodes, most)
+    address, port = (None, 0) if rendezvous else _given_place(options)
     return LaunchConfig(
         num_local_ranks=nodes.slots or count_ranks(values["nproc_per_node"]),
         min_nodes=least,
         max_nodes=most,
         run_id=_run_id(values["rdzv_id"], nodes),
         rendezvous=rendezvous,
-        local_address=values["local_addr"] or (_given_address(options) if rendezvous is None else None),
-        port=0 if rendezvous else _given_port(options),
+        local_address=values["local_addr"] or address,
+        port=port,
         max_restarts=values["max_restarts"],
         monitor_interval_s=values["monitor_interval"],
         role=values["role"],
@@ -151,7 +150,7 @@ def _rendezvous(options: TorchrunOptions, nodes: Nodes, max_nodes: int) -> Rende
         settings["rank"] = nodes.node_rank
         address = given.get("master_addr") or bracketed(nodes.chief_address)
         endpoint = endpoint or f"{address}:{given.get('master_port') or nodes.port}"
-        if not _ENDPOINT.fullmatch(endpoint):
+        if split_endpoint(endpoint)[1] is None:
             raise UsageError(f"the rendezvous endpoint {endpoint!r} has no port: give HOST:PORT")
     elif backend == _DYNAMIC and not endpoint:
         endpoint = f"{bracketed(nodes.chief_address)}:{nodes.port}"
@@ -179,19 +178,13 @@ def _run_id(given: str, nodes: Nodes) -> str:
     return uuid.uuid4().hex if nodes.num_nodes == 1 else job_id() or _NO_ID
 
 
-def _given_address(options: TorchrunOptions) -> str | None:
-    """Returns the address that was given for a node that trains alone, or None."""
-    if options.given.get("standalone"):
-        return None
-    endpoint: str = options.given.get("rdzv_endpoint") or options.given.get("master_addr") or ""
-    return (endpoint.rpartition(":")[0] or endpoint).strip("[]") or None
-
-
-def _given_port(options: TorchrunOptions) -> int:
-    if options.given.get("standalone"):
-        return 0
-    port = (options.given.get("rdzv_endpoint") or "").rpartition(":")[2]
-    return int(port) if port.isdecimal() else options.given.get("master_port") or 0
+def _given_place(options: TorchrunOptions) -> tuple[str | None, int]:
+    """Returns the address and the port that were given for a node that trains alone; None and 0 where none was."""
+    given = options.given
+    if given.get("standalone"):
+        return None, 0
+    address, port = split_endpoint(given.get("rdzv_endpoint") or "")
+    return address or given.get("master_addr", "").strip("[]") or None, port or given.get("master_port") or 0
 
 
 def _local_ranks(text: str) -> frozenset[int] | None:

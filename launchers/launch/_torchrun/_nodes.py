@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from launch._torchrun._options import TorchrunOptions, node_range
 _MASTER_PORT = 29400
 _LOCALHOST = "localhost"
 _RUN_INFO = "run.json"
+_ENDPOINT = re.compile(r"(?P<address>\[[^\]]*\]|.*?)(:(?P<port>\d+))?", re.ASCII)
 # The devices of NVIDIA's driver, of AMD's, and of the Windows on which this Linux runs.
 _GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")
 
@@ -192,8 +194,7 @@ def _given_slots(nproc_per_node: str) -> int | None:
 
 def _chief_address(options: Mapping[str, Any], group: ClusterInfo | None, num_nodes: int) -> str:
     if options.get("rdzv_endpoint"):
-        endpoint: str = options["rdzv_endpoint"]
-        return (endpoint.rpartition(":")[0] or endpoint).strip("[]")
+        return split_endpoint(options["rdzv_endpoint"])[0]
     if "master_addr" in options:
         return str(options["master_addr"]).strip("[]")
     if num_nodes == 1:
@@ -212,6 +213,14 @@ def is_dynamic(options: Mapping[str, Any]) -> bool:
         return bool(options["rdzv_backend"] != "static")
     least, most = node_range(options.get("nnodes", "1"))
     return least != most or bool(options.get("standalone"))
+
+
+def split_endpoint(endpoint: str) -> tuple[str, int | None]:
+    """Splits `HOST:PORT`, where the port may be missing. An IPv6 address without a port needs its brackets."""
+    match = _ENDPOINT.fullmatch(endpoint)
+    if match is None:  # with a line feed in it
+        return endpoint, None
+    return match["address"].strip("[]"), int(match["port"]) if match["port"] else None
 
 
 def bracketed(address: str) -> str:
