@@ -15,8 +15,6 @@ agent runs a launcher, whose rank may run another one. The rule is the same for 
 
 So if any process is killed, or several at once, the outermost guardian that lives finds all that is left. If there is
 none, `core-sdk trial kill` does what the agent's guardian would have done.
-
-This file imports the standard library only, so that a program without Core SDK's path can run it by `runpy.run_path`.
 """
 
 from __future__ import annotations
@@ -32,9 +30,8 @@ import weakref
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
-"""How to start Python for a file that needs the standard library only. Elsewhere the guardian needs psutil."""
-
+# The guardian's program needs the standard library only; psutil, too, where there is no /proc.
+_ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 _PROGRAM = Path(__file__).with_name("_guardian_process.py")
 _DETACHED = "--detached"
 _END_S = 5.0
@@ -83,7 +80,7 @@ class Guardian:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *ISOLATION, _PROGRAM, *self._arguments],
+                [sys.executable, *_ISOLATION, _PROGRAM, *self._arguments],
                 env=self._variables,
                 cwd="/",
                 stdin=from_supervisor,

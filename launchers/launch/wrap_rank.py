@@ -65,9 +65,8 @@ def _run(rank: int, command: Sequence[str]) -> int:
         mark = Mark.of(Path(directory))
         guardian = Guardian(Path(directory), str(mark))
         try:
-            process = start_rank(command, output.open(rank), mark.variables)
-            guardian.guard(process.pid)
-            ranks = Ranks({rank: process.pid})
+            ranks = Ranks(guardian, output)
+            ranks.add(rank, start_rank(command, output.open(rank), mark.variables).pid)
             while ranks.running():
                 if number := signals.wait(_POLL_S):
                     ranks.signal(number)
