@@ -65,8 +65,10 @@ def _run(rank: int, command: Sequence[str]) -> int:
         mark = Mark.of(Path(directory))
         guardian = Guardian(Path(directory), str(mark))
         try:
+            # Kept until the end, since a `Popen` that nobody holds reaps its process.
+            process = start_rank(command, output.open(rank), mark.variables)
             ranks = Ranks(guardian, output)
-            ranks.add(rank, start_rank(command, output.open(rank), mark.variables).pid)
+            ranks.add(rank, process.pid)
             while ranks.running():
                 if number := signals.wait(_POLL_S):
                     ranks.signal(number)
@@ -74,7 +76,9 @@ def _run(rank: int, command: Sequence[str]) -> int:
             signals.wait_for(output.close)
         finally:
             guardian.dismiss()
-    return exit_code(ranks.deaths()[rank].code)
+    code = ranks.deaths()[rank].code
+    process.wait()
+    return exit_code(code)
 
 
 if __name__ == "__main__":
