@@ -22,7 +22,7 @@ NUM_RANKS = 2
 START_UP_TARGET = 0.9
 """The start-up as a part of torchrun's own, with the same torch, in the same run."""
 TOLD_TARGET_S = 0.2
-"""From the death of a rank to the launcher's exit."""
+"""The time from the death of a rank to the launcher's exit."""
 OURS = [sys.executable, "-m", "launch.torch_distributed", f"--nproc-per-node={NUM_RANKS}", "--"]
 BARE = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={NUM_RANKS}"]
 

@@ -894,7 +894,7 @@ class ModelVersionNotFoundError(NotFoundError):
 
 
 class NotRecordedError(NotFoundError):
-    """Nothing is recorded of the metric, the group or the attempt that is asked for."""
+    """A metric, a group or an attempt is asked for of which nothing is recorded."""
 
     def __init__(self, problem: str, heading: str, known: Iterable[object]) -> None:
         """`heading` says what `known` is, which is there instead."""

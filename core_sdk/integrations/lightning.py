@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import shutil
 import signal
 from collections.abc import Mapping
@@ -40,8 +41,8 @@ _FILE = "lightning.ckpt"
 class CoreSDKCallback(Callback):
     """Reports what the module logs, stores what `ModelCheckpoint` saves, and stops the training when it should stop.
 
-    On a stop it stores a checkpoint and sets `trainer.should_stop`. `min_epochs` and `min_steps` do not delay the stop,
-    and no validation follows.
+    On a stop it stores a checkpoint and sets `trainer.should_stop`. `min_epochs` and `min_steps` do not delay the stop.
+    A validation that is due comes first, since a resumed training does not make up for it; no other one follows.
     """
 
     def __init__(self, core_context: Context) -> None:
@@ -82,6 +83,14 @@ class CoreSDKCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
+        if not _is_validated_next(trainer, batch_idx):
+            self._stop_if_asked(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._stop_if_asked(trainer)
+
+    def _stop_if_asked(self, trainer: Trainer) -> None:
         if not self._is_stopping and self._core_context.preempt.should_preempt():
             self._is_stopping = True
             self._store(trainer)
@@ -135,6 +144,17 @@ class CoreSDKCallback(Callback):
                 directory, _ = stored.enter_context(self._core_context.checkpoint.store_path(metadata))
                 path = directory / _FILE
             trainer.save_checkpoint(distributed.broadcast(path))
+
+
+def _is_validated_next(trainer: Trainer, batch_idx: int) -> bool:
+    """Returns whether Lightning validates after this batch of the training."""
+    every, num_batches = trainer.check_val_every_n_epoch, trainer.val_check_batch
+    if not trainer.enable_validation or (every is not None and (trainer.current_epoch + 1) % every):
+        return False
+    if math.isinf(num_batches):  # the loader has no length
+        return bool(trainer.is_last_batch)
+    index = trainer.fit_loop.total_batch_idx if every is None else batch_idx
+    return bool((index + 1) % num_batches == 0)
 
 
 def _follow_removals(trainer: Trainer, copies: Copies) -> None:

@@ -19,7 +19,7 @@ Text = Annotated[str, msgspec.Meta(max_length=1000)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=1000)]
 Cursor = Annotated[int, msgspec.Meta(ge=0)]
-"""Where a page of a long list begins: 0, or `next` of the page before."""
+"""The place in a long list where a page begins: 0, or `next` of the page before."""
 
 _T = TypeVar("_T")
 

@@ -209,7 +209,7 @@ def test_every_metric_has_its_curve_however_many_there_are(tmp_path: Path, open_
 
 
 def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) -> None:
-    """By the lowest, by one, or with a curve for each trial and rank."""
+    """The lowest rank is shown, or one, or a curve for each trial and rank."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home, "ranks")
     record(folder, report(1, loss=0.5))
@@ -236,7 +236,7 @@ def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) ->
 
 
 def test_learning_curves_are_those_of_any_rank(tmp_path: Path, open_view: OpenView) -> None:
-    """Of the lowest one, or of one that is chosen."""
+    """The lowest rank is shown until one is chosen."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home, "ranks")
     record(folder, report(1, "validation", loss=0.5))

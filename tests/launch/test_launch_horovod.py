@@ -181,7 +181,7 @@ def test_all_nodes_learn_the_server() -> None:
 
 
 def test_a_number_of_ranks_that_the_nodes_do_not_have_is_refused() -> None:
-    """With what they have."""
+    """The error says how many they have."""
     check_number((2, 1), 3)
     with pytest.raises(CommandError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
         check_number((2, 1), 5)

@@ -42,7 +42,7 @@ class Decided(msgspec.Struct, frozen=True, tag=True):
     report: int
     is_shared: bool = False
     uneven: tuple[int, int, str] | None = None
-    """If none is stored: a rank that brings one, a rank that does not, and what that rank has done."""
+    """A rank that brings one, a rank that does not, and what that rank has done; None if the checkpoint is stored."""
 
 
 class CheckpointMeeting:
@@ -53,7 +53,7 @@ class CheckpointMeeting:
         self._rank = channel.rank
         self._news = threading.Condition()
         self._standings = [Standing()] * channel.size
-        """How far the ranks are. A rank other than 0 knows only about itself."""
+        """The standing of each rank. A rank other than 0 knows only its own."""
         self._asked = 0
         """The last report about which this rank was asked; on rank 0, to which another rank brings a checkpoint."""
         self._decided = Decided(0)
