@@ -95,7 +95,9 @@ class CoreSDKCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         if self._is_stopping:
-            control.should_save = control.should_evaluate = False  # all is saved, and the epoch is not completed
+            control.should_save = False  # all is saved
+            # A resumed training evaluates an epoch that is not completed, and no other one.
+            control.should_evaluate = control.should_evaluate and float(state.epoch or 0).is_integer()
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
         """Stores the files that were saved. Each rank has saved its own; the ranks of a node share a directory."""
