@@ -45,6 +45,9 @@ class Forked:
 class Spawner:
     """Starts its process at once, and again if somebody has killed it. It ends with this process. Thread-safe."""
 
+    # One for all spawners, since whether orphans are adopted is a setting of this whole process.
+    _forking = threading.Lock()
+
     def __init__(
         self,
         function: str,
@@ -69,7 +72,6 @@ class Spawner:
             "is_orphaning": is_adopting,
         }
         self._program = os.getpid()
-        self._forking = threading.Lock()
         self._begin()
         atexit.register(self.close)
 

@@ -161,11 +161,14 @@ DYING = (
             distributed.allgather(b"x" * 1_000_000)
         except RankDiedError as error:
             tell(error.rank)
+        # The other rank may still send its own until it has failed, too.
+        mark(f"rank {rank} has failed")
+        await_mark(f"rank {1 - rank} has failed")
         # A thread that was receiving one lets it go a moment later.
         given_back_by = time.monotonic() + 30
-        while num_memory_files() and time.monotonic() < given_back_by:
+        while (num_held := num_memory_files()) and time.monotonic() < given_back_by:
             time.sleep(0.01)
-        tell(num_memory_files())
+        tell(num_held)
 """
 )
 
