@@ -31,7 +31,7 @@ def trial_charts(
     chosen = [(of, name) for of, name in known if group in (None, of) and (not metrics or name in metrics)]
     if group is not None and all(of != group for of, _ in known):
         check_group(view, trial_ids[0], group)
-        raise NothingToDrawError(f"group {group!r} of trial {trial_ids[0]} has no numbers over steps to draw")
+        raise NothingToDrawError(f"group {group!r} of trial {trial_ids[0]} has no numbers over steps to plot")
     for name in metrics if known else ():
         if name not in (found for _, found in chosen):
             trials = ", ".join(map(str, trial_ids))
