@@ -90,3 +90,43 @@ def test_contributors_are_told_the_floors_as_they_are() -> None:
 
     assert drawn is not None
     assert [set(re.findall(r"\w+", floor)) for floor in drawn[1].split(">")] == floors
+
+
+# Documented in spite of the underscore, or private names of a library that stand in one module each.
+_FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_make", "_repr_html_"} | {
+    "_bucket_metadata_cache",  # google-cloud-storage
+    "_call_impl",  # torch, as the next ones
+    "_compiled_call_impl",
+    "_maybe_wrap_command_args_with_numa_binding",
+    "_orig_mod",
+    "_version",
+}
+
+
+def test_no_module_reads_a_private_name_of_another() -> None:
+    """A name that begins with an underscore is read only in the module that defines it."""
+    read = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for folder in ("core_sdk", "launchers")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for name in _foreign_private_names(ast.parse(file.read_text()))
+    ]
+
+    assert read == []
+
+
+def _foreign_private_names(tree: ast.Module) -> list[str]:
+    """The private attributes that are read from other objects than `self`, and that the module does not define."""
+    own: set[str] = set()
+    foreign: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                own.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+                own.add(name)
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super"))):
+                pass
+            case ast.Attribute(attr=name) if name.startswith("_") and not name.startswith("__"):
+                foreign.add(name)
+    return sorted(foreign - own - _FOREIGN)

@@ -71,7 +71,7 @@ class DrivenTrial:
 
     @property
     def attempt(self) -> int:
-        return self.info.trial._trial_run_id
+        return self.info.trial.attempt
 
     @property
     def run_info_path(self) -> Path:

@@ -101,7 +101,7 @@ def _on_this_node(info: ClusterInfo, own_info: ClusterInfo | None) -> ClusterInf
     return msgspec.structs.replace(
         info,
         container_rank=own_info.container_rank,
-        _slot_ids=own_info._slot_ids,
+        named_slot_ids=own_info.named_slot_ids,
         container_slot_counts=own_info.container_slot_counts,
         gpu_uuids=own_info.gpu_uuids,
         agent_id=own_info.agent_id,

@@ -26,7 +26,7 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
     The newest `init()` decides. If it cannot be recorded, a warning says so, and the old policy stays.
     """
     policy = RetentionPolicy.checked(checkpoint_storage) if isinstance(checkpoint_storage, Mapping) else None
-    metric = SearcherMetric.configured(attempt.info.trial._config.get("searcher"))
+    metric = SearcherMetric.configured(attempt.info.trial.config.get("searcher"))
     try:
         experiment = Home(attempt.folder.home_root).experiment(attempt.record.experiment_id)
         found = experiment.read()

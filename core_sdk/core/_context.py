@@ -186,7 +186,7 @@ class Context:
         if self.distributed.is_chief:
             record_hparams(self._attempt.folder, hparams)
 
-    def _stop_tensorboard(self) -> None:
+    def stop_tensorboard(self) -> None:
         """Stops writing TensorBoard's event files."""
         for service in self._services:
             if isinstance(service, TensorboardMirror):

@@ -260,7 +260,7 @@ def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:
 
 def _configured_storage(info: ClusterInfo | None) -> str | Mapping[str, Any] | None:
     """Returns the experiment's configured `checkpoint_storage`; None if there is no configuration."""
-    return None if info is None or info._trial_info is None else info.trial._config.get("checkpoint_storage")
+    return None if info is None or info.trial_or_none is None else info.trial.config.get("checkpoint_storage")
 
 
 def _open_storage(

@@ -30,8 +30,8 @@ def run_info() -> ClusterInfo | None:
     try:
         info = decode_file(path.read_bytes(), ClusterInfo)
         info.user_data = from_json(info.user_data)
-        if info._trial_info is not None:
-            info._trial_info.hparams = from_json(info._trial_info.hparams)
+        if info.trial_or_none is not None:
+            info.trial_or_none.hparams = from_json(info.trial_or_none.hparams)
     except (OSError, ValueError) as error:
         raise RunInfoError(path, str(error)) from error
     return info

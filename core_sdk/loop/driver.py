@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
-from core_sdk.loop.schedule import Batch, Counters, Epoch, TrainingClock, TrainUnit, is_due, is_reached, progress
+from core_sdk.loop.schedule import Batch, Counters, Epoch, TrainingClock, TrainUnit, completed_share, is_due, is_reached
 
 CheckpointPolicy = Literal["best", "all", "none"]
 """The validations after which a checkpoint is saved: those that are the best so far, all, or none."""
@@ -73,8 +73,40 @@ class _Due(NamedTuple):
     checkpoint: bool = False
 
 
+class Progress:
+    """The amounts that a training has completed, and what it has still to do. Its state belongs in each checkpoint."""
+
+    def __init__(self) -> None:
+        self.counts: tuple[int, int, int, float] = Counters()
+        self.clock: TrainingClock | None = None
+        self.validated_at: int | None = None
+        self.saved_at: int | None = None
+        self.reported_at = 0
+        self.is_validation_owed = False
+
+    @property
+    def counters(self) -> Counters:
+        return Counters._make(self.counts)
+
+    def state_dict(self) -> dict[str, Any]:
+        counters = self.counters
+        if self.clock is not None:
+            counters = counters._replace(seconds=self.clock.exact())
+        return {
+            "counters": counters._asdict(),
+            "validated_at": self.validated_at,
+            "is_validation_owed": self.is_validation_owed,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.counts = Counters(**state["counters"])
+        self.validated_at = state["validated_at"]
+        self.is_validation_owed = state["is_validation_owed"]
+        self.saved_at = self.reported_at = self.counters.batches
+
+
 class Driver:
-    """Drives a training to a length, and counts what is completed. Its state belongs in each checkpoint.
+    """Drives a training to a length, and counts what is completed.
 
     After a batch at which something is due, it reports, validates and saves, in this order. At the end of the training
     it validates and saves, unless that has been done. Before each batch it reads the stop flag, and saves if it is set.
@@ -85,32 +117,28 @@ class Driver:
         self,
         training: Training,
         schedule: Schedule,
+        progress: Progress,
         broadcast: Callable[[tuple[float, float]], tuple[float, float]] = lambda value: value,
     ) -> None:
         """`broadcast` returns the chief's value on every rank."""
         self._training = training
         self._schedule = schedule
+        self._progress = progress
         self._broadcast = broadcast
-        self._clock: TrainingClock | None = None
-        self._counts: tuple[int, int, int, float] = Counters()
-        self._validated_at: int | None = None
-        self._saved_at: int | None = None
-        self._reported_at = 0
-        self._is_validation_owed = False
 
     def run(self, length: TrainUnit) -> bool:
         """Trains until `length`, counted from the beginning of the training. Returns whether it got there.
 
         If the training has that length already, nothing is trained. May be called again with a greater length.
         """
-        schedule = self._schedule
+        schedule, progress = self._schedule, self._progress
         units = (length, schedule.validation, schedule.checkpoint, schedule.reporting)
-        self._clock = TrainingClock(units, self._broadcast, self.counters)
-        is_first = schedule.validates_first and self._validated_at is None and self.counters.batches == 0
-        if (is_first or self._is_validation_owed) and not self._validate():
+        clock = progress.clock = TrainingClock(units, self._broadcast, progress.counters)
+        is_first = schedule.validates_first and progress.validated_at is None and progress.counters.batches == 0
+        if (is_first or progress.is_validation_owed) and not self._validate():
             return self._stop(length)
-        while not is_reached(length, self.counters):
-            due = self._train_until_due(length)
+        while not is_reached(length, progress.counters):
+            due = self._train_until_due(length, clock)
             self._report(length)
             if due.is_stopped:
                 return self._stop(length)
@@ -118,40 +146,18 @@ class Driver:
                 return self._stop(length)
             if due.checkpoint:
                 self._save()
-        if self._validated_at != self.counters.batches and not self._validate():
+        if progress.validated_at != progress.counters.batches and not self._validate():
             return self._stop(length)
         self._save()
         return True
 
-    @property
-    def counters(self) -> Counters:
-        return Counters._make(self._counts)
-
-    def state_dict(self) -> dict[str, Any]:
-        counters = self.counters
-        if self._clock is not None:
-            counters = counters._replace(seconds=self._clock.exact())
-        return {
-            "counters": counters._asdict(),
-            "validated_at": self._validated_at,
-            "is_validation_owed": self._is_validation_owed,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._counts = Counters(**state["counters"])
-        self._validated_at = state["validated_at"]
-        self._is_validation_owed = state["is_validation_owed"]
-        self._saved_at = self._reported_at = self.counters.batches
-
-    def _train_until_due(self, length: TrainUnit) -> _Due:
+    def _train_until_due(self, length: TrainUnit, clock: TrainingClock) -> _Due:
         """Trains until something is due, `length` is reached or the stop flag is set. Returns what is due."""
-        training, schedule, clock = self._training, self._schedule, self._clock
-        if clock is None:
-            raise RuntimeError("a Driver trains in run() only")
+        training, schedule, progress = self._training, self._schedule, self._progress
         units = (length, schedule.validation, schedule.checkpoint, schedule.reporting)
-        next_look, looks_at_epochs = _next_look(units, self.counters)
+        next_look, looks_at_epochs = _next_look(units, progress.counters)
         should_stop, train_batch = training.should_stop, training.train_batch
-        batches, epochs, records, seconds = before = self.counters
+        batches, epochs, records, seconds = before = progress.counters
         while not should_stop():
             trained = train_batch()
             batches += 1
@@ -161,10 +167,10 @@ class Driver:
                 epochs += 1
             if clock.is_read:
                 seconds = clock.after_batch(batches)
-            self._counts = batches, epochs, records, seconds
+            progress.counts = batches, epochs, records, seconds
             if batches < next_look and not (is_epoch_end and looks_at_epochs):
                 continue
-            after = self.counters
+            after = progress.counters
             due = [is_due(unit, before, after) for unit in units[1:]]
             if any(due) or is_reached(length, after):
                 return _Due(validation=due[0], checkpoint=due[1])
@@ -173,26 +179,27 @@ class Driver:
         return _Due(is_stopped=True)
 
     def _report(self, length: TrainUnit) -> None:
-        if self._reported_at != self.counters.batches:
-            self._reported_at = self.counters.batches
-            self._training.report(progress(length, self.counters))
+        counters = self._progress.counters
+        if self._progress.reported_at != counters.batches:
+            self._progress.reported_at = counters.batches
+            self._training.report(completed_share(length, counters))
 
     def _validate(self) -> bool:
         """Validates. Returns False if a stop has cut the validation off."""
         is_best = self._training.validate()
         if is_best is None:
-            self._is_validation_owed = True
+            self._progress.is_validation_owed = True
             return False
-        self._is_validation_owed = False
-        self._validated_at = self.counters.batches
+        self._progress.is_validation_owed = False
+        self._progress.validated_at = self._progress.counters.batches
         if self._schedule.policy == "all" or (self._schedule.policy == "best" and is_best):
             self._save()
         return True
 
     def _save(self) -> None:
-        if self._saved_at != self.counters.batches:
+        if self._progress.saved_at != self._progress.counters.batches:
             self._training.save()
-            self._saved_at = self.counters.batches
+            self._progress.saved_at = self._progress.counters.batches
 
     def _stop(self, length: TrainUnit) -> bool:
         self._report(length)

@@ -11,6 +11,27 @@ import torch
 logger = logging.getLogger("core_sdk.loop")
 
 
+class Mover:
+    """Moves batches to a device, and warns once for each type that cannot be moved."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._warned_types: set[type] = set()
+
+    def __call__(self, data: Any) -> Any:
+        """Moves a batch as `to_device()` does."""
+        if type(data) is torch.Tensor:
+            return data.to(self._device, non_blocking=True)
+        if type(data) in (list, tuple):
+            # On the CPU nearly every batch is in the right place already, and this loop finds that out quickly.
+            for value in data:
+                if type(value) is not torch.Tensor or value.device != self._device:
+                    break
+            else:
+                return data
+        return to_device(data, self._device, self._warned_types)
+
+
 def to_device(data: Any, device: torch.device, warned_types: set[type] | None = None) -> Any:
     """Moves a batch to a device: every object with a method `to` in dictionaries, lists and tuples.
 

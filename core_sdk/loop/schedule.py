@@ -129,7 +129,7 @@ def is_reached(length: TrainUnit, counters: Counters) -> bool:
     return bool(length.count(counters) >= length.value)
 
 
-def progress(length: TrainUnit, counters: Counters) -> float:
+def completed_share(length: TrainUnit, counters: Counters) -> float:
     """Returns the completed share of a training of this length, from 0 to 1."""
     return min(1.0, length.count(counters) / float(length.value))
 

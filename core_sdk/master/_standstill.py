@@ -75,8 +75,8 @@ def find_held(home: Home, experiment_id: int) -> list[HeldSlots]:
             continue
         with contextlib.suppress(RecordDamagedError):  # its slots are not known then
             info = folder.read_run_info(attempt)
-            if info is not None and info.trial.experiment_id == experiment_id and _is_here(info.trial._config):
-                held.append(HeldSlots(folder, attempt, tuple(info._slot_ids)))
+            if info is not None and info.trial.experiment_id == experiment_id and _is_here(info.trial.config):
+                held.append(HeldSlots(folder, attempt, tuple(info.named_slot_ids)))
     return held
 
 

@@ -16,9 +16,9 @@ from core_sdk.pytorch import samplers
 from core_sdk.pytorch._callback import PyTorchCallback
 from core_sdk.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
 from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length
-from core_sdk.pytorch._lr_scheduler import LRScheduler
 from core_sdk.pytorch._reducers import MetricReducer, Reducer
 from core_sdk.pytorch._trial import PyTorchTrial
+from core_sdk.runtime.lr_scheduler import LRScheduler
 
 if TYPE_CHECKING:
     from core_sdk.pytorch._fitting.result import FitResult

@@ -9,6 +9,7 @@ from typing import Any
 from core_sdk.environment import get_cluster_info
 from core_sdk.errors import TrialClassError
 from core_sdk.pytorch._configuration import fit_arguments
+from core_sdk.pytorch._context import run_of
 from core_sdk.pytorch._init import init
 from core_sdk.pytorch._trainer import Trainer
 from core_sdk.pytorch._trial import PyTorchTrial
@@ -21,13 +22,13 @@ def train(spec: str) -> None:
     Raises `TrialClassError`, or `ValueError` for a configuration that only a script can follow.
     """
     info = get_cluster_info()
-    if info is None or not info.trial._config:
+    if info is None or not info.trial.config:
         raise TrialClassError(
             spec,
             "a class has no configuration of its own. Submit one whose entrypoint it is: "
             "`core-sdk experiment create CONFIG DIRECTORY`",
         )
-    config, hparams = info.trial._config, info.trial.hparams
+    config, hparams = info.trial.config, info.trial.hparams
     logging.basicConfig(level=logging.DEBUG if config.get("debug") else logging.INFO)
     trial_class, arguments = load_trial_class(spec), fit_arguments(config)
     if _is_of_deepspeed(trial_class):
@@ -40,8 +41,9 @@ def train(spec: str) -> None:
     optimizations = config.get("optimizations", {})
     aggregation_frequency = optimizations.get("aggregation_frequency", 1)
     with init(hparams=hparams, exp_conf=config, aggregation_frequency=aggregation_frequency) as context:
-        context._averages_gradients = optimizations.get("average_aggregated_gradients", True)
-        context._compresses_gradients = optimizations.get("gradient_compression", False)
+        runtime = run_of(context).runtime
+        runtime.averages_gradients = optimizations.get("average_aggregated_gradients", True)
+        runtime.compresses_gradients = optimizations.get("gradient_compression", False)
         Trainer(trial_class(context), context).fit(**arguments)
 
 

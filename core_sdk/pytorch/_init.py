@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -14,14 +15,18 @@ from core_sdk import core
 from core_sdk.core import DistributedContext, TensorboardMode
 from core_sdk.environment import get_cluster_info
 from core_sdk.loop import rng
-from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext, TrialSetup
-from core_sdk.pytorch._ranks import joined_ranks
-from core_sdk.pytorch._strategies import default_strategy
+from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._run import TrialRun
 from core_sdk.records import to_json_or_text
+from core_sdk.runtime.devices import current_device, use_own_gpu
+from core_sdk.runtime.ranks import joined_ranks
+from core_sdk.runtime.runtime import Runtime
+from core_sdk.runtime.strategies import default_strategy
+from core_sdk.runtime.torch_runtime import TorchRuntime
 
 logger = logging.getLogger("core_sdk.pytorch")
 
-Made = TypeVar("Made", bound=TrialContext)
+Made = TypeVar("Made", bound=Runtime)
 
 
 @contextlib.contextmanager
@@ -56,8 +61,8 @@ def init(
     with (
         joined_ranks(distributed) as ranks,
         begun_attempt(
-            PyTorchTrialContext,
             ranks,
+            partial(TorchRuntime, ranks, strategy=default_strategy(ranks), aggregation_frequency=aggregation_frequency),
             hparams=hparams,
             exp_conf=exp_conf,
             enable_tensorboard_logging=enable_tensorboard_logging,
@@ -70,27 +75,25 @@ def init(
                 "stop_notices": stop_notices,
                 "job_id": job_id,
             },
-            strategy=default_strategy(ranks),
-            aggregation_frequency=aggregation_frequency,
-        ) as context,
+        ) as run,
+        contextlib.closing(PyTorchTrialContext(run)) as context,
     ):
         yield context
 
 
 @contextlib.contextmanager
 def begun_attempt(
-    kind: Callable[..., Made],
     ranks: DistributedContext,
+    make_runtime: Callable[[torch.device], Made],
     *,
     hparams: Mapping[str, Any] | None,
     exp_conf: Mapping[str, Any] | None,
     enable_tensorboard_logging: bool,
     core_arguments: Mapping[str, Any],
-    **arguments: Any,
-) -> Iterator[Made]:
-    """Begins the attempt, seeds all random numbers, and yields the trial's context.
+) -> Iterator[TrialRun[Made]]:
+    """Begins the attempt, seeds all random numbers, and yields what the trial's context is made from.
 
-    `core_arguments` are further arguments of `core.init()`, and `arguments` those of the context.
+    `core_arguments` are further arguments of `core.init()`.
     """
     hparams = _with_those_given(hparams)
     tensorboard_mode = TensorboardMode.AUTO if enable_tensorboard_logging else TensorboardMode.MANUAL
@@ -100,13 +103,19 @@ def begun_attempt(
         _warn_of_other_hparams(ranks, hparams or {})
         trial = core_context.info.trial
         rng.seed_all(trial.trial_seed)
-        exp_conf = exp_conf if exp_conf is not None else trial._config or None
-        setup = TrialSetup(core_context, ranks, _device(ranks), hparams, exp_conf, enable_tensorboard_logging)
-        context = kind(setup, **arguments)
-        try:
-            yield context
-        finally:
-            context._close()
+        exp_conf = exp_conf if exp_conf is not None else trial.config or None
+        if ranks.size > 1:
+            use_own_gpu(ranks.local_rank)
+        device = current_device()
+        yield TrialRun(
+            core_context,
+            ranks,
+            device,
+            None if hparams is None else dict(hparams),
+            None if exp_conf is None else dict(exp_conf),
+            make_runtime(device),
+            enables_tensorboard=enable_tensorboard_logging,
+        )
 
 
 def _with_those_given(hparams: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -131,12 +140,3 @@ def _warn_of_other_hparams(ranks: DistributedContext, hparams: Mapping[str, Any]
                 "rank %d has other hyperparameters than rank 0, whose are recorded: %s. Give all ranks the same",
                 rank, ", ".join(f"{name} is {own.get(name)} instead of {chiefs.get(name)}" for name in different),
             )  # fmt: skip
-
-
-def _device(ranks: DistributedContext) -> torch.device:
-    """Returns this rank's GPU; the CPU if there is none."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    if ranks.size > 1:
-        torch.cuda.set_device(ranks.local_rank % torch.cuda.device_count())
-    return torch.device("cuda", torch.cuda.current_device())

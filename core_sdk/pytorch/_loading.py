@@ -15,18 +15,19 @@ from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from core_sdk.distributed import DistributedContext
 from core_sdk.importing import import_from_path
-from core_sdk.pytorch._context import PyTorchTrialContext, TrialSetup
+from core_sdk.pytorch._context import PyTorchTrialContext, run_of
 from core_sdk.pytorch._fitting.checkpoint import (
     CODE_DIRECTORY,
     LOAD_DATA_FILE,
     STATE_FILE,
     checked_file,
-    load_all,
     read_content,
 )
-from core_sdk.pytorch._strategies import UntouchedStrategy
+from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.pytorch._trial_class import load_trial_class
+from core_sdk.runtime.strategies import UntouchedStrategy
+from core_sdk.runtime.torch_runtime import TorchRuntime, load_all
 
 _ADVICE = "Download the checkpoint of a Trainer, and pass its directory"
 
@@ -35,8 +36,11 @@ class CheckpointLoadContext(PyTorchTrialContext):
     """A context to build a trial without training. Wrapped objects do not change; they stay on the CPU."""
 
     def __init__(self, hparams: Mapping[str, Any] | None = None, exp_conf: Mapping[str, Any] | None = None) -> None:
-        setup = TrialSetup(None, DistributedContext(), torch.device("cpu"), hparams, exp_conf)
-        super().__init__(setup, strategy=UntouchedStrategy())
+        ranks, device = DistributedContext(), torch.device("cpu")
+        runtime = TorchRuntime(ranks, device, UntouchedStrategy(), is_trained=False)
+        hparams = None if hparams is None else dict(hparams)
+        exp_conf = None if exp_conf is None else dict(exp_conf)
+        super().__init__(TrialRun(None, ranks, device, hparams, exp_conf, runtime))
 
 
 def load_trial_from_checkpoint_path(
@@ -66,7 +70,7 @@ def load_trial_from_checkpoint_path(
     context = CheckpointLoadContext(description["hparams"], description["experiment_config"])
     trial = kind(context, **(trial_kwargs or {}))
     file = checked_file(directory, STATE_FILE, str(path), _ADVICE)
-    states = read_content(context, file, **(torch_load_kwargs or {}))["models_state_dict"]
+    states = read_content(run_of(context).runtime, file, **(torch_load_kwargs or {}))["models_state_dict"]
     for model, state in zip(context.models, states, strict=False):
         if not any(name.startswith("module.") for name in model.state_dict()):
             # Determined keeps the prefix that torch's DistributedDataParallel adds to names.

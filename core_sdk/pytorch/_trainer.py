@@ -5,22 +5,29 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 from core_sdk.core import Unit
 from core_sdk.environment import is_test_mode
 from core_sdk.loop import rng
-from core_sdk.loop.driver import CheckpointPolicy, Schedule
+from core_sdk.loop.driver import CheckpointPolicy, Driver, Schedule
 from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit, check_length
-from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._context import PyTorchTrialContext, run_of
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.checkpoint import batches_trained, is_own, kept_parts, read_state
+from core_sdk.pytorch._fitting.checkpoint import TrialState, batches_trained, is_own, kept_parts, read_state
+from core_sdk.pytorch._fitting.data import TRAINING_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.fitting import Fitting
+from core_sdk.pytorch._fitting.progress import FitProgress
 from core_sdk.pytorch._fitting.result import FitResult
+from core_sdk.pytorch._fitting.validation import Validator
 from core_sdk.pytorch._trial import PyTorchTrial
+from core_sdk.runtime.stopping import StopFlag
 
 logger = logging.getLogger("core_sdk.pytorch")
+
+Bar = Callable[[TrainUnit], contextlib.AbstractContextManager[Any]]
+"""Shows the progress of a training to its length."""
 
 _EVERY_100_BATCHES = Batch(100)
 _UNITS: dict[Unit | None, type[TrainUnit]] = {
@@ -35,10 +42,12 @@ class Trainer:
     """Trains a trial, inside the `with` of the `pytorch.init()` that has given its context."""
 
     _fitting_class: type[Fitting] = Fitting
+    _validator_class: type[Validator] = Validator
+    _state_class: type[TrialState] = TrialState
 
     def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
         self._trial = trial
-        self._context = context
+        self._run = run_of(context)
         self._latest_checkpoint: str | None = None
         """The newest checkpoint of an earlier `fit()`."""
 
@@ -91,9 +100,10 @@ class Trainer:
         one batch, saves and returns. `profiling_enabled` records the use of the machine. The chief shows a
         `progress_bar`, by default on a terminal.
         """
-        self._context._core.preempt.should_preempt(auto_ack=False)  # from now on SIGTERM is a stop
+        core_context, progress = self._run.core, FitProgress()
+        core_context.preempt.should_preempt(auto_ack=False)  # from now on SIGTERM is a stop
         is_test = test_mode or is_test_mode()
-        self._check_wrapped()
+        self._run.runtime.check(type(self._trial).__name__)
         max_length = self._wanted_length(max_length, is_test)
         schedule = Schedule(
             validation=None if is_test else validation_period,
@@ -103,61 +113,76 @@ class Trainer:
             validates_first=step_zero_validation and not is_test,
         )
         callbacks = Callbacks(self._trial.build_callbacks())
-        core_context, profiler = self._context._core, self._context.profiler
+        stop_flag = StopFlag(core_context.preempt, lambda: self._run.is_stop_requested, "context.set_stop_requested()")
         storage_id = latest_checkpoint or self._latest_checkpoint or core_context.info.latest_checkpoint
         with contextlib.ExitStack() as ends:
             callbacks.call_at_end(ends)
-            fitting = self._begin(callbacks, schedule, storage_id, is_test, keep)
-            if profiler is not None:
-                ends.enter_context(profiler)
+            fitting = self._begin(callbacks, progress, stop_flag, storage_id, is_test, keep)
+            if self._run.profiler is not None:
+                ends.enter_context(self._run.profiler)
             if profiling_enabled:
                 core_context.profiler.on()
                 ends.callback(core_context.profiler.off)
-            length = Batch(fitting.counters.batches + 1) if is_test else max_length
+            driver = Driver(fitting, schedule, progress.driver, self._run.distributed.broadcast)
+            bar = self._progress_bar(progress_bar, fitting.batches_per_epoch, progress)
             try:
-                is_complete = self._run(fitting, length, progress_bar)
+                length = Batch(progress.batches + 1) if is_test else max_length
+                if length is None:
+                    is_complete = self._train_as_searched(fitting, driver, bar)
+                else:
+                    with bar(length):
+                        is_complete = driver.run(length)
             except RuntimeError as error:
                 fitting.explain(error)
                 raise
         if is_complete:
-            self._context._warn_of_open_window()
-        self._latest_checkpoint = fitting.latest_checkpoint
+            self._run.runtime.end_training(progress.batches)
+        self._latest_checkpoint = progress.latest_checkpoint
         return FitResult(
-            metrics=fitting.metrics,
+            metrics=progress.metrics,
             best_checkpoint=fitting.best_checkpoint(),
-            latest_checkpoint=fitting.latest_checkpoint,
-            steps_completed=fitting.counters.batches,
-            reason="completed" if is_complete else fitting.stop_flag.reason,
+            latest_checkpoint=progress.latest_checkpoint,
+            steps_completed=progress.batches,
+            reason="completed" if is_complete else stop_flag.reason,
         )
 
     def _begin(
         self,
         callbacks: Callbacks,
-        schedule: Schedule,
+        progress: FitProgress,
+        stop_flag: StopFlag,
         storage_id: str | None,
         is_test: bool,
         keep: str | Collection[str] | None,
     ) -> Fitting:
         """Makes a training, and loads the checkpoint into it, so that it is ready for the next batch."""
-        context = self._context
+        trial, run = self._trial, self._run
         content = None if storage_id is None else self._read(storage_id)
-        kept = kept_parts(keep, content is not None and is_own(context, content))
+        kept = kept_parts(keep, content is not None and is_own(run, content))
         is_resumed = content is not None and "training" in kept
-        context._initial_batch = batches_trained(content) if content is not None and is_resumed else 0
-        callbacks.call("on_trial_startup", context._initial_batch, storage_id)
-        fitting = self._fitting_class(
-            self._trial, context, callbacks, schedule, max_validation_batches=1 if is_test else None
-        )
+        run.position.initial_batch = batches_trained(content) if content is not None and is_resumed else 0
+        callbacks.call("on_trial_startup", run.position.initial_batch, storage_id)
+        data = self._training_data()
+        data.check_ranks(run.distributed)
+        validator = self._validator_class(trial, run, callbacks, 1 if is_test else None)
+        state = self._state_class(trial, run, callbacks, progress, data)
+        fitting = self._fitting_class(trial, run, callbacks, progress, data, validator, state, stop_flag)
         if storage_id is not None and content is not None:
-            fitting.load(content, storage_id, kept)
+            self._load(fitting, content, storage_id, kept)
         fitting.start()
         # The random draws of the hook belong to the first start. After a resume they must not count.
         with rng.kept() if is_resumed else contextlib.nullcontext():
             callbacks.call("on_training_start")
         return fitting
 
+    def _training_data(self) -> Data:
+        return Data(self._trial, built_loader(self._trial, TRAINING_LOADER, self._run), TRAINING_LOADER, self._run)
+
     def _read(self, storage_id: str) -> dict[str, Any]:
-        return read_state(self._context, storage_id)
+        return read_state(self._run, storage_id)
+
+    def _load(self, fitting: Fitting, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
+        fitting.load(content, storage_id, kept)
 
     def _wanted_length(self, max_length: TrainUnit | None, is_test: bool) -> TrainUnit | None:
         """Returns the length of the training; None if the searcher determines it. Collective."""
@@ -165,7 +190,7 @@ class Trainer:
             check_length(max_length)
         if is_test:
             return max_length
-        if self._context._core.searcher.has_operations():
+        if self._run.core.searcher.has_operations():
             if max_length is not None:
                 logger.info("the searcher of the configuration says how long to train, instead of %r", max_length)
             return None
@@ -173,36 +198,24 @@ class Trainer:
             raise ValueError("nothing says how long to train: pass max_length to fit(), such as Epoch(10)")
         return max_length
 
-    def _check_wrapped(self) -> None:
-        context, kind = self._context, type(self._trial).__name__
-        if not context.models:
-            raise ValueError(f"{kind} has wrapped no model: call context.wrap_model(model) in its __init__()")
-        if not context.optimizers:
-            raise ValueError(
-                f"{kind} has wrapped no optimizer: call context.wrap_optimizer(optimizer) in its __init__()"
-            )
-        context._check_parameters()
-
-    def _run(self, fitting: Fitting, length: TrainUnit | None, progress_bar: bool | None) -> bool:
-        """Returns whether the training came to its end."""
-        if length is not None:
-            return self._run_until(fitting, length, progress_bar)
-        core_context = self._context._core
+    def _train_as_searched(self, fitting: Fitting, driver: Driver, bar: Bar) -> bool:
+        """Trains as long as the searcher wants, and returns whether the training came to its end."""
+        core_context = self._run.core
         unit = _UNITS[core_context.searcher.get_configured_units()]
         for operation in core_context.searcher.operations():
-            if not self._run_until(fitting, unit(operation.length), progress_bar):
-                return False
-            if self._context.distributed.is_chief:
+            length = unit(operation.length)
+            with bar(length):
+                if not driver.run(length):
+                    return False
+            if self._run.distributed.is_chief:
                 operation.report_completed(fitting.searched_metric())
         return not core_context.preempt.is_stop_agreed
 
-    def _run_until(self, fitting: Fitting, length: TrainUnit, progress_bar: bool | None) -> bool:
-        is_shown = sys.stderr.isatty() if progress_bar is None else progress_bar
-        if not is_shown or not self._context.distributed.is_chief:
-            return fitting.driver.run(length)
-        from core_sdk.pytorch._fitting.progress_bar import (
-            ProgressBar,
-        )  # rich, which a training in the background spares
+    def _progress_bar(self, is_wanted: bool | None, batches_per_epoch: int | None, progress: FitProgress) -> Bar:
+        """Returns a function that shows the progress to a length, if the chief is to show it."""
+        is_shown = sys.stderr.isatty() if is_wanted is None else is_wanted
+        if not is_shown or not self._run.distributed.is_chief:
+            return lambda length: contextlib.nullcontext()
+        from core_sdk.pytorch._fitting.progress_bar import ProgressBar  # rich, which others need not import
 
-        with ProgressBar(length, fitting.batches_per_epoch, lambda: fitting.counters):
-            return fitting.driver.run(length)
+        return lambda length: ProgressBar(length, batches_per_epoch, lambda: progress.driver.counters)

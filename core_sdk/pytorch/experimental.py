@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from core_sdk import client
 from core_sdk.core import Context, DistributedContext
-from core_sdk.pytorch._context import TrialContext, TrialSetup
+from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._init import begun_attempt
-from core_sdk.pytorch._ranks import joined_ranks
+from core_sdk.pytorch._run import TrialRun
+from core_sdk.runtime.ranks import joined_ranks
+from core_sdk.runtime.strategies import UntouchedStrategy
+from core_sdk.runtime.torch_runtime import TorchRuntime
 
 __all__ = ["TorchBatchProcessor", "TorchBatchProcessorContext", "torch_batch_process"]
 
@@ -31,8 +35,8 @@ _NOTHING = object()
 class TorchBatchProcessorContext(TrialContext):
     """The context of a processor: its device, hyperparameters, reducers, metrics, and a place for its output."""
 
-    def __init__(self, setup: TrialSetup, *, output: Path) -> None:
-        super().__init__(setup)
+    def __init__(self, run: TrialRun[Any], output: Path) -> None:
+        super().__init__(run)
         self._output = output
 
     def prepare_model_for_inference(self, model: nn.Module) -> nn.Module:
@@ -52,15 +56,15 @@ class TorchBatchProcessorContext(TrialContext):
 
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
         """Reports metrics, as `core_context.train.report_metrics()` does. Only the chief may call it."""
-        self._core.train.report_metrics(group, steps_completed, metrics)
+        self._run.core.train.report_metrics(group, steps_completed, metrics)
 
     def report_task_using_checkpoint(self, checkpoint: client.Checkpoint) -> None:
         """Records that this trial uses the checkpoint, so that it is not collected meanwhile."""
-        self._core.experimental.report_task_using_checkpoint(checkpoint)
+        self._run.core.experimental.report_task_using_checkpoint(checkpoint)
 
     def report_task_using_model_version(self, model_version: client.ModelVersion) -> None:
         """Records that this trial uses the checkpoint of a model version, so that it is not collected meanwhile."""
-        self._core.experimental.report_task_using_model_version(model_version)
+        self._run.core.experimental.report_task_using_model_version(model_version)
 
     def get_distributed_rank(self) -> int:
         return self.distributed.rank
@@ -117,16 +121,16 @@ def torch_batch_process(
         joined_ranks(distributed_context) as ranks,
         tempfile.TemporaryDirectory() as directory,
         begun_attempt(
-            TorchBatchProcessorContext,
             ranks,
+            partial(TorchRuntime, ranks, strategy=UntouchedStrategy(), is_trained=False),
             hparams=None,
             exp_conf=None,
             enable_tensorboard_logging=True,
             core_arguments={"job_id": job_id},
-            output=Path(directory, "output"),
-        ) as context,
+        ) as run,
+        contextlib.closing(TorchBatchProcessorContext(run, output := Path(directory, "output"))) as context,
     ):
-        work = _Work(context, options, checkpoint_interval)
+        work = _Work(run, output, options, checkpoint_interval)
         work.run(batch_processor_cls(context), dataset, max_batches)
 
 
@@ -175,9 +179,10 @@ class _Batches(Sampler[list[int]]):
 class _Work:
     """The work of the ranks, and its progress. All ranks make the same number of steps, of one batch each or none."""
 
-    def __init__(self, context: TorchBatchProcessorContext, options: _Options, checkpoint_interval: int) -> None:
-        self._context = context
-        self._core: Context = context._core
+    def __init__(self, run: TrialRun[Any], output: Path, options: _Options, checkpoint_interval: int) -> None:
+        self._run = run
+        self._core: Context = run.core
+        self._output = output
         self._options = options
         self._checkpoint_interval = checkpoint_interval
         latest = self._core.info.latest_checkpoint
@@ -187,7 +192,7 @@ class _Work:
         """The number of batches of all ranks, in this attempt and earlier ones."""
 
     def run(self, processor: TorchBatchProcessor, dataset: Any, max_batches: int | None) -> None:
-        ranks, options = self._context.distributed, self._options
+        ranks, options = self._run.distributed, self._options
         num_steps = max(0, math.ceil((options.num_batches - self._batches) / ranks.size))
         if max_batches is not None:
             num_steps = min(num_steps, max(0, max_batches - self._steps))
@@ -215,7 +220,7 @@ class _Work:
     def _save(self, processor: TorchBatchProcessor) -> None:
         """Stores a checkpoint. Collective."""
         processor.on_checkpoint_start()
-        ranks, output = self._context.distributed, self._context._output
+        ranks, output = self._run.distributed, self._output
         has_output = any(ranks.allgather(output.exists()))
         position = {"steps_completed": self._steps, "batches_completed": self._batches}
         with self._core.checkpoint.store_path(position if ranks.is_chief else None, shard=True) as (path, storage_id):
@@ -229,8 +234,8 @@ class _Work:
 
     def _report(self) -> None:
         """Reports the metrics of the reducers. Collective."""
-        metrics = self._context.reduce_metrics(for_training=False)
-        if metrics and self._context.distributed.is_chief:
+        metrics = self._run.reducers.reduce(False, self._run.distributed.allgather)
+        if metrics and self._run.distributed.is_chief:
             self._core.train.report_validation_metrics(self._steps, metrics)
 
 

@@ -18,9 +18,25 @@ class TrialInfo(msgspec.Struct, kw_only=True):
     """A number to seed random generators with, the same in all attempts."""
     hparams: dict[str, Any] = {}
     """Its hyperparameters: chosen by a search, given on the command line, or told to `init()`."""
-    _config: dict[str, Any] = msgspec.field(default_factory=dict, name="config")
-    _steps_completed: int = msgspec.field(default=0, name="steps_completed")
-    _trial_run_id: int = msgspec.field(default=1, name="trial_run_id")
+    config: dict[str, Any] = {}
+    """The experiment's configuration; empty for a trial without one."""
+    steps_completed: int = 0
+    """The steps of the checkpoint to continue from."""
+    attempt: int = msgspec.field(default=1, name="trial_run_id")
+    """The number of this execution of the trial, counted from 1."""
+
+    # Scripts of Determined read these names.
+    @property
+    def _config(self) -> dict[str, Any]:
+        return self.config
+
+    @property
+    def _steps_completed(self) -> int:
+        return self.steps_completed
+
+    @property
+    def _trial_run_id(self) -> int:
+        return self.attempt
 
 
 PLACED = "PLACED"
@@ -46,7 +62,7 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     """The trial and its attempt, as text."""
     session_token: str = ""
     """Empty; it is there for scripts that read it."""
-    _slot_ids: list[int] = msgspec.field(default_factory=list, name="slot_ids")
+    named_slot_ids: list[int] = msgspec.field(default_factory=list, name="slot_ids")
     """Empty if the slots have no names: see `slot_ids`."""
     container_addrs: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1"])
     """Addresses of all nodes, ordered by node rank."""
@@ -58,7 +74,8 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     """This node's GPUs by NVIDIA's names, if they are known."""
     latest_checkpoint: str | None = None
     """The storage id to continue from; None on a fresh start."""
-    _trial_info: TrialInfo | None = msgspec.field(default=None, name="trial")
+    trial_or_none: TrialInfo | None = msgspec.field(default=None, name="trial")
+    """The trial; None for a task that is not a trial."""
     user_data: dict[str, Any] = {}
     """The experiment's free-form `data`."""
 
@@ -66,11 +83,16 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     def slot_ids(self) -> list[int]:
         """This node's slots: indices of GPUs, or places on the CPU, counted from 0. There is at least one."""
         counts = self.container_slot_counts[self.container_rank : self.container_rank + 1]
-        return self._slot_ids or list(range(max([1, *counts])))
+        return self.named_slot_ids or list(range(max([1, *counts])))
 
     @property
     def trial(self) -> TrialInfo:
         """Raises `RuntimeError` for a task that is not a trial."""
-        if self._trial_info is None:
+        if self.trial_or_none is None:
             raise RuntimeError(f"a task of type {self.task_type} has no trial")
-        return self._trial_info
+        return self.trial_or_none
+
+    @property
+    def _trial_info(self) -> TrialInfo | None:
+        """The name that scripts of Determined read."""
+        return self.trial_or_none

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from core_sdk.runtime.torch_runtime import TorchRuntime
 from core_sdk.sgd._batches import Batches, ValidationBatches
 
 Criterion = Any
@@ -20,18 +21,17 @@ def train(
     criterion: Criterion,
     optimizer: torch.optim.Optimizer,
     batch_schedulers: Sequence[LRScheduler],
-    scaler: torch.amp.GradScaler,
-    device: torch.device,
+    runtime: TorchRuntime,
 ) -> Mapping[str, float]:
     """Trains one pass over the data, and returns the mean loss. `batch_schedulers` step after each batch."""
-    total_loss = torch.zeros((), device=device)
+    total_loss = torch.zeros((), device=runtime.device)
     for batch in batches:
-        features, target = _parts(batch, device)
+        features, target = _parts(batch, runtime.device)
         loss = criterion(model(*features), target)
         optimizer.zero_grad()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+        runtime.precision.scaled(loss).backward()  # type: ignore[no-untyped-call]
+        runtime.step(optimizer)
+        runtime.precision.end_batch()
         for scheduler in batch_schedulers:
             scheduler.step()
         total_loss += loss.detach() * batches.last_size

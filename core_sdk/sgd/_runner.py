@@ -14,15 +14,16 @@ from filelock import FileLock
 from platformdirs import user_cache_dir
 from torch import distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk.environment import RankPlace
 from core_sdk.loop import ResumableLoader, State, resumable, rng
-from core_sdk.loop.mixed_precision import autocasting
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.state import restore_random_numbers
+from core_sdk.runtime.devices import devices
+from core_sdk.runtime.strategies import NoStrategy, WeightedDdpStrategy
+from core_sdk.runtime.torch_runtime import TorchRuntime
 from core_sdk.sgd import _passes
 from core_sdk.sgd._batches import Batches, Share, ValidationBatches
 from core_sdk.sgd._creators import Creators, as_given, as_list
@@ -71,9 +72,13 @@ class Runner:
         }
         self.rank = place.rank
         self.world_size = place.size
-        self.device = _device(place) if creators.use_gpu else torch.device("cpu")
+        self.device = devices(place.local_rank, int(creators.use_gpu))[0]
+        if creators.use_gpu:
+            torch.cuda.set_device(self.device)
         self._creators = creators
         self._share = Share()
+        strategy = WeightedDdpStrategy(lambda: self._share.current) if place.size > 1 else NoStrategy()
+        self._runtime = TorchRuntime(place, self.device, strategy)
 
     @property
     def epoch(self) -> int:
@@ -94,11 +99,11 @@ class Runner:
             self._check_schedulers()
         self.criterion = self._create_criterion()
         self.train_loader, self.validation_loader = self._create_loaders()
-        self._scaler = torch.amp.GradScaler(self.device.type, enabled=creators.use_fp16 and self.device.type == "cuda")
         if creators.use_fp16:
-            for model in self.models:
-                autocasting(model, self.device)
-        self._spread_models = [self._spread(model) for model in self.models]
+            self._runtime.use_amp()
+        self._spread_models = [self._runtime.wrap_model(model) for model in self.models]
+        self.optimizers = [self._runtime.wrap_optimizer(optimizer) for optimizer in self.optimizers]
+        scaler = self._runtime.precision.scaler
         self._counts = {"epoch": 0}
         models = {f"model_{index}": each for index, each in enumerate(self.models)}
         self._models_state = State(**models)
@@ -106,7 +111,7 @@ class Runner:
             **models,
             **{f"optimizer_{index}": each for index, each in enumerate(self.optimizers)},
             **{f"scheduler_{index}": each for index, each in enumerate(self.schedulers)},
-            **({"scaler": self._scaler} if self._scaler.is_enabled() else {}),
+            **({"scaler": scaler} if scaler is not None and scaler.is_enabled() else {}),
             train_loader=self.train_loader,
             counts=self._counts,
         )
@@ -178,7 +183,7 @@ class Runner:
         if max(len(self.models), len(self.optimizers), len(self.schedulers)) > 1:
             raise ValueError("the creators return several models, optimizers or schedulers: pass train_function=")
         by_batch = self.schedulers if creators.scheduler_step_freq == "batch" else []
-        metrics = _passes.train(self._spread_models[0], *arguments, by_batch, self._scaler, self.device)
+        metrics = _passes.train(self._spread_models[0], *arguments, by_batch, self._runtime)
         if creators.scheduler_step_freq == "epoch":
             for scheduler in self.schedulers:
                 scheduler.step()
@@ -229,32 +234,12 @@ class Runner:
         loader: DataLoader[Any] = DataLoader(dataset, batch_size=creators.batch_size, **options)
         return resumable(loader, seed=creators.seed, shares_batch=True)
 
-    def _spread(self, model: nn.Module) -> nn.Module:
-        """Wraps a model for distributed training. Its gradients are means over the global batch.
-
-        That holds even if the workers have shares of different sizes.
-        """
-        if self.world_size == 1 or not any(each.requires_grad for each in model.parameters()):
-            return model
-        device_ids = [self.device] if self.device.type == "cuda" else None
-        spread = DistributedDataParallel(model, device_ids=device_ids)
-        # The hook has no annotations, since torch refuses annotations that are strings.
-        spread.register_comm_hook(self._share, lambda share, bucket: _weighted_sum(share, bucket))
-        return spread
-
     def _share_buffers(self) -> None:
         """Copies the models' buffers, such as the means of a batch norm, from worker 0 to all workers. Collective."""
         if self.world_size > 1:
             for model in self.models:
                 for buffer in model.buffers():
                     dist.broadcast(buffer, src=0)
-
-
-def _weighted_sum(share: Share, bucket: Any) -> Any:
-    """Returns a future of the mean of a bucket's gradients over the global batch."""
-    gradients = bucket.buffer().mul_(share.current)
-    work = dist.all_reduce(gradients, async_op=True)
-    return work.get_future().then(lambda done: done.value()[0])
 
 
 def create(creators: Creators) -> None:
@@ -312,15 +297,6 @@ def _to_bytes(content: Any) -> bytes:
     written = io.BytesIO()
     torch.save(content, written)
     return written.getvalue()
-
-
-def _device(place: RankPlace) -> torch.device:
-    """Returns this worker's GPU. On Ray, each worker sees only its own GPU."""
-    if not torch.cuda.is_available():
-        raise RuntimeError("use_gpu=True, and torch finds no GPU where this worker runs")
-    device = torch.device("cuda", place.local_rank % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device
 
 
 def _only_one_on_this_node() -> FileLock:

@@ -27,6 +27,7 @@ from core_sdk.errors import (
 )
 from core_sdk.files import write_atomically
 from core_sdk.records import with_given
+from core_sdk.runtime.backends import usual_backend
 from core_sdk.sgd import _runner
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
 from core_sdk.sgd._metrics import Metrics, flat, mean
@@ -163,7 +164,7 @@ class PyTorchTrainer:
                 opened,
                 num_replicas,
                 self._creators,
-                ("nccl" if use_gpu else "gloo") if backend == "auto" else backend,
+                usual_backend(use_gpu) if backend == "auto" else backend,
             )
             self._progress = _runner.Progress(0, 0)
             self._steps = 0
@@ -355,7 +356,7 @@ class PyTorchTrainer:
         with self.context.checkpoint.store_path(metadata) as (directory, storage_id):
             (directory / _STATE_FILE).write_bytes(state)
         replaced, self._good_checkpoint, self._is_current = self._replaced_checkpoint, storage_id, True
-        if replaced is not None and not self.context.info.trial._config:
+        if replaced is not None and not self.context.info.trial.config:
             self.context.checkpoint.release(replaced)
         self._replaced_checkpoint = storage_id
         return storage_id

@@ -12,9 +12,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.errors import TrainingFailedError
+from core_sdk.runtime.retention import CheckpointConfig
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint, ReportedCheckpointStatus
 from core_sdk.train._configs import (
-    CheckpointConfig,
     DataConfig,
     FailureConfig,
     LoggingConfig,

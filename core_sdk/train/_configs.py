@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from core_sdk.runtime.retention import CheckpointConfig
 from core_sdk.train._checkpoint import Checkpoint
 
 EngineName = Literal["local", "ray"]
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
-Order = Literal["max", "min"]
 
 
 @dataclass(frozen=True)
@@ -102,23 +102,6 @@ class FailureConfig:
     def __post_init__(self) -> None:
         if self.max_failures < -1:
             raise ValueError(f"max_failures is {self.max_failures}; it must be at least 0, or -1 for no limit")
-
-
-@dataclass(frozen=True)
-class CheckpointConfig:
-    """The rule by which checkpoints of a training are kept. The newest one is always kept."""
-
-    num_to_keep: int | None = None
-    """None keeps all."""
-    checkpoint_score_attribute: str | None = None
-    """The metric by which the best ones are kept; None keeps the newest ones."""
-    checkpoint_score_order: Order = "max"
-
-    def __post_init__(self) -> None:
-        if self.num_to_keep is not None and self.num_to_keep < 1:
-            raise ValueError(f"num_to_keep is {self.num_to_keep}; it must be at least 1, or None to keep all")
-        if self.checkpoint_score_order not in get_args(Order):
-            raise ValueError(f"checkpoint_score_order is {self.checkpoint_score_order!r}; it must be 'max' or 'min'")
 
 
 @dataclass(frozen=True)

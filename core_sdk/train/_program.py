@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core_sdk.train._configs import CheckpointConfig
+from core_sdk.runtime.retention import CheckpointConfig
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,8 @@ class Program:
     experiment: str | None
     """The name that the user gave the experiment, if any."""
     storage: str | None
-    use_gpu: bool
     num_gpus: int
-    """The number of GPUs of each worker."""
+    """The number of GPUs of each worker; 0 if it computes on the CPU."""
     checkpoint_config: CheckpointConfig
     log_level: str
     has_callbacks: bool

@@ -11,13 +11,12 @@ from core_sdk.environment import Environment
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError
 from core_sdk.journal import find_records
 from core_sdk.records import AttemptStarted, Report, metrics_from_json
+from core_sdk.runtime.retention import CheckpointConfig, best
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.superseding import kept_until
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
-from core_sdk.train._configs import CheckpointConfig
-from core_sdk.train.worker.keeping import best
 
 
 class Result:

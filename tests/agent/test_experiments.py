@@ -27,7 +27,7 @@ TELL = """
     from core_sdk import core
     with core.init(name="elsewhere", hparams={"lr": 0.5, "momentum": 0.9}) as context:
         info = context.info
-        told = [info.slot_ids, info.user_data, info.trial._config.get("name"), info.trial.hparams]
+        told = [info.slot_ids, info.user_data, info.trial.config.get("name"), info.trial.hparams]
         names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "GREETING")
         print(json.dumps([*told, {name: os.environ.get(name) for name in names}]))
 """
@@ -130,7 +130,7 @@ def test_the_configuration_says_where_checkpoints_go_and_which_to_keep(
         import json
         from core_sdk import core
         with core.init() as context:
-            steps = context.info.trial._steps_completed + 1
+            steps = context.info.trial.steps_completed + 1
             with context.checkpoint.store_path({"steps_completed": steps}) as (path, storage_id):
                 (path / "state").touch()
         print(json.dumps(storage_id))

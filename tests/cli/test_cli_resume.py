@@ -44,7 +44,7 @@ COUNTING = """
 RESTORING = """
     import core_sdk
     with core_sdk.core.init() as ctx:
-        print("checkpoint", ctx.info.latest_checkpoint, ctx.info.trial._steps_completed)
+        print("checkpoint", ctx.info.latest_checkpoint, ctx.info.trial.steps_completed)
 """
 
 

@@ -53,7 +53,7 @@ def test_the_script_is_told_what_it_runs_for(home: Home, cli: Cli, write_script:
     run_info, home_of_script = run.output.splitlines()
     info = msgspec.json.decode(Path(run_info).read_bytes(), type=ClusterInfo)
     assert stat.S_IMODE(Path(run_info).stat().st_mode) == 0o600
-    assert (info.trial.trial_id, info.trial._trial_run_id, info.latest_checkpoint) == (1, 1, None)
+    assert (info.trial.trial_id, info.trial.attempt, info.latest_checkpoint) == (1, 1, None)
     assert home_of_script == str(home.root)
 
 

@@ -426,7 +426,7 @@ def test_14_a_stopped_trial_is_paused_and_goes_on(home: Home, start_script: Star
         """
         from core_sdk import core
         with core.init() as context:
-            if context.info.trial._trial_run_id == 1:
+            if context.info.trial.attempt == 1:
                 print("running")
                 while not context.preempt.should_preempt():
                     pass

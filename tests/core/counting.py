@@ -15,7 +15,7 @@ with core.init() as context:
     if latest is not None:
         with context.checkpoint.restore_path(latest) as path:
             step = int((path / "step").read_text())
-    print(context.info.trial.trial_id, context.info.trial._trial_run_id, step, sep=".", flush=True)
+    print(context.info.trial.trial_id, context.info.trial.attempt, step, sep=".", flush=True)
     while step < 10:
         step += 1
         context.train.report_training_metrics(step, {{"loss": 0.5}})

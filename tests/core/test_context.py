@@ -205,7 +205,7 @@ def test_two_processes_cannot_claim_one_attempt(home: Home, tmp_path: Path, monk
     """The second is told which attempt, and what to do."""
     with core.init():
         pass
-    info = ClusterInfo(_trial_info=TrialInfo(trial_id=1, experiment_id=1, trial_seed=0, _trial_run_id=2))
+    info = ClusterInfo(trial_or_none=TrialInfo(trial_id=1, experiment_id=1, trial_seed=0, attempt=2))
     path = home.trial(1).run_info_path(2)
     path.write_bytes(msgspec.json.encode(info))
     monkeypatch.setenv("CORE_SDK_RUN_INFO", str(path))

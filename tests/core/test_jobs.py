@@ -26,7 +26,7 @@ from core_sdk.tracking.attempts.jobs import note_trial_of_job, trial_of_job
 Start = Callable[..., str]
 
 # It is killed at step 6 of its trial's first attempt.
-SCRIPT = counting_script("if context.info.trial._trial_run_id == 1: os.kill(os.getpid(), signal.SIGKILL)")
+SCRIPT = counting_script("if context.info.trial.attempt == 1: os.kill(os.getpid(), signal.SIGKILL)")
 BATCH = {"SLURM_JOB_ID": "17", "SLURM_CLUSTER_NAME": "tests"}
 REQUEUED = BATCH | {"SLURM_RESTART_COUNT": "1"}
 STEP = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}

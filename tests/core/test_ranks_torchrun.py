@@ -34,14 +34,14 @@ from core_sdk import core
 distributed = core.DistributedContext.from_torch_distributed()
 with core.init(distributed=distributed) as context:
     latest = context.info.latest_checkpoint
-    attempt = context.info.trial._trial_run_id
+    attempt = context.info.trial.attempt
     step = 0
     if latest is not None:
         with context.checkpoint.restore_path(latest) as path:
             step = int((path / "step").read_text())
     # One write: torchrun lets the ranks' output run into each other.
     told = core_sdk.get_cluster_info()
-    if told is not None and (told.latest_checkpoint, told.trial._trial_run_id) != (latest, attempt):
+    if told is not None and (told.latest_checkpoint, told.trial.attempt) != (latest, attempt):
         raise AssertionError(f"get_cluster_info() speaks of {told}")
     os.write(1, f"RANK {distributed.rank} ATTEMPT {attempt} FROM {step}\n".encode())
     while step < 30:

@@ -110,7 +110,7 @@ def test_a_stopped_transfer_goes_on_as_if_undisturbed(home: Home, monkeypatch: p
 
     def train(job: str, stop_after: int = -1) -> str:
         with init(hparams=hparams, job_id=job) as context:
-            context._core.info.trial.trial_seed = 1
+            context.core_context.info.trial.trial_seed = 1
             rng.seed_all(1)
             trial = transfer.TransferTrial(context)
             trial.build_callbacks = lambda: {"stop": StopAfter(stop_after)}

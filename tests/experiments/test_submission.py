@@ -271,7 +271,7 @@ def test_an_experiment_that_has_ended_goes_on(home: Home, model: Path) -> None:
     script = """
         import core_sdk as det
         with det.core.init() as context:
-            print("attempt", det.get_cluster_info().trial._trial_run_id, det.get_cluster_info().user_data)
+            print("attempt", det.get_cluster_info().trial.attempt, det.get_cluster_info().user_data)
     """
     (model / "train.py").write_text(textwrap.dedent(script))
     text = SINGLE.replace("python3 train.py", f"{sys.executable} train.py")

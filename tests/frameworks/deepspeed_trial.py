@@ -101,7 +101,7 @@ class PipelineTrial(EngineTrial):
 
 def main() -> None:
     with init(job_id=JOB) as context:
-        context._core.info.trial.trial_seed = 17
+        context.core_context.info.trial.trial_seed = 17
         random.seed(17)
         torch.manual_seed(17)
         trial = PipelineTrial(context) if STAGE == "pipeline" else EngineTrial(context)

@@ -131,7 +131,7 @@ class LineTrial(pytorch.PyTorchTrial):
         return {"error": (self.model(batch[0]) - batch[1]).abs().mean()}
 
 with pytorch.init(job_id=sys.argv[1], aggregation_frequency=3) as context:
-    context._core.info.trial.trial_seed = 17
+    context.core_context.info.trial.trial_seed = 17
     torch.manual_seed(17 + context.distributed.rank)
     trial = LineTrial(context, int(sys.argv[2]))
     pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(2))

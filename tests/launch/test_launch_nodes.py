@@ -23,7 +23,7 @@ CLUSTER = ClusterInfo(
     container_addrs=["10.0.0.1", "10.0.0.2"],
     container_rank=1,
     container_slot_counts=[4, 8],
-    _slot_ids=[0, 1, 2, 3, 4, 5, 6, 7],
+    named_slot_ids=[0, 1, 2, 3, 4, 5, 6, 7],
 )
 PLACEMENT = Placement(("h1", "h2"), node_rank=1, slots=4, port=12345)
 
@@ -52,7 +52,7 @@ def test_a_machine_gives_a_slot_per_gpu(num_gpus: int, slots: int) -> None:
 def test_a_run_info_goes_before_the_machine() -> None:
     """Its nodes, this one's rank and slots, and the first one's address."""
     assert decided("", CLUSTER, 1) == Nodes(num_nodes=2, node_rank=1, slots=8, chief_address="10.0.0.1")
-    assert decided("", ClusterInfo(_slot_ids=[3]), 8).slots == 1
+    assert decided("", ClusterInfo(named_slot_ids=[3]), 8).slots == 1
     assert decided("", ClusterInfo(container_slot_counts=[3]), 8).slots == 3
 
 

@@ -141,7 +141,7 @@ def main(output: Path, num_workers: int, stops: list[str]) -> None:
     with det.core.init(distributed=distributed) as core_context:
         training = Training(num_workers, core_context.distributed.rank, core_context.distributed.size)
         training.state.restore(core_context)
-        stop = Stop(stops, core_context.info.trial._trial_run_id, core_context.distributed)
+        stop = Stop(stops, core_context.info.trial.attempt, core_context.distributed)
         with output.with_suffix(f".{core_context.distributed.rank}").open("a") as file:
             for seen in training.run():
                 print(json.dumps(seen), file=file, flush=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core_sdk.loop.driver import Driver, Schedule
+from core_sdk.loop.driver import Driver, Progress, Schedule
 from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit
 
 
@@ -31,7 +31,7 @@ class Training:
         self.best = set(best)
         self.validation_looks = 0
         self.saved: dict[str, Any] = {}
-        self.driver: Driver
+        self.completed: Progress
 
     def should_stop(self) -> bool:
         self.num_looks += 1
@@ -55,15 +55,15 @@ class Training:
 
     def save(self) -> None:
         self.events.append("save")
-        self.saved = self.driver.state_dict()
+        self.saved = self.completed.state_dict()
 
 
 def drive(training: Training, length: TrainUnit, state: dict[str, Any] | None = None, **schedule: Any) -> bool:
-    training.driver = Driver(training, Schedule(**schedule))
+    training.completed = Progress()
     if state is not None:
-        training.driver.load_state_dict(state)
-        training.batches = training.driver.counters.batches
-    return training.driver.run(length)
+        training.completed.load_state_dict(state)
+        training.batches = training.completed.counters.batches
+    return Driver(training, Schedule(**schedule), training.completed).run(length)
 
 
 def test_the_end_is_reported_validated_and_saved_once() -> None:
@@ -164,7 +164,7 @@ def test_a_greater_length_goes_on_where_the_first_ended() -> None:
     training = Training()
     drive(training, Batch(1))
 
-    is_complete = training.driver.run(Batch(2))
+    is_complete = Driver(training, Schedule(), training.completed).run(Batch(2))
 
     assert is_complete
     assert training.events == [

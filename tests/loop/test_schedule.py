@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core_sdk.loop import Batch, Counters, Epoch, Record, Seconds, TrainUnit
-from core_sdk.loop.schedule import TrainingClock, check_length, is_due, is_reached, progress
+from core_sdk.loop.schedule import TrainingClock, check_length, completed_share, is_due, is_reached
 
 BATCHES_PER_EPOCH = 3
 BATCH_SIZE = 8
@@ -103,9 +103,9 @@ def test_a_length_is_reached_by_its_last_batch(length: TrainUnit, last_batch: in
     check_length(length)
 
     assert [is_reached(length, counters(i)) for i in range(12)] == [i >= last_batch for i in range(12)]
-    assert progress(length, counters(0)) == 0
-    assert progress(length, counters(100)) == 1
-    assert progress(Batch(10), counters(4)) == 0.4
+    assert completed_share(length, counters(0)) == 0
+    assert completed_share(length, counters(100)) == 1
+    assert completed_share(Batch(10), counters(4)) == 0.4
 
 
 def test_units_of_equal_kind_and_value_are_equal() -> None:

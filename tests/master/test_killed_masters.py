@@ -31,7 +31,7 @@ from core_sdk import core
 
 with core.init() as context:
     x = context.info.trial.hparams["x"]
-    first = context.info.trial._steps_completed + 1
+    first = context.info.trial.steps_completed + 1
     for epoch in range(first, 5):
         context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": x + 1 / epoch, "epochs": epoch})
         with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
@@ -142,7 +142,7 @@ from core_sdk import core
 
 with core.init() as context:
     x = context.info.trial.hparams["x"]
-    first = context.info.trial._steps_completed + 1
+    first = context.info.trial.steps_completed + 1
     for epoch in range(first, 21):
         context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": x + 1 / epoch, "epochs": epoch})
         print("epoch", epoch, flush=True)

@@ -32,7 +32,7 @@ import os, time
 from core_sdk import core
 
 with core.init(distributed=core.DistributedContext()) as context:  # one process, on however many slots
-    first = context.info.trial._steps_completed + 1
+    first = context.info.trial.steps_completed + 1
     for epoch in range(first, 21):
         context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": 1 / epoch})
         with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):

@@ -173,7 +173,7 @@ def train(folder: str, num_workers: str, end: str = "") -> None:
     """Begins the training of a folder, or goes on with it; all ranks call it."""
     directory = Path(folder)
     with init(job_id=directory.name, aggregation_frequency=2, enable_tensorboard_logging=False) as context:
-        context._core.info.trial.trial_seed = SEED
+        context.core_context.info.trial.trial_seed = SEED
         rng.seed_all(SEED)
         trial = ExactTrial(context, directory, int(num_workers), End.read(end))
         result = Trainer(trial, context).fit(

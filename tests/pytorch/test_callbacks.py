@@ -187,7 +187,7 @@ def test_what_a_callback_adds_to_a_checkpoint_is_there() -> None:
         trainer = Trainer(trial, context)
         result = trainer.fit(max_length=Batch(1))
         trainer.fit(max_length=Batch(1))
-        with context._core.checkpoint.restore_path(result.latest_checkpoint or "") as path:
+        with context.core_context.checkpoint.restore_path(result.latest_checkpoint or "") as path:
             text = (path / "mine.txt").read_text()
 
     assert text == "hello"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from core_sdk import pytorch
+from core_sdk.pytorch._context import run_of
 
 
 class Mean(pytorch.MetricReducer):
@@ -78,7 +79,7 @@ def test_values_of_several_ranks_can_be_reduced_by_hand(context: pytorch.PyTorch
     """From what each of them has gathered."""
     context.wrap_reducer(Mean(), name="mean")
     context.wrap_reducer(list, name="all")
-    reducers = context._reducers.chosen(for_training=True)
+    reducers = run_of(context).reducers.chosen(for_training=True)
 
     metrics = context.run_cross_slot_reduction(reducers, [[(1.0, 1), [1, 3]], [(8.0, 2), [2]]])
 

@@ -81,7 +81,7 @@ def trained(make_loader: MakeLoader, job: str, *lengths: int) -> list[list[float
                 return make_loader(self.context)
 
         with init(job_id=job) as context:
-            context._core.info.trial.trial_seed = 17
+            context.core_context.info.trial.trial_seed = 17
             trial = Loading(context)
             fitted = Trainer(trial, context).fit(max_length=Batch(length), latest_checkpoint=checkpoint)
         checkpoint = fitted.latest_checkpoint

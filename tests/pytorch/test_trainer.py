@@ -160,14 +160,14 @@ def test_the_use_of_the_machine_is_recorded_while_the_trial_is_trained() -> None
         is_on: list[bool] = []
 
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
-            self.is_on.append(self.context._core.profiler._collector is not None)
+            self.is_on.append(self.context.core_context.profiler._collector is not None)
             return super().train_batch(batch, epoch_idx, batch_idx)
 
     _, trial = fit(Watching, max_length=Batch(1), profiling_enabled=True)
     fit(Watching, max_length=Batch(1))
 
     assert Watching.is_on == [True, False]
-    assert trial.context._core.profiler._collector is None
+    assert trial.context.core_context.profiler._collector is None
 
 
 def test_what_configure_profiler_is_told_has_another_place(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,8 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 from core_sdk import core, pytorch
 from core_sdk.errors import SeveralRanksError
 from core_sdk.pytorch import LRScheduler
-from core_sdk.pytorch._strategies import default_strategy
+from core_sdk.pytorch._context import run_of
+from core_sdk.runtime.strategies import default_strategy
 
 EVERY_EPOCH = LRScheduler.StepMode.STEP_EVERY_EPOCH
 MANUAL = LRScheduler.StepMode.MANUAL_STEP
@@ -39,12 +40,12 @@ def line(context: pytorch.PyTorchTrialContext, **options: Any) -> tuple[nn.Modul
 
 def train(context: pytorch.PyTorchTrialContext, model: nn.Module, num_batches: int, **step: Any) -> list[float]:
     """Batches whose gradients are 1, 2, 3, …; returns the weight after each."""
-    weights = []
+    weights, runtime = [], run_of(context).runtime
     for index in range(num_batches):
-        context._begin_batch(index, index // 5, index % 5 == 0, index % 5 == 4)
+        runtime.begin_batch(index, is_first=index == 0)
         context.backward(model(torch.full((1, 1), float(index + 1))).sum())
         context.step_optimizer(context.optimizers[0], **step)
-        context._end_batch()
+        runtime.end_batch(index + 1, index // 5 + 1 if index % 5 == 4 else None)
         weights.append(next(model.parameters()).item())
     return weights
 
@@ -184,17 +185,15 @@ def test_mixed_precision_on_a_cpu_computes_in_bfloat16_and_returns_float32(
     assert seen == [torch.bfloat16, torch.bfloat16]
     assert [outputs["y"].dtype, outputs["all"][0].dtype, outputs["all"][1][0].dtype] == [torch.float32] * 3
     assert outputs["all"][1][1] == 3
-    context._begin_batch(0, 0, True, False)
     context.backward(outputs["y"].sum())
     context.step_optimizer(context.optimizers[0])
-    context._end_batch()
     assert list(model.state_dict()) == ["layer.weight", "layer.bias"]
 
 
 def test_losses_are_scaled_and_gradients_unscaled_before_they_are_clipped(context: pytorch.PyTorchTrialContext) -> None:
     """By a scaler of the context's own, which is updated once for all optimizers."""
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
-    context._automatic_scaler = context.wrap_scaler(scaler)
+    run_of(context).runtime.precision.scale_by(context.wrap_scaler(scaler))
     model, _ = line(context)
     clipped: list[float] = []
 
@@ -215,7 +214,7 @@ def test_a_trial_may_use_a_scaler_of_its_own(context: pytorch.PyTorchTrialContex
     scaler.update()
 
     assert next(model.parameters()) == -1
-    assert context._scaler is scaler
+    assert run_of(context).runtime.precision.scaler is scaler
 
 
 def test_apex_becomes_mixed_precision_of_torch(context: pytorch.PyTorchTrialContext) -> None:
@@ -226,7 +225,7 @@ def test_apex_becomes_mixed_precision_of_torch(context: pytorch.PyTorchTrialCont
         configured = context.configure_apex_amp(model, optimizer, opt_level="O2", loss_scale="dynamic")
 
     assert configured == (model, optimizer)
-    assert context._scaler is not None
+    assert run_of(context).runtime.precision.scaler is not None
     assert model(torch.ones(1, 1)).dtype == torch.float32
     with pytest.raises(ValueError, match="opt_level is 'O3'"):
         context.configure_apex_amp(model, optimizer, opt_level="O3")
@@ -263,7 +262,7 @@ def test_event_files_can_be_turned_off() -> None:
     with pytorch.init() as context:
         path = context.get_tensorboard_path()
         context.set_enable_tensorboard_logging(False)
-        context._core.train.report_training_metrics(1, {"loss": 1.0})
+        context.core_context.train.report_training_metrics(1, {"loss": 1.0})
         with pytest.raises(RuntimeError, match="cannot be turned on again"):
             context.set_enable_tensorboard_logging(True)
         assert not context.get_enable_tensorboard_logging()
@@ -328,7 +327,8 @@ def test_the_position_is_known_once_there_is_one(context: pytorch.PyTorchTrialCo
     with pytest.raises(RuntimeError, match="no batch has been trained yet"):
         context.is_epoch_start()
 
-    context._begin_batch(7, 1, False, True)
+    position = run_of(context).position
+    position.batch, position.epoch, position.is_epoch_end = 7, 1, True
 
     assert (context.current_train_batch(), context.current_train_epoch()) == (7, 1)
     assert (context.is_epoch_start(), context.is_epoch_end()) == (False, True)
@@ -427,7 +427,7 @@ def test_an_optimizer_of_other_models_is_refused(
     trial = LineTrial(context)
     own, other = trial.model.parameters(), nn.Parameter(torch.zeros(1))
     context.wrap_optimizer(torch.optim.SGD([*own, other], lr=0.1))
-    context._check_parameters()
+    run_of(context).runtime.check("LineTrial")
     assert "1 parameters of the SGD belong to no wrapped model" in caplog.text
 
     context.wrap_optimizer(torch.optim.Adam(nn.Linear(1, 1).parameters()))

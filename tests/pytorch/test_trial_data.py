@@ -38,7 +38,7 @@ def fit(
             return make_loader()
 
     with init(job_id=job) as context:
-        context._core.info.trial.trial_seed = 17
+        context.core_context.info.trial.trial_seed = 17
         trial = Loading(context)
         return Trainer(trial, context).fit(**arguments), trial
 

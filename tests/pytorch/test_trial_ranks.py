@@ -15,6 +15,7 @@ from pytorch.ranks import Ranks
 from torch import nn
 
 from core_sdk import pytorch
+from core_sdk.pytorch._context import run_of
 
 
 class Line(nn.Module):
@@ -36,18 +37,18 @@ def windows(home: str) -> None:
 
     os.environ["CORE_SDK_HOME"] = home
     with pytorch.init(aggregation_frequency=2) as context:
-        rank = context.distributed.rank
+        rank, runtime = context.distributed.rank, run_of(context).runtime
         model = Line()
         nn.init.constant_(model.weight, rank)
         wrapped = context.wrap_model(model, find_unused_parameters=True, broadcast_buffers=False)
         optimizer = context.wrap_optimizer(torch.optim.SGD(wrapped.parameters(), lr=1.0))
         gradients, weights = [], []
         for index in range(4):
-            context._begin_batch(index, 0, index == 0, False)
+            runtime.begin_batch(index, is_first=index == 0)
             context.backward(wrapped(torch.full((1,), (index + 1) * 10.0**rank)).sum())
             gradients.append(model.weight.grad.item())  # type: ignore[union-attr]
             context.step_optimizer(optimizer)
-            context._end_batch()
+            runtime.end_batch(index + 1, None)
             weights.append(model.weight.item())
         frozen = context.wrap_model(Line().requires_grad_(False))
         said = {
@@ -55,7 +56,7 @@ def windows(home: str) -> None:
             "weights": weights,
             "attributes": [wrapped.name, type(wrapped).__name__, type(frozen).__name__],
             "finds_unused": wrapped.find_unused_parameters,
-            "state": [sorted(strategy.model_state(each)) for each, strategy in context._spread_models()],
+            "state": [sorted(state) for state in runtime.state_dict()["models_state_dict"]],
         }
         print(json.dumps(said))
 

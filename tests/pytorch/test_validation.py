@@ -214,7 +214,7 @@ def test_a_validation_does_not_change_the_training() -> None:
 
     def trained(**arguments: Any) -> tuple[list[Any], list[bool]]:
         with init(exp_conf={"searcher": {"metric": "x"}}) as context:
-            context._core.info.trial.trial_seed = 5
+            context.core_context.info.trial.trial_seed = 5
             torch.manual_seed(5)
             trial = Drawing(context)
             Trainer(trial, context).fit(max_length=Batch(4), **arguments)

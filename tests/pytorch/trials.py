@@ -75,7 +75,7 @@ class StopAfter(pytorch.PyTorchCallback):
 
 def fixed_seed(context: pytorch.PyTorchTrialContext) -> None:
     """Gives every trial of a test the same seed."""
-    context._core.info.trial.trial_seed = SEED
+    context.core_context.info.trial.trial_seed = SEED
     rng.seed_all(SEED)
 
 

@@ -54,7 +54,7 @@ def recorded(home: Home) -> Home:
         record(folder, report(10, attempt=2, loss=0.5), StopAcknowledged(time=START, source="SIGTERM"), attempt=2)
         folder.write_command(CommandRecord(argv=["python", "train.py"], cwd="/tmp", environment={"PATH": "/bin"}))
         trial = TrialInfo(trial_id=number, experiment_id=1, trial_seed=7, hparams={"lr": 0.1})
-        folder.write_run_info(2, ClusterInfo(_trial_info=trial, latest_checkpoint=f"c{number}"))
+        folder.write_run_info(2, ClusterInfo(trial_or_none=trial, latest_checkpoint=f"c{number}"))
         folder.write_exit(2, ExitRecord(time=START, code=75))
         folder.request_stop(2, "core-sdk trial pause")
     with home.experiment(1).edit() as described:

@@ -32,7 +32,7 @@ import sys
 from core_sdk import core
 
 with core.init(name="moving", checkpoint_storage=sys.argv[1] if len(sys.argv) > 1 else None) as context:
-    for steps in (context.info.trial._steps_completed + 1, context.info.trial._steps_completed + 2):
+    for steps in (context.info.trial.steps_completed + 1, context.info.trial.steps_completed + 2):
         with context.checkpoint.store_path({"steps_completed": steps}) as (path, storage_id):
             (path / "weights").write_text(str(steps))
 sys.exit(3)

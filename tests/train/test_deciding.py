@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from core_sdk.records import CheckpointPinned, CheckpointStored, recorded_config, with_given
+from core_sdk.runtime.retention import best, to_delete
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from core_sdk.train.driver.growing import num_workers
-from core_sdk.train.worker.keeping import best, to_delete
 from core_sdk.train.worker.running import takes_config
 from core_sdk.train.worker.saving import own_names
 

@@ -126,7 +126,7 @@ def test_reports_of_every_rank_come_home(cluster: RayHosts) -> None:
             context = train.get_context().core_context
             for step in range(1, 61):
                 context.train.report_training_metrics(steps_completed=step, metrics={"loss": step})
-                if step == 30 and train.get_context().get_world_rank() == 1 and context.info.trial._trial_run_id == 1:
+                if step == 30 and train.get_context().get_world_rank() == 1 and context.info.trial.attempt == 1:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         fit(function, num_workers=2, resources={"CPU": 1}, strategy="STRICT_SPREAD", max_failures=1)

@@ -84,6 +84,11 @@ class CheckpointContext:
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
 
     @property
+    def storage_url(self) -> str:
+        """The URL of the storage, such as `file:///data/checkpoints` or `s3://bucket/prefix`."""
+        return self._storage.url
+
+    @property
     def first_save_duration_s(self) -> float | None:
         """The duration of the first save, from its first file to the commit; None until a checkpoint is stored."""
         return self._saves.first_duration_s

@@ -2,4 +2,4 @@
 
 from core_sdk.pytorch._context._experimental import PyTorchExperimentalContext
 from core_sdk.pytorch._context._pytorch_context import PyTorchTrialContext
-from core_sdk.pytorch._context._trial_context import TrialContext, TrialSetup, split_batch_size
+from core_sdk.pytorch._context._trial_context import TrialContext, run_of, split_batch_size

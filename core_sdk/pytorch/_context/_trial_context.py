@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
 from core_sdk.errors import MissingDependencyError
-from core_sdk.loop.moving import to_device
-from core_sdk.pytorch._reducers import FunctionReducer, MetricReducer, Reducers, WrappedReducer, reduce_across_slots
+from core_sdk.pytorch._reducers import FunctionReducer, MetricReducer, WrappedReducer, reduce_across_slots
+from core_sdk.pytorch._run import TrialRun
 
 if TYPE_CHECKING:
     from core_sdk.core import Context, DistributedContext
@@ -22,57 +21,31 @@ logger = logging.getLogger("core_sdk.pytorch")
 _Metric = TypeVar("_Metric", bound=MetricReducer)
 
 
-@dataclass(frozen=True)
-class TrialSetup:
-    """The values from which a trial's context is made."""
-
-    core_context: Context | None
-    """The Context of the Core API; None for a trial that is only loaded."""
-    distributed: DistributedContext
-    device: torch.device
-    hparams: Mapping[str, Any] | None
-    exp_conf: Mapping[str, Any] | None
-    enable_tensorboard_logging: bool = True
-
-
 class TrialContext:
     """The part that the contexts of all trials have in common."""
 
-    _waiver = "call context.experimental.disable_dataset_reproducibility_checks() in the trial's __init__()"
-    """The advice for a trial whose data need not resume exactly."""
-
-    def __init__(self, setup: TrialSetup) -> None:
-        self.distributed = setup.distributed
-        self.device = setup.device
-        self._core_context = setup.core_context
-        self._hparams = None if setup.hparams is None else dict(setup.hparams)
-        self._exp_conf = None if setup.exp_conf is None else dict(setup.exp_conf)
-        self.profiler: Any = None
-        self._reducers = Reducers()
-        self._checks_datasets = True
-        self._moves_batches = True
-        self._warned_types: set[type] = set()
-        self._stop_requested = False
-        self._enable_tensorboard_logging = setup.enable_tensorboard_logging
+    def __init__(self, run: TrialRun[Any]) -> None:
+        self._run = run
+        self.distributed: DistributedContext = run.distributed
+        self.device: torch.device = run.device
         self._tensorboard_writer: Any = None
         self._batch_sizes: tuple[int, int] | None = None
-        self._initial_batch = 0
-        self._batch_index: int | None = None
-        self._epoch_index = 0
-        self._is_epoch_start = self._is_epoch_end = False
 
     @property
-    def _core(self) -> Context:
-        """The Context of the Core API. Raises `RuntimeError` for a trial that is only loaded."""
-        if self._core_context is None:
-            raise RuntimeError("this context only loads a trial; pytorch.init() gives one that trains and reports")
-        return self._core_context
+    def core_context(self) -> Context:
+        """The Context of `core_sdk.core.init()`. Raises `RuntimeError` for a trial that is only loaded."""
+        return self._run.core
+
+    @property
+    def profiler(self) -> Any:
+        """The profiler of `set_profiler()`, or None."""
+        return self._run.profiler
 
     def get_hparams(self) -> dict[str, Any]:
         """Returns the hyperparameters. Raises `ValueError` if neither `init()` nor the trial has any."""
-        if self._hparams is None:
+        if self._run.hparams is None:
             raise ValueError("there are no hyperparameters: pass hparams to pytorch.init()")
-        return self._hparams
+        return self._run.hparams
 
     def get_hparam(self, name: str) -> Any:
         """Returns a hyperparameter. Raises `ValueError` for an unknown name."""
@@ -104,9 +77,9 @@ class TrialContext:
 
     def get_experiment_config(self) -> dict[str, Any]:
         """Returns the experiment's configuration. Raises `ValueError` if neither `init()` nor the experiment has it."""
-        if self._exp_conf is None:
+        if self._run.exp_conf is None:
             raise ValueError("there is no experiment configuration: pass exp_conf to pytorch.init()")
-        return self._exp_conf
+        return self._run.exp_conf
 
     def get_data_config(self) -> dict[str, Any]:
         """Returns the section `data` of the experiment's configuration."""
@@ -114,64 +87,55 @@ class TrialContext:
         return data
 
     def get_experiment_id(self) -> int:
-        return self._core.info.trial.experiment_id
+        return self._run.core.info.trial.experiment_id
 
     def get_trial_id(self) -> int:
-        return self._core.info.trial.trial_id
+        return self._run.trial_id
 
     def get_trial_seed(self) -> int:
         """Returns the seed of all randomness in this trial, which is the same after a restart and on all ranks."""
-        return self._core.info.trial.trial_seed
+        return self._run.seed
 
     def get_stop_requested(self) -> bool:
-        return self._stop_requested
+        return self._run.is_stop_requested
 
     def set_stop_requested(self, stop_requested: bool) -> None:
         """Asks the training to save a checkpoint and end after the current batch. One rank's request suffices."""
         if not isinstance(stop_requested, bool):
             raise TypeError(f"stop_requested is {stop_requested!r}; it must be True or False")
-        self._stop_requested = stop_requested
+        self._run.is_stop_requested = stop_requested
 
     def get_initial_batch(self) -> int:
         """Returns the number of batches trained before this start of the script, which a custom sampler has to skip."""
-        return self._initial_batch
+        return self._run.position.initial_batch
 
     def current_train_batch(self) -> int:
         """Returns the index of the batch that is being trained, counted over the whole training."""
-        if self._batch_index is None:
+        if self._run.position.batch is None:
             raise RuntimeError("no batch has been trained yet: ask in train_batch(), or later")
-        return self._batch_index
+        return self._run.position.batch
 
     def current_train_epoch(self) -> int:
         """Returns the index of the epoch to which the current batch belongs."""
         self.current_train_batch()
-        return self._epoch_index
+        return self._run.position.epoch
 
     def is_epoch_start(self) -> bool:
         """Whether the current batch is the first one of its epoch."""
         self.current_train_batch()
-        return self._is_epoch_start
+        return self._run.position.is_epoch_start
 
     def is_epoch_end(self) -> bool:
         """Whether the current batch is the last one of its epoch."""
         self.current_train_batch()
-        return self._is_epoch_end
+        return self._run.position.is_epoch_end
 
     def to_device(self, data: Any) -> Any:
         """Moves data that the trial has made itself; batches of the loaders are moved already.
 
         Dictionaries, lists and tuples are searched, and arrays become tensors.
         """
-        if type(data) is torch.Tensor:
-            return data.to(self.device, non_blocking=True)
-        if type(data) in (list, tuple):
-            # On the CPU nearly every batch is in the right place already, and this loop finds that out quickly.
-            for value in data:
-                if type(value) is not torch.Tensor or value.device != self.device:
-                    break
-            else:
-                return data
-        return to_device(data, self.device, self._warned_types)
+        return self._run.to_device(data)
 
     @overload
     def wrap_reducer(
@@ -199,14 +163,14 @@ class TrialContext:
         A function becomes a reducer with a method `update(value)`; it gets the list of all these values. With a `name`
         the reducer returns one value, without one a dictionary of metrics.
         """
-        return self._reducers.add(reducer, name, for_training, for_validation)
+        return self._run.reducers.add(reducer, name, for_training, for_validation)
 
     def reset_reducers(self) -> None:
-        self._reducers.reset()
+        self._run.reducers.reset()
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
         """Returns the metrics of the reducers for training, or of those for validation. Collective."""
-        return self._reducers.reduce(for_training, self.distributed.allgather)
+        return self._run.reducers.reduce(for_training, self.distributed.allgather)
 
     def run_cross_slot_reduction(
         self, reducables: Sequence[WrappedReducer], gathered: Sequence[Sequence[Any]]
@@ -216,7 +180,7 @@ class TrialContext:
 
     def get_tensorboard_path(self) -> Path:
         """Returns a directory for event files, which `core-sdk tensorboard` shows."""
-        return self._core.train.get_tensorboard_path()
+        return self._run.core.train.get_tensorboard_path()
 
     def get_tensorboard_writer(self) -> Any:
         """Returns a `torch.utils.tensorboard.SummaryWriter` for that directory, closed at the end of the training.
@@ -233,17 +197,17 @@ class TrialContext:
         return self._tensorboard_writer
 
     def get_enable_tensorboard_logging(self) -> bool:
-        return self._enable_tensorboard_logging
+        return self._run.enables_tensorboard
 
     def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
         """Sets whether reported metrics are also written as TensorBoard's event files. Cannot turn this on again."""
         if not isinstance(enable_tensorboard_logging, bool):
             raise TypeError(f"enable_tensorboard_logging is {enable_tensorboard_logging!r}; it must be True or False")
-        if enable_tensorboard_logging and not self._enable_tensorboard_logging:
+        if enable_tensorboard_logging and not self._run.enables_tensorboard:
             raise RuntimeError("TensorBoard's event files are off for this attempt, and cannot be turned on again")
-        if not enable_tensorboard_logging and self._core_context is not None:
-            self._core_context._stop_tensorboard()
-        self._enable_tensorboard_logging = enable_tensorboard_logging
+        if not enable_tensorboard_logging and self._run.core_context is not None:
+            self._run.core_context.stop_tensorboard()
+        self._run.enables_tensorboard = enable_tensorboard_logging
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
         """Profiles the training with `torch.profiler.profile(*args, **kwargs)`, whose `step()` follows each batch.
@@ -251,31 +215,17 @@ class TrialContext:
         Traces are written to `get_tensorboard_path()`.
         """
         writer = torch.profiler.tensorboard_trace_handler(str(self.get_tensorboard_path()))
-        self.profiler = torch.profiler.profile(*args, **{**kwargs, "on_trace_ready": writer})
+        self._run.profiler = torch.profiler.profile(*args, **{**kwargs, "on_trace_ready": writer})
 
-    def _begin_batch(self, batch_index: int, epoch_index: int, is_epoch_start: bool, is_epoch_end: bool) -> None:
-        """Called before each `train_batch()`."""
-        self._batch_index = batch_index
-        self._epoch_index = epoch_index
-        self._is_epoch_start = is_epoch_start
-        self._is_epoch_end = is_epoch_end
-
-    def _end_batch(self) -> None:
-        """Called after each `train_batch()`."""
-        if self.profiler is not None:
-            self.profiler.step()
-
-    def _warn_of_open_window(self) -> None:
-        """Called at the end of a training, when the last gradients may not have been used."""
-
-    @property
-    def _data_ranks(self) -> Any:
-        """An object with the `rank` and the `size` by which batches are divided."""
-        return self.distributed
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Closes the TensorBoard writer. `init()` calls it at the end."""
         if self._tensorboard_writer is not None:
             self._tensorboard_writer.close()
+
+
+def run_of(context: TrialContext) -> TrialRun[Any]:
+    """Returns what the Trainer knows about the attempt of a context."""
+    return context._run
 
 
 def split_batch_size(global_batch_size: Any, num_ranks: int) -> tuple[int, int]:

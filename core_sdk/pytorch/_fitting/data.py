@@ -9,8 +9,8 @@ from core_sdk.distributed import DistributedContext
 from core_sdk.errors import NotExactError
 from core_sdk.loop import ResumableLoader, resumable
 from core_sdk.loop.plan import Draw
-from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._data import DataLoader
+from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
 
 TRAINING_LOADER = "build_training_data_loader"
@@ -20,7 +20,7 @@ VALIDATION_LOADER = "build_validation_data_loader"
 _IN_COMMON = {"num_units": "length", "batch_size": "global batch size", "order": "order", "seed": "seed"}
 
 
-def built_loader(trial: PyTorchTrial, method: str, context: TrialContext) -> Any:
+def built_loader(trial: PyTorchTrial, method: str, run: TrialRun[Any]) -> Any:
     """Returns the loader that the trial's `method` builds.
 
     Raises `TypeError` if it is not a loader, and `RuntimeError` for a loader of another class unless the trial allows
@@ -31,11 +31,11 @@ def built_loader(trial: PyTorchTrial, method: str, context: TrialContext) -> Any
         return loader
     if not hasattr(loader, "__iter__"):
         raise TypeError(f"{method}() returned a {type(loader).__name__}; it must return a pytorch.DataLoader")
-    if context._checks_datasets:
+    if run.checks_datasets:
         raise RuntimeError(
             f"{method}() returned a {type(loader).__module__}.{type(loader).__name__}, whose order could not be kept "
             "over ranks and resumes. Return core_sdk.pytorch.DataLoader(…) with the same arguments, or "
-            f"{context._waiver}"
+            f"{run.waiver}"
         )
     return loader
 
@@ -47,24 +47,24 @@ class Data:
     one, which resumes as well as it can.
     """
 
-    def __init__(self, trial: PyTorchTrial, loader: Any, method: str, context: TrialContext) -> None:
+    def __init__(self, trial: PyTorchTrial, loader: Any, method: str, run: TrialRun[Any]) -> None:
         """`method` has built the `loader`, and is named in errors."""
         self._trial = trial
         self._method = method
         is_ours = isinstance(loader, DataLoader | ResumableLoader)
-        self._num_shares = context._data_ranks.size
+        self._num_shares = run.runtime.data_ranks.size
         self._num_readers = 1 if is_ours else self._num_shares
         # A batch sampler may put any number of samples into each batch.
         self._draws_samples = isinstance(loader, DataLoader) and loader.batch_size is not None
-        self._loader = loader if isinstance(loader, ResumableLoader) else self._resumable(loader, is_ours, context)
+        self._loader = loader if isinstance(loader, ResumableLoader) else self._resumable(loader, is_ours, run)
 
-    def _resumable(self, loader: Any, is_ours: bool, context: TrialContext) -> ResumableLoader:
-        ranks = context._data_ranks if is_ours else DistributedContext()
-        is_exact = is_ours and context._checks_datasets
+    def _resumable(self, loader: Any, is_ours: bool, run: TrialRun[Any]) -> ResumableLoader:
+        ranks = run.runtime.data_ranks if is_ours else DistributedContext()
+        is_exact = is_ours and run.checks_datasets
         try:
-            return resumable(loader, seed=context.get_trial_seed(), distributed=ranks, exact=is_exact)
+            return resumable(loader, seed=run.seed, distributed=ranks, exact=is_exact)
         except NotExactError as error:
-            raise NotExactError(error.problem, error.remedy, context._waiver) from None
+            raise NotExactError(error.problem, error.remedy, run.waiver) from None
         except (TypeError, ValueError) as error:
             error.add_note(f"The loader is that of {self._method}().")
             raise

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 from core_sdk.loop import rng
-from core_sdk.loop.driver import Driver, Schedule, Trained
+from core_sdk.loop.driver import Trained
 from core_sdk.loop.plan import Draw
-from core_sdk.loop.schedule import Counters
-from core_sdk.pytorch._context import PyTorchTrialContext
-from core_sdk.pytorch._fitting.best import BestValidation
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState, is_own
-from core_sdk.pytorch._fitting.data import TRAINING_LOADER, Data, built_loader
+from core_sdk.pytorch._fitting.data import Data
 from core_sdk.pytorch._fitting.metrics import (
     BatchMetrics,
     LeftOut,
@@ -26,12 +22,14 @@ from core_sdk.pytorch._fitting.metrics import (
     reduced,
     without_none,
 )
-from core_sdk.pytorch._fitting.stopping import StopFlag
+from core_sdk.pytorch._fitting.progress import FitProgress
 from core_sdk.pytorch._fitting.validation import Validator
 from core_sdk.pytorch._reducers import reduce_across_slots
+from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
-
-logger = logging.getLogger("core_sdk.pytorch")
+from core_sdk.runtime.best import BestValidation
+from core_sdk.runtime.runtime import Runtime
+from core_sdk.runtime.stopping import StopFlag
 
 
 class BatchOfEpoch(Trained, Protocol):
@@ -42,101 +40,74 @@ class BatchOfEpoch(Trained, Protocol):
 
 
 class Fitting:
-    """The training of a trial, which its `Driver` drives. The driver counts what is completed."""
+    """The training of a trial: what its `Driver` orders."""
 
     def __init__(
         self,
         trial: PyTorchTrial,
-        context: PyTorchTrialContext,
+        run: TrialRun[Any],
         callbacks: Callbacks,
-        schedule: Schedule,
-        *,
-        max_validation_batches: int | None = None,
+        progress: FitProgress,
+        data: Data,
+        validator: Validator,
+        state: TrialState,
+        stop_flag: StopFlag,
     ) -> None:
-        """Builds the data loaders."""
+        self._run = run
+        self._runtime: Runtime = run.runtime
         self._trial = trial
-        self._context = context
         self._callbacks = callbacks
-        self._train = context._core.train
-        self._is_chief = context.distributed.is_chief
-        self._moves_batches = context._moves_batches
+        self._progress = progress
+        self._data = data
+        self._validator = validator
+        self._state = state
+        self._train = run.core.train
+        self._is_chief = run.distributed.is_chief
         self._train_batch = trial.train_batch
         self._batch_hooks = callbacks.hooks("on_training_batch_end")
         self._has_workload_hooks = bool(callbacks.hooks("on_training_workload_end"))
         self._metrics = BatchMetrics("train_batch")
-        self._data = self._training_data()
-        self._data.check_ranks(context.distributed)
-        self._stream: Iterator[tuple[Draw, Any]]
-        self._batch_index = 0
-        self._is_epoch_start = True
-        self._validator = self._made_validator(max_validation_batches)
-        self._best = BestValidation(context)
-        self.stop_flag = StopFlag(context)
-        self.should_stop = self.stop_flag.is_set
-        self.driver = Driver(self, schedule, context.distributed.broadcast)
-        self._state = self._made_state()
+        self._best = BestValidation(run.core, run.exp_conf or {})
         self._left_out = LeftOut(self._is_chief)
-        self.latest_checkpoint: str | None = None
-        self.metrics: dict[str, Any] = {}
-        """The metrics of the last validation."""
-
-    def _training_data(self) -> Data:
-        loader = built_loader(self._trial, TRAINING_LOADER, self._context)
-        return Data(self._trial, loader, TRAINING_LOADER, self._context)
-
-    def _made_validator(self, max_batches: int | None) -> Validator:
-        return Validator(self._trial, self._context, self._callbacks, max_batches)
-
-    def _made_state(self) -> TrialState:
-        return TrialState(self._trial, self._context, self._callbacks, self, self._data)
+        self._stream: Iterator[tuple[Draw, Any]]
+        self.should_stop = stop_flag.is_set
 
     def load(self, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
         """Resumes from the parts `kept` of the content of a checkpoint. Collective."""
         self._state.load(content, kept)
-        self._batch_index = self.counters.batches
-        if is_own(self._context, content):
-            self.latest_checkpoint = storage_id
+        if is_own(self._run, content):
+            self._progress.latest_checkpoint = storage_id
 
     def start(self) -> None:
         """Begins to read the training data. Afterwards only the training itself draws random numbers."""
-        context = self._context
-        for model in context.models:
+        for model in self._runtime.models:
             model.train()
-        context.reset_reducers()
+        self._run.reducers.reset()
         self._stream = self._data.stream()
         if self._is_chief:
             self._train.set_status("training")
 
     @property
-    def counters(self) -> Counters:
-        return self.driver.counters
-
-    @property
     def batches_per_epoch(self) -> int | None:
         return self._data.batches_per_epoch
 
-    def state_dict(self) -> dict[str, Any]:
-        numbers = {name: value for name, value in self.metrics.items() if isinstance(value, int | float)}
-        return {"driver": self.driver.state_dict(), "is_epoch_start": self._is_epoch_start, "metrics": numbers}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.driver.load_state_dict(state["driver"])
-        self._is_epoch_start = state["is_epoch_start"]
-        self.metrics = state["metrics"]
-
     def train_batch(self) -> Trained:
         trained, batch = self._next_batch()
-        context, index, epoch = self._context, self._batch_index, trained.epoch
-        context._begin_batch(index, epoch, self._is_epoch_start, trained.is_epoch_end)
-        if self._is_epoch_start:
+        progress, position, epoch = self._progress, self._run.position, trained.epoch
+        index, is_epoch_end = progress.driver.counts[0], trained.is_epoch_end
+        position.batch, position.epoch = index, epoch
+        position.is_epoch_start, position.is_epoch_end = progress.is_epoch_start, is_epoch_end
+        self._runtime.begin_batch(index, is_first=index == position.initial_batch)
+        if progress.is_epoch_start:
             self._callbacks.call("on_training_epoch_start", epoch)
-        returned = self._train_on(batch, trained)
-        context._end_batch()
+        returned = self._train_on(batch, trained, index)
+        if self._run.profiler is not None:
+            self._run.profiler.step()
+        self._runtime.end_batch(index + 1, epoch + 1 if is_epoch_end else None)
         for hook in self._batch_hooks:
             hook(epoch, index, returned)
-        self._batch_index = index + 1
-        self._is_epoch_start = trained.is_epoch_end
-        if trained.is_epoch_end:
+        progress.is_epoch_start = is_epoch_end
+        if is_epoch_end:
             self._callbacks.call("on_training_epoch_end", epoch)
         return trained
 
@@ -144,19 +115,19 @@ class Fitting:
         """Returns the next global batch, and this rank's part of it."""
         return next(self._stream)
 
-    def _train_on(self, batch: Any, draw: Any) -> Any:
+    def _train_on(self, batch: Any, draw: Any, index: int) -> Any:
         """Trains on a batch, and returns what the trial has returned."""
-        if self._moves_batches:
-            batch = self._context.to_device(batch)
-        returned = self._train_batch(batch=batch, epoch_idx=draw.epoch, batch_idx=self._batch_index)
-        self._metrics.add(returned, self._batch_index, self._data.num_samples(draw, batch))
+        if self._run.moves_batches:
+            batch = self._run.to_device(batch)
+        returned = self._train_batch(batch=batch, epoch_idx=draw.epoch, batch_idx=index)
+        self._metrics.add(returned, index, self._data.num_samples(draw, batch))
         return returned
 
     def report(self, progress: float) -> None:
-        distributed = self._context.distributed
-        reducers = self._context._reducers.chosen(for_training=True)
+        distributed = self._run.distributed
+        reducers = self._run.reducers.chosen(for_training=True)
         own = self._metrics.take(), [each.call("per_slot_reduce") for each in reducers]
-        self._context.reset_reducers()
+        self._run.reducers.reset()
         gathered = distributed.allgather(own) if self._has_workload_hooks else distributed.gather(own)
         if gathered is None:
             return
@@ -166,34 +137,34 @@ class Fitting:
         batch_metrics = means_of_batches(ranks)
         if self._is_chief:
             numbers, others = self._split(avg_metrics)
-            self._train.report_training_metrics(self._steps, numbers, batch_metrics)
+            self._train.report_training_metrics(self._progress.batches, numbers, batch_metrics)
             self._report_others("training", others)
             self._train.report_progress(progress)
         if self._has_workload_hooks:
             # A stop causes an additional report, so the random draws of hooks must not change the training.
             with rng.kept():
-                self._callbacks.call("on_training_workload_end", {**self._progress, **avg_metrics}, batch_metrics)
+                self._callbacks.call("on_training_workload_end", {**self._progress.shown, **avg_metrics}, batch_metrics)
 
     def validate(self) -> bool | None:
         if self._is_chief:
             self._train.set_status("validating")
-        metrics = self._validator.run(self._batch_index, self.should_stop, self._progress)
+        metrics = self._validator.run(self._progress.batches, self.should_stop, self._progress.shown)
         if metrics is None:
             return None
-        self.metrics = metrics
+        self._progress.metrics = metrics
 
         def report() -> bool:
             numbers, others = self._split(metrics)
             is_best = self._best.is_best(numbers)
-            self._train.report_validation_metrics(self._steps, numbers)
+            self._train.report_validation_metrics(self._progress.batches, numbers)
             self._report_others("validation", others)
             self._train.set_status("training")
             return is_best
 
-        return self._context.distributed.channel.broadcast_outcome(report)
+        return self._run.distributed.channel.broadcast_outcome(report)
 
     def save(self) -> None:
-        self.latest_checkpoint = self._state.save()
+        self._progress.latest_checkpoint = self._state.save()
 
     def explain(self, error: BaseException) -> None:
         """Adds a note to an error of torch about a lost worker of a loader."""
@@ -202,28 +173,18 @@ class Fitting:
 
     def searched_metric(self) -> Any:
         """Returns the searcher's metric of the last validation."""
-        return self._best.searched(self.metrics)
+        return self._best.searched(self._progress.metrics)
 
     def best_checkpoint(self) -> str | None:
         """Returns the storage id of the trial's checkpoint with the best validation, or None. Collective."""
-        return self._context.distributed.channel.broadcast_outcome(self._best.checkpoint)
-
-    @property
-    def _steps(self) -> int:
-        return self.counters.batches
-
-    @property
-    def _progress(self) -> dict[str, Any]:
-        """The progress of the training, as it is reported beside the metrics."""
-        counters = self.counters
-        return {"batches": counters.batches, "epochs": counters.epochs}
+        return self._run.distributed.channel.broadcast_outcome(self._best.checkpoint)
 
     def _split(self, metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Splits metrics into numbers, to which it adds the progress, and other values that JSON can hold.
 
         Tensors with one element count as numbers.
         """
-        numbers = self._progress
+        numbers = self._progress.shown
         others: dict[str, Any] = {}
         for name, value in metrics.items():
             try:
@@ -238,4 +199,4 @@ class Fitting:
 
     def _report_others(self, group: str, others: dict[str, Any]) -> None:
         if others:
-            self._train.report_metrics(f"{group}_values", self._steps, others)
+            self._train.report_metrics(f"{group}_values", self._progress.batches, others)

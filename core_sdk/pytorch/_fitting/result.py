@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-EndReason = Literal["completed", "preempted", "stopped", "searcher"]
+from core_sdk.runtime.stopping import StopReason
+
+EndReason = Literal["completed"] | StopReason
 
 
 @dataclass(frozen=True)

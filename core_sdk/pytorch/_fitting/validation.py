@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from core_sdk.loop import rng
-from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.data import VALIDATION_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.metrics import (
@@ -27,6 +26,7 @@ from core_sdk.pytorch._fitting.metrics import (
     without_none,
 )
 from core_sdk.pytorch._reducers import Reducer, reduce_across_slots
+from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
 
 _REDUCES: Mapping[Reducer, Reduce] = {
@@ -93,16 +93,16 @@ class Validator:
     """Validates with the methods of the trial, on all ranks together."""
 
     def __init__(
-        self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks, max_batches: int | None = None
+        self, trial: PyTorchTrial, run: TrialRun[Any], callbacks: Callbacks, max_batches: int | None = None
     ) -> None:
         """`max_batches` limits the validations of a `test_mode`."""
         self._trial = trial
         self._max_batches = max_batches
-        self._context = context
+        self._run = run
         self._callbacks = callbacks
-        self._left_out = LeftOut(context.distributed.is_chief)
+        self._left_out = LeftOut(run.distributed.is_chief)
         self._evaluates_batches = evaluates_batches(trial)
-        if not self._evaluates_batches and any(strategy.is_sharding for strategy in context._strategies):
+        if not self._evaluates_batches and run.runtime.is_sharding:
             raise ValueError(
                 f"{type(trial).__name__} evaluates the full dataset on the chief, which has only a part of a model "
                 "that is split over the ranks: define evaluate_batch() instead"
@@ -110,13 +110,13 @@ class Validator:
         self._loader = self._built_loader()
         if self._evaluates_batches:
             self._data = self._made_data()
-            self._data.check_ranks(context.distributed)
+            self._data.check_ranks(run.distributed)
 
     def _built_loader(self) -> Any:
-        return built_loader(self._trial, VALIDATION_LOADER, self._context)
+        return built_loader(self._trial, VALIDATION_LOADER, self._run)
 
     def _made_data(self) -> Data:
-        return Data(self._trial, self._loader, VALIDATION_LOADER, self._context)
+        return Data(self._trial, self._loader, VALIDATION_LOADER, self._run)
 
     def run(self, batches: int, should_stop: Callable[[], bool], progress: Mapping[str, Any]) -> dict[str, Any] | None:
         """Validates, and returns the metrics on every rank; None if a stop has cut the validation off.
@@ -125,13 +125,13 @@ class Validator:
         validation follow from `batches`, so that the schedule of validations does not change the training. Hooks get
         `progress` together with the metrics.
         """
-        context = self._context
-        context.reset_reducers()
-        with rng.seeded(context.get_trial_seed(), "validation", batches):
+        run = self._run
+        run.reducers.reset()
+        with rng.seeded(run.seed, "validation", batches):
             self._callbacks.call("on_validation_start")
-            with torch.no_grad(), in_eval_mode(context.models):
+            with torch.no_grad(), in_eval_mode(run.runtime.models):
                 metrics = self._of_batches(should_stop) if self._evaluates_batches else self._of_dataset(should_stop)
-            context.reset_reducers()
+            run.reducers.reset()
             if metrics is not None:
                 shown = {**progress, **metrics}
                 self._callbacks.call("on_validation_end", shown)
@@ -144,9 +144,9 @@ class Validator:
             self._data.explain(error)
 
     def _of_batches(self, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
-        context, evaluate = self._context, self._batch_evaluator()
+        run, evaluate = self._run, self._batch_evaluator()
         metrics = BatchMetrics("evaluate_batch")
-        reducers = context._reducers.chosen(for_training=False)
+        reducers = run.reducers.chosen(for_training=False)
         contributions: list[Any] | None = None
         end_hooks = self._callbacks.hooks("on_validation_epoch_end")
         outputs: list[Any] = []
@@ -158,7 +158,7 @@ class Validator:
             if num_samples == 0:
                 # The batch repeats samples of another rank, since models may need all ranks. It is not counted.
                 contributions = copy.deepcopy([each.call("per_slot_reduce") for each in reducers])
-            returned = evaluate(context.to_device(batch) if context._moves_batches else batch, index)
+            returned = evaluate(run.to_device(batch) if run.moves_batches else batch, index)
             metrics.add(returned, index, num_samples)
             if end_hooks and num_samples:
                 outputs.append(returned)
@@ -166,7 +166,7 @@ class Validator:
             hook(outputs)
         if contributions is None:
             contributions = [each.call("per_slot_reduce") for each in reducers]
-        gathered = context.distributed.allgather((metrics.take(), contributions))
+        gathered = run.distributed.allgather((metrics.take(), contributions))
         result = self._over_ranks([columns for columns, _ in gathered])
         return {**result, **reduce_across_slots(reducers, [each for _, each in gathered])}
 
@@ -196,16 +196,12 @@ class Validator:
                     self._left_out.say(name, f"it is {value.kind}")
             return without_none({name: value for name, value in values.items() if not isinstance(value, NotJson)})
 
-        self._set_forward_sync(False)  # the chief uses the models while no other rank does
+        self._run.runtime.set_forward_sync(False)  # the chief uses the models while no other rank does
         try:
-            metrics_of_chief = self._context.distributed.channel.broadcast_outcome(evaluate, is_patient=True)
+            metrics_of_chief = self._run.distributed.channel.broadcast_outcome(evaluate, is_patient=True)
         finally:
-            self._set_forward_sync(True)
-        return {**metrics_of_chief, **self._context.reduce_metrics(for_training=False)}
-
-    def _set_forward_sync(self, is_on: bool) -> None:
-        for model, strategy in zip(self._context.models, self._context._strategies, strict=True):
-            strategy.set_forward_sync(model, is_on)
+            self._run.runtime.set_forward_sync(True)
+        return {**metrics_of_chief, **self._run.reducers.reduce(False, self._run.distributed.allgather)}
 
 
 @contextlib.contextmanager

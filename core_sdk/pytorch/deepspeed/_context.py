@@ -6,14 +6,18 @@ import copy
 import json
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import torch
+
+from core_sdk.core import DistributedContext
 from core_sdk.errors import MissingDependencyError
-from core_sdk.pytorch._context import TrialContext, TrialSetup
-from core_sdk.pytorch._strategies import Strategy
+from core_sdk.pytorch._context import TrialContext
+from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch.deepspeed._mpu import ModelParallelUnit, make_data_parallel_mpu, make_deepspeed_mpu
+from core_sdk.runtime.runtime import DataRanks, Runtime
 
 try:
     from deepspeed import DeepSpeedEngine, PipelineEngine
@@ -23,9 +27,70 @@ except ImportError as error:
 logger = logging.getLogger("core_sdk.pytorch")
 
 
-class _DataRanks(NamedTuple):
-    rank: int
-    size: int
+class EngineRuntime(Runtime):
+    """The engines of a training, which DeepSpeed spreads over the ranks."""
+
+    writes_on_all_ranks = True
+
+    def __init__(self, ranks: DistributedContext, device: torch.device) -> None:
+        self.models: list[DeepSpeedEngine] = []
+        self.mpu = make_data_parallel_mpu(ranks)
+        self.has_own_mpu = False
+        self.accumulates_itself = False
+        """Whether the trial trains on all micro-batches of a batch in one call."""
+        self.save_engines: Callable[[Path], object] = lambda directory: None
+        """Saves the engines into the directory of a checkpoint, on all ranks."""
+
+    @property
+    def data_ranks(self) -> DataRanks:
+        return DataRanks(self.mpu.data_parallel_rank, self.mpu.data_parallel_world_size)
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether the first engine is a pipeline."""
+        return bool(self.models) and isinstance(self.models[0], PipelineEngine)
+
+    @property
+    def micro_batches(self) -> tuple[int, int]:
+        """The size and the number of the micro-batches of a batch on each rank."""
+        if not self.models:
+            raise RuntimeError("no engine says how large micro-batches are: call wrap_model_engine() first")
+        return _micro_batches(self.models[0])
+
+    @property
+    def takes_whole_batches(self) -> bool:
+        """Whether `train_batch()` is called once a batch, and not for each of its micro-batches."""
+        return self.is_pipeline or self.accumulates_itself or self.micro_batches[1] == 1
+
+    def wrap(self, engine: DeepSpeedEngine) -> None:
+        if not isinstance(engine, DeepSpeedEngine):
+            raise TypeError(
+                f"wrap_model_engine() takes an engine, not {type(engine).__name__}: it is the first value that "
+                "deepspeed.initialize() returns"
+            )
+        if not self.models and isinstance(engine, PipelineEngine):
+            self.mpu = make_deepspeed_mpu(engine.mpu)
+        elif self.models and _micro_batches(engine) != self.micro_batches:
+            logger.warning(
+                "engine %d has micro-batches of another size or number than the first engine, which counts",
+                len(self.models),
+            )
+        self.models.append(engine)
+
+    def check(self, owner: str) -> None:
+        if not self.models:
+            raise ValueError(f"{owner} has wrapped no engine: call context.wrap_model_engine(engine) in its __init__()")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns nothing, since the engines write their own files."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any], kept: Collection[str]) -> None:
+        """Does nothing, since the engines are loaded already."""
+
+    def write_part(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
+        self.save_engines(directory)
+        return state
 
 
 class DeepSpeedTrialContext(TrialContext):
@@ -35,64 +100,47 @@ class DeepSpeedTrialContext(TrialContext):
     micro-batches a batch has.
     """
 
-    _waiver = "call context.disable_dataset_reproducibility_checks() in the trial's __init__()"
-
-    def __init__(self, setup: TrialSetup) -> None:
-        super().__init__(setup)
-        self.models: list[DeepSpeedEngine] = []
-        self._strategies: list[Strategy] = []
-        """Always empty: there are no models beside the engines."""
-        self._moves_batches = False
-        self._mpu = make_data_parallel_mpu(setup.distributed)
-        self._has_own_mpu = False
-        self._accumulates_itself = False
+    def __init__(self, run: TrialRun[EngineRuntime]) -> None:
+        super().__init__(run)
+        run.moves_batches = False
+        run.waiver = "call context.disable_dataset_reproducibility_checks() in the trial's __init__()"
+        self._runtime = run.runtime
+        self.models: list[DeepSpeedEngine] = self._runtime.models
 
     def wrap_model_engine(self, model: DeepSpeedEngine) -> DeepSpeedEngine:
         """Registers an engine that `deepspeed.initialize()` has made, and returns it."""
-        if not isinstance(model, DeepSpeedEngine):
-            raise TypeError(
-                f"wrap_model_engine() takes an engine, not {type(model).__name__}: it is the first value that "
-                "deepspeed.initialize() returns"
-            )
-        if not self.models and isinstance(model, PipelineEngine):
-            self._mpu = make_deepspeed_mpu(model.mpu)
-        elif self.models and _micro_batches(model) != _micro_batches(self.models[0]):
-            logger.warning(
-                "engine %d has micro-batches of another size or number than the first engine, which counts",
-                len(self.models),
-            )
-        self.models.append(model)
+        self._runtime.wrap(model)
         return model
 
     def set_mpu(self, mpu: ModelParallelUnit) -> None:
         """Sets this rank's part, for model parallelism that is not DeepSpeed's own. Call it once, after wrapping."""
         if not self.models:
             raise RuntimeError("set_mpu() comes after wrap_model_engine()")
-        if self._has_own_mpu:
+        if self._runtime.has_own_mpu:
             raise RuntimeError("set_mpu() was called already: there is one ModelParallelUnit for all engines")
-        self._has_own_mpu = True
-        self._mpu = mpu
+        self._runtime.has_own_mpu = True
+        self._runtime.mpu = mpu
 
     def disable_auto_grad_accumulation(self) -> None:
         """Has `train_batch()` called once a batch; it then trains on all of its micro-batches itself."""
-        self._accumulates_itself = True
+        self._runtime.accumulates_itself = True
 
     def disable_dataset_reproducibility_checks(self) -> None:
         """Does the same as `context.experimental.disable_dataset_reproducibility_checks()` in a `PyTorchTrial`."""
-        self._checks_datasets = False
+        self._run.checks_datasets = False
 
     @property
     def use_pipeline_parallel(self) -> bool:
         """Whether the first engine is a pipeline."""
-        return bool(self.models) and isinstance(self.models[0], PipelineEngine)
+        return self._runtime.is_pipeline
 
     def get_train_micro_batch_size_per_gpu(self) -> int:
         """Returns the number of samples of a micro-batch, from DeepSpeed's configuration."""
-        return _micro_batches(self._first_engine())[0]
+        return self._runtime.micro_batches[0]
 
     def get_num_micro_batches_per_slot(self) -> int:
         """Returns the number of micro-batches of a batch on each rank: DeepSpeed's `gradient_accumulation_steps`."""
-        return _micro_batches(self._first_engine())[1]
+        return self._runtime.micro_batches[1]
 
     @property
     def train_micro_batch_size_per_gpu(self) -> int:
@@ -105,21 +153,6 @@ class DeepSpeedTrialContext(TrialContext):
         """Deprecated, as in `determined`: call `get_num_micro_batches_per_slot()`."""
         warnings.warn("call get_num_micro_batches_per_slot()", FutureWarning, stacklevel=2)
         return self.get_num_micro_batches_per_slot()
-
-    def _first_engine(self) -> DeepSpeedEngine:
-        if not self.models:
-            raise RuntimeError("no engine says how large micro-batches are: call wrap_model_engine() first")
-        return self.models[0]
-
-    @property
-    def _data_ranks(self) -> _DataRanks:
-        return _DataRanks(self._mpu.data_parallel_rank, self._mpu.data_parallel_world_size)
-
-    @property
-    def _calls_per_batch(self) -> int:
-        """The number of calls of `train_batch()` for a batch."""
-        takes_all = self.use_pipeline_parallel or self._accumulates_itself
-        return 1 if takes_all else self.get_num_micro_batches_per_slot()
 
 
 def overwrite_deepspeed_config(

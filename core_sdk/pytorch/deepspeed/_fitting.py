@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from core_sdk.loop.plan import Draw
-from core_sdk.pytorch._fitting.checkpoint import WRAPPED, TrialState
-from core_sdk.pytorch._fitting.data import TRAINING_LOADER, VALIDATION_LOADER, Data
+from core_sdk.pytorch._fitting.checkpoint import TrialState
+from core_sdk.pytorch._fitting.data import VALIDATION_LOADER, Data
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.validation import Validator
-from core_sdk.pytorch.deepspeed._context import DeepSpeedTrialContext
+from core_sdk.pytorch._run import TrialRun
+from core_sdk.pytorch._trial import PyTorchTrial
+from core_sdk.pytorch.deepspeed._context import EngineRuntime
 
 _END = object()
 
@@ -55,12 +56,12 @@ class NoData(Data):
         return {}
 
 
-def all_read_data(context: DeepSpeedTrialContext) -> bool:
+def all_read_data(run: TrialRun[EngineRuntime]) -> bool:
     """Whether all ranks read data, so that the chief need not tell any rank about its batches. Collective.
 
     Raises `ValueError` if the chief itself reads none.
     """
-    are_reading = context.distributed.allgather(context._mpu.should_build_data_loader)
+    are_reading = run.distributed.allgather(run.runtime.mpu.should_build_data_loader)
     if not are_reading[0]:
         raise ValueError("rank 0 must read data: set should_build_data_loader in its ModelParallelUnit")
     return all(are_reading)
@@ -69,34 +70,20 @@ def all_read_data(context: DeepSpeedTrialContext) -> bool:
 class EngineFitting(Fitting):
     """The training of a `DeepSpeedTrial`."""
 
-    _context: Any
     _trial: Any
+    _run: TrialRun[EngineRuntime]
 
-    def _training_data(self) -> Data:
-        self._all_read_data = all_read_data(self._context)
-        reads_data = self._context._mpu.should_build_data_loader
-        return super()._training_data() if reads_data else NoData(TRAINING_LOADER)
-
-    def _made_validator(self, max_batches: int | None) -> Validator:
-        return EngineValidator(self._trial, self._context, self._callbacks, max_batches)
-
-    def _made_state(self) -> TrialState:
-        return EngineState(self._trial, self._context, self._callbacks, self, self._data)
-
-    def load(self, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
-        if not set(WRAPPED).issubset(kept):
-            raise ValueError('the engines of DeepSpeed load all that they have saved: leave out keep, or give "all"')
-        with self._context._core.checkpoint.restore_path(storage_id) as directory:
-            self._trial.load(self._context, directory)
-        super().load(content, storage_id, kept)
+    def __init__(self, trial: PyTorchTrial, run: TrialRun[EngineRuntime], *parts: Any) -> None:
+        super().__init__(trial, run, *parts)
+        self._all_read_data = all_read_data(run)
 
     @property
     def batches_per_epoch(self) -> int | None:
         micro_batches = super().batches_per_epoch
-        return None if micro_batches is None else micro_batches // self._context.get_num_micro_batches_per_slot()
+        return None if micro_batches is None else micro_batches // self._run.runtime.micro_batches[1]
 
     def _next_batch(self) -> tuple[MicroBatches, list[Any]]:
-        drawn = list(itertools.islice(self._stream, self._context.get_num_micro_batches_per_slot()))
+        drawn = list(itertools.islice(self._stream, self._run.runtime.micro_batches[1]))
         return self._described(drawn), [batch for _, batch in drawn]
 
     def _described(self, drawn: list[tuple[Draw, Any]]) -> MicroBatches:
@@ -109,20 +96,19 @@ class EngineFitting(Fitting):
         )
         if self._all_read_data:
             return own
-        told: MicroBatches = self._context.distributed.broadcast(own)
+        told: MicroBatches = self._run.distributed.broadcast(own)
         return told._replace(num_samples=own.num_samples or told.num_samples)
 
-    def _train_on(self, batches: list[Any], trained: MicroBatches) -> Any:
+    def _train_on(self, batches: list[Any], trained: MicroBatches, index: int) -> Any:
         """Trains on a batch, and returns what the trial's last call has returned."""
-        context, index, returned = self._context, self._batch_index, None
-        takes_all = context._calls_per_batch == 1
-        iterator = iter(batches) if context._mpu.should_build_data_loader else None
-        for count in [sum(trained.num_samples)] if takes_all else trained.num_samples:
+        runtime, returned = self._run.runtime, None
+        iterator = iter(batches) if runtime.mpu.should_build_data_loader else None
+        for count in [sum(trained.num_samples)] if runtime.takes_whole_batches else trained.num_samples:
             try:
                 returned = self._trial.train_batch(iterator, trained.epoch, index)
             except StopIteration as error:
                 raise RuntimeError(_wrong_number("more", len(batches))) from error
-            if context._mpu.should_report_metrics:
+            if runtime.mpu.should_report_metrics:
                 self._metrics.add(returned, index, count)
         if iterator is not None and next(iterator, _END) is not _END:
             raise RuntimeError(_wrong_number("fewer", len(batches)))
@@ -140,38 +126,35 @@ def _wrong_number(how: str, num_micro_batches: int) -> str:
 class EngineValidator(Validator):
     """Validates with iterators over micro-batches in place of batches."""
 
-    _context: Any
     _trial: Any
+    _run: TrialRun[EngineRuntime]
 
     def _built_loader(self) -> Any:
-        self._all_read_data = all_read_data(self._context)
-        return super()._built_loader() if self._context._mpu.should_build_data_loader else None
+        self._all_read_data = all_read_data(self._run)
+        return super()._built_loader() if self._run.runtime.mpu.should_build_data_loader else None
 
     def _made_data(self) -> Data:
         return NoData(VALIDATION_LOADER) if self._loader is None else super()._made_data()
 
     def _batches(self) -> Iterator[tuple[Any, int]]:
         """Yields lists of micro-batches, with the number of this rank's samples in each list."""
-        length = self._context.get_num_micro_batches_per_slot() if self._context.use_pipeline_parallel else 1
+        length = self._run.runtime.micro_batches[1] if self._run.runtime.is_pipeline else 1
         groups = _groups(super()._batches(), length)
         while True:
             group = next(groups, None)
             num_samples = None if group is None else sum(count for _, count in group)
             if not self._all_read_data:
-                told = self._context.distributed.broadcast(num_samples)
+                told = self._run.distributed.broadcast(num_samples)
                 num_samples = told if self._loader is None else num_samples
             if num_samples is None:
                 return
             yield [batch for batch, _ in group or ()], num_samples
 
-    def _set_forward_sync(self, is_on: bool) -> None:
-        """Does nothing, since engines exchange nothing in the forward pass unless they are split."""
-
     def _batch_evaluator(self) -> Callable[[Any, int], Any]:
         def evaluate(batches: list[Any], index: int) -> Any:
             iterator = None if self._loader is None else iter(batches)
             returned = self._trial.evaluate_batch(iterator, index)
-            return returned if self._context._mpu.should_report_metrics else {}
+            return returned if self._run.runtime.mpu.should_report_metrics else {}
 
         return evaluate
 
@@ -187,19 +170,3 @@ class EngineState(TrialState):
     """The state of a DeepSpeed training. Each rank saves its part of the engines in DeepSpeed's own files."""
 
     trial_type = "DeepSpeedTrial"
-
-    _context: Any
-    _trial: Any
-
-    def _wrapped_content(self) -> dict[str, Any]:
-        return {}
-
-    def _load_wrapped(self, content: dict[str, Any], kept: Collection[str]) -> None:
-        """Does nothing, since the engines are loaded already."""
-
-    def _all_ranks_write(self) -> bool:
-        return True
-
-    def _write_part(self, content: dict[str, Any], directory: Path) -> dict[str, Any]:
-        self._trial.save(self._context, directory)
-        return content

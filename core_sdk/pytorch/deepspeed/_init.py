@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import deepspeed
@@ -12,8 +13,8 @@ from torch import distributed as dist
 from core_sdk.core import DistributedContext
 from core_sdk.environment import name_local_rank_of_one, num_ranks_started
 from core_sdk.pytorch._init import begun_attempt
-from core_sdk.pytorch._ranks import group_of_one
-from core_sdk.pytorch.deepspeed._context import DeepSpeedTrialContext
+from core_sdk.pytorch.deepspeed._context import DeepSpeedTrialContext, EngineRuntime
+from core_sdk.runtime.ranks import group_of_one
 
 
 @contextlib.contextmanager
@@ -33,13 +34,14 @@ def init(
     with (
         _joined_ranks(distributed) as ranks,
         begun_attempt(
-            DeepSpeedTrialContext,
             ranks,
+            partial(EngineRuntime, ranks),
             hparams=hparams,
             exp_conf=exp_conf,
             enable_tensorboard_logging=enable_tensorboard_logging,
             core_arguments=core_arguments,
-        ) as context,
+        ) as run,
+        contextlib.closing(DeepSpeedTrialContext(run)) as context,
     ):
         yield context
 

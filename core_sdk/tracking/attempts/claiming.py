@@ -78,7 +78,7 @@ def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition, 
         note_trial_of_job(attempt.folder, definition.job)
     elif is_restart(info, attempt.number):
         told = attempt.info
-        recorded = with_trial(told, attempt.record, attempt.number, told.latest_checkpoint, told.trial._steps_completed)
+        recorded = with_trial(told, attempt.record, attempt.number, told.latest_checkpoint, told.trial.steps_completed)
         attempt.folder.write_run_info(attempt.number, recorded)
     return attempt
 
@@ -119,7 +119,7 @@ def _start_first_attempt(
 
 def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) -> Attempt:
     folder = home.trial(info.trial.trial_id)
-    number, checkpoint, steps = info.trial._trial_run_id, info.latest_checkpoint, info.trial._steps_completed
+    number, checkpoint, steps = info.trial.attempt, info.latest_checkpoint, info.trial.steps_completed
     with _claimed(folder, number) as (journal, alive):
         start = start_record(folder, number, home.owner(), latest_checkpoint=checkpoint, resumed_steps=steps)
         journal.append_or_raise(start)

@@ -93,7 +93,7 @@ def next_info(folder: TrialFolder, info: ClusterInfo | None) -> ClusterInfo:
 
 def has_begun(home: Home, info: ClusterInfo) -> bool:
     """Whether a script has begun the attempt that `info` names."""
-    return home.folder(info.trial.trial_id).journal_path(info.trial._trial_run_id).exists()
+    return home.folder(info.trial.trial_id).journal_path(info.trial.attempt).exists()
 
 
 def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None) -> int | None:

@@ -18,7 +18,7 @@ def names_trial(info: ClusterInfo | None) -> TypeGuard[ClusterInfo]:
 
 def is_restart(info: ClusterInfo | None, attempt: int) -> bool:
     """Whether this attempt follows the one for which a launcher was given `info`."""
-    return names_trial(info) and info.trial._trial_run_id != attempt
+    return names_trial(info) and info.trial.attempt != attempt
 
 
 def started_info(
@@ -37,12 +37,12 @@ def started_info(
     here = ClusterInfo(
         task_id=f"trial-{trial.trial_id}",
         allocation_id=f"trial-{trial.trial_id}.{attempt}",
-        _slot_ids=list(slots.ids),
+        named_slot_ids=list(slots.ids),
         container_slot_counts=[len(slots.ids) or 1],
         gpu_uuids=[name for name in slots.gpus if not name.isdecimal()],
     )
     told = with_trial(here, trial, attempt, latest_checkpoint, steps_completed)
-    told.trial._config = dict(config)
+    told.trial.config = dict(config)
     return told
 
 
@@ -54,14 +54,14 @@ def with_trial(
         where,
         task_type="TRIAL",
         latest_checkpoint=latest_checkpoint,
-        _trial_info=TrialInfo(
+        trial_or_none=TrialInfo(
             trial_id=trial.trial_id,
             experiment_id=trial.experiment_id,
             trial_seed=trial.seed,
             hparams=trial.told_hparams,
-            _config=where._trial_info._config if where._trial_info else {},
-            _steps_completed=steps_completed,
-            _trial_run_id=attempt,
+            config=where.trial_or_none.config if where.trial_or_none else {},
+            steps_completed=steps_completed,
+            attempt=attempt,
         ),
         user_data=trial.data,
     )
@@ -70,4 +70,4 @@ def with_trial(
 def as_told(info: ClusterInfo) -> ClusterInfo:
     """Returns the `info` of a file as a script sees it, with the values that JSON lacks (NaN, the infinities)."""
     trial = msgspec.structs.replace(info.trial, hparams=from_json(info.trial.hparams))
-    return msgspec.structs.replace(info, _trial_info=trial, user_data=from_json(info.user_data))
+    return msgspec.structs.replace(info, trial_or_none=trial, user_data=from_json(info.user_data))

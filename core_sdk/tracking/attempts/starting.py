@@ -286,13 +286,13 @@ def _start(
     has_gpus = slots is None or bool(slots.gpus)
     return Start(
         folder,
-        info.trial._trial_run_id,
+        info.trial.attempt,
         info,
         command,
         lock,
         continuation,
         is_new_trial,
-        variables=configured_variables(info.trial._config, has_gpus=has_gpus) | (slots.variables if slots else {}),
+        variables=configured_variables(info.trial.config, has_gpus=has_gpus) | (slots.variables if slots else {}),
         default_variables=slots.default_variables if slots else {},
     )
 
@@ -301,8 +301,8 @@ def _last_config(folder: TrialFolder) -> dict[str, Any]:
     """Returns the configuration in the newest run info that can be read; empty if there is none."""
     for attempt in reversed(folder.attempts()):
         with contextlib.suppress(RecordDamagedError):
-            if (info := folder.read_run_info(attempt)) is not None and info._trial_info is not None:
-                return info.trial._config
+            if (info := folder.read_run_info(attempt)) is not None and info.trial_or_none is not None:
+                return info.trial.config
     return {}
 
 

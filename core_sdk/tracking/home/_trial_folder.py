@@ -175,7 +175,7 @@ class TrialFolder:
 
     def write_begun(self, record: TrialRecord, command: CommandRecord | None, info: ClusterInfo) -> None:
         """Makes the trial visible, together with the files with which its first attempt is started."""
-        self.write_run_info(info.trial._trial_run_id, info)
+        self.write_run_info(info.trial.attempt, info)
         files = {} if command is None else {self.path / "command.json": encode_file(command)}
         # The record is the last file, since it makes the trial visible.
         write_together({**files, self.path / "trial.json": encode_file(record)})

@@ -20,6 +20,7 @@ from core_sdk.errors import (
     WorkerDiedError,
     WorkerFailedError,
 )
+from core_sdk.runtime.backends import usual_backend
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig, TrainRunContext
 from core_sdk.train._program import Program, Returned
@@ -41,7 +42,7 @@ _MODULES = (
     "torch.distributed",
     "core_sdk.distributed.joining",
     "core_sdk.loop.rng",
-    "core_sdk.train.worker.devices",
+    "core_sdk.runtime.devices",
     "core_sdk.train.worker.running",
 )
 
@@ -73,8 +74,7 @@ class Training:
             spools=spools or {},
             experiment=self.run.name,
             storage=self.run.storage_path,
-            use_gpu=self.scaling.use_gpu,
-            num_gpus=int(self.scaling.num_gpus_per_worker),
+            num_gpus=max(1, int(self.scaling.num_gpus_per_worker)) if self.scaling.use_gpu else 0,
             checkpoint_config=self.run.checkpoint_config,
             log_level=self.run.logging_config.log_level,
             has_callbacks=bool(self.run.callbacks),
@@ -182,9 +182,7 @@ class _WorkersFit(_Fit):
         group = WorkerGroup(room_for(training.scaling, engine, self._last_size), engine)
         self._last_size = group.size
         try:
-            group.init_torch(
-                training.backend or ("cpu:gloo,cuda:nccl" if training.scaling.use_gpu else "gloo"), training.timeout_s
-            )
+            group.init_torch(training.backend or usual_backend(training.scaling.use_gpu), training.timeout_s)
             with (
                 Shipping(group, trial.folder, trial.attempt) as shipping,
                 Growth(training.scaling, engine, group.size, trial) as growth,
@@ -242,12 +240,11 @@ class Interrupted(BaseException):
 
 def _fit_as_rank(training: Training) -> Result:
     """Trains in this process, as one of the ranks of a launcher. Only the launcher restarts failed ranks."""
-    import torch.distributed as dist  # a rank needs it
+    from core_sdk.runtime.ranks import joined_ranks  # loads torch, which a rank needs
 
-    if not dist.is_initialized():
-        dist.init_process_group(training.backend)
     program = training.program(None)
-    returned = execute(program, DistributedContext.from_torch_distributed())
+    with joined_ranks(None, training.backend) as ranks:
+        returned = execute(program, ranks)
     return _result(training, Home(program.home).folder(returned.trial_id), returned)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from core_sdk.environment import add_variables
 from core_sdk.loop import rng
-from core_sdk.train.worker.devices import devices
+from core_sdk.runtime.devices import devices
 from core_sdk.train.worker.session import Session
 
 
@@ -18,8 +18,7 @@ def get_device() -> torch.device:
 def get_devices() -> list[torch.device]:
     """Returns all devices of this worker."""
     session = Session.current("get_devices()")
-    local_rank = session.context.distributed.local_rank
-    return devices(local_rank, use_gpu=session.program.use_gpu, num_gpus=session.program.num_gpus)
+    return devices(session.context.distributed.local_rank, session.program.num_gpus)
 
 
 def enable_reproducibility(seed: int = 0) -> None:

@@ -29,8 +29,8 @@ def tell_callbacks(folder: TrialFolder, context: Context, metrics: Mapping[str, 
     """Writes a report for the driver's callbacks. Collective."""
     gathered = context.distributed.gather(plain_metrics(metrics))
     if gathered is not None:
-        told = Told(gathered, context.checkpoint._storage.url, storage_id)
-        path = callbacks_path(folder, context.info.trial._trial_run_id)
+        told = Told(gathered, context.checkpoint.storage_url, storage_id)
+        path = callbacks_path(folder, context.info.trial.attempt)
         with path.open("ab", buffering=0) as file:
             file.write(msgspec.json.encode(told) + b"\n")
 

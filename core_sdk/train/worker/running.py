@@ -61,9 +61,9 @@ def _tell_accelerate(program: Program) -> None:
 
     Accelerate would guess it from the local rank, but on Ray a worker sees only its own GPUs.
     """
-    from core_sdk.train.worker.devices import devices  # loads torch, as the workers have
+    from core_sdk.runtime.devices import devices  # loads torch, as the workers have
 
-    own = devices(this_worker().place.local_rank, use_gpu=program.use_gpu, num_gpus=program.num_gpus)
+    own = devices(this_worker().place.local_rank, program.num_gpus)
     add_variables({"ACCELERATE_TORCH_DEVICE": str(own[0])})
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from core_sdk.core import Context
 from core_sdk.errors import ExperimentNotFoundError
+from core_sdk.runtime.retention import to_delete
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.continuation import find_checkpoint
 from core_sdk.tracking.history import read_history
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
 from core_sdk.train._program import Program
 from core_sdk.train.worker.callbacks import plain_metrics, tell_callbacks
-from core_sdk.train.worker.keeping import to_delete
 from core_sdk.train.worker.meeting import CheckpointMeeting
 from core_sdk.train.worker.saving import checked_directory, store
 
@@ -42,8 +42,8 @@ class Session:
         self._channel = context.distributed.channel
         self._is_chief = context.distributed.is_chief
         self._meeting = CheckpointMeeting(self._channel)
-        self._steps = info.trial._steps_completed
-        searcher = info.trial._config.get("searcher") or {}
+        self._steps = info.trial.steps_completed
+        searcher = info.trial.config.get("searcher") or {}
         self._searched_metric: str | None = searcher.get("metric")
         # Other nodes may not see the home.
         self.experiment_name, self._latest = self._channel.broadcast_outcome(self._look_up)
@@ -119,11 +119,11 @@ class Session:
             known = ", ".join(self.program.datasets) or "none"
             raise KeyError(f"the trainer was given no dataset {name!r}; datasets are: {known}")
         if name not in self._shards:
-            from core_sdk.train.worker.devices import devices  # these load torch
+            from core_sdk.runtime.devices import devices  # these load torch
             from core_sdk.train.worker.shards import DatasetShard
 
             distributed, program = self.context.distributed, self.program
-            device = devices(distributed.local_rank, use_gpu=program.use_gpu, num_gpus=program.num_gpus)[0]
+            device = devices(distributed.local_rank, program.num_gpus)[0]
             dividing = distributed if name in program.datasets_to_split else None
             self._shards[name] = DatasetShard(program.datasets[name], dividing, device)
         return self._shards[name]
@@ -148,7 +148,7 @@ class Session:
                 metadata["checkpoint_dir_name"] = name
         directory = checked_directory(checkpoint.path)
         storage_id = store(self.context, directory, metadata, is_shared=is_shared, wait=wait)
-        self._latest = Checkpoint.stored(self.context.checkpoint._storage.url, storage_id)
+        self._latest = Checkpoint.stored(self.context.checkpoint.storage_url, storage_id)
         if delete:
             shutil.rmtree(directory, ignore_errors=True)
         if self._is_chief and self.program.checkpoint_config.num_to_keep is not None:

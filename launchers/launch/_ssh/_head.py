@@ -124,7 +124,7 @@ def host_run_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[Clus
             container_addrs=[host.address for host in hosts],
             container_rank=rank,
             container_slot_counts=[host.slots for host in hosts],
-            _slot_ids=list(host.devices),
+            named_slot_ids=list(host.devices),
             gpu_uuids=[],
         )
         for rank, host in enumerate(hosts)

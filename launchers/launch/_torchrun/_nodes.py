@@ -114,7 +114,7 @@ def _check(path: Path, info: ClusterInfo) -> None:
 
 def _says_more_than_the_default(info: ClusterInfo) -> bool:
     """Whether a run info says more than one node with one slot, which `core-sdk run` says regardless of the GPUs."""
-    return bool(info._slot_ids) or len(info.container_addrs) > 1 or info.container_slot_counts != [1]
+    return bool(info.named_slot_ids) or len(info.container_addrs) > 1 or info.container_slot_counts != [1]
 
 
 def _say_all(options: Mapping[str, Any]) -> bool:
@@ -140,17 +140,17 @@ def _run_info(placement: Placement, slots: int | None) -> ClusterInfo:
         container_rank=placement.node_rank,
         # A scheduler does not tell the slots of the other nodes, which usually have the same number.
         container_slot_counts=[slots or 1] * len(placement.addresses),
-        _slot_ids=list(range(slots)) if placement.slots and slots else [],
+        named_slot_ids=list(range(slots)) if placement.slots and slots else [],
     )
 
 
 def _with_slots(info: ClusterInfo, slots: int) -> ClusterInfo:
     """Returns the run info with as many slots as this node has ranks."""
-    if len(info._slot_ids) == slots:
+    if len(info.named_slot_ids) == slots:
         return info
     counts = list(info.container_slot_counts)
     counts[info.container_rank] = slots
-    return msgspec.structs.replace(info, _slot_ids=list(range(slots)), container_slot_counts=counts)
+    return msgspec.structs.replace(info, named_slot_ids=list(range(slots)), container_slot_counts=counts)
 
 
 def _num_nodes(options: Mapping[str, Any], info: ClusterInfo | None) -> int:

@@ -9,11 +9,11 @@ import torch
 from torch import distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor
 
-from core_sdk.pytorch._ranks import group_of_one
-from core_sdk.pytorch._strategies._strategy import Strategy
+from core_sdk.runtime.ranks import group_of_one
+from core_sdk.runtime.strategies._strategy import Strategy
 
 
 class FsdpStrategy(Strategy):
@@ -36,6 +36,19 @@ class FsdpStrategy(Strategy):
             _broadcast(module, device)
             fully_shard(module, **chosen)
         return model
+
+    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
+        """Does nothing: the gradients of split models are always averaged."""
+
+
+class Fsdp1Strategy(Strategy):
+    """Trains with torch's older `FullyShardedDataParallel`, which takes its own options."""
+
+    name = "fsdp1"
+    is_sharding = True
+
+    def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        return FullyShardedDataParallel(model.to(device), **{"device_id": device, **options})
 
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
         """Does nothing: the gradients of split models are always averaged."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import distributed as dist
 
-from core_sdk.pytorch._strategies._ddp import DdpStrategy
-from core_sdk.pytorch._strategies._horovod import HorovodStrategy
-from core_sdk.pytorch._strategies._none import NoStrategy, UntouchedStrategy
-from core_sdk.pytorch._strategies._strategy import Strategy
+from core_sdk.runtime.strategies._ddp import DdpStrategy
+from core_sdk.runtime.strategies._horovod import HorovodStrategy
+from core_sdk.runtime.strategies._none import NoStrategy, UntouchedStrategy
+from core_sdk.runtime.strategies._strategy import Strategy
 
 if TYPE_CHECKING:
     from core_sdk.core import DistributedContext
@@ -42,8 +42,24 @@ def named_strategy(name: str | None, default: Strategy) -> Strategy:
     if name == "none":
         return NoStrategy()
     if name == "fsdp" and default.name != "horovod":
-        from core_sdk.pytorch._strategies._fsdp import FsdpStrategy  # slow to import
+        from core_sdk.runtime.strategies._fsdp import FsdpStrategy  # slow to import
 
         return FsdpStrategy()
     others = ["none", default.name, *(["fsdp"] if default.name != "horovod" else [])]
     raise ValueError(f"strategy is {name!r}; here it must be None, or one of {', '.join(dict.fromkeys(others))}")
+
+
+def worker_strategy(name: str | None, num_workers: int) -> Strategy:
+    """Returns the strategy that `prepare_model(parallel_strategy=…)` names, for a worker of torch's process group.
+
+    Raises `ValueError` for an unknown name.
+    """
+    if name not in ("ddp", "fsdp", "fsdp2", None):
+        raise ValueError(f"parallel_strategy is {name!r}; it must be 'ddp', 'fsdp', 'fsdp2' or None")
+    if num_workers == 1 or name is None:
+        return UntouchedStrategy()
+    if name == "ddp":
+        return DdpStrategy()
+    from core_sdk.runtime.strategies._fsdp import Fsdp1Strategy, FsdpStrategy  # slow to import
+
+    return Fsdp1Strategy() if name == "fsdp" else FsdpStrategy()

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from core_sdk.records import from_json
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
-from core_sdk.train._configs import CheckpointConfig
+
+Order = Literal["max", "min"]
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """The rule by which checkpoints of a training are kept. The newest one is always kept."""
+
+    num_to_keep: int | None = None
+    """None keeps all."""
+    checkpoint_score_attribute: str | None = None
+    """The metric by which the best ones are kept; None keeps the newest ones."""
+    checkpoint_score_order: Order = "max"
+
+    def __post_init__(self) -> None:
+        if self.num_to_keep is not None and self.num_to_keep < 1:
+            raise ValueError(f"num_to_keep is {self.num_to_keep}; it must be at least 1, or None to keep all")
+        if self.checkpoint_score_order not in get_args(Order):
+            raise ValueError(f"checkpoint_score_order is {self.checkpoint_score_order!r}; it must be 'max' or 'min'")
 
 
 def to_delete(checkpoints: Sequence[RecordedCheckpoint], config: CheckpointConfig) -> list[str]:

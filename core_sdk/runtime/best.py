@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from core_sdk.client import Tracker
+from core_sdk.core import Context
 from core_sdk.errors import NotFoundError
-from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.records import SearcherMetric
 
-logger = logging.getLogger("core_sdk.pytorch")
+logger = logging.getLogger("core_sdk.runtime")
 
 TIME_METRICS = frozenset({"batches", "epochs"})
 """The metrics that are reported beside a trial's own."""
@@ -23,14 +23,14 @@ class BestValidation:
     For the chief only.
     """
 
-    def __init__(self, context: PyTorchTrialContext) -> None:
-        self._train = context._core.train
-        self._trial_id = context.get_trial_id()
-        self._experiment_id = context.get_experiment_id()
-        self._metric = SearcherMetric.configured((context._exp_conf or {}).get("searcher"))
+    def __init__(self, core_context: Context, config: Mapping[str, Any]) -> None:
+        """`config` is the configuration of the experiment, which may name the searcher's metric."""
+        self._train = core_context.train
+        self._trial = core_context.info.trial
+        self._metric = SearcherMetric.configured(config.get("searcher"))
         self._has_warned = False
         self._is_configured = self._metric is not None
-        if self._is_configured and context.distributed.is_chief:
+        if self._is_configured and core_context.distributed.is_chief:
             self._record()
 
     def is_best(self, metrics: Mapping[str, Any]) -> bool:
@@ -57,7 +57,7 @@ class BestValidation:
         """Returns the storage id of the trial's checkpoint with the best validation, or None."""
         if self._metric is None:
             return None
-        trial = Tracker().get_trial(self._trial_id)
+        trial = Tracker().get_trial(self._trial.trial_id)
         try:
             return trial.top_checkpoint(self._metric.name, self._metric.smaller_is_better).uuid
         except (NotFoundError, ValueError):  # there is no checkpoint, or none was validated
@@ -88,7 +88,7 @@ class BestValidation:
 
     def _record(self) -> None:
         """Records the metric of the script's configuration in the experiment."""
-        experiment = Tracker().home.experiment(self._experiment_id)
+        experiment = Tracker().home.experiment(self._trial.experiment_id)
         if experiment.read().searcher_metric != self._metric:
             with experiment.edit() as record:
                 record.searcher_metric = self._metric

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core_sdk.pytorch._strategies._strategy import Strategy, check_replica_options
+from core_sdk.runtime.strategies._strategy import Strategy, check_replica_options
 
 
 class NoStrategy(Strategy):

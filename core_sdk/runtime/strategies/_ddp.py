@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import distributed as dist
 from torch import nn
 
-from core_sdk.pytorch._strategies._strategy import Strategy, check_replica_options
+from core_sdk.runtime.strategies._strategy import Strategy, check_replica_options
 
 
 class DistributedDataParallel(nn.parallel.DistributedDataParallel):
@@ -48,3 +49,25 @@ class DdpStrategy(Strategy):
         # Torch sends the chief's buffers, such as those of a batch norm, before each forward pass.
         if isinstance(model, DistributedDataParallel):
             model.require_forward_param_sync = is_on
+
+
+class WeightedDdpStrategy(DdpStrategy):
+    """Weights the gradients of each rank by its share of the global batch, since the ranks' shares may differ."""
+
+    def __init__(self, share: Callable[[], float]) -> None:
+        """`share` returns this rank's share of the current batch, from 0 to 1."""
+        self._share = share
+
+    def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        wrapped = super().wrap_model(model, device, options)
+        if isinstance(wrapped, DistributedDataParallel):
+            # The hook has no annotations, since torch refuses annotations that are strings.
+            wrapped.register_comm_hook(self._share, lambda share, bucket: _weighted_sum(share(), bucket))
+        return wrapped
+
+
+def _weighted_sum(weight: float, bucket: Any) -> Any:
+    """Returns a future of the weighted sum of a bucket's gradients over all ranks."""
+    gradients = bucket.buffer().mul_(weight)
+    work = dist.all_reduce(gradients, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])

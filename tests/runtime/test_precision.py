@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core_sdk.loop.mixed_precision import autocasting
+from core_sdk.runtime.precision import autocasting
 
 CPU = torch.device("cpu")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import torch
 
-from core_sdk.pytorch._context import PyTorchTrialContext
-from core_sdk.pytorch._strategies import parameters_of
+from core_sdk.runtime.runtime import Ranks
+from core_sdk.runtime.strategies import parameters_of
 
 GRADIENT_FILES = "gradients."
 
@@ -16,30 +17,23 @@ Gradients = list[list[torch.Tensor | None]]
 """The gradients of each optimizer, in the order of its parameters."""
 
 
-def pending_gradients(context: PyTorchTrialContext) -> Gradients | None:
+def pending_gradients(optimizers: Sequence[torch.optim.Optimizer]) -> Gradients | None:
     """Returns this rank's unused gradients, or None if there are none."""
-    gradients = [[parameter.grad for parameter in parameters_of(optimizer)] for optimizer in context.optimizers]
+    gradients = [[parameter.grad for parameter in parameters_of(optimizer)] for optimizer in optimizers]
     return gradients if any(each is not None for of_optimizer in gradients for each in of_optimizer) else None
 
 
-def restore_gradients(context: PyTorchTrialContext, gradients: Gradients) -> None:
-    for optimizer, of_optimizer in zip(context.optimizers, gradients, strict=True):
+def restore_gradients(optimizers: Sequence[torch.optim.Optimizer], gradients: Gradients) -> None:
+    for optimizer, of_optimizer in zip(optimizers, gradients, strict=True):
         for parameter, gradient in zip(parameters_of(optimizer), of_optimizer, strict=True):
             parameter.grad = None if gradient is None else gradient.to(parameter.device)
 
 
-def write_gradients(context: PyTorchTrialContext, directory: Path) -> None:
-    """Writes this rank's unused gradients. For ranks that average their gradients only before a step."""
-    gradients = pending_gradients(context)
-    if gradients is not None:
-        torch.save(gradients, directory / f"{GRADIENT_FILES}{context.distributed.rank}.pt")
-
-
-def read_gradients(context: PyTorchTrialContext, directory: Path) -> Gradients | None:
+def read_gradients(directory: Path, ranks: Ranks) -> Gradients | None:
     """Reads this rank's gradients, or the mean of all if the number of ranks has changed. Returns None without any."""
     files = sorted(directory.glob(f"{GRADIENT_FILES}*"))
-    if len(files) == context.distributed.size:
-        return _read(directory / f"{GRADIENT_FILES}{context.distributed.rank}.pt")
+    if len(files) == ranks.size:
+        return _read(directory / f"{GRADIENT_FILES}{ranks.rank}.pt")
     total: Gradients | None = None
     for file in files:
         total = _read(file) if total is None else _sum(total, _read(file))

@@ -1,0 +1,6 @@
+"""The runtime: all that a training needs on one rank, whoever has its loop and whoever has started its ranks.
+
+It owns the ranks and the device, the strategy by which ranks train a model together, precision, the accumulation of
+gradients, the stop flag, the choice of the best checkpoints, and the state of all wrapped objects. `core_sdk.pytorch`,
+`core_sdk.train` and `core_sdk.sgd` are shapes over it.
+"""

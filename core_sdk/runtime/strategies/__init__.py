@@ -1,0 +1,6 @@
+"""Strategies: the ways in which a model and its optimizer are spread over the ranks."""
+
+from core_sdk.runtime.strategies._choice import default_strategy, named_strategy, worker_strategy
+from core_sdk.runtime.strategies._ddp import WeightedDdpStrategy
+from core_sdk.runtime.strategies._none import NoStrategy, UntouchedStrategy
+from core_sdk.runtime.strategies._strategy import OptimizerStep, Strategy, parameters_of
