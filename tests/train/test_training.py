@@ -191,34 +191,38 @@ def test_a_fit_gives_its_places_back_when_it_ends(trainings: Programs) -> None:
     """)
 
 
-def test_ddp_trains_one_model_on_all_ranks(trainings: Programs) -> None:
-    """As one worker would with the whole batch."""
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "fsdp2"])
+def test_workers_train_one_model_together(trainings: Programs, strategy: str) -> None:
+    """As one worker would with the whole batch, whether the model is copied or split."""
     trainings.run(
-        """
+        f"""
         import torch
         from torch.utils.data import DataLoader, TensorDataset
 
         def function(config):
             torch.manual_seed(0)
-            model = train.torch.prepare_model(torch.nn.Linear(2, 1))
+            layers = torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)
+            model = train.torch.prepare_model(torch.nn.Sequential(*layers), parallel_strategy={strategy!r})
             x = torch.arange(32.0).reshape(16, 2) / 32
-            loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=config["batch_size"], shuffle=True)
-            loader = train.torch.prepare_data_loader(loader)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            loader = train.torch.prepare_data_loader(
+                DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=config["batch_size"])
+            )
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            losses = []
             for epoch in range(3):
-                if train.get_context().get_world_size() > 1:
-                    loader.sampler.set_epoch(epoch)
                 for features, target in loader:
                     loss = (model(features) - target).square().mean()
                     optimizer.zero_grad()
                     loss.backward()
                     optimizer.step()
-            inner = model.module if hasattr(model, "module") else model
-            return [each.tolist() for each in inner.parameters()], train.torch.get_device().type
+                    losses.append(loss.item())
+            of_ranks = train.get_context().core_context.distributed.allgather(losses)
+            return [sum(each) / len(each) for each in zip(*of_ranks)]
 
-        two = fit(function, {"batch_size": 4}).return_value
-        assert two[1] == "cpu"
-        assert all(abs(value) < 10 for value in two[0][1])
+        one = fit(function, {{"batch_size": 8}}, num_workers=1).return_value
+        two = fit(function, {{"batch_size": 4}}, num_workers=2).return_value
+        assert len(two) == 6
+        assert all(abs(a - b) < 1e-5 for a, b in zip(one, two)), (one, two)
     """,
         timeout_s=120,
     )
