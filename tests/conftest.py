@@ -12,6 +12,7 @@ from pathlib import Path
 import hypothesis
 import parts
 import pytest
+import ray_choice
 from buckets.opening import servers_on_demand
 from buckets.servers import BucketServer
 from cli.commands import WarmCli
@@ -55,6 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("integration")
         if "ray" in needed:
             item.add_marker("ray")
+            if getattr(item, "originalname", item.name) not in ray_choice.CHOSEN:
+                item.add_marker("slow")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,0 +1,48 @@
+"""The tests on Ray that continuous integration runs: one or two for each promise.
+
+A test on a cluster takes ten seconds or more, and no two can run beside each other. The rest of the contract suites
+runs there on local processes, and on Ray with `make test-all`.
+"""
+
+CHOSEN = frozenset(
+    {
+        # workers
+        "test_a_killed_worker_is_named_and_ends_the_others",
+        "test_an_exception_arrives_with_its_traceback_and_leaves_the_workers",
+        "test_calls_run_one_after_another_in_the_main_thread_and_share_a_state",
+        "test_ctrl_c_ends_the_program_and_its_workers",
+        "test_each_worker_has_what_torchrun_would_tell_it",
+        "test_large_values_travel_both_ways",
+        "test_no_worker_outlives_a_killed_program",
+        "test_output_of_workers_is_forwarded_line_by_line_and_kept",
+        "test_stop_is_seen_by_should_preempt",
+        "test_torch_distributed_works_on_two_and_three_workers",
+        "test_workers_start_again_with_fewer_and_with_more",
+        # Ray itself
+        "test_a_cluster_that_cannot_be_used_is_explained",
+        "test_a_cluster_that_goes_away_is_named",
+        "test_a_dead_actor_is_a_dead_worker",
+        "test_workers_for_which_there_is_no_room_are_refused_at_once",
+        "test_workers_hold_their_resources_from_start_to_end",
+        # trainers
+        "test_a_fit_gives_its_places_back_when_it_ends",
+        "test_a_trainer_on_ray_shrinks_and_grows_with_the_cluster",
+        "test_a_training_grows_once_there_is_room",
+        "test_a_training_is_paused_and_resumed_by_its_trial",
+        "test_a_training_that_lost_a_worker_goes_on_with_as_many",
+        "test_a_worker_that_is_killed_after_a_report_loses_nothing",
+        "test_all_reports_and_checkpoints_of_all_ranks_are_kept",
+        # experiments
+        "test_a_killed_master_finds_its_attempts_on_ray_again",
+        "test_a_trial_goes_on_elsewhere_when_its_node_dies",
+        "test_an_experiment_on_ray_is_paused_and_goes_on",
+        "test_experiments_that_no_cluster_can_run_are_refused",
+        "test_slots_of_a_ray_cluster_are_listed_with_their_trials",
+        "test_trials_run_on_the_nodes_of_a_ray_cluster",
+        # experiments on nodes that do not see the home
+        "test_a_node_that_is_cut_off_for_a_while_goes_on",
+        "test_a_trial_goes_on_elsewhere_when_its_node_dies_with_its_spool",
+        "test_attempts_of_a_killed_master_go_on_and_their_records_come_home",
+        "test_records_of_nodes_that_do_not_see_the_home_come_home",
+    }
+)
