@@ -27,6 +27,16 @@ BestMetric = Annotated[
 SmallerIsBetter = Annotated[
     bool | None, typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller")
 ]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=2**31 - 1,
+        metavar="N",
+        help="The trial's seed, `info.trial.trial_seed`; it has precedence over the script's.",
+        show_default=False,
+    ),
+]
 Detach = Annotated[
     bool,
     typer.Option(

@@ -15,9 +15,7 @@ from core_sdk.config.entrypoint import Entrypoint, problem_of
 from core_sdk.config.hyperparameters import HyperparameterSpace, num_points
 from core_sdk.config.lengths import Period
 from core_sdk.config.searchers import GridSearcher, Searcher
-from core_sdk.records import RetentionPolicy
-
-MAX_SEED = 2**31 - 1
+from core_sdk.records import MAX_SEED, RetentionPolicy
 
 _NO_CONTAINER = "trials run as plain processes, without a container"
 _NO_EFFECT = "it had no effect any more"

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk.distributed import DistributedContext
-from core_sdk.environment import Environment, is_home_spooled, leave_job, use_run_info
+from core_sdk.environment import Environment, is_home_spooled, leave_job, use_run_info, use_trial_seed
 from core_sdk.journal import RankJournal, read_records
 from core_sdk.records import AttemptStarted, ClusterInfo, TrialRecord
 from core_sdk.tracking import Home, TrialFolder
@@ -57,6 +57,7 @@ def claim_together(
     if is_restart(info, attempt.number) and attempt.is_home_shared:
         # The launcher has given this process, as it gave its predecessor, what was true for the first attempt.
         use_run_info(attempt.folder.run_info_path(attempt.number))
+    use_trial_seed(attempt.info.trial.trial_seed)
     return attempt
 
 

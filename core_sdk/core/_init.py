@@ -86,6 +86,7 @@ def init(
     description: str | None = None,
     data: Mapping[str, Any] | None = None,
     max_length: int | Mapping[str, int] | None = None,
+    seed: int | None = None,
     deadline: float | datetime.timedelta | datetime.datetime | None = None,
     stop_notices: str | Sequence[str] | None = None,
     job_id: str | None = None,
@@ -111,6 +112,8 @@ def init(
     - `data`: anything that JSON can keep, for `core_context.info.user_data`.
     - `max_length`: how long to train, for `searcher.operations()`: a number, or `{"epochs": 20}` with `batches`,
       `records` or `epochs`. Default: no length; a search brings its own.
+    - `seed`: the trial's seed, from 0 to 2147483647, for `core_context.info.trial.trial_seed`. That of a search, or of
+      `core-sdk run --seed`, has precedence. `init()` seeds no generators. Default: a random number.
     - `deadline`: when `should_preempt()` becomes true: seconds from now, a `timedelta` from now, or a `datetime`.
       Default: never.
     - `stop_notices`: the clouds ("gce", "ec2") whose metadata servers are asked whether the machine is about to end,
@@ -118,11 +121,11 @@ def init(
     - `job_id`: names the training: each start with the same name goes on with its trial. Default: the variable
       CORE_SDK_JOB_ID, else Slurm's job, else none.
 
-    A trial that is resumed keeps the `hparams`, `data` and `max_length` of its first attempt.
+    A trial that is resumed keeps the `hparams`, `data`, `max_length` and `seed` of its first attempt.
 
     On several ranks `init()` is collective. The chief claims the attempt; its arguments describe the trial, and its end
-    is the attempt's. All ranks use its home; a rank whose node does not see that home records nothing. The modes, and
-    the storage within a node, must be the same on all ranks (`ArgumentConflictError`).
+    is the attempt's. All ranks use its home; a rank whose node does not see that home records nothing. The modes, the
+    seed, and the storage within a node, must be the same on all ranks (`ArgumentConflictError`).
 
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
     `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; a `StorageError` saying what is
@@ -140,6 +143,7 @@ def init(
                 description=description,
                 data=data,
                 max_length=max_length,
+                seed=seed,
                 job_id=job_id,
             ),
             stop_at=monotonic_deadline(deadline),
@@ -286,11 +290,16 @@ def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: Distri
 
 def _check_agreement(distributed: DistributedContext, given: _Given, storage: Storage) -> None:
     """Raises `ArgumentConflictError` on all ranks if their arguments differ."""
-    said = distributed.channel.allgather((given.preempt_mode, given.tensorboard_mode, storage.url))
-    preempt_modes, tensorboard_modes, urls = zip(*said, strict=True)
-    for argument, modes in (("preempt_mode", preempt_modes), ("tensorboard_mode", tensorboard_modes)):
-        if len(set(modes)) > 1:
-            raise ArgumentConflictError("init()", argument, modes)
+    own = {
+        "preempt_mode": given.preempt_mode,
+        "tensorboard_mode": given.tensorboard_mode,
+        "seed": given.definition.seed,
+    }
+    told, urls = zip(*distributed.channel.allgather((own, storage.url)), strict=True)
+    for argument in own:
+        values = [each[argument] for each in told]
+        if len(set(values)) > 1:
+            raise ArgumentConflictError("init()", argument, values)
     # Another node may have the same directory under another path.
     if len(set(zip(distributed.hosts, urls, strict=True))) > len(set(distributed.hosts)):
         raise ArgumentConflictError("init()", "checkpoint_storage", urls)

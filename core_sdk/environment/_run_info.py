@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from core_sdk.environment._settings import Environment
-from core_sdk.environment.names import RUN_INFO_VARIABLE
+from core_sdk.environment.names import RUN_INFO_VARIABLE, SEED_VARIABLE
 from core_sdk.errors import RunInfoError
 from core_sdk.records import PLACED, ClusterInfo, decode_file, from_json
 
@@ -40,6 +40,20 @@ def run_info() -> ClusterInfo | None:
 def use_run_info(path: Path) -> None:
     """Has `get_cluster_info()` describe another attempt, in this process and those that it starts later."""
     os.environ[RUN_INFO_VARIABLE] = str(path)
+
+
+def use_trial_seed(seed: int) -> None:
+    """Has `trial_seed()` return the seed of the trial that this process has begun."""
+    os.environ[SEED_VARIABLE] = f"{os.getpid()}:{seed}"
+
+
+def trial_seed() -> int | None:
+    """Returns the seed of the trial that this process has begun, or else was started for; None if there is none."""
+    pid, _, seed = os.environ.get(SEED_VARIABLE, "").partition(":")
+    if pid == str(os.getpid()):
+        return int(seed)
+    info = get_cluster_info()
+    return None if info is None else info.trial.trial_seed
 
 
 @contextlib.contextmanager

@@ -78,6 +78,7 @@ class Config:
     searcher: Mapping[str, Any] | None = None
     external_experiment_id: str | None = None
     external_trial_id: str | None = None
+    seed: int | None = None
 
 
 DefaultConfig = UnmanagedConfig = Config
@@ -118,6 +119,7 @@ def init_context(
         description=chosen.description,
         data=chosen.data,
         max_length=search.get("max_length"),
+        seed=chosen.seed,
         job_id=_job_id(chosen),
     )
     if context.distributed.is_chief and (metric := SearcherMetric.configured(chosen.searcher)) is not None:

@@ -10,6 +10,7 @@ from core_sdk.loop.schedule import Batch, Counters, Epoch, Record, Seconds, Trai
 if TYPE_CHECKING:
     from core_sdk.loop.grouping import GroupedBatchSampler
     from core_sdk.loop.loading import ResumableLoader, resumable
+    from core_sdk.loop.rng import seed_all
     from core_sdk.loop.state import State
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "State",
     "TrainUnit",
     "resumable",
+    "seed_all",
 ]
 
 # Loaded when first used: they need the channel between ranks, and the import of core_sdk.pytorch should be quick.
@@ -31,6 +33,7 @@ _NAMES = {
     "ResumableLoader": "loading",
     "State": "state",
     "resumable": "loading",
+    "seed_all": "rng",
 }
 
 

@@ -78,8 +78,10 @@ from core_sdk.records._retention import RETENTION_KEYS, RetentionPolicy, Searche
 from core_sdk.records._strict_json import fields_of, plain, strict_json, strict_json_numbers
 from core_sdk.records._values import (
     MAX_INT,
+    MAX_SEED,
     Metric,
     check_name,
+    check_seed,
     check_text,
     format_number,
     from_json,

@@ -15,7 +15,7 @@ class TrialInfo(msgspec.Struct, kw_only=True):
     experiment_id: int
     """The number of its experiment."""
     trial_seed: int
-    """A number to seed random generators with, the same in all attempts."""
+    """A number to seed random generators with, the same in all attempts and on all ranks."""
     hparams: dict[str, Any] = {}
     """Its hyperparameters: chosen by a search, given on the command line, or told to `init()`."""
     config: dict[str, Any] = {}

@@ -133,6 +133,8 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """The labels of the command line. The trial's experiment gets them too."""
     is_named: bool = False
     """The experiment was chosen when the trial was made: `init(name=…)` no longer changes it."""
+    is_seed_given: bool = False
+    """The seed was chosen by a search or on the command line: `init(seed=…)` does not change it."""
     request_id: str = ""
     """The id by which the experiment's searcher knows the trial; empty if no searcher has asked for the trial."""
 

@@ -8,10 +8,11 @@ values (hyperparameters, metadata) such a number becomes `{"$float": "NaN"}`.
 from __future__ import annotations
 
 import math
+import operator
 import re
 import struct
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, SupportsIndex
 
 import msgspec
 
@@ -21,6 +22,7 @@ Metric = int | float
 
 MAX_NAME_BYTES = 1024
 MAX_INT = 2**63
+MAX_SEED = 2**31 - 1
 MAX_DEPTH = 100
 """The largest depth of lists and mappings in a free-form value. Python itself fails at a few hundred levels."""
 
@@ -228,3 +230,13 @@ def check_name(what: str, name: object) -> str:
     if size_bytes > MAX_NAME_BYTES:
         raise InvalidNameError(what, name[:40] + "…", f"has {size_bytes} bytes, over {MAX_NAME_BYTES}")
     return str.__str__(name)  # `str(name)` of a member of an Enum is its name
+
+
+def check_seed(seed: object) -> int:
+    """Returns the seed as a plain int. Raises `TypeError`, or `ValueError` for a number outside of 0 to `MAX_SEED`."""
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):
+        raise TypeError(f"seed is {seed!r}; it must be an integer")
+    number = operator.index(seed)
+    if not 0 <= number <= MAX_SEED:
+        raise ValueError(f"seed is {number}; it must be from 0 to {MAX_SEED}")
+    return number

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from core_sdk.cli._arguments import Detach
+from core_sdk.cli._arguments import Detach, Seed
 
 
 def register(app: typer.Typer) -> None:
@@ -38,6 +38,7 @@ def run(
             help="A hyperparameter for `info.trial.hparams`; VALUE is YAML. May be repeated.",
         ),
     ] = None,
+    seed: Seed = None,
     slots: Annotated[
         int | None,
         typer.Option(
@@ -70,7 +71,7 @@ def run(
     raise typer.Exit(
         run_attempt(
             agent,
-            lambda: begin(home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots),
+            lambda: begin(home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots, seed=seed),
             is_detached=detach,
         )
     )

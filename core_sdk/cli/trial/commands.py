@@ -22,6 +22,7 @@ from core_sdk.cli._arguments import (
     Metrics,
     Output,
     Remove,
+    Seed,
     SmallerIsBetter,
     TrialId,
     TrialIds,
@@ -381,12 +382,13 @@ def continue_(
         str | None,
         typer.Option(metavar="ID", help="The checkpoint to begin with.", show_default="the newest good one"),
     ] = None,
+    seed: Seed = None,
     detach: Detach = False,
 ) -> None:
     """Start a new trial that begins with the newest good checkpoint of another trial.
 
-    It has the same command and hyperparameters, but for what is given here, and counts its steps from 0. The other
-    trial stays as it is. What of the checkpoint it keeps is said by the script: `State.restore(keep=…)` or
+    It has the same command, hyperparameters and seed, but for what is given here, and counts its steps from 0. The
+    other trial stays as it is. What of the checkpoint it keeps is said by the script: `State.restore(keep=…)` or
     `Trainer.fit(keep=…)`.
     """
     from core_sdk.agent.starting import Agent
@@ -400,7 +402,7 @@ def continue_(
     folder = open_tracker().home.trial(trial_id)
 
     def start() -> Any:
-        return continue_from(folder, command or (), hparams=hparams, storage_id=checkpoint)
+        return continue_from(folder, command or (), hparams=hparams, storage_id=checkpoint, seed=seed)
 
     raise typer.Exit(run_attempt(agent, start, is_detached=detach))
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk.distributed import DistributedContext, has_process_group
-from core_sdk.environment import RankPlace, get_cluster_info
+from core_sdk.environment import RankPlace, trial_seed
 from core_sdk.errors import NotExactError
 from core_sdk.loop.loading._iterated import IteratedSource
 from core_sdk.loop.loading._planned import PlannedSource
@@ -43,8 +43,8 @@ def resumable(
     the same number of batches, and may repeat or miss samples. Raises `TypeError` for other kinds of loaders, and
     `ValueError`.
     """
-    seed = _default_seed() if seed is None else seed
-    return ResumableLoader(loader, seed, last_batch, exact, _ranks(distributed), shares_batch)
+    seed = trial_seed() if seed is None else seed
+    return ResumableLoader(loader, seed or 0, last_batch, exact, _ranks(distributed), shares_batch)
 
 
 class ResumableLoader:
@@ -240,8 +240,3 @@ def _ranks(distributed: DistributedContext | None) -> Ranks:
     except KeyError:
         return Ranks()
     return Ranks(place.rank, place.size)
-
-
-def _default_seed() -> int:
-    info = get_cluster_info()
-    return 0 if info is None else info.trial.trial_seed

@@ -16,7 +16,7 @@ from core_sdk.alive import AliveLock
 from core_sdk.environment import command_of_this_process, main_script
 from core_sdk.errors import AttemptClaimedError, CommandError, HomeNotWritableError
 from core_sdk.journal import Journal, JournalWriter
-from core_sdk.records import FORMAT, AttemptStarted, ClusterInfo, Ended, TrialRecord
+from core_sdk.records import FORMAT, MAX_SEED, AttemptStarted, ClusterInfo, Ended, TrialRecord
 from core_sdk.tracking.attempts.command import command_here
 from core_sdk.tracking.attempts.definition import Definition, define, describe_experiment, warn_of_change
 from core_sdk.tracking.attempts.jobs import note_trial_of_job
@@ -137,10 +137,15 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
     return Attempt(folder, number, info, record, start, journal, alive)
 
 
-def new_record(folder: TrialFolder, experiment_id: int) -> TrialRecord:
-    """Returns the record of a new trial, with a seed of its own."""
-    seed = random.SystemRandom().randrange(2**31)
-    return TrialRecord(trial_id=folder.trial_id, experiment_id=experiment_id, created=time.time(), seed=seed)
+def new_record(folder: TrialFolder, experiment_id: int, seed: int | None = None) -> TrialRecord:
+    """Returns the record of a new trial, with the seed that was chosen for it, or a random one."""
+    return TrialRecord(
+        trial_id=folder.trial_id,
+        experiment_id=experiment_id,
+        created=time.time(),
+        seed=random.SystemRandom().randrange(MAX_SEED + 1) if seed is None else seed,
+        is_seed_given=seed is not None,
+    )
 
 
 def start_record(

@@ -9,7 +9,15 @@ from typing import Any
 
 from core_sdk.errors import CoreSDKError
 from core_sdk.placement import named_job
-from core_sdk.records import TrialRecord, check_name, differing_values, merged_groups, to_json, to_json_or_text
+from core_sdk.records import (
+    TrialRecord,
+    check_name,
+    check_seed,
+    differing_values,
+    merged_groups,
+    to_json,
+    to_json_or_text,
+)
 from core_sdk.tracking.home import Home, TrialFolder
 
 logger = logging.getLogger("core_sdk.core")
@@ -28,6 +36,7 @@ class Definition:
     description: str | None = None
     data: Mapping[str, Any] | None = None
     max_length: int | Mapping[str, int] | None = None
+    seed: int | None = None
     job_id: str | None = None
 
     def __post_init__(self) -> None:
@@ -41,6 +50,7 @@ class Definition:
         self.description = _checked(self.description, "description", str, "a string")
         self.data = _checked(self.data, "data", Mapping, "a dict")
         self.max_length = to_json(self.max_length, "max_length")
+        self.seed = None if self.seed is None else check_seed(self.seed)
         self.job = None if self.job_id is None else named_job(check_name("job_id", self.job_id))
         """The job that this process executes. Each start of the job goes on with the same trial."""
 
@@ -94,10 +104,18 @@ def define(record: TrialRecord, definition: Definition) -> None:
         record.data = dict(definition.data)
     if definition.max_length is not None:
         record.max_length = to_json(definition.max_length, "max_length")
+    if record.is_seed_given:
+        _warn_of_seed(record, definition)
+    elif definition.seed is not None:
+        record.seed = definition.seed
 
 
 def warn_of_change(record: TrialRecord, definition: Definition) -> None:
-    """Warns if a later attempt gives other hyperparameters than the search or the first attempt. Changes no record."""
+    """Warns if a later attempt gives another seed, or other hyperparameters than the search or the first attempt.
+
+    Changes no record.
+    """
+    _warn_of_seed(record, definition)
     if record.request_id:
         _warn_of_search(record, definition)
     elif differences := _differences(definition.hparams, record.hparams, "recorded"):
@@ -105,6 +123,17 @@ def warn_of_change(record: TrialRecord, definition: Definition) -> None:
             "trial %d goes on with other hyperparameters than it began with (%s). What was recorded first stays",
             record.trial_id,
             differences,
+        )
+
+
+def _warn_of_seed(record: TrialRecord, definition: Definition) -> None:
+    if definition.seed not in (None, record.seed):
+        logger.warning(
+            "trial %d keeps the seed %d, %s: the script's seed=%d is not used. A new trial can have another seed",
+            record.trial_id,
+            record.seed,
+            "which its search or the command line has chosen" if record.is_seed_given else "with which it began",
+            definition.seed,
         )
 
 

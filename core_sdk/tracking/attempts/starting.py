@@ -79,6 +79,7 @@ def begin(
     labels: Sequence[str] = (),
     hparams: Mapping[str, Any] | None = None,
     num_slots: int | None = None,
+    seed: int | None = None,
 ) -> Start:
     """Begins a new trial of this command, here. Without a `name`, its experiment has the name of the script.
 
@@ -97,7 +98,7 @@ def begin(
     if new_labels:
         experiment.add_labels(new_labels)
     trial = msgspec.structs.replace(
-        new_record(folder, experiment.experiment_id),
+        new_record(folder, experiment.experiment_id, seed),
         hparams=dict(hparams or {}),
         num_slots=num_slots,
         labels=new_labels,
@@ -126,10 +127,9 @@ def begin_in_experiment(
     try:
         given = command(folder)
         trial = msgspec.structs.replace(
-            new_record(folder, experiment_id),
+            new_record(folder, experiment_id, seed),
             request_id=request_id,
             hparams=dict(hparams),
-            seed=seed,
             data=dict(config.get("data") or {}),
             max_length=(config.get("searcher") or {}).get("max_length"),
             num_slots=len(slots.ids) or None,
@@ -223,11 +223,12 @@ def continue_from(
     *,
     hparams: Mapping[str, Any] | None = None,
     storage_id: str | None = None,
+    seed: int | None = None,
 ) -> Start:
-    """Begins a new trial with the newest good checkpoint, the command and the hyperparameters of `source`.
+    """Begins a new trial with the newest good checkpoint, the command, the hyperparameters and the seed of `source`.
 
-    `argv` is another command, `hparams` replace hyperparameters of the same names, and `storage_id` is another
-    checkpoint, of any trial of the home.
+    `argv` is another command, `hparams` replace hyperparameters of the same names, `storage_id` is another checkpoint,
+    of any trial of the home, and `seed` is another seed.
 
     Raises `NothingToResumeError`, `CommandError` or `CheckpointNotFoundError`.
     """
@@ -251,6 +252,8 @@ def continue_from(
         is_defined=False,
         is_named=True,
         request_id="",
+        seed=trial.seed if seed is None else seed,
+        is_seed_given=trial.is_seed_given or seed is not None,
     )
     return _first_attempt(folder, trial, command, continuation, config=_last_config(source))
 
