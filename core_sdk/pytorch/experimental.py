@@ -100,13 +100,14 @@ def torch_batch_process(
     distributed_context: DistributedContext | None = None,
     *,
     job_id: str | None = None,
+    seed: int | None = None,
 ) -> None:
     """Gives each batch of the dataset, in its order, to a processor on one of the ranks. Collective.
 
     A checkpoint after every `checkpoint_interval` batches of a rank, and before a stop, records the progress, and any
     number of ranks can resume from it. `max_batches` limits the batches of each rank. `dataloader_kwargs` are those of
-    torch's `DataLoader`, and `job_id` is that of `core.init()`. The metrics of reducers are reported as validation
-    metrics at the end of each attempt.
+    torch's `DataLoader`; `job_id` and `seed` are those of `core.init()`. The metrics of reducers are reported as
+    validation metrics at the end of each attempt.
 
     Raises `TypeError` for a dataset without a length, and `ValueError` for options that would change the order.
     """
@@ -126,7 +127,7 @@ def torch_batch_process(
             hparams=None,
             exp_conf=None,
             enable_tensorboard_logging=True,
-            core_arguments={"job_id": job_id},
+            core_arguments={"job_id": job_id, "seed": seed},
         ) as run,
         contextlib.closing(TorchBatchProcessorContext(run, output := Path(directory, "output"))) as context,
     ):

@@ -52,6 +52,15 @@ class Squares(TorchBatchProcessor):
         Path(f"finished-{self.context.get_distributed_rank()}").touch()
 
 
+class Drawing(TorchBatchProcessor):
+    """Draws a random number for each batch."""
+
+    drawn: list[float]
+
+    def process_batch(self, batch: Any, batch_idx: int) -> None:
+        self.drawn.append(torch.rand(1).item())
+
+
 def outputs() -> list[int]:
     """The samples whose squares are in any checkpoint."""
     found: list[int] = []
@@ -135,3 +144,14 @@ def test_what_cannot_be_divided_is_refused(
         torch_batch_process(Squares, dataset, **options)
 
     assert not Path(os.environ["CORE_SDK_HOME"], "runs").exists()
+
+
+def test_two_runs_of_one_seed_draw_the_same() -> None:
+    """What a processor draws at random follows from the seed."""
+    drawn = []
+    for seed in (7, 7, 8):
+        Drawing.drawn = []
+        torch_batch_process(Drawing, DATASET, batch_size=8, seed=seed)
+        drawn.append(Drawing.drawn)
+
+    assert drawn[0] == drawn[1] != drawn[2]

@@ -360,6 +360,22 @@ def test_random_numbers_follow_from_the_seed_of_the_trial() -> None:
     assert draws() == first
 
 
+def test_two_trainings_of_one_seed_are_the_same() -> None:
+    """In their order, their random numbers and their losses; a resumed trial keeps its seed."""
+
+    def trained(seed: int, num_batches: int, job_id: str) -> list[Any]:
+        with pytorch.init(seed=seed, job_id=job_id) as context:
+            trial = LineTrial(context)
+            pytorch.Trainer(trial, context).fit(max_length=pytorch.Batch(num_batches))
+        return trial.trained
+
+    first, second, other = trained(7, 6, "first"), trained(7, 6, "second"), trained(8, 6, "other")
+    interrupted = trained(7, 2, "interrupted") + trained(9, 6, "interrupted")
+
+    assert first == second == interrupted
+    assert first != other
+
+
 def test_a_context_can_be_given_its_ranks() -> None:
     """One rank, as a script for any number of them passes it."""
     with pytorch.init(distributed=core.DistributedContext()) as context:

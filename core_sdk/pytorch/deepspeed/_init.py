@@ -29,7 +29,7 @@ def init(
     """Begins the attempt of a `DeepSpeedTrial` as `pytorch.init()` does, and yields its context.
 
     Begins DeepSpeed's communication, unless the script has done so. `core_arguments` are further arguments of
-    `core.init()`, such as `checkpoint_storage`, `name` and `deadline`.
+    `core.init()`, such as `checkpoint_storage`, `name`, `seed` and `deadline`.
     """
     with (
         _joined_ranks(distributed) as ranks,
