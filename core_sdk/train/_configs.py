@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from core_sdk.records import check_seed
 from core_sdk.runtime.retention import CheckpointConfig
 from core_sdk.train._checkpoint import Checkpoint
 
@@ -151,8 +152,12 @@ class RunConfig:
     logging_config: LoggingConfig = field(default_factory=LoggingConfig)
     job_id: str | None = None
     """A name of this training. Each `fit()` with the same `job_id` goes on with the same trial."""
+    seed: int | None = None
+    """The seed of a new trial, as that of `core.init()`; by default a random one."""
 
     def __post_init__(self) -> None:
+        if self.seed is not None:
+            check_seed(self.seed)
         # None stands for the default of these options.
         for name, default in (
             ("failure_config", FailureConfig),

@@ -26,6 +26,7 @@ class Program:
     experiment: str | None
     """The name that the user gave the experiment, if any."""
     storage: str | None
+    seed: int | None
     num_gpus: int
     """The number of GPUs of each worker; 0 if it computes on the CPU."""
     checkpoint_config: CheckpointConfig

@@ -317,6 +317,24 @@ def test_each_fit_draws_the_same_random_numbers_after_the_same_seed() -> None:
     assert first[1] != second[1]
 
 
+def test_two_fits_of_one_seed_draw_the_same(home: Home) -> None:
+    """Also the order of a prepared loader; a fit that goes on with a trial keeps the trial's seed."""
+
+    def function() -> tuple[float, list[int]]:
+        loader = train.torch.prepare_data_loader(torch.utils.data.DataLoader(range(16), shuffle=True))  # type: ignore[arg-type]
+        return float(torch.rand(1)), [int(each) for each in loader]
+
+    first, second, other = (fit(function, run=RunConfig(seed=seed)).return_value for seed in (7, 7, 8))
+    resumed = [fit(function, run=RunConfig(seed=seed, job_id="digits")) for seed in (7, 8)]
+
+    assert first == second == resumed[0].return_value == resumed[1].return_value
+    assert first[0] != other[0]
+    assert first[1] != other[1]
+    assert home.trial(resumed[1].trial_id).read_record().seed == 7
+    with pytest.raises(ValueError, match="seed is -1; it must be from 0"):
+        RunConfig(seed=-1)
+
+
 def test_a_job_goes_on_with_its_trial(tmp_path: Path) -> None:
     """Each fit() with the same job_id, from the checkpoint of the last one."""
 

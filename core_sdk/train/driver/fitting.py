@@ -74,6 +74,7 @@ class Training:
             spools=spools or {},
             experiment=self.run.name,
             storage=self.run.storage_path,
+            seed=self.run.seed,
             num_gpus=max(1, int(self.scaling.num_gpus_per_worker)) if self.scaling.use_gpu else 0,
             checkpoint_config=self.run.checkpoint_config,
             log_level=self.run.logging_config.log_level,

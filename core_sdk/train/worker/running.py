@@ -39,6 +39,7 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
             checkpoint_storage=program.storage,
             name=program.experiment,
             hparams=recorded_config(config),
+            seed=program.seed,
         ) as context:
             trial_id = context.info.trial.trial_id
             from core_sdk.loop import rng  # loads torch, which workers have loaded anyway
