@@ -79,6 +79,7 @@ class PyTorchTrainer:
         engine: Literal["local", "ray"] | Engine | None = None,
         name: str | None = None,
         job_id: str | None = None,
+        seed: int | None = None,
         context: core.Context | None = None,
     ) -> None:
         """Starts the workers, and calls the creators on each of them.
@@ -103,11 +104,12 @@ class PyTorchTrainer:
         of this machine, or those of a Ray cluster: by default if `ray.init()` has been called.
 
         The trial is in the experiment `name`; by default that is the name of the script. Each start of a program with
-        the same `job_id` continues the same trial. With a `context`, the trainer belongs to the trial of that Context,
-        which can have only one trainer.
+        the same `job_id` continues the same trial. The initial weights, the order of the data and all random numbers
+        follow from the trial's seed, which is `seed` for a new trial, or else a random one. With a `context`, the
+        trainer belongs to the trial of that Context, which can have only one trainer, and has a seed already.
 
-        Raises `ContextInUseError`, `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error
-        of a creator.
+        Raises `ValueError` for options that exclude each other, `ContextInUseError`, `WorkersNotStartedError`,
+        `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
         """
         _check_functions(
             model_creator=model_creator,
@@ -122,9 +124,11 @@ class PyTorchTrainer:
         _check_options(num_replicas, batch_size, dataloader_config or {}, engine, scheduler_step_freq)
         if apex_args:
             _warn_of_apex(apex_args)
+        if context is not None and seed is not None:
+            raise ValueError("seed and context were given: pass the seed to the core.init() that makes the Context")
         self._trial: TrainerTrial | None = None
         if context is None:
-            self._trial = TrainerTrial(config or {}, name=name, job_id=job_id, num_slots=num_replicas)
+            self._trial = TrainerTrial(config or {}, name=name, job_id=job_id, seed=seed, num_slots=num_replicas)
             context = self._trial.context
             hparams = self._trial.given_hparams
         else:

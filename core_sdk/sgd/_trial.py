@@ -16,13 +16,15 @@ from core_sdk.records import recorded_config
 class TrainerTrial:
     """The trial of a trainer that was given no Context, with its Context and its attempt."""
 
-    def __init__(self, config: Mapping[str, Any], *, name: str | None, job_id: str | None, num_slots: int) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], *, name: str | None, job_id: str | None, seed: int | None, num_slots: int
+    ) -> None:
         self._driven = DrivenTrial.begin(name=name, job_id=job_id, num_slots=num_slots)
         self.given_hparams: Mapping[str, Any] = self._driven.info.trial.hparams
         """The hyperparameters with which this attempt was started."""
         try:
             with run_info_used(self._driven.run_info_path):
-                self.context = init_alone(config)
+                self.context = init_alone(config, seed=seed)
         except BaseException:
             self._driven.withdraw()
             raise
@@ -53,7 +55,9 @@ def _exit_code(error: BaseException | None) -> int:
             return 1
 
 
-def init_alone(config: Mapping[str, Any], max_length: Mapping[str, int] | None = None) -> core.Context:
+def init_alone(
+    config: Mapping[str, Any], *, max_length: Mapping[str, int] | None = None, seed: int | None = None
+) -> core.Context:
     """Makes the Context of a program that leads workers, and is itself one process on any number of slots."""
     distributed = core.DistributedContext() if num_ranks_started() == 1 else None
-    return core.init(distributed=distributed, hparams=recorded_config(config), max_length=max_length)
+    return core.init(distributed=distributed, hparams=recorded_config(config), max_length=max_length, seed=seed)

@@ -102,6 +102,8 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
     """Raises `TypeError` for arguments that would fail in each trial."""
     if "context" in arguments:
         raise TypeError("tune() takes no context: each trial has its own")
+    if "seed" in arguments:
+        raise TypeError('tune() takes no seed: pass experiment_config={"reproducibility": {"experiment_seed": …}}')
     inspect.signature(PyTorchTrainer).bind(**arguments)
     if not isinstance(arguments.get("engine"), str | None):
         raise TypeError("engine must be 'local', 'ray' or None, since each trial opens its own")

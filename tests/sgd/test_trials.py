@@ -12,6 +12,7 @@ from cli.commands import WarmCli
 from parts import needs
 from processes import Script, wait_for
 from sgd.creators import CREATORS
+from torch import nn
 
 from core_sdk import client, core
 from core_sdk.errors import ContextInUseError, WorkerFailedError
@@ -49,6 +50,9 @@ LEADING = """
             if trainer.epoch == dies_after:
                 os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+SHUFFLED = {**CREATORS, "model_creator": lambda _: nn.Linear(4, 1)}
 
 
 def test_a_program_that_was_killed_goes_on_with_its_trial(run_script: Callable[..., tuple[int, str, str]]) -> None:
@@ -111,6 +115,21 @@ def test_a_program_may_exit_within_its_trainer(
     assert status == int(ending or 0), errors
     trial = client.get_trial(1)
     assert (trial.state.name, trial.reason) == (state, reason)
+
+
+def test_two_trainers_of_one_seed_have_the_same_losses() -> None:
+    """A trial that goes on keeps its seed, and a Context has one already."""
+    seeds, losses = [], []
+    for seed, num_replicas, job_id in ((7, 1, "line"), (7, 2, None), (8, 1, None), (8, 1, "line")):
+        with PyTorchTrainer(**SHUFFLED, num_replicas=num_replicas, seed=seed, job_id=job_id) as trainer:
+            losses.append([trainer.train()["train_loss"] for _ in range(2)])
+            seeds.append(trainer.context.info.trial.trial_seed)
+
+    assert seeds == [7, 7, 8, 7]
+    assert losses[0] == pytest.approx(losses[1])
+    assert losses[0] != pytest.approx(losses[2])
+    with core.init(seed=7) as context, pytest.raises(ValueError, match="seed and context were given"):
+        PyTorchTrainer(**CREATORS, context=context, seed=8)
 
 
 def test_a_context_has_one_trainer() -> None:

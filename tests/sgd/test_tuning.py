@@ -111,5 +111,7 @@ def test_what_no_trial_could_use_is_refused_at_once() -> None:
         sgd.tune(**GRID, num_passes=2)
     with pytest.raises(ValueError, match="num_passes is 0"):
         sgd.tune(**GRID, num_passes=0, **CREATORS)
+    with pytest.raises(TypeError, match="experiment_seed"):
+        sgd.tune(**GRID, num_passes=1, seed=7, **CREATORS)
     with pytest.raises(NotPicklableError, match=r"'config'.*_thread.lock"):
         sgd.tune(**GRID, num_passes=1, config={"lock": threading.Lock()}, **CREATORS)
