@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import torch
 
 from core_sdk.errors import CheckpointTooNewError, StateMismatchError
 from core_sdk.loop import rng
+from core_sdk.loop.keeping import Keep, kept_parts
 from core_sdk.loop.plain import check_plain, holds_sharded_tensors
 from core_sdk.loop.restoring import load_object, unwrapped
 
@@ -106,7 +107,7 @@ class State:
         core_context: Context,
         *,
         strict: bool = True,
-        keep: Literal["all", "model"] | Collection[str] | None = None,
+        keep: Keep | None = None,
     ) -> bool:
         """Loads the checkpoint from which this attempt resumes, and returns whether there is one. Collective.
 
@@ -117,7 +118,7 @@ class State:
 
         Raises what `load_state_dict()` raises, and `ValueError` for a name that is not registered.
         """
-        self._check_keep(keep)
+        self._kept("all" if keep is None else keep)  # a wrong name must fail in a first start, too
         storage_id = core_context.info.latest_checkpoint
         if storage_id is None:
             return False
@@ -146,39 +147,31 @@ class State:
         core_context: Context | None = None,
         *,
         strict: bool = True,
-        keep: Literal["all", "model"] | Collection[str] | None = None,
+        keep: Keep | None = None,
     ) -> None:
         """Loads what `state_dict()` has returned. With a Context, loads it for its trial and rank, as `restore()` does.
 
         Raises `StateMismatchError` if an object does not fit its state. With `strict`, also raises it for an object
         that is only here or only in the checkpoint; otherwise such an object is left alone.
         """
-        self._check_keep(keep)
         if keep is None:
             is_other = core_context is not None and state["trial_id"] not in (None, core_context.info.trial.trial_id)
             keep = "model" if is_other else "all"
+        kept = self._kept(keep)
         rank = 0 if core_context is None else core_context.distributed.rank
         ranks = state["ranks"]
         loaders = ranks[rank if rank < len(ranks) else 0]["loaders"]
         targets, stored = {**self._objects, **self._loaders}, {**state["objects"], **loaders}
         if keep != "all":
-            kept = self._modules() if keep == "model" else keep
             targets = {name: each for name, each in targets.items() if name in kept}
             stored = {name: each for name, each in stored.items() if name in kept}
         _load(targets, stored, strict)
-        if keep == "all" or (keep != "model" and _RANDOM in keep):
+        if _RANDOM in kept:
             restore_random_numbers([each["random"] for each in ranks], rank)
 
-    def _modules(self) -> list[str]:
-        return [name for name, each in self._objects.items() if isinstance(each, torch.nn.Module)]
-
-    def _check_keep(self, keep: Literal["all", "model"] | Collection[str] | None) -> None:
-        names = [*self._objects, *self._loaders, _RANDOM]
-        if isinstance(keep, str):
-            if keep not in ("all", "model"):
-                raise ValueError(f'keep={keep!r}: give "all", "model", or a set of names, such as {{{keep!r}}}')
-        elif keep is not None and (unknown := sorted(set(keep) - set(names))):
-            raise ValueError(f"keep has {', '.join(map(repr, unknown))}; this State has {', '.join(names)}")
+    def _kept(self, keep: Keep) -> frozenset[str]:
+        models = [name for name, each in self._objects.items() if isinstance(each, torch.nn.Module)]
+        return kept_parts(keep, [*self._objects, *self._loaders, _RANDOM], models=models)
 
     def _put_back(self, objects: dict[str, Any], directory: Path) -> dict[str, Any]:
         """Returns the objects with the tensors that ranks have written in parts, spread as in the objects here."""

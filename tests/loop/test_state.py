@@ -204,10 +204,12 @@ def test_what_is_kept_of_a_checkpoint_can_be_chosen(core_context: Context) -> No
     assert found == {
         None: (True, 0.1, 3), "all": (True, 0.1, 3), "model": (True, 0.01, 0), frozenset({"values"}): (False, 0.01, 3),
     }  # fmt: skip
-    with pytest.raises(ValueError, match="keep has 'lr'; this State has model, optimizer, values, random"):
+    with pytest.raises(ValueError, match="keep has 'lr'; it may have model, optimizer, values, random"):
         state.restore(core_context, keep={"lr"})
-    with pytest.raises(ValueError, match=r"give \"all\", \"model\", or a set of names, such as \{'values'\}"):
+    with pytest.raises(ValueError, match=r"it must be \"all\", \"model\", or a set of names, such as \{'values'\}"):
         state.restore(core_context, keep="values")
+    with pytest.raises(TypeError, match='keep is True; it must be "all", "model", or a set of names'):
+        state.restore(core_context, keep=True)  # type: ignore[arg-type]
 
 
 def test_a_checkpoint_of_another_model_is_refused_with_what_differs() -> None:
