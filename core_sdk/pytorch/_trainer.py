@@ -6,16 +6,17 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Collection
-from typing import Any, Literal
+from typing import Any
 
 from core_sdk.core import Unit
 from core_sdk.environment import is_test_mode
 from core_sdk.loop import rng
 from core_sdk.loop.driver import CheckpointPolicy, Driver, Schedule
+from core_sdk.loop.keeping import Keep
 from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit, check_length
 from core_sdk.pytorch._context import PyTorchTrialContext, run_of
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.checkpoint import TrialState, batches_trained, is_own, kept_parts, read_state
+from core_sdk.pytorch._fitting.checkpoint import TrialState, batches_trained, is_own, parts_to_keep, read_state
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.progress import FitProgress
@@ -77,7 +78,7 @@ class Trainer:
         profiling_enabled: bool = False,
         *,
         progress_bar: bool | None = None,
-        keep: Literal["all", "model"] | Collection[str] | None = None,
+        keep: Keep | None = None,
     ) -> FitResult:
         """Trains until `max_length`, counted from the beginning of the trial, and returns how that went. Collective.
 
@@ -153,12 +154,12 @@ class Trainer:
         stop_flag: StopFlag,
         storage_id: str | None,
         is_test: bool,
-        keep: str | Collection[str] | None,
+        keep: Keep | None,
     ) -> Fitting:
         """Makes a training, and loads the checkpoint into it, so that it is ready for the next batch."""
         trial, run = self._trial, self._run
         content = None if storage_id is None else self._read(storage_id)
-        kept = kept_parts(keep, content is not None and is_own(run, content))
+        kept = parts_to_keep(keep, content is not None and is_own(run, content))
         is_resumed = content is not None and "training" in kept
         run.position.initial_batch = batches_trained(content) if content is not None and is_resumed else 0
         callbacks.call("on_trial_startup", run.position.initial_batch, storage_id)

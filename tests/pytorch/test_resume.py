@@ -264,3 +264,5 @@ def test_what_is_kept_of_a_checkpoint_can_be_chosen(keep: Any, lr: float, num_ba
 
     assert trial.optimizer.param_groups[0]["lr"] == lr
     assert len(trial.trained) == num_batches
+    with pytest.raises(ValueError, match="keep has 'model'; it may have models, optimizers, lr_schedulers, callbacks"):
+        fit(Slower, 2, keep={"model"})

@@ -13,6 +13,7 @@ import torch
 from core_sdk._version import __version__
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop import rng
+from core_sdk.loop.keeping import Keep, kept_parts
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.state import SHARDED_FILES, restore_random_numbers
 from core_sdk.pytorch._fitting.callbacks import Callbacks
@@ -64,17 +65,11 @@ PARTS = (*WRAPPED, "callbacks", "training")
 """The parts of a checkpoint that can be kept. "training": the progress, the place in the data, the random numbers."""
 
 
-def kept_parts(keep: str | Collection[str] | None, is_own: bool) -> frozenset[str]:
-    """Returns the parts to keep. Raises `ValueError` for an unknown part."""
+def parts_to_keep(keep: Keep | None, is_own: bool) -> frozenset[str]:
+    """Returns the parts that a training keeps of a checkpoint, which is its trial's own or another trial's."""
     if keep is None:
-        return frozenset(PARTS if is_own else [*WRAPPED, "callbacks"])
-    if isinstance(keep, str):
-        if keep not in ("all", "model"):
-            raise ValueError(f'keep={keep!r}: give "all", "model", or a set of {", ".join(PARTS)}')
-        return frozenset(PARTS if keep == "all" else ["models"])
-    if unknown := sorted(set(keep) - set(PARTS)):
-        raise ValueError(f"keep has {', '.join(map(repr, unknown))}; it may have {', '.join(PARTS)}")
-    return frozenset(keep)
+        keep = "all" if is_own else [*WRAPPED, "callbacks"]
+    return kept_parts(keep, PARTS, models=["models"])
 
 
 def batches_trained(content: dict[str, Any]) -> int:
