@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from core_sdk.errors import WorkerDiedError, WorkersNotStartedError
+from core_sdk.loop.keeping import Keep
 from core_sdk.sgd import _runner
 from core_sdk.sgd._creators import Creators
 from core_sdk.workers import Engine, WorkerGroup, named_as
@@ -62,8 +63,8 @@ class Replicas:
         """Returns whether there is room for more workers, and fewer run than are wanted."""
         return self.size < self._num_wanted and self._num_possible() > self.size
 
-    def restart(self, state: bytes) -> None:
-        """Starts as many workers as there is room for, which go on from the state.
+    def restart(self, state: bytes, keep: Keep = "all") -> None:
+        """Starts as many workers as there is room for, which go on from the state, or from a part of it.
 
         Blocks while there is no room for any. Raises `WorkersNotStartedError` after the last try.
         """
@@ -84,7 +85,7 @@ class Replicas:
             raise WorkersNotStartedError(1, f"there was no room for any in {NUM_TRIES} tries")
         logger.warning("%d of %d workers go on from the last good state", self.size, self._num_wanted)
         self._set_up()
-        self.run(_runner.read_state, state, False)
+        self.run(_runner.read_state, state, keep)
         self.are_ended = False
 
     def end(self) -> None:

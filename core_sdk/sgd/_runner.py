@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk.environment import RankPlace
 from core_sdk.loop import ResumableLoader, State, resumable, rng
+from core_sdk.loop.keeping import Keep, kept_parts
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.state import restore_random_numbers
 from core_sdk.runtime.devices import devices
@@ -32,6 +33,9 @@ from core_sdk.workers import this_worker
 
 T = TypeVar("T")
 
+PARTS = ("models", "optimizers", "lr_schedulers", "training")
+"""The parts of a state that can be kept. "training": the passes, the place in the data, the random numbers."""
+
 
 class Progress(NamedTuple):
     """The progress of the training."""
@@ -39,6 +43,14 @@ class Progress(NamedTuple):
     epoch: int
     """The number of complete passes."""
     batches: int
+
+
+class Restored(NamedTuple):
+    """The progress after a state was loaded."""
+
+    progress: Progress
+    is_own: bool
+    """Whether the state is of the trainer's own trial."""
 
 
 class TrainedPass(NamedTuple):
@@ -103,18 +115,9 @@ class Runner:
             self._runtime.use_amp()
         self._spread_models = [self._runtime.wrap_model(model) for model in self.models]
         self.optimizers = [self._runtime.wrap_optimizer(optimizer) for optimizer in self.optimizers]
-        scaler = self._runtime.precision.scaler
         self._counts = {"epoch": 0}
-        models = {f"model_{index}": each for index, each in enumerate(self.models)}
-        self._models_state = State(**models)
-        self._state = State(
-            **models,
-            **{f"optimizer_{index}": each for index, each in enumerate(self.optimizers)},
-            **{f"scheduler_{index}": each for index, each in enumerate(self.schedulers)},
-            **({"scaler": scaler} if scaler is not None and scaler.is_enabled() else {}),
-            train_loader=self.train_loader,
-            counts=self._counts,
-        )
+        self._parts = self._named_objects()
+        self._state = State(**{name: each for part in self._parts.values() for name, each in part.items()})
         rng.seed_all(rng.key(creators.seed, "worker", self.rank))
 
     def train_pass(self) -> TrainedPass:
@@ -161,18 +164,32 @@ class Runner:
             check_plain(state, f"the state of {name!r}")
         return _to_bytes(content)
 
-    def read_state(self, written: bytes, *, is_resume: bool) -> Progress:
-        """Loads a state. Raises `StateMismatchError` if models or optimizers differ from those that were saved.
+    def read_state(self, written: bytes, keep: Keep | None) -> Restored:
+        """Loads the parts of a state that `keep` names; by default all, or the weights of another trial's state.
 
-        A trial that resumes from a checkpoint of another trial loads only the weights of the models.
+        Raises `StateMismatchError` if models or optimizers differ from those that were saved.
         """
         content = torch.load(io.BytesIO(written), map_location="cpu", weights_only=True)
-        if is_resume and content["trial_id"] != self._creators.trial_id:
-            self._models_state.load_state_dict(content, strict=False)
-        else:
-            self._state.load_state_dict(content)
+        is_own = content["trial_id"] == self._creators.trial_id
+        if keep is None:
+            keep = "all" if is_own else "model"
+        kept = kept_parts(keep, PARTS, models=["models"])
+        names = [name for part in kept for name in self._parts[part]]
+        self._state.load_state_dict(content, keep="all" if keep == "all" else names)
+        if "training" in kept:
             restore_random_numbers([each["random"] for each in content["ranks"]], self.rank)
-        return self.progress()
+        return Restored(self.progress(), is_own)
+
+    def _named_objects(self) -> dict[str, dict[str, Any]]:
+        """Returns the objects of the state, with their names in it, by the part to which they belong."""
+        scaler = self._runtime.precision.scaler
+        scalers = {"scaler": scaler} if scaler is not None and scaler.is_enabled() else {}
+        return {
+            "models": {f"model_{index}": each for index, each in enumerate(self.models)},
+            "optimizers": {f"optimizer_{index}": each for index, each in enumerate(self.optimizers)} | scalers,
+            "lr_schedulers": {f"scheduler_{index}": each for index, each in enumerate(self.schedulers)},
+            "training": {"train_loader": self.train_loader, "counts": self._counts},
+        }
 
     def _train(self, batches: Batches) -> Any:
         creators = self._creators
@@ -284,8 +301,8 @@ def write_state(random_states: Sequence[bytes]) -> bytes | None:
     return _runner().write_state(states)
 
 
-def read_state(written: bytes, is_resume: bool) -> Progress:
-    return _runner().read_state(written, is_resume=is_resume)
+def read_state(written: bytes, keep: Keep | None) -> Restored:
+    return _runner().read_state(written, keep)
 
 
 def _runner() -> Runner:

@@ -26,6 +26,7 @@ from core_sdk.errors import (
     WorkersEndedError,
 )
 from core_sdk.files import write_atomically
+from core_sdk.loop.keeping import Keep, kept_parts
 from core_sdk.records import with_given
 from core_sdk.runtime.backends import usual_backend
 from core_sdk.sgd import _runner
@@ -80,6 +81,7 @@ class PyTorchTrainer:
         name: str | None = None,
         job_id: str | None = None,
         seed: int | None = None,
+        keep: Keep | None = None,
         context: core.Context | None = None,
     ) -> None:
         """Starts the workers, and calls the creators on each of them.
@@ -108,6 +110,11 @@ class PyTorchTrainer:
         follow from the trial's seed, which is `seed` for a new trial, or else a random one. With a `context`, the
         trainer belongs to the trial of that Context, which can have only one trainer, and has a seed already.
 
+        A trial that is resumed goes on from its newest checkpoint. `keep` says what it takes from there: "all";
+        "model", the weights alone; or a set of "models", "optimizers", "lr_schedulers" and "training", which is the
+        number of passes, the place in the data and the random numbers. The rest begins anew. The default is "all"; from
+        the checkpoint of another trial it is "model".
+
         Raises `ValueError` for options that exclude each other, `ContextInUseError`, `WorkersNotStartedError`,
         `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
         """
@@ -122,6 +129,8 @@ class PyTorchTrainer:
             initialization_hook=initialization_hook,
         )
         _check_options(num_replicas, batch_size, dataloader_config or {}, engine, scheduler_step_freq)
+        if keep is not None:
+            kept_parts(keep, _runner.PARTS, models=["models"])
         if apex_args:
             _warn_of_apex(apex_args)
         if context is not None and seed is not None:
@@ -180,7 +189,7 @@ class PyTorchTrainer:
             """Whether the workers still have the state of that checkpoint."""
             self._replaced_checkpoint: str | None = None
             """The checkpoint that the next good one replaces."""
-            self._resume()
+            self._resume(keep)
         except BaseException as error:
             self._close(error, is_forced=True)
             raise
@@ -300,18 +309,21 @@ class PyTorchTrainer:
         self._replaced_checkpoint = None  # the next state replaces no checkpoint
         return storage_id
 
-    def restore(self, checkpoint: str | os.PathLike[str]) -> None:
+    def restore(self, checkpoint: str | os.PathLike[str], *, keep: Keep = "all") -> None:
         """Continues from a file of `save()`, which may come from another number of workers.
 
-        The file is read by `torch.load(weights_only=True)`. Raises `StateMismatchError` if it holds other models, and
-        `ValueError` if it is not a file of `save()`.
+        `keep` says what is taken from the file, in the words of `PyTorchTrainer(keep=…)`. The rest stays as it is; it
+        begins anew if the workers have ended. The file is read by `torch.load(weights_only=True)`.
+
+        Raises `StateMismatchError` if it holds other models, and `ValueError` if it is not a file of `save()`.
         """
+        kept_parts(keep, _runner.PARTS, models=["models"])
         state = _read_state_file(checkpoint)
         try:
             if self._replicas is not None and self._replicas.are_ended:
-                self._replicas.restart(state)
+                self._replicas.restart(state, keep)
             self._is_current = False
-            self._go_on_from(state, is_resume=False)
+            self._go_on_from(state, keep)
         except WorkerFailedError as error:
             if isinstance(error.__cause__, StateMismatchError):
                 raise error.__cause__ from None
@@ -331,21 +343,25 @@ class PyTorchTrainer:
     ) -> None:
         self._close(error, is_forced=error is not None)
 
-    def _resume(self) -> None:
+    def _resume(self, keep: Keep | None) -> None:
         """Continues from the checkpoint with which this attempt of the trial begins."""
         info = self.context.info
         if info.latest_checkpoint is None:
             return
         with self.context.checkpoint.restore_path(info.latest_checkpoint) as directory:
-            if (directory / _STATE_FILE).exists():
-                self._go_on_from((directory / _STATE_FILE).read_bytes(), is_resume=True)
-        if self.epoch > 0:  # it is a checkpoint of this trial
+            if not (directory / _STATE_FILE).exists():
+                return
+            is_own = self._go_on_from((directory / _STATE_FILE).read_bytes(), keep)
+        if is_own:
             metadata = self.context.checkpoint.get_metadata(info.latest_checkpoint)
             self._steps = max(self._steps, metadata["steps_completed"])
 
-    def _go_on_from(self, state: bytes, *, is_resume: bool) -> None:
-        self._progress = self._run("restore", _runner.read_state, state, is_resume)[0]
+    def _go_on_from(self, state: bytes, keep: Keep | None) -> bool:
+        """Loads a state into all workers, and returns whether it is one of the trial's own."""
+        restored = self._run("restore", _runner.read_state, state, keep)[0]
+        self._progress = restored.progress
         self._steps = max(self._steps, self._progress.batches)
+        return restored.is_own
 
     def _kept_state(self) -> str:
         """Returns the checkpoint with the state of the workers, which is stored if there is none yet."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from cli.commands import WarmCli
 from parts import needs
 from processes import Script, wait_for
@@ -16,7 +17,7 @@ from torch import nn
 
 from core_sdk import client, core
 from core_sdk.errors import ContextInUseError, WorkerFailedError
-from core_sdk.sgd import PyTorchTrainer
+from core_sdk.sgd import PyTorchTrainer, Runner
 
 # Each starts several processes with torch: too long for `make test`.
 pytestmark = needs("many processes")
@@ -130,6 +131,38 @@ def test_two_trainers_of_one_seed_have_the_same_losses() -> None:
     assert losses[0] != pytest.approx(losses[2])
     with core.init(seed=7) as context, pytest.raises(ValueError, match="seed and context were given"):
         PyTorchTrainer(**CREATORS, context=context, seed=8)
+
+
+def test_what_is_kept_of_a_checkpoint_can_be_chosen(tmp_path: Path) -> None:
+    """In the words of the other shapes. The rest begins anew, and no step of the trial is counted twice."""
+    path = tmp_path / "state"
+    with PyTorchTrainer(**CREATORS, job_id="line") as trainer:
+        trainer.train()
+        trainer.save(path)
+        trainer.save()
+        weight = trainer.get_model().weight
+
+    found = []
+    slower = {**CREATORS, "optimizer_creator": lambda model, _: torch.optim.SGD(model.parameters(), lr=0.01)}
+    for keep in (None, {"models", "training"}, "model"):
+        with PyTorchTrainer(**slower, job_id="line", keep=keep) as trainer:
+            found.append((trainer.apply_all_workers(_lr), trainer.epoch))
+            assert torch.equal(trainer.get_model().weight, weight)
+            with pytest.raises(ValueError, match="keep has 'model'; it may have models, optimizers, lr_schedulers"):
+                trainer.restore(path, keep={"model"})
+            trainer.restore(path, keep={"optimizers"})
+            assert (trainer.apply_all_workers(_lr), trainer.epoch) == ([0.1], found[-1][1])
+            if keep == "model":
+                trainer.train()
+
+    assert found == [([0.1], 1), ([0.01], 1), ([0.01], 0)]
+    assert [report.steps_completed for report in client.get_trial(1).iter_metrics("training")] == [4, 8]
+    with pytest.raises(ValueError, match="keep is 'models'; it must be"):
+        PyTorchTrainer(**CREATORS, keep="models")
+
+
+def _lr(runner: Runner) -> float:
+    return float(runner.optimizers[0].param_groups[0]["lr"])
 
 
 def test_a_context_has_one_trainer() -> None:
