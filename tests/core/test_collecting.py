@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from saving import checkpoint_ids
 
 from core_sdk import client, core
 from core_sdk.core import Context
 from core_sdk.journal import read_records
-from core_sdk.records import CheckpointBegun, CheckpointStored, RetentionPolicy
+from core_sdk.records import CheckpointBegun, CheckpointStored, RetentionPolicy, encode_file
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.claiming import new_record
@@ -127,6 +129,33 @@ def test_what_nobody_else_needs_is_released(home: Home) -> None:
         registered,
         continued,
     ]
+
+
+def test_what_other_trials_need_is_noticed_although_they_were_idle_before(home: Home) -> None:
+    """A release does not read them again, unless something has changed: a new attempt, a new trial, a deletion."""
+    with core.init(job_id="other"):
+        pass
+    for path in (home.runs / "1", *(home.runs / "1").iterdir()):
+        os.utime(path, (0, 0))  # the trial has ended long ago
+    with core.init() as context:
+        first, unread, used, continued = (store(context, steps) for steps in (1, 2, 3, 4))
+        assert context.checkpoint.release(first)
+        path, record = home.trial(1).path / "trial.json", home.trial(1).read_record()
+        # It is written in place, as nobody else does, so that the folder stays as it is.
+        path.write_bytes(encode_file(msgspec.structs.replace(record, continued_from=unread)))
+        assert context.checkpoint.release(unread)
+        path.write_bytes(encode_file(record))
+
+        with core.init(job_id="other") as other:
+            other.experimental.report_task_using_checkpoint(client.get_checkpoint(used))
+            assert not context.checkpoint.release(used)
+        record = new_record(home.create_trial(), experiment_id=1)
+        record.continued_from = continued
+        home.folder(record.trial_id).write_record(record)
+        assert not context.checkpoint.release(continued)
+        home.folder(record.trial_id).clear()
+
+        assert [context.checkpoint.release(each) for each in (used, continued)] == [True, True]
 
 
 def test_an_attempt_releases_what_it_resumed_from(home: Home) -> None:

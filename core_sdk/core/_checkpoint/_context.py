@@ -24,7 +24,7 @@ from core_sdk.records import from_json
 from core_sdk.storage import Selector, Storage, check_storage_id
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.continuation import find_recorded
-from core_sdk.tracking.deletion import release_checkpoint, remove_checkpoint, remove_files
+from core_sdk.tracking.deletion import OtherTrials, release_checkpoint, remove_checkpoint, remove_files
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.storages import storage_name
 
@@ -81,6 +81,7 @@ class CheckpointContext:
         self._storage_name = storage.url if folder is None else storage_name(Home(folder.home_root), storage.url)
         self._distributed = distributed
         self._journal = journal
+        self._others = None if folder is None else OtherTrials(Home(folder.home_root), folder.trial_id)
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
 
     @property
@@ -244,13 +245,13 @@ class CheckpointContext:
         """
         self._journal.check_open()
         self._saves.wait_for(check_storage_id(storage_id))
-        if self._folder is None or is_home_spooled():
+        if self._folder is None or self._others is None or is_home_spooled():
             if self._is_pinned(storage_id):
                 return False
             self.delete(storage_id)
             return True
         try:
-            release_checkpoint(self._folder, self._storage, storage_id)
+            release_checkpoint(self._folder, self._storage, storage_id, self._others)
         except CheckpointProtectedError:
             return False
         return True

@@ -9,3 +9,4 @@ from core_sdk.tracking.deletion._by_hand import (
     remove_checkpoint,
     remove_files,
 )
+from core_sdk.tracking.deletion.other_trials import OtherTrials

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from core_sdk.errors import (
     CheckpointError,
@@ -27,6 +27,7 @@ from core_sdk.records import (
     Record,
 )
 from core_sdk.storage import Storage, storage_from_url, without
+from core_sdk.tracking.deletion.other_trials import OtherTrials
 from core_sdk.tracking.deletion.references import read_references
 from core_sdk.tracking.deletion.retention import INHERITED, References, pin_reason, references_to
 from core_sdk.tracking.history import TrialHistory, read_history
@@ -44,18 +45,18 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
     trial began with, that may belong to another home, that a running attempt uses, or that is a version of a model;
     `is_forced` ignores the first three. Raises `StorageError`.
     """
-    _check_unprotected(folder, storage_id, is_forced)
+    _check_unprotected(folder, storage_id, read_references(Home(folder.home_root)), is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
         check_reachable(storage, storage_id)
         remove_checkpoint(storage, storage_id, recording(folder, is_forced=is_forced))
 
 
-def release_checkpoint(folder: TrialFolder, storage: Storage, storage_id: str) -> None:
-    """Deletes a checkpoint that the running attempt of the trial itself needs no more.
+def release_checkpoint(folder: TrialFolder, storage: Storage, storage_id: str, others: OtherTrials) -> None:
+    """Deletes a checkpoint that the running attempt of the trial itself needs no more. `others` are all other trials.
 
     Raises as `delete_checkpoint` does where anybody else needs it.
     """
-    _check_unprotected(folder, storage_id, is_forced=False, without={folder.trial_id})
+    _check_unprotected(folder, storage_id, others.references(), is_forced=False)
     with _deleting(folder, [storage_id]):
         check_reachable(storage, storage_id)
         remove_checkpoint(storage, storage_id, recording(folder))
@@ -69,7 +70,7 @@ def delete_files(
     If no file remains, the checkpoint is deleted. Raises the errors of `delete_checkpoint`, and those of reading the
     checkpoint.
     """
-    _check_unprotected(folder, storage_id, is_forced)
+    _check_unprotected(folder, storage_id, read_references(Home(folder.home_root)), is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
         return remove_files(storage, storage_id, globs, recording(folder, is_forced=is_forced))
 
@@ -243,8 +244,7 @@ def _own_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
             yield unlisted.storage_id, unlisted.storage
 
 
-def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool, without: Set[int] = frozenset()) -> None:
-    references = read_references(Home(folder.home_root), without)
+def _check_unprotected(folder: TrialFolder, storage_id: str, references: References, is_forced: bool) -> None:
     found = [found for found in read_history(folder).checkpoints if found.record.storage_id == storage_id]
     reasons = [INHERITED] if any(each.is_inherited for each in found) else []
     _check_references(storage_id, found[0].pin if found else None, references, is_forced, reasons)

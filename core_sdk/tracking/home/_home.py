@@ -26,7 +26,7 @@ from core_sdk.errors import (
 from core_sdk.files import read_regular, write_atomically
 from core_sdk.records import FORMAT, ExperimentRecord, HomeRecord, JobRecord, check_name
 from core_sdk.tracking.home._experiment_folder import ExperimentFolder, experiment_ids, find_experiment, name_path
-from core_sdk.tracking.home._files import numbered_entries, read_file, write_file
+from core_sdk.tracking.home._files import ID, numbered_entries, read_file, write_file
 from core_sdk.tracking.home._trial_folder import TrialFolder
 
 logger = logging.getLogger("core_sdk.tracking")
@@ -153,6 +153,12 @@ class Home:
             for trial_id in numbered_entries(self.runs)
             if include_deleted or TrialFolder(self.root, trial_id).exists()
         ]
+
+    def trial_changes(self) -> dict[int, int]:
+        """Returns the times, in ns, at which files were last added to the trials' folders, or removed or replaced."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.runs) as entries:
+            return {int(each.name): each.stat().st_mtime_ns for each in entries if ID.fullmatch(each.name)}
+        return {}
 
     def experiment_ids(self) -> list[int]:
         return experiment_ids(self.root)
