@@ -30,6 +30,9 @@ class Command(NamedTuple):
 
 COMMANDS = [
     Command("run train.py", "put `--` before the command: core-sdk run -- train.py", 2),
+    Command("run --name x train.py", "put `--` before the command: core-sdk run --name x -- train.py", 2),
+    Command("run --seed=1", "put `--` before the command: core-sdk run --seed=1 -- python train.py", 2),
+    Command("run --nmae x train.py", "Possible options: --label, --name", 2),
     Command("run --nmae x -- python train.py", "Possible options: --label, --name", 2),
     Command("run --hparam lr -- python train.py", "'lr' is not NAME=VALUE", 2),
     Command("run --hparam lr=[1 -- python train.py", "--hparam lr=[1: this is not YAML", 2),
@@ -48,6 +51,9 @@ COMMANDS = [
     Command("trial kill 1", "`core-sdk trial describe 1` shows how it ended", 1),
     Command("trial resume 1", "`core-sdk trial resume 1 --again`", 1),
     Command("trial continue 1", "it has no checkpoint", 1),
+    Command("trial continue 1 --steps 2", "No such option: --steps", 2),
+    Command("trial continue 1 --hparam lr=1 train.py", "core-sdk trial continue 1 --hparam lr=1 -- train.py", 2),
+    Command("trial resume 1 2", "put `--` before the command: core-sdk trial resume 1 -- 2", 2),
     Command("experiment best digits", "no searcher's metric; --metric names one of: accuracy", 2),
     Command("experiment best digits --metric acuracy", "Those reported are: accuracy", 2),
     Command("experiment create nofile.yaml .", "file 'nofile.yaml' does not exist", 2),

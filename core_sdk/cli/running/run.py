@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from core_sdk.cli._arguments import Detach, Seed
+from core_sdk.cli._command_after_dashes import CommandAfterDashes
 
 
 def register(app: typer.Typer) -> None:
-    app.command("run", cls=_CommandAfterDashes)(run)
-
-
-class _CommandAfterDashes(TyperCommand):
-    """Requires `--`: without it our options could not be told from those of the script."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" not in args and not {"-h", "--help"}.intersection(args):
-            ctx.fail(f"put `--` before the command: core-sdk run -- {shlex.join(args) or 'python train.py'}")
-        return super().parse_args(ctx, args)
+    app.command("run", cls=CommandAfterDashes)(run)
 
 
 def run(

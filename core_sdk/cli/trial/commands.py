@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import shlex
 import subprocess
 import sys
 import time
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from core_sdk.charts.trials import trial_charts
 from core_sdk.cli._arguments import (
@@ -29,6 +27,7 @@ from core_sdk.cli._arguments import (
     Yes,
     parse_experiment,
 )
+from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._each import for_each
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
@@ -312,22 +311,7 @@ def kill(trial_id: TrialId, as_json: AsJson = False) -> None:
         say(f"killed trial {trial_id}")
 
 
-class _CommandAfterDashes(TyperCommand):
-    """Requires `--` before a command, so that a second number is not taken for a program."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with_value = {name for each in self.params if not getattr(each, "is_flag", True) for name in each.opts}
-        words = [
-            argument
-            for argument, before in zip(args, ["", *args], strict=False)
-            if not argument.startswith("-") and before not in with_value
-        ]
-        if "--" not in args and len(words) > 1:
-            ctx.fail(f"put `--` before the command: {ctx.command_path} {words[0]} -- {shlex.join(words[1:])}")
-        return super().parse_args(ctx, args)
-
-
-@app.command(cls=_CommandAfterDashes)
+@app.command(cls=CommandAfterDashes)
 def resume(
     trial_id: TrialId,
     command: Annotated[
@@ -367,7 +351,7 @@ def _await_stop(folder: TrialFolder) -> None:
         await_end(folder, _STOPPING_WAIT_S)
 
 
-@app.command("continue", cls=_CommandAfterDashes)
+@app.command("continue", cls=CommandAfterDashes)
 def continue_(
     trial_id: TrialId,
     command: Annotated[
