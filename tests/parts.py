@@ -175,6 +175,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "deepspeed": _deepspeed,
     "horovod": _horovod,
     "hosts": _hosts,
+    "kernel": _module("ipykernel"),
     "latency": _latency,
     "packet loss": _programs("iptables"),
     "slurm": _programs("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged"),

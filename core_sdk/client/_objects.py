@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from core_sdk.client._checkpoint_order import (
 from core_sdk.client._experiment_config import experiment_config
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._metrics import TrialMetrics, frame, to_datetime, trial_metrics
+from core_sdk.client._notebook import Shown
 from core_sdk.client._order import (
     GOING_ON,
     CheckpointSortBy,
@@ -82,7 +83,7 @@ class DownloadMode(enum.Enum):
     AUTO = "auto"
 
 
-class Checkpoint:
+class Checkpoint(Shown):
     """A checkpoint as it was when it was looked up. `reload` looks it up again."""
 
     def __init__(self, tracker: HomeTracker, row: CheckpointRow) -> None:
@@ -91,6 +92,18 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint(uuid={self.uuid!r}, trial_id={self.trial_id}, state={self.state.name})"
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "Checkpoint": self.uuid,
+            "Trial": self.trial_id,
+            "State": self.state.name,
+            "Steps": self.steps_completed,
+            "Stored": f"{self.report_time:%Y-%m-%d %H:%M:%S}",
+            "Size": f"{self.size_bytes / 1e6:,.1f} MB in {len(self.resources)} files",
+            "Storage": self.storage,
+            "Pinned": self.pin_note or "yes" if self.is_pinned else None,
+        }
 
     def _take(self, row: CheckpointRow) -> None:
         self._row = row
@@ -223,7 +236,7 @@ class Checkpoint:
             self._take(view.checkpoint(self.uuid))
 
 
-class Training(ABC):
+class Training(Shown):
     """The base of trials and experiments, which have checkpoints to choose from and an end to wait for."""
 
     _tracker: HomeTracker
@@ -235,6 +248,16 @@ class Training(ABC):
     @abstractmethod
     def reload(self) -> None:
         """Looks the object up again."""
+
+    @abstractmethod
+    def plot(self) -> Picture:
+        """Draws charts of the metrics, which a notebook shows."""
+
+    def _picture(self) -> Picture:
+        return self.plot()
+
+    def _is_going_on(self) -> bool:
+        return self.state in GOING_ON
 
     def list_checkpoints(
         self,
@@ -290,6 +313,20 @@ class Trial(Training):
 
     def __repr__(self) -> str:
         return f"Trial(trial_id={self.trial_id}, experiment_id={self.experiment_id}, state={self.state.name})"
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "Trial": self.trial_id,
+            "Experiment": f"{self.experiment_name} ({self.experiment_id})",
+            "State": f"{self.state.name}: {self.reason}" if self.reason else self.state.name,
+            "Steps": self.steps_completed,
+            "Progress": None if self.progress is None else f"{self.progress:.0%}",
+            "Hyperparameters": ", ".join(f"{name}={value}" for name, value in self.hparams.items()) or None,
+        }
+
+    def _newest(self) -> Trial:
+        with self._tracker.view() as view:
+            return Trial(self._tracker, view.trial(self.trial_id))
 
     def _take(self, row: TrialRow) -> None:
         self.id = self.trial_id = row.trial_id
@@ -481,6 +518,21 @@ class Experiment(Training):
 
     def __repr__(self) -> str:
         return f"Experiment(id={self.id}, name={self.name!r}, state={self.state.name})"
+
+    def _facts(self) -> Mapping[str, object]:
+        progress = self.progress
+        return {
+            "Experiment": f"{self.name} ({self.id})",
+            "State": self.state.name,
+            "Trials": self.num_trials,
+            "Progress": None if progress is None else f"{progress:.0%}",
+            "Labels": ", ".join(sorted(self.labels)) or None,
+            "Description": self.description or None,
+        }
+
+    def _newest(self) -> Experiment:
+        with self._tracker.view() as view:
+            return Experiment(self._tracker, view.experiment(self.id))
 
     def _take(self, row: ExperimentRow) -> None:
         self.id = row.experiment_id
