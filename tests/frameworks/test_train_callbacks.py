@@ -83,8 +83,51 @@ assert result.metrics_dataframe["epoch"].tolist() == [1.0, 2.0]
 assert "checkpoint" in os.listdir(result.checkpoint.path)
 """
 
+OF_SCRIPTS = """
+def function(config):
+    import torch
+    from lightning.pytorch import Trainer
+    from lightning.pytorch.demos.boring_classes import BoringModel
+    from core_sdk.integrations.lightning import CoreSDKCallback
+    from core_sdk.train.lightning import RayDDPStrategy, RayLightningEnvironment
 
-@pytest.mark.parametrize("source", [LIGHTNING, TRANSFORMERS], ids=["lightning", "transformers"])
+    class Model(BoringModel):
+        def training_step(self, batch, batch_idx):
+            died = os.path.join(config["directory"], "died")
+            is_rank_1 = train.get_context().get_world_rank() == 1
+            if self.trainer.current_epoch == 1 and is_rank_1 and not os.path.exists(died):
+                open(died, "w").close()
+                os.kill(os.getpid(), 9)
+            step = super().training_step(batch, batch_idx)
+            self.log("loss", step["loss"])
+            return step
+
+    torch.manual_seed(0)
+    callback = CoreSDKCallback(train.get_context().core_context)
+    trainer = Trainer(
+        strategy=RayDDPStrategy(), plugins=[RayLightningEnvironment()], callbacks=[callback], max_epochs=3,
+        limit_train_batches=4, limit_val_batches=2, accelerator="cpu", enable_progress_bar=False, log_every_n_steps=1,
+        default_root_dir=config["directory"],
+    )
+    trainer.fit(Model(), ckpt_path=callback.latest_checkpoint())
+    return trainer.current_epoch
+
+with tempfile.TemporaryDirectory() as directory:
+    run = RunConfig(failure_config=FailureConfig(max_failures=1))
+    config, scaling = {"directory": directory}, ScalingConfig(num_workers=2)
+    trainer = TorchTrainer(function, train_loop_config=config, scaling_config=scaling, run_config=run)
+    result = trainer.fit()
+assert result.return_value == 3
+frame = result.metrics_dataframe
+losses = [steps for steps, loss in zip(frame["steps_completed"], frame["loss"]) if loss == loss]
+assert losses == list(range(1, 13)), losses
+assert result.checkpoint is not None
+"""
+
+
+@pytest.mark.parametrize(
+    "source", [LIGHTNING, TRANSFORMERS, OF_SCRIPTS], ids=["lightning", "transformers", "callback of scripts"]
+)
 def test_its_epochs_are_reports_with_checkpoints(source: str, callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
     """On two workers, which it takes for its ranks."""
     script = tmp_path / "script.py"
