@@ -51,7 +51,8 @@ def test_workers_train_what_a_plain_loop_trains(num_replicas: int) -> None:
         trained = trainer.get_model()
         trial = client.get_trial(trainer.context.info.trial.trial_id)
 
-    assert [each["train_loss"] for each in metrics] == pytest.approx(losses)
+    # Processors add float32 numbers in orders of their own.
+    assert [each["train_loss"] for each in metrics] == pytest.approx(losses, rel=1e-5)
     assert weights(trained) == pytest.approx(weights(model), abs=1e-6)
     features, target = data_creator({})[1][:]
     assert validated["validation_loss"] == pytest.approx(
