@@ -131,7 +131,7 @@ def test_global_batches_stay_while_workers_go_and_come(tmp_path: Path) -> None:
     drawn = Plan(Shuffled(NUM_SAMPLES, seed), BATCH_SIZE).batches()
     assert seen == [[draw.indices for draw in islice(drawn, NUM_BATCHES)] for _ in range(4)]
     assert [each["num_workers"] for each in passes] == [3, 2, 2, 3]
-    assert [each["loss"] for each in passes] == pytest.approx(trained_alone(seen))
+    assert [each["loss"] for each in passes] == pytest.approx(trained_alone(seen), rel=1e-5)
 
 
 def test_workers_are_waited_for(tmp_path: Path) -> None:
