@@ -13,7 +13,7 @@ from core_sdk._version import __version__
 from core_sdk.errors import InvalidHP
 
 if TYPE_CHECKING:
-    from core_sdk import client, core, experimental, integrations, loop, pytorch, search, searcher, sgd, train
+    from core_sdk import client, core, experimental, integrations, loop, media, pytorch, search, searcher, sgd, train
     from core_sdk.environment import get_cluster_info
     from core_sdk.importing import import_from_path
     from core_sdk.records import ClusterInfo, TrialInfo
@@ -35,6 +35,7 @@ __all__ = [
     "import_from_path",
     "integrations",
     "loop",
+    "media",
     "pytorch",
     "search",
     "searcher",
@@ -44,7 +45,20 @@ __all__ = [
 
 # Loaded on first use, so that `import core_sdk` costs next to nothing.
 _MODULES = frozenset(
-    {"client", "core", "experimental", "integrations", "loop", "pytorch", "search", "searcher", "sgd", "train", "util"}
+    {
+        "client",
+        "core",
+        "experimental",
+        "integrations",
+        "loop",
+        "media",
+        "pytorch",
+        "search",
+        "searcher",
+        "sgd",
+        "train",
+        "util",
+    }
 )
 _NAMES = {
     "ClusterInfo": "core_sdk.records",

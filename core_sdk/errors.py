@@ -102,6 +102,8 @@
     InvalidMetricError (ValueError)   a report that cannot be kept exactly
     ├── DuplicateMetricError
     └── InvalidNameError
+    MediaError (ValueError)           a value of `core_sdk.media` that cannot be made
+    └── MediaTooLargeError
     CheckpointDirectoryError (ValueError)  a directory that cannot be reported as a checkpoint
     UnevenReportsError (ValueError)   ranks report differently
     CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
@@ -1028,6 +1030,25 @@ class DuplicateMetricError(InvalidMetricError):
         )
         self.group = group
         self.name = names[0]
+
+
+class MediaError(ValueError):
+    """An image, an audio or another medium cannot be made from this."""
+
+    def __init__(self, kind: str, problem: str) -> None:
+        self.kind = kind
+        super().__init__(f"this {kind.replace('_', ' ')} {problem}")
+
+
+class MediaTooLargeError(MediaError):
+    def __init__(self, kind: str, size_bytes: int, max_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.max_bytes = max_bytes
+        super().__init__(
+            kind,
+            f"has {size_bytes} bytes, over {max_bytes}. Report a smaller one, or set CORE_SDK_MAX_MEDIA_MB to the "
+            "megabytes that one value may have.",
+        )
 
 
 class InvalidNameError(InvalidMetricError):

@@ -109,7 +109,18 @@ def test_a_launch_begins_without_torch() -> None:
 
 def test_each_subpackage_is_loaded_when_it_is_first_used() -> None:
     """`import core_sdk` alone is enough, and costs next to nothing."""
-    names = ["client", "core", "experimental", "integrations", "loop", "pytorch", "search", "searcher", "sgd", "train"]
+    names = [
+        "client",
+        "core",
+        "experimental",
+        "integrations",
+        "loop",
+        "media",
+        "pytorch",
+        "search",
+        "searcher",
+        "train",
+    ]
     program = f"import core_sdk; print([getattr(core_sdk, name).__name__ for name in {names}])"
 
     loaded = subprocess.check_output([sys.executable, "-c", program], text=True)
@@ -117,7 +128,7 @@ def test_each_subpackage_is_loaded_when_it_is_first_used() -> None:
     assert ast.literal_eval(loaded) == [f"core_sdk.{name}" for name in names]
 
 
-@pytest.mark.parametrize("module", ["core_sdk", "core_sdk.core"])
+@pytest.mark.parametrize("module", ["core_sdk", "core_sdk.core", "core_sdk.media"])
 def test_importing_loads_only_what_a_report_needs(module: str) -> None:
     """A training script pays for no cloud, database, server or plot that it does not use."""
     program = f"""

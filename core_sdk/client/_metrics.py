@@ -29,7 +29,7 @@ class TrialMetrics:
     end_time: datetime
     """The time of the report in UTC, by the clock of the training's machine."""
     metrics: dict[str, Any]
-    """Numbers; in generic groups also JSON values."""
+    """Numbers and `media.MediaFile`s; in generic groups also JSON values."""
     group: str
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False

@@ -22,6 +22,7 @@ from core_sdk.client._checkpoint_order import (
 )
 from core_sdk.client._experiment_config import experiment_config
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
+from core_sdk.client._media import ReportedMedia
 from core_sdk.client._metrics import TrialMetrics, frame, to_datetime, trial_metrics
 from core_sdk.client._notebook import Shown
 from core_sdk.client._order import (
@@ -381,6 +382,25 @@ class Trial(Training):
     def stream_validation_metrics(self) -> Iterator[TrialMetrics]:
         """Yields the reports of the group "validation", like `iter_metrics("validation")`."""
         return self.iter_metrics("validation")
+
+    def iter_media(
+        self,
+        group: str | None = None,
+        *,
+        kind: str | None = None,
+        rank: int | Literal["all"] | None = None,
+        superseded: bool = False,
+    ) -> Iterator[ReportedMedia]:
+        """Yields the images, audios and other media of the reports, by `steps_completed`, rank and time.
+
+        `kind` is "image", "audio", "video", "histogram", "table", "text", "figure" or "confusion_matrix". `rank` and
+        `superseded` mean the same as in `iter_metrics`.
+        """
+        with self._tracker.view() as view:
+            found = view.media(self.trial_id, rank=rank, superseded=superseded)
+        for row in found:
+            if group in (None, row.group) and kind in (None, row.file.kind):
+                yield ReportedMedia(self._tracker, row)
 
     def metrics_frame(
         self, group: str | None = None, *, rank: int | Literal["all"] | None = None

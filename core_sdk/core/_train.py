@@ -17,8 +17,12 @@ from core_sdk.distributed import DistributedContext
 from core_sdk.errors import HomeNotSharedError, InvalidMetricError
 from core_sdk.journal import Journal
 from core_sdk.records import (
+    MAX_DEPTH,
     MAX_INT,
+    MEDIA_DIRECTORY,
+    MEDIA_TAG,
     EarlyExit,
+    Media,
     MetadataSet,
     Metric,
     ProgressReported,
@@ -40,7 +44,7 @@ logger = logging.getLogger("core_sdk.train")
 TRAINING = "training"
 VALIDATION = "validation"
 _NUMERIC_GROUPS = (TRAINING, VALIDATION)
-_JSON_TYPES = (bool, str, list, tuple, Mapping, type(None))
+_JSON_TYPES = (bool, str, list, tuple, Mapping, type(None), Media)
 
 # Names that scripts report beside the metric proper, to say how far they are.
 _TIME_METRICS = frozenset({"batches", "epoch", "epochs", "records"})
@@ -58,7 +62,8 @@ class TrainContext:
 
     When a `report_*` call returns, the record survives any death of the process. No call waits for a network or a
     database. Values may be Python or numpy numbers or 0-dimensional tensors: ints up to 2**63, infinities and every NaN
-    with its bits. Anything else raises `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
+    with its bits, and the media of `core_sdk.media`, also in lists and mappings. Anything else raises
+    `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
 
     Any rank may report, and each report is kept with its rank; two ranks may report the same metric of the same step.
     A reader that asks for no rank gets each metric from the lowest rank that has reported it. Only the chief records
@@ -130,15 +135,24 @@ class TrainContext:
             steps_completed = _checked_steps(steps_completed)
         names: Iterable[str] = metrics
         json_metrics = None
+        media: list[tuple[Media, dict[str, Any]]] = []
         if not _is_plain(metrics):
-            metrics, json_metrics = _checked_metrics(group, _as_dict(group, metrics))
+            metrics, json_metrics = _checked_metrics(group, _as_dict(group, metrics), media)
             names = metrics if json_metrics is None else (*metrics, *json_metrics)
         batches = None if batch_metrics is None else _checked_batches(group, batch_metrics)
         if not 0 <= steps_completed < MAX_INT:
             raise ValueError(f"steps_completed is {steps_completed}; it must be between 0 and 2**63 - 1")
+        for value, named in media:
+            self._keep(value, named)
         with self._journal.lock:
             self._ledger.enter(group, steps_completed, names)
             self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))
+
+    def _keep(self, media: Media, named: dict[str, Any]) -> None:
+        """Writes the file of a value before the record that names it."""
+        problem = self._journal.keep_file(f"{MEDIA_DIRECTORY}/{media.file.name}", media.content)
+        if problem:
+            named[MEDIA_TAG]["problem"] = problem
 
     def report_progress(self, progress: float) -> None:
         """Records the fraction of the training that is done, 0 to 1; `ValueError` outside."""
@@ -258,13 +272,30 @@ def _as_dict(group: str, metrics: Any) -> dict[str, Any]:
     return dict(metrics)
 
 
-def _checked_metrics(group: str, metrics: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Returns the numbers, and the other values of a generic group."""
-    if group in _NUMERIC_GROUPS:
-        return _numbers(group, metrics), None
-    others = {name: value for name, value in metrics.items() if isinstance(value, _JSON_TYPES)}
+def _checked_metrics(
+    group: str, metrics: Mapping[str, Any], media: list[tuple[Media, dict[str, Any]]]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Returns the numbers, and the other values: media, and in a generic group also JSON values.
+
+    Each medium is added to `media` with the JSON that stands for it.
+    """
+    is_other = _is_media if group in _NUMERIC_GROUPS else _is_json
+    others = {name: value for name, value in metrics.items() if is_other(value)}
     numbers = _numbers(group, {name: value for name, value in metrics.items() if name not in others})
-    return numbers, {name: _as_json(group, name, value) for name, value in others.items()} or None
+    return numbers, {name: _as_json(group, name, value, media) for name, value in others.items()} or None
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, _JSON_TYPES)
+
+
+def _is_media(value: Any, depth: int = 0) -> bool:
+    """Returns whether the value is a medium, or a list or mapping of media only."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return len(value) > 0 and depth < MAX_DEPTH and all(_is_media(item, depth + 1) for item in value)
+    return isinstance(value, Media)
 
 
 def _checked_batches(group: str, batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -310,8 +341,8 @@ def _as_metric(group: str, name: str, value: Any) -> Metric:
     raise InvalidMetricError(group, name, f"is a {type(value).__name__}; a metric is a number")
 
 
-def _as_json(group: str, name: str, value: Any) -> Any:
+def _as_json(group: str, name: str, value: Any, media: list[tuple[Media, dict[str, Any]]]) -> Any:
     try:
-        return to_json(value, "it")
+        return to_json(value, "it", media)
     except (TypeError, ValueError) as error:
         raise InvalidMetricError(group, name, f"cannot be kept: {error}") from error

@@ -16,6 +16,7 @@
 | `CORE_SDK_LEFT_JOB` | from a process to itself: its pid, and the job whose training it has started       |
 | `CORE_SDK_GRACE_S`  | how long a launcher and its ranks may take to end after SIGTERM; default: 3600 |
 | `CORE_SDK_STORAGE_DEADLINE_S` | for how long a request to a bucket is tried again; default: 300 |
+| `CORE_SDK_MAX_MEDIA_MB` | how many megabytes a value of `core_sdk.media` may have; default: 64 |
 | `CORE_SDK_JOB_ID`   | names a training: each start with this name goes on with its trial; empty: no start does |
 | `CORE_SDK_NUM_NODES` | how many pods of an indexed Job of Kubernetes train together               |
 | `CORE_SDK_TEST_MODE` | not empty and not 0: `Trainer.fit()` trains and validates one batch, saves and ends |
@@ -90,6 +91,7 @@ from core_sdk.environment._settings import (
     is_test_mode,
     is_usr1_stop,
     known_grace_s,
+    max_media_bytes,
     storage_deadline_s,
 )
 from core_sdk.environment._spool import is_home_spooled, path_at_home, path_here, spool_variables, use_home

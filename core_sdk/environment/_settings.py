@@ -10,6 +10,7 @@ from pathlib import Path
 from core_sdk.environment.names import (
     GRACE_VARIABLE,
     HOME_VARIABLE,
+    MAX_MEDIA_VARIABLE,
     RUN_INFO_VARIABLE,
     STOP_NOTICES_VARIABLE,
     STORAGE_DEADLINE_VARIABLE,
@@ -19,6 +20,7 @@ from core_sdk.errors import HomeNotWritableError
 
 _DEFAULT_GRACE_S = 3600.0
 _DEFAULT_STORAGE_DEADLINE_S = 300.0
+_DEFAULT_MAX_MEDIA_MB = 64.0
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,16 @@ def storage_deadline_s() -> float:
     return _seconds(STORAGE_DEADLINE_VARIABLE, text) if text else _DEFAULT_STORAGE_DEADLINE_S
 
 
+def max_media_bytes() -> int:
+    """Returns the size in bytes that a value of `core_sdk.media` may have.
+
+    Raises `ValueError` for anything but a number of megabytes.
+    """
+    text = os.environ.get(MAX_MEDIA_VARIABLE)
+    megabytes = _number(MAX_MEDIA_VARIABLE, text, "megabytes") if text else _DEFAULT_MAX_MEDIA_MB
+    return int(megabytes * 10**6)
+
+
 def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:
     """Whether SIGUSR1 is a stop: Slurm can send it before a job's time is over (`--signal=USR1@120`)."""
     return bool(variables.get("SLURM_JOB_ID"))
@@ -132,13 +144,17 @@ def _grace_s(text: str) -> float:
 
 
 def _seconds(name: str, text: str) -> float:
+    return _number(name, text, "seconds")
+
+
+def _number(name: str, text: str, unit: str) -> float:
     try:
-        seconds = float(text)
+        number = float(text)
     except ValueError:
-        seconds = -1.0
-    if not 0.0 <= seconds < float("inf"):
-        raise ValueError(f"{name} is {text!r}; it must be a number of seconds, at least 0")
-    return seconds
+        number = -1.0
+    if not 0.0 <= number < float("inf"):
+        raise ValueError(f"{name} is {text!r}; it must be a number of {unit}, at least 0")
+    return number
 
 
 def _default_home() -> Path:

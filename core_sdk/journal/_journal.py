@@ -40,6 +40,14 @@ class Journal(ABC):
         """Appends a record on which others depend: raises `OSError` where `append` would drop it."""
 
     @abstractmethod
+    def keep_file(self, name: str, content: bytes) -> str:
+        """Keeps a file that later records name. Its name, relative to the journal, tells its content.
+
+        When it returns, no death of the process can lose the file. Returns the reason if it could not be written, which
+        counts as a dropped record, and otherwise an empty text.
+        """
+
+    @abstractmethod
     def check_open(self) -> None:
         """Raises the error that `append` would raise. Called before an action that must be recorded."""
 

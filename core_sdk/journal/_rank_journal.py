@@ -65,6 +65,14 @@ class RankJournal(Journal):
         """Appends a record as `append` does, and may drop it: nothing depends on the records of this rank."""
         self.append(record)
 
+    def keep_file(self, name: str, content: bytes) -> str:
+        self.check_open()
+        if not self._is_kept:
+            return ""
+        with self.lock:
+            writer = self._writer_or_none()
+        return str(self._problem) if writer is None else writer.keep_file(name, content)
+
     def check_open(self) -> None:
         if self._is_closed:
             raise JournalClosedError(self.path)
@@ -81,13 +89,17 @@ class RankJournal(Journal):
             raise ReportsDroppedError(self.path, self._num_lost, str(self._problem))
 
     def _keep(self, record: Record) -> None:
+        if (writer := self._writer_or_none()) is not None:
+            writer.append(record)
+
+    def _writer_or_none(self) -> JournalWriter | None:
+        """Returns the writer, which is opened when it is first needed; None if the disk refuses its file."""
         if self._writer is None:
             try:
                 self._writer = self._open()
             except OSError as error:
                 self._lose(error)
-                return
-        self._writer.append(record)
+        return self._writer
 
     def _open(self) -> JournalWriter:
         writer = JournalWriter(self.path)

@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
-from core_sdk.files import fsync_directory
+from core_sdk.files import fsync_directory, opened_regular, write_atomically
 from core_sdk.journal._journal import Journal
 from core_sdk.journal._line import encode_line
 from core_sdk.records import Dropped, Record
@@ -43,6 +43,8 @@ class JournalWriter(Journal):
         self._num_dropped = 0
         self._num_unannounced = 0
         self._drop_reason = ""
+        self._unsynced: list[Path] = []
+        """Files that were kept since the last fsync."""
         self._closing = threading.Event()
         self._fsync_thread = threading.Thread(
             target=self._fsync_while_dirty, args=(fsync_interval_s,), name="core-sdk-fsync", daemon=True
@@ -61,6 +63,23 @@ class JournalWriter(Journal):
         with self.lock:
             self.check_open()
             self._write(record)
+
+    def keep_file(self, name: str, content: bytes) -> str:
+        self.check_open()
+        path = self.path.parent / name
+        if _has_size(path, len(content)):
+            return ""
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_atomically(path, content, is_durable=False)
+        except OSError as error:
+            with self.lock:
+                self.check_open()
+                self._drop(error)
+            return error.strerror or str(error)
+        with self.lock:
+            self._unsynced.append(path)
+        return ""
 
     def check_open(self) -> None:
         if self._descriptor == _CLOSED:
@@ -135,7 +154,15 @@ class JournalWriter(Journal):
                 self._fsync()
 
     def _fsync(self) -> None:
+        """Fsyncs the journal, and first the files that its records name."""
+        with self.lock:
+            files, self._unsynced = self._unsynced, []
         try:
+            for path in files:
+                with opened_regular(path) as descriptor:
+                    os.fsync(descriptor)
+            for directory in {path.parent for path in files}:
+                fsync_directory(directory)
             os.fsync(self._descriptor)
         except OSError as error:
             # After a failed fsync the kernel may have forgotten the pages: a second success would prove nothing.
@@ -160,6 +187,13 @@ def _cut_half_line(descriptor: int) -> None:
             break
     if end < size:
         os.ftruncate(descriptor, end)
+
+
+def _has_size(path: Path, size_bytes: int) -> bool:
+    try:
+        return path.stat(follow_symlinks=False).st_size == size_bytes
+    except OSError:
+        return False
 
 
 def _above_standard_streams(descriptor: int) -> int:

@@ -42,7 +42,7 @@ class Report(msgspec.Struct, tag="report", tag_field="type", gc=False, omit_defa
     """Values as `number_to_json` returns them."""
     batch_metrics: list[dict[str, int | float | str]] | None = None
     json_metrics: dict[str, Any] | None = None
-    """Metrics that are not numbers, as `to_json` returns them. Only generic groups have any."""
+    """Metrics that are not numbers, as `to_json` returns them. In "training" and "validation" these are media."""
 
 
 class Profile(Line, tag="profile"):

@@ -2,7 +2,8 @@
 
 A metric that is not finite is written as the string "NaN", "Infinity" or "-Infinity" (a metric is never a string
 otherwise). A NaN whose 64 bits are not those of `math.nan` is followed by them: "NaN:fff8000000000000". In free-form
-values (hyperparameters, metadata) such a number becomes `{"$float": "NaN"}`.
+values (hyperparameters, metadata) such a number becomes `{"$float": "NaN"}`, and in reports a file of media becomes
+`{"$media": {…}}`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Annotated, Any, SupportsIndex
 import msgspec
 
 from core_sdk.errors import InvalidNameError
+from core_sdk.records._media import MEDIA_TAG, Media, media_from_json, media_to_json
 
 Metric = int | float
 
@@ -41,6 +43,7 @@ class Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, g
 
 
 _FLOAT_TAG = "$float"
+_RESERVED = frozenset({_FLOAT_TAG, MEDIA_TAG})
 _NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -92,17 +95,19 @@ def _bits(value: float) -> str:
     return struct.pack(">d", value).hex()
 
 
-def to_json(value: Any, where: str) -> Any:
+def to_json(value: Any, where: str, media: list[tuple[Media, dict[str, Any]]] | None = None) -> Any:
     """Returns a copy of a free-form value that JSON keeps exactly. `where` names it in errors.
+
+    Media are accepted if there is a list for them, to which each is added with the JSON that stands for it.
 
     Accepts None, bool, int, float, str, and lists, tuples and string-keyed mappings of them; numpy scalars and
     0-dimensional tensors become Python numbers; a tuple becomes a list. Raises `TypeError` naming the place of
     anything else, and of text that is not valid Unicode, and `ValueError` for more than `MAX_DEPTH` levels.
     """
-    return _to_json(value, where, 0)
+    return _to_json(value, where, 0, media)
 
 
-def _to_json(value: Any, where: str, depth: int) -> Any:
+def _to_json(value: Any, where: str, depth: int, media: list[tuple[Media, dict[str, Any]]] | None = None) -> Any:
     if depth > MAX_DEPTH:
         raise ValueError(f"{where.partition('[')[0]} is nested more than {MAX_DEPTH} levels deep")
     if value is None or isinstance(value, bool):
@@ -117,9 +122,13 @@ def _to_json(value: Any, where: str, depth: int) -> Any:
         spelled = number_to_json(float(value))
         return {_FLOAT_TAG: spelled} if isinstance(spelled, str) else spelled
     if isinstance(value, Mapping):
-        return {_key(key, where): _to_json(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
+        return {_key(key, where): _to_json(item, f"{where}[{key!r}]", depth + 1, media) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_to_json(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return [_to_json(item, f"{where}[{index}]", depth + 1, media) for index, item in enumerate(value)]
+    if media is not None and isinstance(value, Media):
+        named = media_to_json(value.file)
+        media.append((value, named))
+        return named
     try:
         held = scalar(value)
     except TypeError as error:
@@ -190,6 +199,8 @@ def _from_json(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
         if value.keys() == {_FLOAT_TAG}:
             return number_from_json(value[_FLOAT_TAG])
+        if (file := media_from_json(value)) is not None:
+            return file
         return {key: _from_json(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
         return [_from_json(item, depth + 1) for item in value]
@@ -199,7 +210,7 @@ def _from_json(value: Any, depth: int) -> Any:
 def _key(key: object, where: str) -> str:
     if not isinstance(key, str):
         raise TypeError(f"{where} has the key {key!r}, a {type(key).__name__}; keys must be strings")
-    if key == _FLOAT_TAG:
+    if key in _RESERVED:
         raise TypeError(f"{where} has the key {key!r}, which is reserved")
     return _text(key, f"{where}'s key")
 

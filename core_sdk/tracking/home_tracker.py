@@ -34,6 +34,7 @@ from core_sdk.records import (
 )
 from core_sdk.tracking.history import check_listed
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.media import read_media
 from core_sdk.tracking.rows import (
     AttemptRow,
     CheckpointRow,
@@ -106,6 +107,9 @@ class HomeTracker(Tracker):
                 return os.pread(descriptor, max_bytes, offset)
         except FileNotFoundError:
             return b""
+
+    def read_media(self, trial_id: int, name: str) -> bytes:
+        return read_media(self.home.trial(trial_id).media_path, name)
 
     def read_reports(self, trial_id: int, start: StreamPosition, rank: int = 0) -> ReportStretch:
         folder = self.home.trial(trial_id)

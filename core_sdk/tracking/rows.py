@@ -11,6 +11,7 @@ from core_sdk.records import (
     EarlyExit,
     EnvironmentRecord,
     ExperimentState,
+    MediaFile,
     Metric,
     OperationCompleted,
     Report,
@@ -103,7 +104,7 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to 
     """None for the profiler's groups, which belong to a time only."""
     time: float
     metrics: dict[str, Any]
-    """Numbers; in generic groups also JSON values."""
+    """Numbers and `MediaFile`s; in generic groups also JSON values."""
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False
     rank: int = 0
@@ -123,6 +124,22 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to 
             batch_metrics=None if batches is None else [metrics_from_json(batch) for batch in batches],
             rank=rank,
         )
+
+
+@dataclass(frozen=True)
+class MediaRow:
+    """A file of media that a report names."""
+
+    trial_id: int
+    attempt: int
+    rank: int
+    group: str
+    name: str
+    """The metric's, with the place in its lists and mappings: "samples", "samples[0]", "samples.cat"."""
+    steps_completed: int
+    time: float
+    file: MediaFile
+    is_superseded: bool = False
 
 
 @dataclass(frozen=True)

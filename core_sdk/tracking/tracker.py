@@ -18,6 +18,7 @@ from core_sdk.tracking.rows import (
     ExperimentChange,
     ExperimentRow,
     FiguresByTrial,
+    MediaRow,
     ProfileSeriesRow,
     Ranks,
     Reading,
@@ -86,6 +87,9 @@ class View(Protocol):
         while page.next_after is not None:
             page = self.report_page(trial_id, group, rank=rank, superseded=superseded, after=page.next_after)
             yield from page.reports
+
+    def media(self, trial_id: int, *, rank: Ranks = None, superseded: bool = False) -> list[MediaRow]:
+        """Returns the files of media that the trial has reported, in the order of `reports`."""
 
     def groups(self, trial_id: int) -> list[str]:
         """Returns the groups in which anything was reported, the profiler's too."""
@@ -178,6 +182,12 @@ class Tracker(Protocol):
 
     def read_log(self, trial_id: int, attempt: int, offset: int, max_bytes: int) -> bytes:
         """Returns the output of an attempt from byte `offset` on; empty at its end, and if none was kept."""
+
+    def read_media(self, trial_id: int, name: str) -> bytes:
+        """Returns the content of a file of media, by its `MediaFile.name`, and verifies it.
+
+        Raises `RecordDamagedError` if it is missing or damaged, and `UnsafePathError` for a name that no file has.
+        """
 
     def read_reports(self, trial_id: int, start: StreamPosition, rank: int = 0) -> ReportStretch:
         """Returns reports that a rank has made since `start`, in the order of the calls; empty if nothing is new."""

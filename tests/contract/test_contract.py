@@ -51,7 +51,7 @@ from terminals import Person
 from train.ray_training import RayTraining
 from workers.engines import UnwatchedRay
 
-from core_sdk import client, core
+from core_sdk import client, core, media
 from core_sdk.errors import (
     AttemptClaimedError,
     CheckpointDamagedError,
@@ -59,6 +59,8 @@ from core_sdk.errors import (
     GraceExceededError,
     HomeNotWritableError,
     InvalidMetricError,
+    MediaTooLargeError,
+    RecordDamagedError,
     ReportsDroppedError,
     ReservedNameError,
     StorageError,
@@ -1714,3 +1716,46 @@ def test_61_a_save_does_not_wait_for_a_rank_that_does_not_answer(home: Home, tmp
     assert "rank 1 (" in ended.errors
     assert "does not answer: it is stopped" in ended.errors
     assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == []
+
+
+def test_65_media_survive_what_their_report_survives(start_script: StartScript, home: Home) -> None:
+    """Each record names a whole file, which is verified when it is read."""
+    script = start_script("""
+        from core_sdk import core, media
+
+        with core.init() as context:
+            for step in range(10**9):
+                context.train.report_metrics("own", step, {"even": media.Text(str(step // 2)), "n": step})
+                print(step, flush=True)
+    """)
+    script.read_until("9")
+
+    script.process.kill()
+    script.process.wait()
+
+    found = list(client.get_trial(1).iter_media())
+    assert [one.read().decode() for one in found] == [str(step // 2) for step in range(len(found))]
+    assert len(found) >= 10
+    directory = home.folder(1).media_path
+    assert len(list(directory.glob("*.txt"))) - len({one.file.name for one in found}) in (0, 1)
+    flip_a_bit(directory / found[0].file.name)
+    with pytest.raises(RecordDamagedError, match=found[0].file.name):
+        found[0].read()
+    assert (found[2].read(), len(reports(home))) == (b"1", len(found))
+
+
+def test_66_media_that_cannot_be_kept_are_refused_or_counted(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report is refused as a whole, or recorded with the reason."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(small_disk / "home"))
+    monkeypatch.setenv("CORE_SDK_MAX_MEDIA_MB", "2")
+    with warnings.catch_warnings(), pytest.raises(ReportsDroppedError) as raised:
+        warnings.simplefilter("ignore")
+        with core.init() as context:
+            with pytest.raises(MediaTooLargeError):
+                context.train.report_metrics("own", 1, {"text": media.Text("x" * 2_000_001)})
+            context.train.report_metrics("own", 2, {"text": media.Text("x" * 2_000_000), "n": 1})
+            context.train.report_metrics("own", 3, {"text": media.Text("x"), "n": 2})
+
+    lost, kept = client.get_trial(1).iter_media()
+    assert [report.metrics["n"] for report in reports(Home(small_disk / "home"))] == [1, 2]
+    assert (lost.file.problem, kept.read(), raised.value.num_dropped) == ("No space left on device", b"x", 1)

@@ -37,13 +37,13 @@ from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 from core_sdk.cli.render.text import printable
-from core_sdk.cli.trial import reports
+from core_sdk.cli.trial import media, reports
 from core_sdk.cli.trial.description import describe_trial
 from core_sdk.cli.trial.listing import choose_trials, print_trials
 from core_sdk.cli.trial.logs import print_logs
 from core_sdk.errors import CoreSDKError, MissingDependencyError
 from core_sdk.experiments.killing import kill_trial
-from core_sdk.records import TrialLabelsChanged, check_name
+from core_sdk.records import MEDIA_KINDS, TrialLabelsChanged, check_name
 from core_sdk.tracking import HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.log_levels import LEVELS
@@ -190,6 +190,44 @@ def _parse_ranks(text: str | None) -> Ranks:
     if not text.isdecimal():
         raise typer.BadParameter(f"{text!r} is no rank: give a number, counted from 0, or all", param_hint="--rank")
     return int(text)
+
+
+@app.command("media")
+def media_of(
+    trial_id: TrialId,
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help=f"Only this kind: {', '.join(MEDIA_KINDS)}.")] = None,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Also media that a later attempt has superseded.")
+    ] = False,
+    rank: Annotated[
+        str | None,
+        typer.Option(metavar="RANK|all", help="Media of this rank, or of all.", show_default="the lowest"),
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--download", metavar="DIR", help="Write the files into this directory.")
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """List the images, audios and other media of a trial, or write their files into a directory.
+
+    The names of the files say what they are: validation_samples_0_step100.png.
+    """
+    form = choose_format(as_json, as_csv)
+    if kind is not None and kind not in MEDIA_KINDS:
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(MEDIA_KINDS)}", param_hint="--kind")
+    tracker = open_tracker()
+    with tracker.view() as view:
+        view.trial(trial_id)
+        found = view.media(trial_id, rank=_parse_ranks(rank), superseded=superseded)
+    found = [row for row in found if group in (None, row.group) and kind in (None, row.file.kind)]
+    if directory is None:
+        media.print_media(found, form)
+    elif form is not Format.TABLE:
+        raise typer.BadParameter("--download writes files: leave out --json and --csv")
+    else:
+        media.download_media(tracker, found, directory)
 
 
 @app.command("plot")

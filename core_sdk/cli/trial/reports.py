@@ -19,7 +19,7 @@ from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_time, printable
 from core_sdk.errors import CoreSDKError, NotRecordedError
-from core_sdk.records import format_number, strict_json, strict_json_numbers
+from core_sdk.records import MediaFile, format_number, strict_json, strict_json_numbers
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import Ranks, ReportRow, StreamPosition
 
@@ -244,4 +244,13 @@ def _metric_column(name: str) -> Column[ReportRow]:
 
 
 def _text(value: Any) -> str:
-    return format_number(value) if type(value) in (int, float) else strict_json(value)
+    return format_number(value) if type(value) in (int, float) else strict_json(_brief(value))
+
+
+def _brief(value: Any) -> Any:
+    """Returns the value with a word in place of each file of media."""
+    if isinstance(value, MediaFile):
+        return f"<{value.kind}>"
+    if isinstance(value, dict):
+        return {key: _brief(item) for key, item in value.items()}
+    return [_brief(item) for item in value] if isinstance(value, list) else value

@@ -16,6 +16,7 @@ from core_sdk.errors import RecordDamagedError, TrialNotFoundError, UnsafePathEr
 from core_sdk.files import write_together
 from core_sdk.journal import encode_line
 from core_sdk.records import (
+    MEDIA_DIRECTORY,
     ClusterInfo,
     CommandRecord,
     EnvironmentRecord,
@@ -45,6 +46,10 @@ class TrialFolder:
     @property
     def tensorboard_path(self) -> Path:
         return self.path / "tensorboard"
+
+    @property
+    def media_path(self) -> Path:
+        return self.path / MEDIA_DIRECTORY
 
     @property
     def code_path(self) -> Path:

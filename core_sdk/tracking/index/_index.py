@@ -37,6 +37,7 @@ from core_sdk.tracking.rows import (
     CheckpointRow,
     ExperimentRow,
     FiguresByTrial,
+    MediaRow,
     ProfileSeriesRow,
     Ranks,
     Reading,
@@ -149,6 +150,9 @@ class Index(View):
     ) -> ReportPage:
         of = _reports.ReportsOf(trial_id, group, rank, superseded)
         return self._ask(_reports.read_page, of, after)
+
+    def media(self, trial_id: int, *, rank: Ranks = None, superseded: bool = False) -> list[MediaRow]:
+        return self._ask(_reports.read_media, _reports.ReportsOf(trial_id, None, rank, superseded))
 
     def groups(self, trial_id: int) -> list[str]:
         return self._ask(_curves.read_groups, trial_id)

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from core_sdk.records import Metric
-from core_sdk.tracking.index._schema import Where, of_rank
+from core_sdk.records import MEDIA_TAG, Metric, media_in
+from core_sdk.tracking.index._schema import IS_VISIBLE, POINTS, Where, of_rank
 from core_sdk.tracking.index._values import from_beside, from_column, from_ticks
-from core_sdk.tracking.rows import Ranks, ReportPage, ReportRow
+from core_sdk.tracking.rows import MediaRow, Ranks, ReportPage, ReportRow
 from core_sdk.tracking.superseding import EVERYTHING
 
 _Origin = tuple[int, int, float, str, bool]
@@ -73,6 +73,24 @@ def read_page(connection: sqlite3.Connection, of: ReportsOf, after: int | None) 
     last = _end_of_page(connection, of, begin)
     by_origin = _read_series(connection, of, begin, last)
     return ReportPage(_report_rows(of.trial_id, by_origin), None if last == EVERYTHING else last)
+
+
+def read_media(connection: sqlite3.Connection, of: ReportsOf) -> list[MediaRow]:
+    """Reads what reports hold beside numbers, and only where it names a file."""
+    where = of.where()
+    visible = "TRUE" if of.with_superseded else IS_VISIBLE
+    query = f"""SELECT attempt.attempt, attempt.rank, series.group_name, point.steps, point.ticks, attempt.started,
+        NOT ({IS_VISIBLE}), point.value
+        FROM {POINTS} WHERE {where.sql} AND series.name = '' AND {visible} AND instr(point.value, ?)
+        ORDER BY point.steps, attempt.attempt, attempt.rank, point.ticks"""
+    return [
+        MediaRow(of.trial_id, attempt, rank, group, name, steps, from_ticks(ticks, started), file, bool(is_superseded))
+        for attempt, rank, group, steps, ticks, started, is_superseded, beside in connection.execute(
+            query, (*where.values, f'"{MEDIA_TAG}"')
+        ).fetchall()
+        for metric, value in from_beside(beside)[1].items()
+        for name, file in media_in(value, metric)
+    ]
 
 
 def _end_of_page(connection: sqlite3.Connection, of: ReportsOf, after: int) -> int:

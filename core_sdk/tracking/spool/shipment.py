@@ -13,14 +13,16 @@ from typing import ParamSpec, Protocol, TypeVar
 import msgspec
 
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotFoundError, CoreSDKError, TrialRunningError
+from core_sdk.files import write_atomically
 from core_sdk.journal import decode_line
-from core_sdk.records import CheckpointDeleted, CheckpointStored, Record, encode_file
+from core_sdk.records import CheckpointDeleted, CheckpointStored, Record, Report, encode_file, from_json, media_in
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking.attempts.continuation import find_checkpoint
 from core_sdk.tracking.attempts.ending import read_end
 from core_sdk.tracking.attempts.provisional import settle_unnamed
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.media import is_content_of
 from core_sdk.tracking.next_attempt import claimed_next_attempt
 from core_sdk.tracking.spool import node
 from core_sdk.tracking.spool.pieces import Piece, in_pieces, is_journal
@@ -166,6 +168,8 @@ class Shipment:
             for record in records:
                 if isinstance(record, CheckpointStored) and self._is_at_home(record):
                     self._bring_checkpoint(record.storage_id)
+                elif isinstance(record, Report) and record.json_metrics is not None:
+                    self._bring_media(trial_id, record)
             receiver.receive(piece)
             for record in records:
                 if isinstance(record, CheckpointDeleted):
@@ -200,6 +204,26 @@ class Shipment:
             logger.info("checkpoint %s was deleted before it could be brought home", storage_id)
         except CheckpointDamagedError as error:
             logger.error("%s", error)
+
+    def _bring_media(self, trial_id: int, report: Report) -> None:
+        """Brings the files home that a report names, before the report."""
+        directory = self._home.folder(trial_id).media_path
+        for _, file in media_in(from_json(report.json_metrics), ""):
+            path = directory / file.name
+            if file.problem or path.exists():
+                continue
+            content = bytearray()
+            with contextlib.suppress(FileNotFoundError):  # the size tells
+                while len(content) < file.size_bytes:
+                    piece = self._call(node.read_file, self.root, self._name(path), len(content))
+                    if not piece:
+                        break
+                    content += piece
+            if is_content_of(file.name, content):
+                directory.mkdir(mode=0o700, exist_ok=True)
+                write_atomically(path, bytes(content))
+            else:
+                logger.error("%s of trial %d is missing or damaged on its node", file.name, trial_id)
 
     def _bring_what_was_left(self) -> None:
         """Brings home what attempts that no longer run, since their program or node was lost, left in the spool."""

@@ -1,0 +1,99 @@
+"""The media of a trial, as `trial media` lists and downloads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from core_sdk.cli._messages import say
+from core_sdk.cli.render.csv import print_csv
+from core_sdk.cli.render.json import print_elements
+from core_sdk.cli.render.output import Format
+from core_sdk.cli.render.tables import Column, print_table
+from core_sdk.cli.render.text import format_size
+from core_sdk.errors import RecordDamagedError
+from core_sdk.records import strict_json
+from core_sdk.tracking import Tracker
+from core_sdk.tracking.rows import MediaRow
+
+_COLUMNS = ["trial_id", "attempt", "rank", "group", "name", "steps_completed", "time"]
+_OF_FILE = ["kind", "sha256", "size_bytes", "media_type", "caption", "width", "height", "duration_s", "problem"]
+# Names of metrics may hold any character; files get those that are harmless everywhere.
+_UNSPEAKABLE = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_PART_LENGTH = 60
+
+
+def print_media(found: Sequence[MediaRow], form: Format) -> None:
+    if form is Format.JSON:
+        print_elements(strict_json(_fields(row)) for row in found)
+    elif form is Format.CSV:
+        print_csv([[*_COLUMNS, *_OF_FILE, "is_superseded"], *(list(_fields(row).values()) for row in found)])
+    elif not found:
+        typer.echo("No media yet.")
+    else:
+        print_table(_columns(found), found)
+        files = {row.file.name: row.file.size_bytes for row in found}
+        typer.echo(f" {len(found)} media in {len(files)} files, {format_size(sum(files.values()))}")
+
+
+def download_media(tracker: Tracker, found: Sequence[MediaRow], directory: Path) -> None:
+    """Writes the files under names that say what they are. Names the damaged ones, and fails at the end if any is."""
+    directory.mkdir(parents=True, exist_ok=True)
+    used: set[str] = set()
+    problems = []
+    for row in found:
+        name = _speaking_name(row, used)
+        used.add(name)
+        if row.file.problem:
+            problems.append(f"{row.group} {row.name} at {row.steps_completed} was not kept: {row.file.problem}")
+            continue
+        try:
+            directory.joinpath(name).write_bytes(tracker.read_media(row.trial_id, row.file.name))
+        except RecordDamagedError as error:
+            problems.append(str(error))
+        else:
+            typer.echo(directory / name)
+    for problem in problems:
+        say(problem)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _speaking_name(row: MediaRow, used: set[str]) -> str:
+    """Returns a name such as "validation_samples_0_step100.png" that was not used before."""
+    group, metric = (
+        _UNSPEAKABLE.sub("_", part).strip("_.")[:_MAX_PART_LENGTH] or "_" for part in (row.group, row.name)
+    )
+    stem = f"{group}_{metric}_step{row.steps_completed}"
+    if row.is_superseded:
+        stem += f"_attempt{row.attempt}"
+    if row.rank:
+        stem += f"_rank{row.rank}"
+    extension = row.file.name.partition(".")[2]
+    name, number = f"{stem}.{extension}", 2
+    while name in used:
+        name, number = f"{stem}_{number}.{extension}", number + 1
+    return name
+
+
+def _columns(found: Sequence[MediaRow]) -> list[Column[MediaRow]]:
+    rank = Column[MediaRow]("Rank", lambda row: str(row.rank), is_number=True)
+    return [
+        Column("Name", lambda row: row.name, can_be_cut=True),
+        Column("Group", lambda row: row.group, can_be_cut=True),
+        Column("Steps", lambda row: str(row.steps_completed), is_number=True),
+        Column("Kind", lambda row: row.file.kind),
+        Column("Size", lambda row: format_size(row.file.size_bytes), is_number=True),
+        Column("Problem", lambda row: row.file.problem, can_be_cut=True),
+        Column("Caption", lambda row: row.file.caption, can_be_cut=True),
+        Column("Attempt", lambda row: f"{row.attempt}{' (superseded)' if row.is_superseded else ''}", True),
+        *([rank] if any(row.rank for row in found) else []),
+    ]
+
+
+def _fields(row: MediaRow) -> dict[str, object]:
+    of_file = {name: getattr(row.file, name) for name in _OF_FILE}
+    return {name: getattr(row, name) for name in _COLUMNS} | of_file | {"is_superseded": row.is_superseded}
