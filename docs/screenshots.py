@@ -25,6 +25,7 @@ PICTURES = {
         "light",
     ),
     "trial": ("trials/25?smoothing=0.6", "light"),
+    "media": ("trials/25/media?step=300", "light"),
     "trial-dark": ("trials/25", "dark"),
     "system": ("trials/25/system", "dark"),
     "logs": ("trials/25/logs?attempt=1&line=1040", "dark"),

@@ -68,9 +68,14 @@ def _as_bytes(kind: str, array: NDArray[Any]) -> Pixels:
     if array.dtype.kind == "b":
         return array.astype(numpy.uint8) * numpy.uint8(255)
     if array.dtype.kind == "f":
-        # fmin and fmax ignore NaN, and give the other value.
-        cut = numpy.fmin(numpy.fmax(array, 0.0), 1.0)
-        return numpy.ascontiguousarray((cut * 255.0 + 0.5).astype(numpy.uint8))
+        if array.dtype.itemsize < 4:
+            array = array.astype(numpy.float32)
+        if not numpy.isfinite(array).all():
+            array = numpy.nan_to_num(array, nan=0.0, posinf=1.0, neginf=0.0)
+        scaled = array * array.dtype.type(255)
+        scaled += array.dtype.type(0.5)
+        numpy.clip(scaled, 0, 255, out=scaled)
+        return numpy.ascontiguousarray(scaled.astype(numpy.uint8))
     if array.min() < 0 or array.max() > 255:
         raise MediaError(kind, f"has integers from {array.min()} to {array.max()}; they must be 0 to 255")
     return numpy.ascontiguousarray(array.astype(numpy.uint8))

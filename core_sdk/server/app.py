@@ -29,11 +29,12 @@ from core_sdk.server.pages import PageFile
 from core_sdk.server.records import Records
 from core_sdk.server.route import Route
 from core_sdk.server.routes.table import ROUTES
-from core_sdk.server.security import HEADERS, MAX_BODY_BYTES, Gate
+from core_sdk.server.security import FRAME_HEADERS, HEADERS, MAX_BODY_BYTES, Gate
 
 PREFIX = "/api/v1"
 _FILES = ("/file", "/archive")
 """The ends of the addresses of files that a browser saves by itself."""
+_FRAME = "/frame.html"
 _PATIENCE_S = 0.1
 _PAUSE_S = 0.01
 
@@ -82,14 +83,16 @@ class App:
         if (file := self._page.get(path)) is not None and request.method in ("GET", "HEAD"):
             if self._gate.has_own_name(request.headers):
                 vouch(scope)
-            await self._page_file(file, request)(scope, receive, send)
+            await self._page_file(path, file, request)(scope, receive, send)
             return
         ticket = request.query_params.get("ticket") if path.endswith(_FILES) else None
         self._gate.check(request.method, request.headers, ticket)
         vouch(scope)
         await self._router(scope, receive, send)
 
-    def _page_file(self, file: PageFile, request: Request) -> Response:
+    def _page_file(self, path: str, file: PageFile, request: Request) -> Response:
+        if path == _FRAME:
+            return Response(file.content, media_type=file.media_type, headers=FRAME_HEADERS)
         if file.media_type.startswith("text/html"):
             # Browsers neither list nor suggest an address that was refused, and this one may have the token behind `#`.
             status = 200 if self._gate.is_known(request.headers) else 401

@@ -32,7 +32,8 @@ TICKET_S = 60
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
-    "connect-src 'self'; worker-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "media-src blob:; frame-src 'self'; connect-src 'self'; worker-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
 HEADERS: Mapping[str, str] = {
     "content-security-policy": POLICY,
@@ -42,6 +43,17 @@ HEADERS: Mapping[str, str] = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
+}
+
+
+# A document for HTML that a run has written: its scripts run in an origin of their own, and reach no network.
+FRAME_HEADERS: Mapping[str, str] = {
+    "content-security-policy": (
+        "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
+        "style-src 'unsafe-inline'; img-src data: blob:; font-src data:; form-action 'none'; base-uri 'none'; "
+        "frame-ancestors 'self'"
+    ),
+    "x-frame-options": "SAMEORIGIN",
 }
 
 

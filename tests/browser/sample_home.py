@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 from saving import store_alone
 
+from core_sdk import media
 from core_sdk.journal import encode_line
 from core_sdk.records import (
     FORMAT,
@@ -20,6 +23,7 @@ from core_sdk.records import (
     CommandRecord,
     Ended,
     EnvironmentRecord,
+    Media,
     Outcome,
     Profile,
     ProgressReported,
@@ -33,7 +37,8 @@ from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 from core_sdk.tracking.home import TrialFolder
 
-HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
+SCRIPT = "<script>document.title='hacked'</script>"
+HOSTILE = f"<img src=x onerror=\"document.title='hacked'\">{SCRIPT}"
 """A name that a page must show as text."""
 
 NOTES = """\
@@ -82,6 +87,7 @@ def write_restarted_trial(home: Home, *, created: float, num_steps: int = 1200) 
                     _write_figures(lines, at, random.Random(step))
                 if step % 300 == 0:
                     lines.append(_checkpoint(home, folder, step, at))
+            lines += [_media(folder, attempt, step, begun + step - first) for step in range(first + 100, last + 1, 100)]
             lines.append(ProgressReported(time=begun + last - first, progress=last / num_steps))
             lines.append(Ended(time=begun + last - first, outcome=outcome, error=_REASONS.get(outcome)))
         _write_log(folder, attempt, first, last, outcome)
@@ -222,6 +228,35 @@ def _checkpoint(home: Home, folder: TrialFolder, step: int, at: float) -> Checkp
         time=at, storage_id=storage_id, storage=storage.url, steps_completed=step, metadata=metadata,
         resources={"model.pt": 40_000, "optimizer.pt": 80_000},
     )  # fmt: skip
+
+
+def _media(folder: TrialFolder, attempt: int, step: int, at: float) -> Report:
+    """A report with one medium of each kind, some of which would do harm where they ran."""
+    grid = np.arange(64) / 64
+    classes, guesses = [0, 1, 2, 0, 1, 2], [0, 1, 2, step % 3, attempt % 3, 2]
+    harmful = f"<!doctype html>{SCRIPT}<p>a figure at {step}</p>"
+    drawing = f"<svg xmlns='http://www.w3.org/2000/svg' width='80' height='60'>{SCRIPT}</svg>"
+    rows = [[HOSTILE, step / 7, None], ["mild", 2.5, True], ["ten", 10, False]]
+    waves = [np.sin(grid[:, None] * step / 90 + grid * k) / 2 + 0.5 for k in (4, 7, 11)]
+    values: dict[str, Media] = {
+        "samples": media.Image(np.stack(waves, -1), caption=f"sampled at step {step}"),
+        "weights": media.Histogram(np.random.default_rng(step).normal(size=500) * 100 / step),
+        "generated": media.Text(f"The first line\n{SCRIPT}\nis of step {step}\n"),
+        "classes": media.ConfusionMatrix(targets=classes, predictions=guesses, labels=["cat", "dog", "fox"]),
+        "worst": media.Table(rows, ["text", "loss", "ok"]),
+        "attention": media.Image(drawing.encode(), caption=HOSTILE),
+        "rollout": media.Video(np.zeros((4, 16, 16, 3))),
+        "surface": Media(
+            msgspec.structs.replace(media.Text(harmful).file, kind="figure", media_type="text/html"), harmful.encode()
+        ),
+    }
+    if attempt == 1:
+        values["tone"] = media.Audio(np.sin(np.arange(4000) / 5), 8000)
+    folder.media_path.mkdir(exist_ok=True)
+    for one in values.values():
+        (folder.media_path / one.file.name).write_bytes(one.content)
+    named = {name: {"$media": msgspec.to_builtins(one.file)} for name, one in values.items()}
+    return Report(at + 0.2, "validation", step, {}, json_metrics=named)
 
 
 _Lines = list[Any]

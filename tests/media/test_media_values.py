@@ -46,6 +46,7 @@ def shown(image: media.Image) -> list[list[Any]]:
         np.array([[RED]], np.uint8),
         np.array([[RED]], np.int64),
         np.array([[[7.0, -1.0, np.nan]]]),
+        np.array([[[np.inf, -np.inf, np.nan]]], np.float16),
         [[RED]],
         PIL.Image.new("RGB", (1, 1), RED),
     ],
@@ -129,7 +130,7 @@ def test_a_video_is_made_from_frames_or_a_file() -> None:
 
     video = media.Video(frames, fps=12)
 
-    with av.open(io.BytesIO(video.content)) as container:
+    with av.open(io.BytesIO(video.content), "r") as container:
         decoded = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
         assert container.streams.video[0].average_rate == 12
     assert len(decoded) == 6
@@ -183,7 +184,7 @@ def test_a_confusion_matrix_counts_or_is_given() -> None:
         {"matrix": [[1]], "labels": ["a", "b"]},
     ):
         with pytest.raises(MediaError):
-            media.ConfusionMatrix(**wrong)  # type: ignore[arg-type]
+            media.ConfusionMatrix(**wrong)
 
 
 def test_figures_of_matplotlib_and_plotly_are_drawn() -> None:

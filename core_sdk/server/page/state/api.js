@@ -50,6 +50,18 @@ export async function get(url, signal) {
 }
 
 /**
+ * The content of a file of the server.
+ * @param {string} url
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Blob>}
+ */
+export async function getContent(url, signal) {
+  const response = await fetched(() => ask(url, { signal }));
+  if (response.ok) return response.blob();
+  throw new ApiError(problemOf(await response.text(), response.status), response.status);
+}
+
+/**
  * Does something to a trial, an experiment or a checkpoint.
  * @template {readonly (string | number)[]} const Path
  * @param {Path} path
@@ -61,17 +73,20 @@ export async function act(path, body) {
   return answer(() => ask(urlOf(path), { method: "POST", headers, body: JSON.stringify(body ?? {}) }));
 }
 
-async function answer(/** @type {() => Promise<Response>} */ fetched) {
-  let response;
+async function answer(/** @type {() => Promise<Response>} */ asked) {
+  const response = await fetched(asked);
+  const text = await response.text();
+  if (response.ok) return text === "" ? null : JSON.parse(text);
+  throw new ApiError(problemOf(text, response.status), response.status);
+}
+
+async function fetched(/** @type {() => Promise<Response>} */ asked) {
   try {
-    response = await fetched();
+    return await asked();
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(UNREACHABLE, 0);
   }
-  const text = await response.text();
-  if (response.ok) return text === "" ? null : JSON.parse(text);
-  throw new ApiError(problemOf(text, response.status), response.status);
 }
 
 const UNREACHABLE = {

@@ -16,6 +16,7 @@ import { address } from "../state/api.js";
 import { once, useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
 import { flattened } from "./facts.js";
+import { ComparedMedia } from "./media/media.js";
 import { MAX_CURVES, nameOf } from "./series.js";
 import { RankChoice, titleWithRank, useRank } from "./rank-choice.js";
 import { withText } from "../parts/field.js";
@@ -36,6 +37,7 @@ export function Compare() {
   const trials = query.get("trials");
   const tabs = [
     ["metrics", "Metrics"],
+    ["media", "Media"],
     ["values", "Values and hyperparameters"],
     ["configuration", "Configurations"],
   ].map(([name, title]) => ({ name, title, href: linkTo(["compare", name], { trials }) }));
@@ -53,6 +55,7 @@ export function Compare() {
         ${(/** @type {ComparisonAnswer} */ { trials: found }) => html`
           <div class="tab">
             ${tab === "metrics" && html`<${Metrics} found=${found} follows=${follows} />`}
+            ${tab === "media" && html`<${ComparedMedia} found=${found} follows=${follows} />`}
             ${tab === "values" && html`<div class="pane"><${Values} found=${found} /></div>`}
             ${tab === "configuration" && html`<${Configurations} found=${found} />`}
           </div>

@@ -11,6 +11,7 @@ import { linkTo } from "../../state/place.js";
 import { ActionButtons } from "../action-buttons.js";
 import { Checkpoints } from "../checkpoints.js";
 import { Code } from "../code.js";
+import { TrialMedia } from "../media/media.js";
 import { TrialCharts } from "./charts.js";
 import { Logs } from "./logs.js";
 import { Overview } from "./overview.js";
@@ -21,6 +22,7 @@ import { System } from "./system.js";
 
 const TABS = [
   ["charts", "Charts"],
+  ["media", "Media"],
   ["overview", "Overview"],
   ["system", "System"],
   ["logs", "Logs"],
@@ -43,6 +45,7 @@ export function Trial({ id, tab }) {
           <${Problems} found=${found} />
           <div class="tab">
             ${current === "charts" && html`<${TrialCharts} found=${found} />`}
+            ${current === "media" && html`<${TrialMedia} found=${found} />`}
             ${current === "overview" && html`<${Overview} found=${found} />`}
             ${current === "system" && html`<${System} found=${found} />`}
             ${current === "logs" && html`<${Logs} trial=${found.trial} />`}
