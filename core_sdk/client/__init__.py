@@ -42,6 +42,7 @@ from core_sdk.client._functions import (
     ui,
 )
 from core_sdk.client._logs import LogLevel
+from core_sdk.client._media import ReportedMedia
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._models import Model, ModelVersion
 from core_sdk.client._objects import Checkpoint, CheckpointTraining, DownloadMode, Experiment, Trial
@@ -79,6 +80,7 @@ __all__ = [
     "ModelSortBy",
     "ModelVersion",
     "OrderBy",
+    "ReportedMedia",
     "Tracker",
     "Trial",
     "TrialMetrics",

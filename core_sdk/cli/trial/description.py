@@ -16,18 +16,26 @@ from core_sdk.tracking.rows import RankRow, Summary, TrialRow
 def describe_trial(tracker: Tracker, trial_id: int) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns what is known of the trial, for programs and for people."""
     with tracker.view() as view:
-        row, summary = view.trial(trial_id), view.summary(trial_id)
+        row, summary, media = (
+            view.trial(trial_id),
+            view.summary(trial_id),
+            view.media(trial_id, rank="all", superseded=True),
+        )
     try:
         command = tracker.command(trial_id)
     except RecordDamagedError as error:
         say(str(error))
         command = None
+    sizes = {found.file.name: found.file.size_bytes for found in media if not found.file.problem}
     value = fields_of(row) | {
         "summary": summary,
+        "num_media_files": len(sizes),
+        "media_size_bytes": sum(sizes.values()),
         "command": command.argv if command else None,
         "working_directory": command.cwd if command else None,
     }
-    return value, _properties(row, command) | _figures(summary)
+    media_size = {"Media": f"{len(sizes)} files, {format_size(sum(sizes.values()))}" if sizes else ""}
+    return value, _properties(row, command) | media_size | _figures(summary)
 
 
 def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str]:

@@ -169,7 +169,8 @@ class Shipment:
                 if isinstance(record, CheckpointStored) and self._is_at_home(record):
                     self._bring_checkpoint(record.storage_id)
                 elif isinstance(record, Report) and record.json_metrics is not None:
-                    self._bring_media(trial_id, record)
+                    with contextlib.suppress(ValueError):  # a value that no reader can use, which may come as it is
+                        self._bring_media(trial_id, record)
             receiver.receive(piece)
             for record in records:
                 if isinstance(record, CheckpointDeleted):
