@@ -172,6 +172,7 @@ _BY_PARAMETER: dict[str, Callable[[], str | None]] = {
 _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "browser": _browser,
     "callbacks": _callbacks,
+    "datasets": _module("datasets"),
     "deepspeed": _deepspeed,
     "horovod": _horovod,
     "hosts": _hosts,

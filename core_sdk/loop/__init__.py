@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from core_sdk.loop.grouping import GroupedBatchSampler
     from core_sdk.loop.loading import ResumableLoader, resumable
     from core_sdk.loop.rng import seed_all
+    from core_sdk.loop.sharded_dataset import ShardedDataset
     from core_sdk.loop.state import State
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Record",
     "ResumableLoader",
     "Seconds",
+    "ShardedDataset",
     "State",
     "TrainUnit",
     "resumable",
@@ -31,6 +33,7 @@ __all__ = [
 _NAMES = {
     "GroupedBatchSampler": "grouping",
     "ResumableLoader": "loading",
+    "ShardedDataset": "sharded_dataset",
     "State": "state",
     "resumable": "loading",
     "seed_all": "rng",

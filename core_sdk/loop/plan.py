@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
-from core_sdk.loop.orders import Order
+from core_sdk.loop.orders import ENDLESS, Order
 
 LastBatch = Literal["drop", "keep", "carry"]
 
@@ -70,7 +70,9 @@ class Plan:
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """The number of global batches of an epoch; None if it varies, because batches are carried over."""
+        """The number of global batches of an epoch; None if it is unknown, or if batches are carried over."""
+        if self.num_units == ENDLESS:
+            return None
         if self.last_batch == "keep":
             return -(-self.num_units // self.batch_size)
         is_constant = self.last_batch == "drop" or self.num_units % self.batch_size == 0
@@ -116,7 +118,7 @@ class Plan:
         size = self.batch_size
         own = torch.arange(*_part(size, rank, num_ranks))
         share = len(own)
-        first = epoch * self.num_units + int(own[0])
+        first = epoch * self.order.stride + int(own[0])
         per_block = max(1, _BLOCK_SIZE // share)
         num_samples = self.order.num_samples
         for block in range(0, num_batches, per_block):
@@ -146,7 +148,7 @@ class Plan:
         if num_beyond:
             num_global += self.order.num_samples(epoch + 1, 0, num_beyond)
             indices += self.order.indices(epoch + 1, beyond)
-        serial = epoch * self.num_units + start + begin
+        serial = epoch * self.order.stride + start + begin
         return Draw(epoch, serial, indices, num_global, start + size, True, is_filler)
 
 

@@ -9,11 +9,23 @@ from typing import Any
 
 import pytest
 import torch
-from loop.datasets import Counting, Forgetful
-from torch.utils.data import DataLoader, IterableDataset
+from loop.toy_datasets import Counting, Forgetful
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler
 
 from core_sdk import errors, loop
 from core_sdk.loop import rng
+
+
+def nodes(sampler: Any, *, is_drawn_from: bool = False) -> Any:
+    """A loader of torchdata's nodes. It has no threads if it is drawn from, since their draws are not kept."""
+    library: Any = pytest.importorskip("torchdata.nodes")
+    if is_drawn_from:
+        mapped = library.Mapper(library.SamplerWrapper(sampler), lambda index: index + random.random())
+        return library.Loader(library.Mapper(library.Batcher(mapped, 4, drop_last=False), torch.tensor))
+    mapped = library.MapStyleWrapper(range(100, 114), sampler)
+    return library.Loader(
+        library.Mapper(library.Prefetcher(library.Batcher(mapped, 4, drop_last=False), 2), torch.tensor)
+    )
 
 
 def stateful(num_workers: int) -> Any:
@@ -25,6 +37,8 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "dataset with state": lambda: DataLoader(Counting(14), 4),
     "loader with state": lambda: stateful(0),
     "loader with state and workers": lambda: stateful(2),
+    "nodes": lambda: nodes(DistributedSampler(range(14), 1, 0)),  # type: ignore[arg-type]
+    "nodes that draw": lambda: nodes(DistributedSampler(range(14), 1, 0), is_drawn_from=True),  # type: ignore[arg-type]
 }
 
 
@@ -81,6 +95,13 @@ def test_a_pass_begins_at_the_beginning() -> None:
     assert sorted(index for batch in passes[0] for index in batch) == list(range(9))
 
 
+def test_nodes_that_draw_another_order_each_time_are_refused() -> None:
+    """They keep only how many samples they have drawn."""
+    with pytest.raises(errors.NotExactError, match=r"RandomSampler of a SamplerWrapper .*give it set_epoch"):
+        loop.resumable(nodes(RandomSampler(range(14))))
+    assert len([*loop.resumable(nodes(RandomSampler(range(14))), exact=False)]) == 4
+
+
 @pytest.mark.parametrize("kind", ["dataset with state", "loader with state"])
 def test_the_generators_of_the_training_are_not_disturbed(kind: str) -> None:
     """Neither by the batches of the training, nor by a pass over the data."""
@@ -97,7 +118,8 @@ def test_the_generators_of_the_training_are_not_disturbed(kind: str) -> None:
 def test_an_iterable_without_state_is_refused() -> None:
     """Also one with state that workers would read."""
     with pytest.raises(
-        errors.NotExactError, match=r"give it state_dict.*torchdata's StatefulDataLoader, or pass exact=Fals"
+        errors.NotExactError,
+        match=r"loop\.ShardedDataset, or give it state_dict.*torchdata's StatefulDataLoader, or pass exact=Fals",
     ):
         loop.resumable(DataLoader(Forgetful(9)))
     with pytest.raises(errors.NotExactError, match="num_workers=0"):
@@ -154,7 +176,7 @@ def test_an_iterable_that_gives_nothing_is_no_endless_loop() -> None:
 
 def test_the_last_batch_of_an_iterable_is_as_it_is() -> None:
     """Nothing can be dropped or carried over."""
-    with pytest.raises(ValueError, match=r"last_batch='carry' needs a dataset with __getitem__"):
+    with pytest.raises(ValueError, match=r"last_batch='carry' needs a dataset in shards, or one with"):
         loop.resumable(DataLoader(Counting(9), 2), last_batch="carry")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loop.datasets import (
+from loop.toy_datasets import (
     Augmented,
     AugmentedAtOnce,
     Described,
@@ -592,7 +592,7 @@ def test_a_worker_that_takes_too_long_leaves_the_samples_that_it_had() -> None:
 def test_a_worker_that_dies_leaves_the_samples_that_it_had() -> None:
     """In a note to whichever exception torch raises."""
     script = """
-        from loop.datasets import Lethal
+        from loop.toy_datasets import Lethal
         from torch.utils.data import DataLoader
         import core_sdk as det
         for batch in det.loop.resumable(DataLoader(Lethal(8, 5, kills=True), 2, num_workers=1)):

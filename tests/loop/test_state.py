@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from core.rank_threads import Rank, Trial
-from loop.datasets import Counting
+from loop.toy_datasets import Counting
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import distribute_tensor

@@ -10,6 +10,7 @@ from torch.utils.data import (
     ConcatDataset,
     DataLoader,
     Dataset,
+    IterableDataset,
     StackDataset,
     Subset,
     TensorDataset,
@@ -20,6 +21,7 @@ from torch.utils.data import (
 
 from core_sdk.loop import rng
 from core_sdk.loop.loading._sampling import Form
+from core_sdk.loop.loading._shards import EpochEndError, ShardReader
 from core_sdk.loop.plan import Draw
 
 
@@ -114,6 +116,47 @@ class Fetching(Dataset[Any]):
         return fetched[0] if gives_several or self._form == "one sample" else fetched
 
 
+class ShardFetching(Fetching):
+    """The same between torch's loader and the shards of a dataset.
+
+    Returns each batch with the lengths of the shards, unless all of them were known before. The batch is None if the
+    epoch ends before the end of the global batch.
+    """
+
+    def __init__(self, loader: DataLoader[Any], form: Form, seed: int, reader: ShardReader) -> None:
+        super().__init__(loader, form, seed)
+        self._reader = reader
+        # All generators are only watched at first: the first batch may come after many samples that are left out.
+        self._drawn = set()
+
+    def __getitems__(self, draw: Draw) -> tuple[Any, list[int | None]]:
+        was_known = None not in self._reader.lengths
+        try:
+            batch = super().__getitems__(draw)
+        except EpochEndError:
+            return None, [*self._reader.lengths]
+        return batch, [] if was_known else [*self._reader.lengths]
+
+    def _has_drawn_late(self, before: rng.CPUState, drawn: set[rng.CPUGenerator]) -> bool:
+        if has_drawn_late := super()._has_drawn_late(before, drawn):
+            self._reader.close()
+        return has_drawn_late
+
+    def _data(self, draw: Draw, seeded: Collection[_Seeded]) -> Any:
+        def seed(number: int) -> None:
+            for each in seeded:
+                each.seed(number)
+
+        try:
+            fetched = [self._reader.sample(epoch, position, seed) for epoch, position in draw.indices]
+            if None in self._reader.lengths and not draw.is_epoch_end:
+                self._reader.check(draw.epoch, draw.offset - 1, seed)
+        except BaseException:
+            self._reader.close()
+            raise
+        return fetched[0] if self._form == "one sample" else fetched
+
+
 class _Seeded(Protocol):
     """A generator, or several, that can be seeded before each sample."""
 
@@ -142,7 +185,8 @@ class _Watch:
 class WorkerStart:
     """Prepares a worker process: `get_worker_info()` then has the user's own dataset, as in torch's loader.
 
-    Also calls the user's `worker_init_fn`.
+    Also calls the user's `worker_init_fn`. With shards, each worker looks like the only one, so that an iterable which
+    divides its samples among the workers gives all of them.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -150,7 +194,11 @@ class WorkerStart:
         self._worker_init_fn = loader.worker_init_fn
 
     def __call__(self, worker_id: int) -> None:
-        object.__setattr__(get_worker_info(), "dataset", self._dataset)
+        info = get_worker_info()
+        object.__setattr__(info, "dataset", self._dataset)
+        if isinstance(self._dataset, IterableDataset):
+            object.__setattr__(info, "id", 0)
+            object.__setattr__(info, "num_workers", 1)
         if self._worker_init_fn is not None:
             self._worker_init_fn(worker_id)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from core_sdk.errors import DataChangedError, DataError, NotExactError
 from core_sdk.loop import rng
+from core_sdk.loop.loading._nodes import is_nodes_loader
 from core_sdk.loop.loading._source import Ranks, Source
 from core_sdk.loop.plan import Draw, Position
 
@@ -27,6 +28,9 @@ class IteratedSource(Source):
 
     def __init__(self, loader: Any, keeper: Any, seed: int, ranks: Ranks) -> None:
         self._loader = loader
+        if is_nodes_loader(loader):
+            # It would read the first batch while it begins, which is too early for its random numbers.
+            loader.restart_on_stop_iteration = False
         self._keeper = keeper
         self._seed = seed
         self._ranks = ranks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader
 from core_sdk.errors import DataChangedError
 from core_sdk.loop import rng
 from core_sdk.loop.loading._fetching import Fetching, WorkerStart, as_it_is
-from core_sdk.loop.loading._sampling import read_sampling
+from core_sdk.loop.loading._sampling import Sampling
 from core_sdk.loop.loading._source import Ranks, Source
+from core_sdk.loop.orders import Order
 from core_sdk.loop.plan import Draw, LastBatch, Plan, Position
 
 
@@ -25,38 +26,43 @@ class PlannedSource(Source):
     def __init__(
         self,
         loader: DataLoader[Any],
+        sampling: Sampling,
+        fetching: Callable[[], Fetching],
         seed: int,
         ranks: Ranks,
         last_batch: LastBatch | None,
-        exact: bool,
         shares_batch: bool = False,
     ) -> None:
         self._ranks = ranks
-        self._sampling = read_sampling(loader, seed, exact, ranks.size > 1)
-        last_batch = last_batch or ("drop" if self._sampling.drop_last else "keep")
-        batch_size = self._sampling.batch_size * (1 if shares_batch else ranks.size)
-        self._plan = Plan(self._sampling.order, batch_size, last_batch)
-        # A single pass has no next epoch to which samples could be carried over.
-        self._pass_plan = Plan(self._plan.order, self._plan.batch_size, "drop" if last_batch == "drop" else "keep")
+        self._sampling = sampling
+        self._last_batch: LastBatch = last_batch or ("drop" if sampling.drop_last else "keep")
+        self._batch_size = sampling.batch_size * (1 if shares_batch else ranks.size)
+        self._take_order(sampling.order)
         # Two, because torch's loader with persistent workers has one iterator at a time.
-        self._streaming, self._passing = (self._planned_loader(loader, seed) for _ in range(2))
-        self.batches_per_epoch = self._plan.batches_per_epoch
-        self.start = self._sampling.start
+        self._streaming, self._passing = (_planned_loader(loader, fetching(), seed) for _ in range(2))
+        self.start = sampling.start
         self._ahead: deque[Draw] = deque()
         """The draws that the last iteration has requested and not yet delivered."""
+
+    def _take_order(self, order: Order) -> None:
+        self._plan = Plan(order, self._batch_size, self._last_batch)
+        # A single pass has no next epoch to which samples could be carried over.
+        self._pass_plan = Plan(order, self._batch_size, "drop" if self._last_batch == "drop" else "keep")
+        self.batches_per_epoch = self._plan.batches_per_epoch
 
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
         return self._fetched(self._streaming, self._plan.batches(position, *self._ranks))
 
-    def single_pass(self) -> Iterator[tuple[Draw, Any]]:
-        num_batches = self._pass_plan.batches_per_epoch
-        return self._fetched(self._passing, islice(self._pass_plan.batches(Position(), *self._ranks), num_batches))
+    def single_pass(self, position: Position = Position()) -> Iterator[tuple[Draw, Any]]:  # noqa: B008
+        plan = self._pass_plan
+        num_batches = (plan.batches_per_epoch or 0) - position.offset // plan.batch_size
+        return self._fetched(self._passing, islice(plan.batches(position, *self._ranks), num_batches))
 
     def explain(self, error: BaseException) -> None:
         if self._ahead and str(error).startswith("DataLoader worker"):
             _add_note_about_lost_worker(error, self._ahead)
 
-    def _fetched(self, loader: DataLoader[Any], draws: Iterable[Draw]) -> Iterator[tuple[Draw, Any]]:
+    def _fetched(self, loader: DataLoader[Any], draws: Iterable[Draw]) -> Generator[tuple[Draw, Any], None, None]:
         self._ahead = deque()
         return _fetched(loader, draws, self._ahead)
 
@@ -77,31 +83,39 @@ class PlannedSource(Source):
 
     def load(self, state: dict[str, Any], position: Position) -> None:
         for name, what in (("order", "the order of the data"), ("num_units", "the length of the data")):
-            if state[name] != (found := self.state(position)[name]):
-                raise DataChangedError(what, state[name], found)
+            check_same(what, state.get(name), self.state(position)[name])
         if self._sampling.drawn and state["sampler"]:
             self._sampling.drawn.load(state["sampler"])
 
-    def _planned_loader(self, loader: DataLoader[Any], seed: int) -> DataLoader[Any]:
-        has_workers = loader.num_workers > 0
-        return DataLoader(
-            Fetching(loader, self._sampling.form, seed),
-            batch_sampler=_Draws(),
-            num_workers=loader.num_workers,
-            collate_fn=as_it_is,
-            pin_memory=loader.pin_memory,
-            timeout=loader.timeout,
-            worker_init_fn=WorkerStart(loader),
-            multiprocessing_context=loader.multiprocessing_context,
-            generator=torch.Generator().manual_seed(rng.key(seed, "workers")),
-            prefetch_factor=loader.prefetch_factor if has_workers else None,
-            persistent_workers=loader.persistent_workers,
-            pin_memory_device=loader.pin_memory_device,
-            in_order=loader.in_order,
-        )
+
+def check_same(what: str, expected: object, found: object) -> None:
+    """Raises `DataChangedError` if they differ."""
+    if expected != found:
+        raise DataChangedError(what, expected, found)
 
 
-def _fetched(loader: DataLoader[Any], draws: Iterable[Draw], ahead: deque[Draw]) -> Iterator[tuple[Draw, Any]]:
+def _planned_loader(loader: DataLoader[Any], fetching: Fetching, seed: int) -> DataLoader[Any]:
+    has_workers = loader.num_workers > 0
+    return DataLoader(
+        fetching,
+        batch_sampler=_Draws(),
+        num_workers=loader.num_workers,
+        collate_fn=as_it_is,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        worker_init_fn=WorkerStart(loader),
+        multiprocessing_context=loader.multiprocessing_context,
+        generator=torch.Generator().manual_seed(rng.key(seed, "workers")),
+        prefetch_factor=loader.prefetch_factor if has_workers else None,
+        persistent_workers=loader.persistent_workers,
+        pin_memory_device=loader.pin_memory_device,
+        in_order=loader.in_order,
+    )
+
+
+def _fetched(
+    loader: DataLoader[Any], draws: Iterable[Draw], ahead: deque[Draw]
+) -> Generator[tuple[Draw, Any], None, None]:
     batch_sampler: Any = loader.batch_sampler
     batch_sampler.source = _noted(draws, ahead)
     try:

@@ -14,8 +14,12 @@ from torch.utils.data import DataLoader, IterableDataset
 from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import RankPlace, trial_seed
 from core_sdk.errors import NotExactError
+from core_sdk.loop.loading._fetching import Fetching
 from core_sdk.loop.loading._iterated import IteratedSource
+from core_sdk.loop.loading._nodes import check_samplers, is_nodes_loader
 from core_sdk.loop.loading._planned import PlannedSource
+from core_sdk.loop.loading._sampling import read_sampling
+from core_sdk.loop.loading._sharded import ShardedSource, as_shards
 from core_sdk.loop.loading._source import Ranks, Source, is_stateful
 from core_sdk.loop.plan import Draw, LastBatch, Position
 
@@ -196,14 +200,22 @@ def _choose_source(
     if isinstance(loader, ResumableLoader):
         raise TypeError("this loader is resumable already")
     is_torch = isinstance(loader, DataLoader) and _iterates_as_torch(type(loader))
-    if is_torch and not isinstance(loader.dataset, IterableDataset):
+    is_iterable = is_torch and isinstance(loader.dataset, IterableDataset)
+    shards = as_shards(loader, ranks) if is_iterable else None
+    if is_torch and (not is_iterable or shards is not None):
         if exact and loader.num_workers > 0 and not loader.in_order:
             raise NotExactError("in_order=False gives batches in the order in which workers finish", "leave it out")
-        return PlannedSource(loader, seed, ranks, last_batch, exact, shares_batch)
+        if shards is not None:
+            return ShardedSource(loader, shards, seed, ranks, last_batch, shares_batch)
+        sampling = read_sampling(loader, seed, exact, ranks.size > 1)
+        fetching = partial(Fetching, loader, sampling.form, seed)
+        return PlannedSource(loader, sampling, fetching, seed, ranks, last_batch, shares_batch)
     if last_batch is not None or shares_batch:
         what = "shares_batch=True" if last_batch is None else f"last_batch={last_batch!r}"
-        raise ValueError(f"{what} needs a dataset with __getitem__() and __len__()")
+        raise ValueError(f"{what} needs a dataset in shards, or one with __getitem__() and __len__()")
     if is_stateful(loader):
+        if exact and is_nodes_loader(loader):
+            check_samplers(loader)
         return IteratedSource(loader, loader, seed, ranks)
     if is_torch and loader.num_workers == 0 and is_stateful(loader.dataset):
         return IteratedSource(loader, loader.dataset, seed, ranks)
@@ -212,7 +224,8 @@ def _choose_source(
     if is_torch:
         raise NotExactError(
             f"{type(loader.dataset).__name__} is an IterableDataset, whose position is lost with the process",
-            "give it state_dict() and load_state_dict() and take num_workers=0, or use torchdata's StatefulDataLoader",
+            "give its shards to a loop.ShardedDataset, or give it state_dict() and load_state_dict() and take "
+            "num_workers=0, or use torchdata's StatefulDataLoader",
         )
     if isinstance(loader, DataLoader):
         raise NotExactError(

@@ -2,5 +2,6 @@
 
 from core_sdk.loop.orders._listed import Listed, ListedBatches, Selected
 from core_sdk.loop.orders._order import Order, Sequential
-from core_sdk.loop.orders._shuffled import Shuffled
+from core_sdk.loop.orders._positions import ENDLESS, Positions
+from core_sdk.loop.orders._shuffled import Shuffled, shuffled
 from core_sdk.loop.orders._weighted import Weighted

@@ -15,6 +15,11 @@ class Order(abc.ABC):
     def __len__(self) -> int:
         """Returns the number of positions of an epoch."""
 
+    @property
+    def stride(self) -> int:
+        """The difference between the numbers of a position in two consecutive epochs. It seeds random numbers."""
+        return len(self)
+
     @abc.abstractmethod
     def indices(self, epoch: int, positions: torch.Tensor) -> list[Any]:
         """Returns the keys at these positions: indices of a dataset, other keys that it takes, or batches of keys."""
