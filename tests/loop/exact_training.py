@@ -1,9 +1,9 @@
 """A small training with all that could make a resume inexact. As a script, it is stopped where it is told.
 
-python exact_training.py OUTPUT NUM_WORKERS STOPS
+python exact_training.py OUTPUT NUM_WORKERS STOPS DATA
 
 Attempt N of the trial appends what it sees to OUTPUT. It gets the Nth signal of STOPS, such as "3:TERM,5:KILL", after
-the batch of that number, or the first one that it trains if that is later.
+the batch of that number, or the first one that it trains if that is later. DATA are "samples" or "shards".
 """
 
 from __future__ import annotations
@@ -56,20 +56,34 @@ class Augmented(Dataset[tuple[int, Tensor]]):
         return index, torch.tensor([index / NUM_SAMPLES, noise])
 
 
-def loader_of(rank: int, num_ranks: int, num_workers: int = 0) -> det.loop.ResumableLoader:
+SHARDS = [range(7), range(7, 7), range(7, 20), range(20, NUM_SAMPLES)]
+"""One of them is empty."""
+
+
+def read(shard: range) -> Iterator[tuple[int, Tensor]]:
+    yield from map(Augmented().__getitem__, shard)
+
+
+def loader_of(rank: int, num_ranks: int, num_workers: int = 0, data: str = "samples") -> det.loop.ResumableLoader:
     """The same batches on any number of ranks."""
-    data = DataLoader(Augmented(), BATCH_SIZE // num_ranks, shuffle=True, num_workers=num_workers)
+    batch_size = BATCH_SIZE // num_ranks
+    loader: DataLoader[Any]
+    if data == "shards":
+        shards = det.loop.ShardedDataset(SHARDS, read, shuffle=True, shuffle_block_size=10)
+        loader = DataLoader(shards, batch_size, num_workers=num_workers)
+    else:
+        loader = DataLoader(Augmented(), batch_size, shuffle=True, num_workers=num_workers)
     distributed = cast(det.core.DistributedContext, SimpleNamespace(rank=rank, size=num_ranks))
-    return det.loop.resumable(data, seed=5, distributed=distributed)
+    return det.loop.resumable(loader, seed=5, distributed=distributed)
 
 
 class Training:
-    def __init__(self, num_workers: int = 0, rank: int = 0, num_ranks: int = 1) -> None:
+    def __init__(self, num_workers: int = 0, rank: int = 0, num_ranks: int = 1, data: str = "samples") -> None:
         random.seed(1)
         np.random.seed(1)
         torch.manual_seed(1)
         self._is_chief = rank == 0
-        self.loader = loader_of(rank, num_ranks, num_workers)
+        self.loader = loader_of(rank, num_ranks, num_workers, data)
         self.model: nn.Module = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 1))
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=2)
@@ -133,13 +147,13 @@ class Stop:
             os.kill(os.getpid(), signal.Signals[f"SIG{self._name}"])
 
 
-def main(output: Path, num_workers: int, stops: list[str]) -> None:
+def main(output: Path, num_workers: int, stops: list[str], data: str) -> None:
     distributed = None
     if "RANK" in os.environ:
         torch.distributed.init_process_group("gloo")
         distributed = det.core.DistributedContext.from_torch_distributed()
     with det.core.init(distributed=distributed) as core_context:
-        training = Training(num_workers, core_context.distributed.rank, core_context.distributed.size)
+        training = Training(num_workers, core_context.distributed.rank, core_context.distributed.size, data)
         training.state.restore(core_context)
         stop = Stop(stops, core_context.info.trial.attempt, core_context.distributed)
         with output.with_suffix(f".{core_context.distributed.rank}").open("a") as file:
@@ -155,4 +169,4 @@ def main(output: Path, num_workers: int, stops: list[str]) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(Path(sys.argv[1]), int(sys.argv[2]), [stop for stop in sys.argv[3].split(",") if stop])
+    main(Path(sys.argv[1]), int(sys.argv[2]), [stop for stop in sys.argv[3].split(",") if stop], sys.argv[4])

@@ -105,9 +105,10 @@ def test_every_batch_has_the_same_samples_on_any_number_of_ranks() -> None:
 class Trial:
     """The training in processes of its own, by the commands that a person types."""
 
-    def __init__(self, directory: Path, num_workers: int, *stops: str) -> None:
+    def __init__(self, directory: Path, num_workers: int, *stops: str, data: str = "samples") -> None:
         self._output = directory / "seen"
-        self._script = [sys.executable, exact_training.__file__, str(self._output), str(num_workers), ",".join(stops)]
+        arguments = [str(self._output), str(num_workers), ",".join(stops), data]
+        self._script = [sys.executable, exact_training.__file__, *arguments]
         self._max_attempts = len(stops) + 1
         self.codes: list[int] = []
 
@@ -222,6 +223,23 @@ def test_a_training_resumes_on_another_number_of_ranks_with_the_same_batches(
 
     trial.train(2, 3, 1)
 
+    assert_same_batches(trial, undisturbed)
+
+
+@needs("many processes")
+@pytest.mark.timeout(600)
+def test_a_training_on_shards_resumes_on_another_number_of_ranks_with_the_same_batches(tmp_path: Path) -> None:
+    """With loader workers, after a kill."""
+    trial = Trial(tmp_path, 2, "5:KILL", data="shards")
+
+    trial.train(2, 3)
+
+    assert len(trial.codes) == 2
+    assert_same_batches(trial, list(Training(data="shards").run()))
+
+
+def assert_same_batches(trial: Trial, undisturbed: list[Seen]) -> None:
+    """Each global batch has the samples that it has on one rank that nobody stops."""
     batches: dict[int, set[int]] = {}
     for each in itertools.chain(*map(trial.seen, range(3))):
         if each.what == "training":
