@@ -10,6 +10,7 @@ from torch.utils.data import BatchSampler, Dataset, IterableDataset, Sampler
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from core_sdk.loop.moving import is_array
+from core_sdk.loop.sharded_dataset import has_shards
 from core_sdk.pytorch import samplers
 
 TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
@@ -43,12 +44,13 @@ class DataLoader(TorchDataLoader[Any]):
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
     ) -> None:
-        """Raises `ValueError` for an iterable dataset and for `batch_size=None` without a batch sampler."""
-        if isinstance(dataset, IterableDataset):
+        """Raises `ValueError` for an iterable dataset without shards, and if there is no batch size."""
+        if isinstance(dataset, IterableDataset) and not has_shards(dataset):
             raise ValueError(
-                f"pytorch.DataLoader takes a dataset with __getitem__() and __len__(), and {type(dataset).__name__} is "
-                "an IterableDataset. Return torch.utils.data.DataLoader, or torchdata's StatefulDataLoader, and call "
-                "context.experimental.disable_dataset_reproducibility_checks() in __init__()."
+                f"pytorch.DataLoader takes a dataset with __getitem__() and __len__(), or with shards, and "
+                f"{type(dataset).__name__} is an IterableDataset without shards. Give its shards to a "
+                "loop.ShardedDataset, or return torch.utils.data.DataLoader, or torchdata's StatefulDataLoader, and "
+                "call context.experimental.disable_dataset_reproducibility_checks() in __init__()."
             )
         if batch_size is None and batch_sampler is None:
             raise ValueError("batch_size is None, and there is no batch_sampler: give one of them")

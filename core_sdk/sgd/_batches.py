@@ -20,7 +20,7 @@ class Share:
 class Batches(Iterator[Any]):
     """The batches of a training pass, which can be iterated over once. The length is the number of batches."""
 
-    def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int, share: Share) -> None:
+    def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int | None, share: Share) -> None:
         """`drawn` may go on after this pass."""
         self._drawn = drawn
         self._num_batches = num_batches
@@ -36,7 +36,7 @@ class Batches(Iterator[Any]):
         """The time spent waiting for batches, in seconds."""
 
     def __len__(self) -> int:
-        return self._num_batches
+        return _known_length(self._num_batches)
 
     def __next__(self) -> Any:
         if self.is_over:
@@ -58,7 +58,7 @@ class ValidationBatches(Iterator[Any]):
     The length is the number of batches.
     """
 
-    def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int) -> None:
+    def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int | None) -> None:
         self._drawn = ((draw, batch) for draw, batch in drawn if not draw.is_filler)
         self._num_batches = num_batches
         self._first = next(self._drawn, None)
@@ -71,7 +71,7 @@ class ValidationBatches(Iterator[Any]):
         return self._first is None and self.num_samples == 0
 
     def __len__(self) -> int:
-        return self._num_batches
+        return _known_length(self._num_batches)
 
     def __next__(self) -> Any:
         draw, batch = self._first or next(self._drawn)
@@ -79,3 +79,9 @@ class ValidationBatches(Iterator[Any]):
         self.last_size = len(draw.indices)
         self.num_samples += self.last_size
         return batch
+
+
+def _known_length(num_batches: int | None) -> int:
+    if num_batches is None:
+        raise TypeError("the number of batches is not known yet: give the lengths of the shards")
+    return num_batches

@@ -15,12 +15,13 @@ from platformdirs import user_cache_dir
 from torch import distributed as dist
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from core_sdk.environment import RankPlace
 from core_sdk.loop import ResumableLoader, State, resumable, rng
 from core_sdk.loop.keeping import Keep, kept_parts
 from core_sdk.loop.plain import check_plain
+from core_sdk.loop.sharded_dataset import has_shards, is_sequence
 from core_sdk.loop.state import restore_random_numbers
 from core_sdk.runtime.devices import devices
 from core_sdk.runtime.strategies import NoStrategy, WeightedDdpStrategy
@@ -125,7 +126,7 @@ class Runner:
         began_at = time.perf_counter()
         for model in self.models:
             model.train()
-        batches = Batches(self.train_loader.stream(), len(self.train_loader), self._share)
+        batches = Batches(self.train_loader.stream(), self.train_loader.batches_per_epoch, self._share)
         metrics = as_numbers(self._train(batches), "train_function()")
         self._share_buffers()
         self._counts["epoch"] += 1
@@ -143,7 +144,7 @@ class Runner:
             raise ValueError("there are no data to validate on: let data_creator() return two datasets")
         for model in self.models:
             model.eval()
-        batches = ValidationBatches(self.validation_loader.single_pass(), len(self.validation_loader))
+        batches = ValidationBatches(self.validation_loader.single_pass(), self.validation_loader.batches_per_epoch)
         if batches.is_empty:
             return Measured({}, 0)
         # Random numbers that are drawn here must not change the training.
@@ -246,7 +247,7 @@ class Runner:
         options = {"shuffle": True, **creators.dataloader_config}
         if not is_shuffled:
             options = {**options, "shuffle": False, "sampler": None, "drop_last": False}
-        if options.get("sampler") is not None:
+        if options.get("sampler") is not None or has_shards(dataset):
             del options["shuffle"]
         loader: DataLoader[Any] = DataLoader(dataset, batch_size=creators.batch_size, **options)
         return resumable(loader, seed=creators.seed, shares_batch=True)
@@ -347,8 +348,8 @@ def _check_dataset(dataset: Any) -> None:
             "data_creator() returned a DataLoader; it must return the dataset. Give options of the loader as "
             "dataloader_config="
         )
-    if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+    if not is_sequence(dataset) and not has_shards(dataset):
         raise TypeError(
             f"data_creator() returned a {type(dataset).__name__}; it must return one or two datasets with "
-            "__getitem__() and __len__(), which can be divided among workers"
+            "__getitem__() and __len__(), or with shards (loop.ShardedDataset), which can be divided among workers"
         )

@@ -14,7 +14,7 @@ from torch.utils.data import BatchSampler, RandomSampler, Sampler, Subset
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from core_sdk.errors import DataChangedError, NotExactError, StateMismatchError
-from core_sdk.loop import resumable
+from core_sdk.loop import ShardedDataset, resumable
 from core_sdk.pytorch import Batch, DataLoader, Epoch, FitResult, PyTorchTrialContext, Trainer, init
 
 
@@ -43,14 +43,20 @@ def fit(
         return Trainer(trial, context).fit(**arguments), trial
 
 
+def in_sequence(shard: int) -> Iterator[Any]:
+    """A part of the samples. How many it has is not known before it has been read."""
+    yield from map(dataset().__getitem__, range(shard))
+
+
 @pytest.mark.parametrize(
     "make_loader",
     [
         lambda: DataLoader(dataset(), 4, shuffle=True, drop_last=True),
         lambda: DataLoader(dataset(), batch_sampler=BatchSampler(RandomSampler(dataset()), 3, drop_last=False)),
         lambda: resumable(DataLoader(dataset(), 8, shuffle=True), seed=5, last_batch="carry"),
+        lambda: DataLoader(ShardedDataset([5, 1, 20, 6], in_sequence, shuffle=True, shuffle_block_size=8), 3),
     ],
-    ids=["drop_last", "batch_sampler", "carry"],
+    ids=["drop_last", "batch_sampler", "carry", "shards"],
 )
 def test_a_trial_goes_on_with_the_next_batch_of_any_loader_of_ours(make_loader: Callable[[], Any]) -> None:
     """The whole training has the same samples."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import threading
 from pathlib import Path
@@ -24,6 +25,7 @@ from core_sdk.errors import (
     WorkerFailedError,
     WorkersEndedError,
 )
+from core_sdk.loop import ShardedDataset
 from core_sdk.sgd import PyTorchTrainer, Runner
 
 # Each starts several processes with torch: too long for `make test`.
@@ -198,6 +200,28 @@ def test_the_accuracy_of_classes_is_measured_over_all_workers() -> None:
     num_right = int((model(features).argmax(dim=1) == target).sum())
     assert metrics["mean_accuracy"] == pytest.approx(num_right / NUM_VALIDATED)
     assert num_right > 8
+
+
+def in_shards(config: dict[str, Any]) -> list[ShardedDataset]:
+    """Whose lengths are not known before they have been read."""
+    datasets: Any = data_creator(config)
+    return [
+        ShardedDataset([range(7), range(7, len(each))], functools.partial(map, each.__getitem__)) for each in datasets
+    ]
+
+
+def test_data_in_shards_train_as_a_dataset_with_a_length_does() -> None:
+    """Divided among the workers, from the first pass on, in which their lengths are learnt."""
+    models, losses = [], []
+    for creator, num_replicas in ((data_creator, 1), (in_shards, 2)):
+        arguments = {**CREATORS, "data_creator": creator, "dataloader_config": {"shuffle": False}}
+        with PyTorchTrainer(**arguments, num_replicas=num_replicas, batch_size=8) as trainer:
+            assert [trainer.train()["batch_processed"] for _ in range(2)] == [NUM_SAMPLES] * 2
+            losses.append(trainer.validate()["validation_loss"])
+            models.append(trainer.get_model())
+
+    assert losses[0] == pytest.approx(losses[1])
+    assert torch.allclose(models[0].weight, models[1].weight)
 
 
 def test_what_creators_get_wrong_is_named() -> None:

@@ -177,25 +177,30 @@ def test_a_dataset_is_divided_and_resumed_exactly(threads: Threads) -> None:
 
 
 def test_an_iterable_without_a_length_is_divided_and_resumed(threads: Threads) -> None:
-    """What is too little for all workers at its end is left out."""
+    """Also on another number of workers. The last samples are divided as those of a dataset with a length."""
 
-    class Endless:
+    class WithoutLength:
         def __iter__(self) -> Iterator[int]:
             return iter(range(9))
 
-    def script(distributed: DistributedContext) -> list[list[int]]:
-        shard = DatasetShard(Endless(), distributed, CPU)
+    def script(distributed: DistributedContext) -> tuple[list[list[int]], dict[str, Any]]:
+        shard = DatasetShard(WithoutLength(), distributed, CPU)
         epochs = [list(shard.iter_rows()) for _ in range(2)]
         batches = shard.iter_batches(batch_size=1)
         next(batches)
-        again = DatasetShard(Endless(), distributed, CPU)
-        again.load_state_dict(shard.state_dict())
-        return [*epochs, [each for batch in again.iter_batches(batch_size=1) for each in batch]]
+        return epochs, shard.state_dict()
 
-    assert threads.run(2, script) == [
-        [[0, 2, 4, 6], [0, 2, 4, 6], [2, 4, 6]],
-        [[1, 3, 5, 7], [1, 3, 5, 7], [3, 5, 7]],
-    ]
+    def rest(distributed: DistributedContext) -> list[int]:
+        shard = DatasetShard(WithoutLength(), distributed, CPU)
+        shard.load_state_dict(state)
+        return [each for batch in shard.iter_torch_batches(batch_size=3, num_workers=2) for each in batch.tolist()]
+
+    (left, state), (right, _) = threads.run(2, script)
+    (after,) = threads.run(1, rest)
+
+    assert left == [[0, 2, 4, 6, 8]] * 2
+    assert right == [[1, 3, 5, 7, 8]] * 2
+    assert after == list(range(2, 9))
 
 
 def test_a_dataset_that_is_none_is_refused_by_name() -> None:

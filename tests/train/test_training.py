@@ -427,10 +427,11 @@ def test_a_training_takes_datasets(trainings: Programs) -> None:
     """)
 
 
-def test_data_that_cannot_be_divided_are_refused(trainings: Programs) -> None:
+def test_an_iterable_dataset_is_divided_by_its_shards_or_refused(trainings: Programs) -> None:
     """Rather than being seen by every worker, or unbatched."""
     trainings.run("""
         from torch.utils.data import DataLoader, IterableDataset
+        from core_sdk.loop import ShardedDataset
 
         class Stream(IterableDataset):
             def __iter__(self):
@@ -440,10 +441,15 @@ def test_data_that_cannot_be_divided_are_refused(trainings: Programs) -> None:
             try:
                 train.torch.prepare_data_loader(DataLoader(Stream()))
             except ValueError as error:
-                assert "cannot be divided among 2 workers" in str(error)
-                return "refused"
+                assert "cannot be divided among 2 workers: give its shards to" in str(error)
+            data = ShardedDataset([range(5), range(5, 6), range(6, 12)], iter, shuffle=True)
+            loader = train.torch.prepare_data_loader(DataLoader(data, 2, num_workers=1))
+            samples = [each for batch in loader for each in batch.tolist()]
+            return train.get_context().core_context.distributed.gather(samples)
 
-        assert fit(function).return_value == "refused"
+        left, right = fit(function).return_value
+        assert len(left) == len(right) == 6
+        assert sorted(left + right) == list(range(12))
     """)
 
 

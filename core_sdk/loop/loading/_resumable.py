@@ -200,9 +200,8 @@ def _choose_source(
     if isinstance(loader, ResumableLoader):
         raise TypeError("this loader is resumable already")
     is_torch = isinstance(loader, DataLoader) and _iterates_as_torch(type(loader))
-    is_iterable = is_torch and isinstance(loader.dataset, IterableDataset)
-    shards = as_shards(loader, ranks) if is_iterable else None
-    if is_torch and (not is_iterable or shards is not None):
+    shards = as_shards(loader, ranks.size) if is_torch else None
+    if is_torch and (shards is not None or not isinstance(loader.dataset, IterableDataset)):
         if exact and loader.num_workers > 0 and not loader.in_order:
             raise NotExactError("in_order=False gives batches in the order in which workers finish", "leave it out")
         if shards is not None:

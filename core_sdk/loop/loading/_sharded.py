@@ -19,7 +19,7 @@ from core_sdk.loop.loading._shards import ShardReader
 from core_sdk.loop.loading._source import Ranks, is_stateful
 from core_sdk.loop.orders import Positions
 from core_sdk.loop.plan import Draw, LastBatch, Position
-from core_sdk.loop.sharded_dataset import ShardedDataset
+from core_sdk.loop.sharded_dataset import ShardedDataset, has_shards
 
 
 class ShardedSource(PlannedSource):
@@ -105,8 +105,8 @@ class ShardedSource(PlannedSource):
             self._take_order(self._order())
 
 
-def as_shards(loader: DataLoader[Any], ranks: Ranks) -> ShardedDataset | None:
-    """Returns the dataset of a loader if it is in shards; None for another one, and if the loader keeps its position.
+def as_shards(loader: DataLoader[Any], num_ranks: int = 1) -> ShardedDataset | None:
+    """Returns the dataset of a loader if it has shards; None for another one, and if the loader keeps its position.
 
     A dataset with `num_shards` and `shard()`, such as Hugging Face's `IterableDataset`, becomes a `ShardedDataset`.
     Raises `ValueError` if it has been divided among the ranks already.
@@ -114,15 +114,14 @@ def as_shards(loader: DataLoader[Any], ranks: Ranks) -> ShardedDataset | None:
     dataset: Any = loader.dataset
     if isinstance(dataset, ShardedDataset):
         return dataset
-    num_shards = getattr(dataset, "num_shards", None)
-    if is_stateful(loader) or not isinstance(num_shards, int) or not callable(getattr(dataset, "shard", None)):
+    if is_stateful(loader) or not has_shards(dataset):
         return None
-    if ranks.size > 1 and getattr(dataset, "_distributed", None) is not None:
+    if num_ranks > 1 and getattr(dataset, "_distributed", None) is not None:
         raise ValueError(
             f"{type(dataset).__name__} gives the part of one rank: leave out split_dataset_by_node(), since each batch "
-            f"is divided among the {ranks.size} ranks here"
+            f"is divided among the {num_ranks} ranks here"
         )
-    return ShardedDataset(range(num_shards), partial(_read_shard, dataset, num_shards))
+    return ShardedDataset(range(dataset.num_shards), partial(_read_shard, dataset, dataset.num_shards))
 
 
 def _read_shard(dataset: Any, num_shards: int, index: int) -> Any:

@@ -17,7 +17,13 @@ TRAINING_LOADER = "build_training_data_loader"
 VALIDATION_LOADER = "build_validation_data_loader"
 
 # The values that must be equal on all ranks that divide the same batches, by their names in a loader's state.
-_IN_COMMON = {"num_units": "length", "batch_size": "global batch size", "order": "order", "seed": "seed"}
+_IN_COMMON = {
+    "num_units": "length",
+    "shards": "checksum of the shards' names",
+    "batch_size": "global batch size",
+    "order": "order",
+    "seed": "seed",
+}
 
 
 def built_loader(trial: PyTorchTrial, method: str, run: TrialRun[Any]) -> Any:

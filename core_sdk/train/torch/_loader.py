@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from core_sdk.loop import resumable
+from core_sdk.loop.loading import as_shards
 from core_sdk.loop.moving import to_device
 from core_sdk.train.torch._devices import get_device
 from core_sdk.train.worker.epochs import Epochs
@@ -30,19 +31,19 @@ def prepare_data_loader(
     `DistributedSampler` keeps it, and `add_dist_sampler=False` keeps the loader's own order.
 
     With `auto_transfer`, the next batch is copied to a GPU while the function works on this one; the loader needs
-    `pin_memory=True` for that. Raises `TypeError`, or `ValueError` for an iterable dataset with several workers, since
-    it cannot be divided.
+    `pin_memory=True` for that. Raises `TypeError`, or `ValueError` for an iterable dataset without shards with several
+    workers, since it cannot be divided.
     """
     if not isinstance(data_loader, DataLoader):
         raise TypeError(f"prepare_data_loader() takes a DataLoader of torch, not {type(data_loader).__name__}")
     distributed = Session.current("prepare_data_loader()").context.distributed
     divides = add_dist_sampler and not isinstance(data_loader.sampler, DistributedSampler)
-    if divides and isinstance(data_loader.dataset, IterableDataset):
+    if divides and isinstance(data_loader.dataset, IterableDataset) and as_shards(data_loader) is None:
         if distributed.size > 1:
             raise ValueError(
                 f"{type(data_loader.dataset).__name__} is an IterableDataset, which cannot be divided among "
-                f"{distributed.size} workers: let it read its own part (by get_context().get_world_rank()) and pass "
-                "add_dist_sampler=False, or give it to the trainer as one of its datasets"
+                f"{distributed.size} workers: give its shards to a loop.ShardedDataset, or let it read its own part "
+                "(by get_context().get_world_rank()) and pass add_dist_sampler=False"
             )
         divides = False
     epochs = Epochs(resumable(data_loader, distributed=distributed)) if divides else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -10,8 +9,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk.core import DistributedContext
-from core_sdk.loop import resumable
+from core_sdk.loop import ShardedDataset, resumable
 from core_sdk.loop.moving import to_device
+from core_sdk.loop.sharded_dataset import has_shards
 from core_sdk.train.worker.epochs import Epochs
 
 _BATCH_SIZE = 256
@@ -21,7 +21,7 @@ class DatasetShard:
     """A worker's part of a dataset, as `get_dataset_shard()` returns it. Each iteration is an epoch.
 
     A batch size counts the samples of one worker. All workers get the same number of batches. `state_dict()` and
-    `load_state_dict()` resume at the very next sample; if the dataset has a length, also on another number of workers.
+    `load_state_dict()` resume at the very next sample, also on another number of workers.
     """
 
     def __init__(self, dataset: Any, distributed: DistributedContext | None, device: torch.device) -> None:
@@ -30,7 +30,8 @@ class DatasetShard:
         if not is_sized and not isinstance(dataset, Iterable):
             raise TypeError(f"a dataset must be iterable, or have __getitem__ and __len__; {type(dataset)} has neither")
         self._distributed = distributed or DistributedContext()
-        self._dataset = dataset if is_sized else _Part(dataset, self._distributed)
+        # Any other iterable is read in sequence, as a dataset with one shard.
+        self._dataset = dataset if is_sized or has_shards(dataset) else ShardedDataset([dataset], _itself)
         self._device = device
         self._state: dict[str, Any] | None = None
         self._epochs: Epochs | None = None
@@ -75,7 +76,7 @@ class DatasetShard:
         self, batch_size: int, collate_fn: Any, drop_last: bool, shuffle: bool, num_workers: int
     ) -> Iterator[Any]:
         if shuffle and isinstance(self._dataset, IterableDataset):
-            raise ValueError("shuffle=True needs a dataset with __getitem__() and __len__()")
+            raise ValueError("shuffle=True needs a dataset with __getitem__() and __len__(), or a loop.ShardedDataset")
         earlier = self._state if self._epochs is None else self._epochs.next_state()
         loader: DataLoader[Any] = DataLoader(
             self._dataset,
@@ -91,30 +92,5 @@ class DatasetShard:
         return iter(self._epochs)
 
 
-class _Part(IterableDataset[Any]):
-    """A worker's part of an iterable without a length: the sample of its rank in each group of `size` samples.
-
-    An incomplete group at the end is left out.
-    """
-
-    def __init__(self, samples: Iterable[Any], distributed: DistributedContext) -> None:
-        self._samples = samples
-        self._rank, self._size = distributed.rank, distributed.size
-        self._num_taken = 0
-        self._is_resumed = False
-
-    def __iter__(self) -> Iterator[Any]:
-        begin = self._num_taken if self._is_resumed else 0
-        self._num_taken, self._is_resumed = begin, False
-        rows = iter(self._samples)
-        for _ in itertools.islice(rows, begin * self._size):
-            pass
-        while len(row := list(itertools.islice(rows, self._size))) == self._size:
-            self._num_taken += 1
-            yield row[self._rank]
-
-    def state_dict(self) -> dict[str, int]:
-        return {"num_taken": self._num_taken}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self._num_taken, self._is_resumed = state["num_taken"], True
+def _itself(samples: Any) -> Any:
+    return samples
