@@ -19,6 +19,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
+from core_sdk.errors import DataChangedError
 from core_sdk.loop import rng
 from core_sdk.loop.loading._sampling import Form
 from core_sdk.loop.loading._shards import EpochEndError, ShardReader
@@ -120,7 +121,8 @@ class ShardFetching(Fetching):
     """The same between torch's loader and the shards of a dataset.
 
     Returns each batch with the lengths of the shards, unless all of them were known before. The batch is None if the
-    epoch ends before the end of the global batch.
+    epoch ends before the end of the global batch. It is the `DataChangedError` of a shard that has changed, which torch
+    would raise as a `RuntimeError` if it came from a worker.
     """
 
     def __init__(self, loader: DataLoader[Any], form: Form, seed: int, reader: ShardReader) -> None:
@@ -135,6 +137,8 @@ class ShardFetching(Fetching):
             batch = super().__getitems__(draw)
         except EpochEndError:
             return None, [*self._reader.lengths]
+        except DataChangedError as error:
+            return error, []
         return batch, [] if was_known else [*self._reader.lengths]
 
     def _has_drawn_late(self, before: rng.CPUState, drawn: set[rng.CPUGenerator]) -> bool:

@@ -98,6 +98,8 @@ class IteratedSource(Source):
         self._over = position if state["is_epoch_over"] else None
 
     def _iterate(self, position: Position) -> Iterator[Any]:
+        if callable(set_epoch := getattr(getattr(self._loader, "dataset", None), "set_epoch", None)):
+            set_epoch(position.epoch)
         with rng.seeded(self._seed, "iterable", position.epoch):
             batches: Iterator[Any] = iter(self._loader)
         for offset in range(position.offset if self._keeper is None else 0):

@@ -200,7 +200,7 @@ def _choose_source(
     if isinstance(loader, ResumableLoader):
         raise TypeError("this loader is resumable already")
     is_torch = isinstance(loader, DataLoader) and _iterates_as_torch(type(loader))
-    shards = as_shards(loader, ranks.size) if is_torch else None
+    shards = as_shards(loader, ranks.size, exact=exact) if is_torch else None
     if is_torch and (shards is not None or not isinstance(loader.dataset, IterableDataset)):
         if exact and loader.num_workers > 0 and not loader.in_order:
             raise NotExactError("in_order=False gives batches in the order in which workers finish", "leave it out")

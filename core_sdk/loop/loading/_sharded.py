@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from core_sdk.errors import DataChangedError, NotExactError
 from core_sdk.loop.loading._fetching import ShardFetching
 from core_sdk.loop.loading._planned import PlannedSource, check_same
 from core_sdk.loop.loading._sampling import Form, Sampling
 from core_sdk.loop.loading._shards import ShardReader
-from core_sdk.loop.loading._source import Ranks, is_stateful
+from core_sdk.loop.loading._source import Ranks
 from core_sdk.loop.orders import Positions
 from core_sdk.loop.plan import Draw, LastBatch, Position
 from core_sdk.loop.sharded_dataset import ShardedDataset, has_shards
@@ -78,6 +79,12 @@ class ShardedSource(PlannedSource):
     def _order(self) -> Positions:
         return Positions(self._num_samples())
 
+    def _fetched(self, loader: DataLoader[Any], draws: Iterable[Draw]) -> Generator[tuple[Draw, Any], None, None]:
+        for draw, (batch, lengths) in super()._fetched(loader, draws):
+            if isinstance(batch, DataChangedError):
+                raise batch
+            yield draw, (batch, lengths)
+
     def _learning(self, loader: DataLoader[Any], position: Position) -> Generator[tuple[Draw, Any], None, Position]:
         """Yields batches as long as a length is unknown. Returns the position behind them."""
         if self._num_samples() is not None:
@@ -105,21 +112,23 @@ class ShardedSource(PlannedSource):
             self._take_order(self._order())
 
 
-def as_shards(loader: DataLoader[Any], num_ranks: int = 1) -> ShardedDataset | None:
-    """Returns the dataset of a loader if it has shards; None for another one, and if the loader keeps its position.
+def as_shards(loader: DataLoader[Any], num_ranks: int = 1, *, exact: bool = True) -> ShardedDataset | None:
+    """Returns the dataset of a loader if it has shards, and None for another one.
 
     A dataset with `num_shards` and `shard()`, such as Hugging Face's `IterableDataset`, becomes a `ShardedDataset`.
-    Raises `ValueError` if it has been divided among the ranks already.
+    Raises `NotExactError` if it has been divided among the ranks already.
     """
     dataset: Any = loader.dataset
     if isinstance(dataset, ShardedDataset):
         return dataset
-    if is_stateful(loader) or not has_shards(dataset):
+    if not has_shards(dataset):
         return None
     if num_ranks > 1 and getattr(dataset, "_distributed", None) is not None:
-        raise ValueError(
-            f"{type(dataset).__name__} gives the part of one rank: leave out split_dataset_by_node(), since each batch "
-            f"is divided among the {num_ranks} ranks here"
+        if not exact:
+            return None
+        raise NotExactError(
+            f"{type(dataset).__name__} gives the part of one rank, whose own state does not hold all of its position",
+            "leave out split_dataset_by_node(), since each batch is divided among the ranks here",
         )
     return ShardedDataset(range(dataset.num_shards), partial(_read_shard, dataset, dataset.num_shards))
 
