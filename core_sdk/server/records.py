@@ -11,15 +11,18 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
+from core_sdk.charts.grouped_curves import bin_width
+from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.calling import is_master_running
 from core_sdk.experiments.following import Follower
 from core_sdk.experiments.picture import SearchPicture, read_picture
+from core_sdk.records import SearcherMetric
 from core_sdk.server.errors import RequestError
 from core_sdk.server.feed import Feed
 from core_sdk.tracking import HomeTracker, View
 from core_sdk.tracking.finding.facts import Facts, facts
 from core_sdk.tracking.log_lines import LogFilter, LogLines, LogPage
-from core_sdk.tracking.rows import ExperimentRow, Reading
+from core_sdk.tracking.rows import Bins, ExperimentRow, Reading
 
 logger = logging.getLogger("core_sdk.server")
 
@@ -33,6 +36,8 @@ _FULL_LOOK_S = 5.0
 """How often trials that have ended are looked at: they may be resumed, labelled or deleted."""
 _NUM_REMEMBERED = 16
 _NUM_ANSWERS = 48
+_NUM_SERIES = 1000
+"""Those whose bins are remembered: some 20 kB each."""
 _TRIALS_AT_ONCE = 1000
 _CLOSING_S = 2.0
 _PAUSES = 3
@@ -83,6 +88,8 @@ class Records:
         self._experiment_marks: dict[int, str] = {}
         self._snapshot = Snapshot()
         self._answers: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
+        self._known_bins: dict[Hashable, tuple[str | None, Bins]] = {}
+        self._searcher_metrics: dict[int, tuple[str | None, SearcherMetric | None]] = {}
         self._next_look = self._next_full_look = self._latest_look = 0.0
         self._log_lock = threading.Lock()
         self._logs: dict[tuple[int, int], LogLines] = {}
@@ -125,6 +132,42 @@ class Records:
             if len(self._answers) > _NUM_ANSWERS:
                 del self._answers[next(iter(self._answers))]
             return answer
+
+    def bins(self, trial_ids: Sequence[int], group: str, name: str, max_bins: int, rank: int | None) -> dict[int, Bins]:
+        """Returns a metric of several trials in at most `max_bins` bins of one width, without trials that lack it.
+
+        The bins of a trial are remembered until more is recorded of it.
+        """
+        steps = self.ask(lambda view: view.step_range(trial_ids, group, name, rank=rank))
+        if steps is None:
+            return {}
+        width = bin_width(*steps, max_bins)
+        found = {trial_id: self._bins(trial_id, group, name, width, rank) for trial_id in trial_ids}
+        return {trial_id: bins for trial_id, bins in found.items() if bins.numbers}
+
+    def _bins(self, trial_id: int, group: str, name: str, width: int, rank: int | None) -> Bins:
+        key = trial_id, group, name, width, rank
+        with self._lock:  # anew for each trial, so that other questions are answered between
+            mark = self._marks.get(trial_id)
+            known_mark, bins = self._known_bins.pop(key, (None, None))
+            if bins is None or known_mark != mark:
+                bins = self._view.bins(trial_id, group, name, width, rank=rank)
+            self._known_bins[key] = mark, bins
+            while len(self._known_bins) > _NUM_SERIES:
+                del self._known_bins[next(iter(self._known_bins))]
+            return bins
+
+    def searcher_metric(self, experiment_id: int) -> SearcherMetric | None:
+        """Returns the metric that an experiment has recorded, or None if there is none or it cannot be read."""
+        mark = self._experiment_marks.get(experiment_id)
+        known_mark, metric = self._searcher_metrics.get(experiment_id, (None, None))
+        if mark is None or known_mark != mark:
+            try:
+                metric = self.tracker.experiment_record(experiment_id).searcher_metric
+            except CoreSDKError:
+                metric = None
+            self._searcher_metrics[experiment_id] = mark, metric
+        return metric
 
     def snapshot(self) -> Snapshot:
         self._look_if_old()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
@@ -266,6 +267,28 @@ class Bucket:
     """None if every value is NaN."""
     maximum: Metric | None
     mean: float | None
+
+
+class Bins(NamedTuple):
+    """A series in bins that are equally wide in steps, as columns of equal length. Empty bins are left out.
+
+    Bins of the same width are the same stretches of steps in every series.
+    """
+
+    width: int
+    """A bin holds the steps from `number * width` to `(number + 1) * width - 1`."""
+    numbers: Sequence[int]
+    """Ascending."""
+    first_steps: Sequence[int]
+    last_steps: Sequence[int]
+    counts: Sequence[int]
+    """The number of points."""
+    finite_counts: Sequence[int]
+    """The number of points whose value is finite; the other columns are of these."""
+    minima: Sequence[float]
+    """NaN where no value is finite, in all columns of values."""
+    maxima: Sequence[float]
+    means: Sequence[float]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from core_sdk.records import CommandRecord, ExperimentRecord, Metric, Record, StopRequest, TrialRecord
 from core_sdk.tracking.rows import (
     AttemptRow,
+    Bins,
     Bucket,
     CheckpointRow,
     ExperimentChange,
@@ -121,6 +122,14 @@ class View(Protocol):
         that later ones have superseded. With `is_profile`, the series is a figure of the profiler of a rank, and its
         steps are milliseconds since the Unix epoch.
         """
+
+    def step_range(
+        self, trial_ids: Collection[int], group: str, name: str, *, rank: int | None = None
+    ) -> tuple[int, int] | None:
+        """Returns the first and the last visible step of a metric in these trials, or None if none has it."""
+
+    def bins(self, trial_id: int, group: str, name: str, width: int, *, rank: int | None = None) -> Bins:
+        """Returns the visible points of a metric in bins of `width` steps."""
 
     def bucket_times(
         self,

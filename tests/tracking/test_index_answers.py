@@ -39,7 +39,6 @@ _NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
 _VALUES = st.floats() | st.integers(-MAX_INT, MAX_INT)
 
 
-@needs("many processes")
 @settings(max_examples=100, deadline=None)
 @given(group=_NAMES, metrics=st.dictionaries(_NAMES, _VALUES, max_size=5), time=st.floats(START, START + 1e7))
 @example(group="'\";\0\n😀", metrics={"/../\0": 2**63, "a" * 1024: -(2**63), "": 1.0} | {"é" * 512: 5e-324}, time=START)
@@ -440,3 +439,24 @@ def test_what_was_settled_counts_until_a_later_attempt_begins(home: Home) -> Non
     assert (row.state, row.reason, experiment.state) == ("COMPLETED", "stopped by the searcher", "COMPLETED")
     assert settled == told[-1]
     assert (later.state, read_settled(folder)) == ("PAUSED", None)
+
+
+def test_bins_are_the_same_stretches_of_steps_in_every_series(home: Home) -> None:
+    """Without superseded points; values that are not finite are counted and left out of the figures."""
+    folder, other = new_trial(home), new_trial(home)
+    first = [report(step, loss=float(step)) for step in range(1, 9)]
+    record(folder, *first, report(9, loss="NaN"), report(90, loss=7.0))
+    record(folder, report(9, loss="Infinity"), report(10, loss=1.0), attempt=2, resumed_steps=8)
+    record(other, report(-3, loss=2), report(9, loss=MAX_INT))
+
+    with Index(home) as index:
+        index.refresh()
+        bins, of_other = index.bins(1, "training", "loss", 4), index.bins(2, "training", "loss", 4)
+
+        assert [list(column) for column in bins[1:]] == [
+            [0, 1, 2], [1, 4, 8], [3, 7, 10], [3, 4, 3], [3, 4, 2], [1, 4, 1], [3, 7, 8], [2, 5.5, 4.5],
+        ]  # fmt: skip
+        assert (list(of_other.numbers), list(of_other.maxima)) == ([-1, 2], [2, float(MAX_INT)])
+        assert index.step_range([1, 2], "training", "loss") == (-3, 10)
+        assert index.step_range([1], "validation", "loss") is None
+        assert list(index.bins(1, "training", "accuracy", 4).numbers) == []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import sys
+from array import array
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -25,11 +28,12 @@ from core_sdk.tracking.index._schema import (
     of_rank,
 )
 from core_sdk.tracking.index._values import COMPARABLE, TICKS_PER_S, from_column
-from core_sdk.tracking.rows import Bucket, Figures, FiguresByTrial, ProfileSeriesRow, SeriesRow, Summary
+from core_sdk.tracking.rows import Bins, Bucket, Figures, FiguresByTrial, ProfileSeriesRow, SeriesRow, Summary
 
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 _SHOWN_METRICS_OF_TRIALS = f"""trial JOIN attempt USING (trial_id)
     JOIN series ON series.attempt_id = attempt.id AND series.is_shown AND {IS_METRIC}"""
+_FINITE = f"CASE WHEN abs({COMPARABLE}) < 9e999 THEN {COMPARABLE} END"
 _OF_TRIAL = f"attempt.trial_id = ? AND {IS_METRIC}"
 
 
@@ -95,27 +99,45 @@ class BucketsOf:
 
 def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int) -> list[Bucket]:
     """Returns at most `num_buckets` buckets, equally wide in steps, in order. Buckets without points are left out."""
-    where = of.series()
-    ends = f"SELECT min({FIRST_STEPS}), max({LAST_VISIBLE_STEPS if of.superseded_of is None else LAST_STEPS})"
-    first, last = connection.execute(f"{ends} FROM {_SERIES} WHERE {where.sql}", where.values).fetchone()
-    if last is None:
+    stretch = _stretch(connection, of)
+    if stretch is None:
         return []
-    if of.within is not None:
-        first, last = max(first, of.within[0]), min(last, of.within[1])
-    if last < first:
-        return []
+    first, last = stretch
     width = -(-(last - first + 1) // num_buckets)
     _number_stretches(connection, num_buckets)
-    values = first, width, first + width - 1, width, last, (last - first) // width, *where.values
+    values = first, width, first + width - 1, width, last, (last - first) // width, *of.series().values
     rows = connection.execute(_buckets_query("point.value", of), values).fetchall()
     if any(isinstance(row["maximum"], str) for row in rows):  # text is greater than any number
         rows = connection.execute(_buckets_query(COMPARABLE, of), values).fetchall()
     return [Bucket(*row) for row in rows]
 
 
+def _stretch(connection: sqlite3.Connection, of: BucketsOf) -> tuple[int, int] | None:
+    """Returns the first and the last step of the points that are asked for, or None if there are none."""
+    where = of.series()
+    ends = f"SELECT min({FIRST_STEPS}), max({LAST_VISIBLE_STEPS if of.superseded_of is None else LAST_STEPS})"
+    first, last = connection.execute(f"{ends} FROM {_SERIES} WHERE {where.sql}", where.values).fetchone()
+    if last is None:
+        return None
+    if of.within is not None:
+        first, last = max(first, of.within[0]), min(last, of.within[1])
+    return None if last < first else (first, last)
+
+
 def _buckets_query(value: str, of: BucketsOf) -> str:
+    columns = f"min(point.steps), max(point.steps), count(*), min({value}), max({value}) AS maximum, avg({value})"
+    return _stretches_query(columns, of)
+
+
+def _bins_query(value: str, of: BucketsOf) -> str:
+    columns = f"""number, min(point.steps), max(point.steps), count(*), count({value}), min({value}) AS minimum,
+        max({value}) AS maximum, avg({value})"""
+    return _stretches_query(columns, of)
+
+
+def _stretches_query(columns: str, of: BucketsOf) -> str:
     # One seek per stretch, in the order of a table's key: grouped by anything else, SQLite would sort all points first.
-    return f"""SELECT min(point.steps), max(point.steps), count(*), min({value}), max({value}) AS maximum, avg({value})
+    return f"""SELECT {columns}
         FROM stretch CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
         CROSS JOIN point ON point.series_id = series.id
             AND {of.points("? + number * ?", "min(? + number * ?, ?)")}
@@ -128,6 +150,40 @@ def _number_stretches(connection: sqlite3.Connection, num_stretches: int) -> Non
     numbers = "VALUES (0) UNION ALL SELECT number + 1 FROM numbers WHERE number < ?"
     query = f"INSERT OR IGNORE INTO stretch WITH RECURSIVE numbers(number) AS ({numbers}) SELECT number FROM numbers"
     connection.execute(query, (num_stretches - 1,))
+
+
+def read_step_range(
+    connection: sqlite3.Connection, trial_ids: Collection[int], group: str, name: str, rank: int | None
+) -> tuple[int, int] | None:
+    of_trials, ranked = among("attempt.trial_id", trial_ids), of_rank(rank)
+    query = f"""SELECT min({FIRST_STEPS}), max({LAST_VISIBLE_STEPS}) FROM {_SERIES}
+        WHERE {of_trials.sql} AND {IS_METRIC} AND group_name = ? AND name = ? AND {ranked.sql}
+            AND {LAST_VISIBLE_STEPS} IS NOT NULL"""
+    first, last = connection.execute(query, (*of_trials.values, group, name, *ranked.values)).fetchone()
+    return None if last is None else (first, last)
+
+
+def read_bins(connection: sqlite3.Connection, of: BucketsOf, width: int) -> Bins:
+    stretch = _stretch(connection, of)
+    if stretch is None:
+        return as_bins(width, [])
+    number, last_number = stretch[0] // width, stretch[1] // width
+    _number_stretches(connection, last_number - number + 1)
+    first = number * width
+    values = first, width, first + width - 1, width, stretch[1], last_number - number, *of.series().values
+    rows = connection.execute(_bins_query("point.value", of), values).fetchall()
+    # Text is greater than any number, and SQLite has a mean of infinities.
+    if any(isinstance(row["maximum"], str) or math.inf in (row["maximum"], -row["minimum"]) for row in rows if row[4]):
+        rows = connection.execute(_bins_query(_FINITE, of), values).fetchall()
+    return as_bins(width, [(number + offset, *row) for offset, *row in rows])
+
+
+def as_bins(width: int, rows: Iterable[Sequence[Any]]) -> Bins:
+    """Returns the rows, each a bin's values in the order of `Bins`, as compact columns."""
+    columns = list(zip(*rows, strict=True)) or [()] * 8
+    integers = [array("q", column) for column in columns[:5]]
+    floats = [array("d", (math.nan if value is None else value for value in column)) for column in columns[5:]]
+    return Bins(width, *integers, *floats)
 
 
 def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Sequence[Bucket]) -> list[float]:

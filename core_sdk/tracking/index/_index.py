@@ -33,6 +33,7 @@ from core_sdk.tracking.index._reading_progress import ReadingProgress
 from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.index._trials import AttemptKey
 from core_sdk.tracking.rows import (
+    Bins,
     Bucket,
     CheckpointRow,
     ExperimentRow,
@@ -180,6 +181,14 @@ class Index(View):
     ) -> list[Bucket]:
         of = _curves.BucketsOf(trial_id, group, name, within, superseded_of, rank, is_profile)
         return self._ask(_curves.read_buckets, of, num_buckets)
+
+    def step_range(
+        self, trial_ids: Collection[int], group: str, name: str, *, rank: int | None = None
+    ) -> tuple[int, int] | None:
+        return self._ask(_curves.read_step_range, trial_ids, group, name, rank)
+
+    def bins(self, trial_id: int, group: str, name: str, width: int, *, rank: int | None = None) -> Bins:
+        return self._ask(_curves.read_bins, _curves.BucketsOf(trial_id, group, name, rank=rank), width)
 
     def bucket_times(
         self,

@@ -1,0 +1,170 @@
+"""Groups of trials: which there are, and a curve of each metric for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+
+from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join, group_curve
+from core_sdk.errors import TrialNotFoundError
+from core_sdk.records import Metric
+from core_sdk.server.errors import RequestError
+from core_sdk.server.records import Records
+from core_sdk.server.route import Id, Names, Query, Rank, Text
+from core_sdk.tracking.finding.facts import Facts, unknown_name
+from core_sdk.tracking.finding.groups import (
+    Ranking,
+    TrialGroup,
+    best_of,
+    default_ranking,
+    group_names,
+    group_trials,
+    metric_names,
+)
+
+_MAX_TRIALS = 1000
+_MAX_CHARTS = 24
+
+
+class GroupsQuery(Query, frozen=True):
+    experiment: Id | None = None
+    """All trials of an experiment."""
+    trials: Annotated[tuple[Id, ...], msgspec.Meta(max_length=_MAX_TRIALS)] = ()
+    """These trials, without an experiment."""
+    by: Names = ()
+    """What the trials of a group have in common: hyperparameters, `label`, or other names, as in conditions. Without
+    any, the answer says what they can be."""
+    metrics: Names = ()
+    """The metrics whose curves are given, as `group.name`: at most 24."""
+    centre: Centre = "mean"
+    band: Band = "std"
+    best: Text = ""
+    """Which trial is the best of a group: min.METRIC or max.METRIC; by default by the searcher's metric."""
+    points: Annotated[int, msgspec.Meta(ge=2, le=2000)] = 400
+    """At most as many of each curve."""
+    rank: Rank | None = None
+    """The rank whose reports are given, as in `/trials/{trial_id}/metrics`."""
+
+
+class GroupAnswer(msgspec.Struct, frozen=True):
+    values: list[bool | int | float | str | None]
+    """For each of `by`."""
+    trials: list[int]
+    best: int | None
+    best_value: Metric | None
+
+
+class GroupCurveAnswer(msgspec.Struct, frozen=True):
+    """A curve, as columns with a value for each point."""
+
+    group: int
+    """The index of its group."""
+    join: Join
+    """Whether the trials are joined at the steps that they have in common, or in bins."""
+    width: int
+    """How many steps a point spans at most."""
+    x: Sequence[int]
+    """The last step of each point."""
+    centre: Sequence[float]
+    low: Sequence[float | None]
+    high: Sequence[float | None]
+    num_trials: Sequence[int]
+    """Those in each point."""
+    num_left_out: int
+    """Values that are NaN or infinite."""
+    num_unshared: int
+    """Points that are left out because some of the trials have no value there."""
+
+
+class GroupedChartAnswer(msgspec.Struct, frozen=True):
+    metric: str
+    curves: list[GroupCurveAnswer]
+    """Without groups that have no value."""
+
+
+class GroupsAnswer(msgspec.Struct, frozen=True):
+    names: list[str]
+    """By what the trials can be grouped, first the hyperparameters in which they differ."""
+    metrics: list[str]
+    """All that the trials have."""
+    best_by: str | None
+    """min.METRIC or max.METRIC."""
+    groups: list[GroupAnswer]
+    charts: list[GroupedChartAnswer]
+    num_trials: int
+
+
+def groups(records: Records, query: GroupsQuery) -> GroupsAnswer:
+    """Returns groups of trials, and one curve for each group and metric."""
+    found = _trials(records, query)
+    for name in query.by:
+        if problem := unknown_name(name, found):
+            raise RequestError(400, "unknown_name", problem)
+    experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
+    ranking = (
+        Ranking.named(query.best)
+        if query.best
+        else default_ranking(found, map(records.searcher_metric, experiment_ids))
+    )
+    grouped = group_trials(found, query.by) if query.by else []
+    return GroupsAnswer(
+        names=group_names(found),
+        metrics=metric_names(found),
+        best_by=ranking.name if ranking else None,
+        groups=[_group(one, ranking) for one in grouped],
+        charts=[_chart(records, query, grouped, metric) for metric in query.metrics[:_MAX_CHARTS]] if grouped else [],
+        num_trials=len(found),
+    )
+
+
+def _trials(records: Records, query: GroupsQuery) -> list[Facts]:
+    snapshot = records.snapshot()
+    if query.experiment is not None:
+        found = snapshot.trials_of(query.experiment)
+        if len(found) > _MAX_TRIALS:
+            raise RequestError(400, "too_many_trials", f"at most {_MAX_TRIALS} trials can be grouped, not {len(found)}")
+        return found
+    for trial_id in query.trials:
+        if trial_id not in snapshot.trials:
+            raise TrialNotFoundError(trial_id, records.tracker.home.root)
+    return [snapshot.trials[trial_id] for trial_id in dict.fromkeys(query.trials)]
+
+
+def _group(group: TrialGroup, ranking: Ranking | None) -> GroupAnswer:
+    best = best_of(group.members, ranking) if ranking else None
+    trial_id, value = (best.trial_id, best.value) if best else (None, None)
+    return GroupAnswer(list(group.values), group.trial_ids, trial_id, value)
+
+
+def _chart(records: Records, query: GroupsQuery, grouped: Sequence[TrialGroup], metric: str) -> GroupedChartAnswer:
+    pair = next((pair for group in grouped for pair in _pairs(group) if f"{pair[0]}.{pair[1]}" == metric), None)
+    if pair is None:
+        raise RequestError(400, "unknown_name", f"no trial has a metric {metric!r}")
+    trial_ids = [trial_id for group in grouped for trial_id in group.trial_ids]
+    bins = records.bins(trial_ids, *pair, query.points, query.rank)
+    curves = []
+    for index, group in enumerate(grouped):
+        if members := [bins[trial_id] for trial_id in group.trial_ids if trial_id in bins]:
+            curves.append(_curve(index, group_curve(members, query.centre, query.band)))
+    return GroupedChartAnswer(metric, curves)
+
+
+def _pairs(group: TrialGroup) -> Iterator[tuple[str, str]]:
+    return ((of, name) for one in group.members for of, metrics in one.metrics.items() for name in metrics)
+
+
+def _curve(group: int, curve: GroupedCurve) -> GroupCurveAnswer:
+    return GroupCurveAnswer(
+        group,
+        curve.join,
+        curve.width,
+        curve.steps,
+        curve.centres,
+        curve.lows,
+        curve.highs,
+        curve.num_trials,
+        curve.num_left_out,
+        curve.num_unshared,
+    )

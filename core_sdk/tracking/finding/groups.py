@@ -1,0 +1,179 @@
+"""Groups of trials that have the same values, and what is typical of each group.
+
+Pure functions of values. A name is one of those of `facts`: a hyperparameter, `label`, which stands for all labels of a
+trial, or any other value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from core_sdk.records import Metric, SearcherMetric, strict_json
+from core_sdk.tracking.finding.facts import Facts, differing_first
+
+OTHER_NAMES = ("label", "experiment", "state")
+"""What trials can be grouped by, beside their hyperparameters."""
+
+
+@dataclass(frozen=True)
+class TrialGroup:
+    """The trials that have the same values."""
+
+    values: tuple[Any, ...]
+    """A value for each name; None if the trials have no such value. Labels are one text."""
+    members: Sequence[Facts]
+
+    @property
+    def trial_ids(self) -> list[int]:
+        return [one.row.trial_id for one in self.members]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """What is typical of the values of a group. NaN and infinite values are left out."""
+
+    mean: float
+    std: float | None
+    """The standard deviation of a sample; None for a single value."""
+    minimum: float
+    maximum: float
+    count: int
+    num_left_out: int
+
+    @property
+    def sem(self) -> float | None:
+        """The standard error of the mean; None for a single value."""
+        return None if self.std is None else self.std / math.sqrt(self.count)
+
+
+@dataclass(frozen=True)
+class BestTrial:
+    trial_id: int
+    value: Metric
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The metric that says which trial is the best one."""
+
+    metric: str
+    """With its group or without it, as in conditions."""
+    smaller_is_better: bool
+
+    @property
+    def name(self) -> str:
+        """The name of a trial's best value: min.loss, max.accuracy."""
+        return f"{'min' if self.smaller_is_better else 'max'}.{self.metric}"
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Returns the ranking of this `name`. Raises `ValueError`."""
+        extreme, _, metric = name.partition(".")
+        if extreme not in ("min", "max") or not metric:
+            raise ValueError(f"{name!r} does not say which trial is best: give min.METRIC or max.METRIC")
+        return cls(metric, extreme == "min")
+
+
+def group_trials(found: Iterable[Facts], names: Sequence[str]) -> list[TrialGroup]:
+    """Returns the groups in the order of their values, each with its trials in the order of their ids."""
+    by_key: dict[tuple[Hashable, ...], list[Facts]] = {}
+    for one in sorted(found, key=lambda one: one.row.trial_id):
+        by_key.setdefault(tuple(map(_key, _values(one, names))), []).append(one)
+    groups = [TrialGroup(_values(members[0], names), members) for members in by_key.values()]
+    return sorted(groups, key=lambda group: tuple(map(_place, group.values)))
+
+
+def group_names(found: Sequence[Facts]) -> list[str]:
+    """Returns the names by which the trials can be grouped: first the hyperparameters in which they differ."""
+    differing, same = differing_first([one.hparams for one in found])
+    return [*differing, *OTHER_NAMES, *same]
+
+
+def aggregate(values: Iterable[Any]) -> Aggregate | None:
+    """Returns what is typical of the values, or None if none is a finite number."""
+    given = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    finite = [value for value in given if math.isfinite(value)]
+    if not finite:
+        return None
+    return Aggregate(
+        mean(finite),
+        deviation(finite) if len(finite) > 1 else None,
+        min(finite),
+        max(finite),
+        len(finite),
+        len(given) - len(finite),
+    )
+
+
+def best_of(members: Iterable[Facts], ranking: Ranking) -> BestTrial | None:
+    """Returns the trial with the best value, the one with the lowest id if several have it. NaN never wins."""
+    values = {one.row.trial_id: one.values.get(ranking.name) for one in members}
+    finite = {one: value for one, value in sorted(values.items()) if value is not None and math.isfinite(value)}
+    choose = min if ranking.smaller_is_better else max
+    trial_id = choose(finite, key=lambda one: finite[one], default=None)
+    return None if trial_id is None else BestTrial(trial_id, finite[trial_id])
+
+
+def default_ranking(found: Sequence[Facts], recorded: Iterable[SearcherMetric | None]) -> Ranking | None:
+    """Returns the ranking by the searcher's metric that the experiments of the trials have recorded.
+
+    If they have recorded none, or different ones, it is that of the smallest value of the first metric, validation
+    first; None if there is no metric.
+    """
+    distinct = {(one.name, one.smaller_is_better) for one in recorded if one is not None}
+    if len(distinct) == 1:
+        ((name, smaller_is_better),) = distinct
+        return Ranking(f"validation.{name}", smaller_is_better)
+    metrics = metric_names(found)
+    return Ranking(metrics[0], True) if metrics else None
+
+
+def metric_names(found: Iterable[Facts]) -> list[str]:
+    """Returns the metrics of the trials as "group.name", those of the validation first, then those of the training."""
+    pairs = dict.fromkeys((group, name) for one in found for group, metrics in one.metrics.items() for name in metrics)
+    in_order = sorted(pairs, key=lambda pair: (pair[0] != "validation", pair[0] != "training"))
+    return [f"{group}.{name}" for group, name in in_order]
+
+
+def mean(values: Sequence[float]) -> float:
+    """Returns the mean of finite values, which lies between the smallest and the largest of them."""
+    # Each value is divided, since the sum of finite numbers can be infinite.
+    found = math.fsum(value / len(values) for value in values)
+    return min(max(found, min(values)), max(values))
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Returns the standard deviation of a sample of at least two finite values."""
+    centre = mean(values)
+    return math.hypot(*sorted(value - centre for value in values)) / math.sqrt(len(values) - 1)
+
+
+def value_text(value: Any) -> str:
+    """Returns a value of a group as people read it."""
+    if value is None or value == "":
+        return "none"
+    return value if isinstance(value, str) else strict_json(value)
+
+
+def _values(one: Facts, names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(_value(one, name) for name in names)
+
+
+def _value(one: Facts, name: str) -> Any:
+    value = one.values.get(name)
+    return ", ".join(sorted(value)) or None if isinstance(value, tuple) else value
+
+
+def _key(value: Any) -> Hashable:
+    """Returns a key that is the same for equal values. NaN is equal to itself here, and True is not 1."""
+    return (isinstance(value, bool), value) if value == value else "NaN"
+
+
+def _place(value: Any) -> tuple[int, float, str]:
+    """Returns the key by which values are sorted: numbers, then texts, then those that are missing."""
+    if isinstance(value, int | float) and not math.isnan(value):
+        return 0, value, ""
+    return (2, 0.0, "") if value is None else (1, 0.0, value_text(value))

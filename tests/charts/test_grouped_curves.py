@@ -1,0 +1,158 @@
+"""Curves of several trials become one, and each point says how many trials are in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, bin_width, group_curve
+from core_sdk.tracking.rows import Bins
+
+Points = Mapping[int, float]
+
+
+def binned(points: Points, width: int = 1) -> Bins:
+    """Puts the values of steps into bins, as the index does."""
+    by_bin: dict[int, list[int]] = {}
+    for steps in sorted(points):
+        by_bin.setdefault(steps // width, []).append(steps)
+    rows = []
+    for number, members in by_bin.items():
+        finite = [points[steps] for steps in members if math.isfinite(points[steps])]
+        values = (min(finite), max(finite), sum(finite) / len(finite)) if finite else (math.nan,) * 3
+        rows.append((number, members[0], members[-1], len(members), len(finite), *values))
+    return Bins(width, *(list(zip(*rows, strict=True)) or [()] * 8))
+
+
+def curve_of(
+    *trials: Points | Sequence[float], width: int = 1, centre: Centre = "mean", band: Band = "range"
+) -> GroupedCurve:
+    given = [one if isinstance(one, Mapping) else dict(enumerate(one, start=1)) for one in trials]
+    return group_curve([binned(one, width) for one in given], centre, band)
+
+
+def test_seeds_with_the_same_steps_are_joined_at_each_step() -> None:
+    """The centre is the mean or the median, and the band is the chosen one."""
+    curve = curve_of([1, 4], [3, 4], [5, 10])
+    median = curve_of([1, 4], [3, 4], [5, 10], centre="median", band="std")
+    error = curve_of([1, 4], [3, 4], [5, 10], band="sem")
+
+    assert (curve.join, curve.steps, curve.num_trials) == ("steps", [1, 2], [3, 3])
+    assert (curve.centres, curve.lows, curve.highs) == ([3, 6], [1, 4], [5, 10])
+    assert median.centres == [3, 4]
+    assert median.lows == pytest.approx([1, 4 - math.sqrt(12)])
+    assert error.highs == pytest.approx([3 + 2 / math.sqrt(3), 8])
+    assert curve_of([1], [3], band="none").lows == [None]
+
+
+def test_a_trial_that_has_ended_is_not_continued() -> None:
+    """The points behind its end say that fewer trials are in them."""
+    curve = curve_of([1, 1, 1, 1], [3, 3])
+
+    assert curve.centres == [2, 2, 1, 1]
+    assert curve.num_trials == [2, 2, 1, 1]
+
+
+def test_only_the_common_steps_are_drawn_where_most_are_common() -> None:
+    """Otherwise the curve would jump between its trials."""
+    curve = curve_of({10: 1, 20: 1, 30: 1, 40: 1}, {10: 3, 20: 3, 25: 9, 30: 3, 40: 3})
+
+    assert (curve.join, curve.steps, curve.num_unshared) == ("steps", [10, 20, 30, 40], 1)
+    assert curve.centres == [2, 2, 2, 2]
+
+
+def test_trials_with_few_common_steps_are_joined_in_bins() -> None:
+    """The bins are wide enough for each trial to have points in them."""
+    sparse, dense = dict.fromkeys(range(0, 640, 10), 1.0), dict.fromkeys(range(0, 640, 7), 3.0)
+
+    curve = curve_of(sparse, dense)
+
+    assert (curve.join, curve.width, curve.num_unshared) == ("bins", 16, 0)
+    assert set(curve.num_trials) == {2}
+    assert set(curve.centres) == {2.0}
+
+
+def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
+    """A point of which nothing is left is not drawn."""
+    curve = curve_of([1, math.nan, math.inf], [3, 3, -math.inf])
+
+    assert (curve.steps, curve.centres, curve.num_trials, curve.num_left_out) == ([1, 2], [2, 3], [2, 1], 3)
+
+
+def test_a_single_trial_has_no_deviation() -> None:
+    """Its band is absent, not of no width."""
+    curve = curve_of([1, 1], [3], band="std")
+
+    assert curve.lows == [pytest.approx(2 - math.sqrt(2)), None]
+
+
+def test_long_curves_keep_their_extremes() -> None:
+    """A trial's value in a bin is the mean of its points, and the band has every value."""
+    curve = curve_of([1.0] * 63 + [100.0] + [1.0] * 64, [3.0] * 128, width=32)
+
+    assert curve.join == "steps"
+    assert max(high for high in curve.highs if high is not None) == 100
+    assert curve.centres[0] == 2
+
+
+def test_nothing_makes_no_curve() -> None:
+    """Trials without points, and no trials."""
+    assert curve_of().steps == curve_of({}).steps == []
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "width"), [(0, 0, 1), (1, 300, 1), (1, 301, 2), (0, 99_999, 512), (-10, 10, 1), (10**9, 10**9, 1)]
+)
+def test_a_width_is_a_power_of_two(first: int, last: int, width: int) -> None:
+    """So that bins can be joined exactly, and stay where they are while a trial goes on."""
+    assert bin_width(first, last, 300) == width
+
+
+VALUES = st.floats(-1e308, 1e308) | st.sampled_from([math.nan, math.inf, -math.inf])
+TRIALS = st.lists(st.dictionaries(st.integers(-100, 100), VALUES, max_size=30), max_size=6)
+CENTRES, BANDS = st.sampled_from(["mean", "median"]), st.sampled_from(["range", "std", "sem", "none"])
+
+
+@given(trials=TRIALS, width=st.sampled_from([1, 4, 32]), centre=CENTRES, band=BANDS, data=st.data())
+def test_the_order_of_the_trials_does_not_matter(
+    trials: list[Points], width: int, centre: Centre, band: Band, data: st.DataObject
+) -> None:
+    """Whatever the values are."""
+    other = data.draw(st.permutations(trials))
+
+    assert curve_of(*trials, width=width, centre=centre, band=band) == curve_of(
+        *other, width=width, centre=centre, band=band
+    )
+
+
+@given(points=st.dictionaries(st.integers(-100, 100), VALUES, max_size=30), centre=CENTRES)
+def test_a_group_of_one_is_the_trial(points: Points, centre: Centre) -> None:
+    """Each finite value of it, and nothing else."""
+    finite = {step: value for step, value in sorted(points.items()) if math.isfinite(value)}
+
+    curve = curve_of(points, centre=centre)
+
+    assert curve.steps == list(finite)
+    assert curve.centres == curve.lows == curve.highs == list(finite.values())
+    assert set(curve.num_trials) <= {1}
+
+
+@given(trials=TRIALS, width=st.sampled_from([1, 4, 32]), centre=CENTRES)
+def test_the_centre_lies_within_the_range(trials: list[Points], width: int, centre: Centre) -> None:
+    """In each point, of which no trial is counted twice, and no value is lost."""
+    curve = curve_of(*trials, width=width, centre=centre)
+
+    for low, at, high, num in zip(curve.lows, curve.centres, curve.highs, curve.num_trials, strict=True):
+        assert low is not None
+        assert high is not None
+        assert low <= at <= high
+        assert 1 <= num <= len(trials)
+    assert curve.steps == sorted(set(curve.steps))
+    if curve.num_unshared == 0:
+        finite = [value for one in trials for value in one.values() if math.isfinite(value)]
+        drawn = [one for one in (*curve.lows, *curve.highs) if one is not None]
+        assert (min(drawn, default=0), max(drawn, default=0)) == (min(finite, default=0), max(finite, default=0))

@@ -1,0 +1,107 @@
+"""What the server answers about groups of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from server.visitor import Visitor, target_of
+from tracking.journals import append, lines, new_trial, record, report
+
+from core_sdk.records import SearcherMetric, TrialLabelsChanged
+from core_sdk.tracking import Home, TrialFolder
+
+
+@pytest.fixture
+def seeds(home: Home) -> list[TrialFolder]:
+    """Trials 1 to 4 of two learning rates and two seeds; the loss is lr + seed at each step. Trial 5 has nothing."""
+    folders = []
+    for lr, seed in ((0.1, 0), (0.1, 1), (0.5, 0), (0.5, 1)):
+        folder = new_trial(home, "seeds", optimizer={"lr": lr, "name": "adam"}, seed=seed)
+        losses = [report(step, loss=lr + seed) for step in range(1, 6 - seed)]
+        record(folder, *losses, report(4, "validation", accuracy=lr + seed))
+        folders.append(folder)
+    folders.append(new_trial(home, "seeds", optimizer={"lr": 0.1, "name": "adam"}, seed=2))
+    return folders
+
+
+@pytest.fixture
+def visitor(home: Home, seeds: list[TrialFolder]) -> Iterator[Visitor]:
+    with_seeds = Visitor(home)
+    yield with_seeds
+    with_seeds.close()
+
+
+def test_seeds_become_one_curve(visitor: Visitor) -> None:
+    """Each point says how many trials are in it: a trial that has ended is not continued."""
+    answer = visitor.question("/groups", experiment=1, by="optimizer.lr", metrics="training.loss", band="range")
+
+    assert [(one["values"], one["trials"]) for one in answer["groups"]] == [([0.1], [1, 2, 5]), ([0.5], [3, 4])]
+    first, second = answer["charts"][0]["curves"]
+    assert (first["group"], first["join"], first["width"], first["x"]) == (0, "steps", 1, [1, 2, 3, 4, 5])
+    assert first["num_trials"] == [2, 2, 2, 2, 1]
+    assert first["centre"] == pytest.approx([0.6, 0.6, 0.6, 0.6, 0.1])
+    assert (second["low"][0], second["high"][0]) == (0.5, 1.5)
+
+
+def test_the_searcher_says_which_trial_is_best(visitor: Visitor, home: Home) -> None:
+    """Or whoever asks; without either it is the smallest value of the first metric."""
+    default = visitor.question("/groups", experiment=1, by=["optimizer.lr"])
+    with home.find_or_create_experiment("seeds").edit() as edited:
+        edited.searcher_metric = SearcherMetric(name="accuracy", smaller_is_better=False)
+    searched = visitor.question("/groups", experiment=1, by=["optimizer.lr"])
+    asked = visitor.question("/groups", experiment=1, by=["optimizer.lr"], best="min.training.loss")
+
+    assert [one["best"] for one in default["groups"]] == [1, 3]
+    assert (searched["best_by"], [one["best"] for one in searched["groups"]]) == ("max.validation.accuracy", [2, 4])
+    assert [one["best_value"] for one in searched["groups"]] == [1.1, 1.5]
+    assert (asked["best_by"], [one["best"] for one in asked["groups"]]) == ("min.training.loss", [1, 3])
+
+
+def test_several_keys_and_labels_make_groups(visitor: Visitor, seeds: list[TrialFolder]) -> None:
+    """Trials that lack a value are a group of their own."""
+    for folder in seeds[:2]:
+        append(folder, 0, lines(TrialLabelsChanged(time=1.0, added=["paper", "base"])))
+
+    answer = visitor.question("/groups", trials=[1, 2, 3], by=["label", "optimizer.name"])
+
+    assert [(one["values"], one["trials"]) for one in answer["groups"]] == [
+        (["base, paper", "adam"], [1, 2]), ([None, "adam"], [3]),
+    ]  # fmt: skip
+    assert answer["names"] == ["optimizer.lr", "seed", "label", "experiment", "state", "optimizer.name"]
+    assert answer["metrics"] == ["validation.accuracy", "training.loss"]
+
+
+def test_a_report_is_in_the_next_answer(visitor: Visitor, seeds: list[TrialFolder]) -> None:
+    """And what a restart supersedes is not."""
+    question = {"trials": [1, 2], "by": "optimizer.lr", "metrics": "training.loss"}
+    visitor.question("/groups", **question)
+
+    record(seeds[0], report(3, attempt=2, loss=7.1), attempt=2, resumed_steps=2)
+    (curve,) = visitor.question("/groups", **question)["charts"][0]["curves"]
+
+    assert curve["x"] == [1, 2, 3, 4]
+    assert curve["centre"] == pytest.approx([0.6, 0.6, 4.1, 1.1])
+    assert curve["num_trials"] == [2, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "kind"),
+    [
+        ({"trials": 4711}, 404, "trial_not_found"),
+        ({"experiment": 1, "by": "optimiser.lr"}, 400, "unknown_name"),
+        ({"experiment": 1, "by": "seed", "metrics": "training.los"}, 400, "unknown_name"),
+        ({"experiment": 1, "by": "seed", "best": "accuracy"}, 400, "bad_value"),
+        ({"experiment": 1, "by": "seed", "band": "wide"}, 400, "bad_parameter"),
+    ],
+)
+def test_a_mistake_is_named(visitor: Visitor, query: dict[str, object], status: int, kind: str) -> None:
+    """In words of a person."""
+    answer = visitor.get(target_of("/groups", **query))
+
+    assert (answer.status, answer.problem) == (status, kind)
+
+
+def test_no_trials_have_no_groups(visitor: Visitor) -> None:
+    """An experiment that has none, or a question about none."""
+    assert visitor.question("/groups", by="seed")["groups"] == []
