@@ -37,7 +37,7 @@ class GroupedCurve:
 
     join: Join
     width: int
-    """How many steps a point spans at most; 1 if each point is one step."""
+    """The width of the bins in steps. At common steps, how many steps a point spans at most: often it is one."""
     steps: Sequence[int]
     """The last step of each point."""
     centres: Sequence[float]
@@ -79,11 +79,12 @@ def group_curve(trials: Sequence[Bins], centre: Centre = "mean", band: Band = "s
     drawn = [
         (found, finite) for number, found in points.items() if number not in unshared and (finite := _finite(found))
     ]
+    spans = (one.last_steps - one.first_steps + 1 for found, _ in drawn for one in found)
     centres = [_centre([one.mean for one in finite], centre) for _, finite in drawn]
     bands = [_band(finite, at, band) for (_, finite), at in zip(drawn, centres, strict=True)]
     return GroupedCurve(
         join=join,
-        width=width,
+        width=width if join == "bins" else max(spans, default=1),
         steps=[max(one.last_steps for one in found) for found, _ in drawn],
         centres=centres,
         lows=[low for low, _ in bands],

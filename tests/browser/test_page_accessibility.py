@@ -11,12 +11,13 @@ from browser.seeing import expect
 AXE = (Path(__file__).with_name("axe") / "axe.min.js").read_text()
 
 VIEWS = [
-    "runs", "runs?kind=experiments", "runs?group=state", "runs?where=lr <", "trials/25", "trials/25/overview",
+    "runs", "runs?kind=experiments", "runs?group=state,optimizer", "runs?where=lr <", "trials/25", "trials/25/overview",
     "trials/25/media", "trials/25/media?replaced=1&step=500", "compare/media?trials=23,25", "trials/25/system",
     "trials/25/logs?line=3", "trials/25/checkpoints?checkpoint=c00025-001200", "trials/25/code",
     "experiments/2", "experiments/5/search", "experiments/5/curves", "experiments/5/hyperparameters",
     "experiments/5/hyperparameters?picture=heat", "experiments/5/hyperparameters?picture=importance",
     "experiments/5/code?form=difference", "compare?trials=23,25", "compare/values?trials=23,25", "queue", "trials/4711",
+    "compare?trials=1,2,3,4&group=optimizer", "experiments/2/curves?group=optimizer,label&band=range",
 ]  # fmt: skip
 
 

@@ -55,7 +55,8 @@ def mark_plots(page: Page) -> int:
     [
         ("trials/1", "height"), ("trials/1?x=time", "height"), ("compare?trials=1,2", "height"),
         ("experiments/1/curves?metric=training.height", "height"), ("trials/1/system", "CPU"),
-        ("trials/1/system", "training.height"),
+        ("trials/1/system", "training.height"), ("compare?trials=1,2&group=lr", "height"),
+        ("experiments/1/curves?metric=training.height&group=lr,label&band=range", "height"),
     ],
 )  # fmt: skip
 def test_the_readout_follows_the_pointer(straight: Site, open_view: OpenView, view: str, name: str) -> None:
@@ -77,7 +78,13 @@ def test_the_readout_follows_the_pointer(straight: Site, open_view: OpenView, vi
         assert value == pytest.approx(1 + part * (NUM_STEPS - 1), abs=3)
 
 
-@pytest.mark.parametrize("view", ["trials/1", "compare?trials=1,2", "experiments/1/curves", "trials/1/system"])
+@pytest.mark.parametrize(
+    "view",
+    [
+        "trials/1", "compare?trials=1,2", "experiments/1/curves", "trials/1/system", "compare?trials=1,2&group=lr",
+        "experiments/1/curves?group=lr",
+    ],
+)  # fmt: skip
 def test_a_drag_zooms_where_it_was_made(straight: Site, open_view: OpenView, view: str) -> None:
     """From the middle to three quarters; the plots stay, and the readout goes on."""
     page = open_view(straight, view)

@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nearest, rangeOfX, rangeOfY, traceOf, within } from "../../core_sdk/server/page/charts/curves.js";
+import { bandAt } from "../../core_sdk/server/page/charts/chart.js";
+import { lineOf, nearest, rangeOfX, rangeOfY, traceOf, within } from "../../core_sdk/server/page/charts/curves.js";
 import { csvOf } from "../../core_sdk/server/page/charts/export.js";
+import { dashOf, seriesColour } from "../../core_sdk/server/page/charts/palette.js";
 import { cellsOf } from "../../core_sdk/server/page/charts/search/heat-map.js";
 import { isWithin } from "../../core_sdk/server/page/charts/search/parallel.js";
 import { rampColour, readableOn, scaleOf } from "../../core_sdk/server/page/charts/search/scale.js";
@@ -91,6 +93,28 @@ test("a chart is saved with the buckets of all of its curves", () => {
     csvOf([traceWith([1, "NaN"])], "steps"),
     "curve,is_superseded,steps,minimum,maximum,mean\r\nloss,false,0,1,1,1\r\nloss,false,1,NaN,NaN,NaN\r\n",
   );
+});
+
+test("the curve of a group has a band of no width where it has none, and is saved with its numbers of trials", () => {
+  const series = { x: [1, 2], minimum: [0, null], maximum: [4, null], mean: [2, 3], numTrials: [2, 1] };
+  const trace = traceOf({ label: "lr 0.1", colour: "--series-1", series, isBand: true }, 0);
+
+  assert.deepEqual(
+    [[...trace.lows], [...trace.highs]],
+    [
+      [0, 3],
+      [4, 3],
+    ],
+  );
+  assert.deepEqual(lineOf(trace), [trace.means]);
+  assert.deepEqual([bandAt(trace, 0, String), bandAt(trace, 1, String)], ["0 … 4, n = 2", "n = 1"]);
+  assert.equal(csvOf([trace], "steps"), "group,num_trials,steps,low,high,centre\r\nlr 0.1,2,1,0,4,2\r\nlr 0.1,1,2,3,3,3\r\n");
+});
+
+test("no two of forty groups look the same", () => {
+  const looks = Array.from({ length: 40 }, (_, index) => seriesColour(index) + dashOf(index).join(" "));
+
+  assert.equal(new Set(looks).size, 40);
 });
 
 test("a scale is logarithmic where its values span a factor of fifty", () => {

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { flattened } from "../../core_sdk/server/page/views/facts.js";
 import { allColumns, standardColumns } from "../../core_sdk/server/page/views/runs/columns.js";
+import { labelsOf, noteOf } from "../../core_sdk/server/page/views/groups/words.js";
 import { grouped } from "../../core_sdk/server/page/views/runs/grouping.js";
 import { inOrder } from "../../core_sdk/server/page/views/runs/order.js";
 import { runsOf } from "../../core_sdk/server/page/views/runs/trials.js";
@@ -69,17 +70,69 @@ test("the runs of an answer have their cells by the names of its columns, also _
 test("groups stand in the order of their first run, and a folded one hides its runs", () => {
   const all = runs([{ lr: 0.1 }, { lr: null }, { lr: 0.1 }]);
 
-  const found = grouped(all, "lr", new Set(["0.1"]));
+  const found = grouped(all, ["lr"], new Set(["[0.1]"]));
 
   assert.deepEqual(found, [
-    { group: "lr: 0.1", key: "0.1", count: 2, isOpen: false },
-    { group: "lr: none", key: "", count: 1, isOpen: true },
+    { group: "lr: 0.1", key: "[0.1]", count: 2, isOpen: false, aggregates: {}, best: null },
+    { group: "lr: none", key: "[null]", count: 1, isOpen: true, aggregates: {}, best: null },
     all[1],
   ]);
 });
 
+test("the head of a group has what is typical of it, and its best run", () => {
+  const all = runs([
+    { id: 7, lr: 0.1, label: ["a", "b"], loss: 1, "max.accuracy": 0.5 },
+    { id: 8, lr: 0.1, label: ["b", "a"], loss: 3, "max.accuracy": "NaN" },
+    { id: 9, lr: 0.1, label: ["b", "a"], loss: "NaN", "max.accuracy": 0.7 },
+  ]);
+
+  const [head] = grouped(all, ["lr", "label"], new Set(), ["loss", "missing"], "max.accuracy");
+
+  assert.deepEqual(head, {
+    group: "lr: 0.1, label: a, b",
+    key: '[0.1,"a, b"]',
+    count: 3,
+    isOpen: true,
+    aggregates: { loss: { mean: 2, std: Math.SQRT2, count: 2, numLeftOut: 1 } },
+    best: { id: 9, value: 0.7 },
+  });
+});
+
+test("groups are called by what differs between them", () => {
+  const groups = [
+    [0.1, "adam"],
+    [0.5, "adam"],
+    [null, "adam"],
+  ].map((values) => ({ values, trials: [1], best: null, best_value: null }));
+
+  assert.deepEqual(labelsOf(["lr", "optimizer.name"], groups), ["lr 0.1", "lr 0.5", "lr none"]);
+  assert.deepEqual(labelsOf(["lr", "optimizer.name"], groups.slice(0, 1)), ["lr 0.1, optimizer.name adam"]);
+});
+
+test("a chart of groups says how they were joined, and what is not in it", () => {
+  const steps = {
+    group: 0,
+    join: /** @type {const} */ ("steps"),
+    width: 1,
+    x: [1, 2],
+    centre: [1, 1],
+    low: [1, 1],
+    high: [1, 1],
+    num_trials: [2, 2],
+    num_left_out: 0,
+    num_unshared: 0,
+  };
+  const bins = { ...steps, group: 1, join: /** @type {const} */ ("bins"), width: 16, num_trials: [3, 2], num_left_out: 1 };
+
+  assert.equal(noteOf({ metric: "loss", curves: [steps] }, ["a", "b"]), "Joined at common steps.");
+  assert.equal(
+    noteOf({ metric: "loss", curves: [steps, bins] }, ["a", "b"]),
+    "Joined at common steps. Few steps are common, so joined: b in bins of 16 steps. Trials end: b has 2 of 3 trials from step 2 on. 1 value that is not finite left out.",
+  );
+});
+
 test("a column named like a member of every object groups nothing", () => {
-  assert.deepEqual(grouped(runs([{ lr: 1 }]), "constructor", new Set()).length, 2);
+  assert.deepEqual(grouped(runs([{ lr: 1 }]), ["constructor"], new Set()).length, 2);
 });
 
 test("a metric also has columns of its extremes", () => {

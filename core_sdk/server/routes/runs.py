@@ -11,6 +11,7 @@ from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records, Snapshot
 from core_sdk.server.route import Cursor, Id, Names, Query, Text, page_of
 from core_sdk.tracking.finding.facts import Facts, unknown_name
+from core_sdk.tracking.finding.groups import recorded_ranking
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.finding.where import ConditionError, parse_condition
 
@@ -58,6 +59,8 @@ class ColumnsQuery(Query, frozen=True):
 class ColumnsAnswer(msgspec.Struct, frozen=True):
     columns: list[ColumnAnswer]
     labels: list[str]
+    best_by: str | None = None
+    """min.METRIC or max.METRIC, if the searchers of the experiments agree by what a trial is the best one."""
 
 
 class RunsQuery(Query, frozen=True):
@@ -94,9 +97,12 @@ class RunsAnswer(msgspec.Struct, frozen=True):
 def columns(records: Records, query: ColumnsQuery) -> ColumnsAnswer:
     """Returns the columns that the table can have: fields, and every hyperparameter and metric that a trial has."""
     snapshot, of = records.snapshot(), query.experiment
-    return snapshot.remember(
+    answer = snapshot.remember(
         f"columns {of}", lambda: _columns_of(list(snapshot.trials.values()) if of is None else snapshot.trials_of(of))
     )
+    experiment_ids = snapshot.experiments if of is None else [of]
+    ranking = recorded_ranking(map(records.searcher_metric, experiment_ids))
+    return msgspec.structs.replace(answer, best_by=ranking.name if ranking else None)
 
 
 def _columns_of(found: Sequence[Facts]) -> ColumnsAnswer:

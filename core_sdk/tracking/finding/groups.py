@@ -118,17 +118,20 @@ def best_of(members: Iterable[Facts], ranking: Ranking) -> BestTrial | None:
 
 
 def default_ranking(found: Sequence[Facts], recorded: Iterable[SearcherMetric | None]) -> Ranking | None:
-    """Returns the ranking by the searcher's metric that the experiments of the trials have recorded.
-
-    If they have recorded none, or different ones, it is that of the smallest value of the first metric, validation
-    first; None if there is no metric.
-    """
-    distinct = {(one.name, one.smaller_is_better) for one in recorded if one is not None}
-    if len(distinct) == 1:
-        ((name, smaller_is_better),) = distinct
-        return Ranking(f"validation.{name}", smaller_is_better)
+    """Returns the `recorded_ranking`, or else that of the smallest value of the first metric, validation first."""
+    if (ranking := recorded_ranking(recorded)) is not None:
+        return ranking
     metrics = metric_names(found)
     return Ranking(metrics[0], True) if metrics else None
+
+
+def recorded_ranking(recorded: Iterable[SearcherMetric | None]) -> Ranking | None:
+    """Returns the ranking by the searcher's metric of experiments that all have the same; None otherwise."""
+    distinct = {(one.name, one.smaller_is_better) for one in recorded if one is not None}
+    if len(distinct) != 1:
+        return None
+    ((name, smaller_is_better),) = distinct
+    return Ranking(f"validation.{name}", smaller_is_better)
 
 
 def metric_names(found: Iterable[Facts]) -> list[str]:

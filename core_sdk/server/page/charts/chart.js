@@ -7,6 +7,7 @@ import { useThemeVersion } from "../state/theme.js";
 import { nearest, rangeOfX, traceOf, within } from "./curves.js";
 import { csvOf, pngOf, svgOf } from "./export.js";
 import { saveFile } from "../parts/saving.js";
+import { LineSample } from "./palette.js";
 import { createPlot } from "./plot.js";
 /** @import { Curve, Trace } from "./curves.js" */
 /** @import { Plot, PlotOptions } from "./plot.js" */
@@ -28,6 +29,7 @@ const NO_MARKS = [];
  * @param {[number, number] | null} [props.whole] What is shown without a zoom; null: from the first to the last value.
  * @param {number} [props.height]
  * @param {(value: number) => string} [props.format] How a value is written.
+ * @param {string} [props.note] What is to be known of the curves, below them.
  * @param {boolean} [props.showsValues] Whether the values under the pointer are written below the plot.
  */
 export function Chart({
@@ -43,6 +45,7 @@ export function Chart({
   whole = null,
   height = 210,
   format = formatNumber,
+  note = "",
   showsValues = true,
 }) {
   const traces = useMemo(() => curves.map((curve) => traceOf(curve, smoothing)), [curves, smoothing]);
@@ -88,6 +91,7 @@ export function Chart({
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options.whole, zoom, onZoom)}
       ></div>
       ${showsValues && html`<${Values} traces=${traces} cursor=${cursor} axis=${axis} format=${format} />`}
+      ${note && html`<p class="chart-note soft">${note}</p>`}
     </figure>
   `;
 }
@@ -106,9 +110,10 @@ function Values({ traces, cursor, axis, format }) {
         const index = cursor === null ? trace.places.length - 1 : nearest(trace, cursor);
         return html`
           <span class="chart-value">
-            <i class="swatch" style=${{ background: `var(${trace.colour})` }}></i>
+            ${trace.isBand ? html`<${LineSample} ...${trace} />` : html`<i class="swatch" style=${{ background: `var(${trace.colour})` }}></i>`}
             ${traces.length > 1 && html`<span class="chart-label">${trace.label}</span>`}
             <b>${valueAt(trace, index, format)}</b>
+            ${trace.isBand && html`<span class="soft">${bandAt(trace, index, format)}</span>`}
           </span>
         `;
       })}
@@ -118,9 +123,20 @@ function Values({ traces, cursor, axis, format }) {
 
 function valueAt(/** @type {Trace} */ trace, /** @type {number} */ index, /** @type {(value: number) => string} */ format) {
   if (trace.smooth) return format(trace.smooth[index]);
+  if (trace.isBand) return format(trace.means[index]);
   const low = trace.lows[index];
   const high = trace.highs[index];
   return low === high || Number.isNaN(low) ? format(low) : `${format(low)} … ${format(high)}`;
+}
+
+/** The band about a group's value, and how many trials are in it. */
+export function bandAt(
+  /** @type {Trace} */ { lows, highs, numTrials },
+  /** @type {number} */ index,
+  /** @type {(value: number) => string} */ format,
+) {
+  const band = lows[index] === highs[index] ? "" : `${format(lows[index])} … ${format(highs[index])}, `;
+  return `${band}n = ${numTrials?.[index]}`;
 }
 
 /** What a screen reader says of a chart. */

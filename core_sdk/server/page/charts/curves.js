@@ -17,6 +17,7 @@ import { smoothed } from "./smoothing.js";
  * @property {(Metric | null)[]} maximum
  * @property {(Metric | null)[]} mean
  * @property {number[]} [count] How many points the bucket has; without it, one.
+ * @property {number[]} [numTrials] How many trials are in each point of a group's curve.
  */
 
 /**
@@ -26,6 +27,8 @@ import { smoothed } from "./smoothing.js";
  * @property {Series} series
  * @property {number} [origin] What of x is the chart's zero, for example when the trial has begun.
  * @property {boolean} [isFaint] Superseded by a later attempt.
+ * @property {number[]} [dash] The lengths of the line's dashes and gaps, in pixels.
+ * @property {boolean} [isBand] Whether the minima and maxima are the ends of a band about the means, as of a group.
  */
 
 /**
@@ -39,6 +42,9 @@ import { smoothed } from "./smoothing.js";
  * @property {Float64Array} highs
  * @property {Float64Array} means
  * @property {Float64Array | null} smooth The smoothed means; null without smoothing.
+ * @property {number[]} dash
+ * @property {boolean} isBand
+ * @property {number[] | null} numTrials How many trials are in each point.
  */
 
 /**
@@ -46,14 +52,16 @@ import { smoothed } from "./smoothing.js";
  * @param {number} smoothing
  * @returns {Trace}
  */
-export function traceOf({ label, colour, series, origin = 0, isFaint = false }, smoothing) {
+export function traceOf({ label, colour, series, origin = 0, isFaint = false, dash = [], isBand = false }, smoothing) {
   const isPlaced = series.x.map((x) => x !== null);
   const column = (/** @type {(Metric | null)[]} */ values) =>
     Float64Array.from(
       values.filter((_, index) => isPlaced[index]),
       asNumber,
     );
-  const lows = column(series.minimum);
+  // Where there is no band, as about a single trial, it has no width.
+  const ends = (/** @type {(Metric | null)[]} */ values) => (isBand ? values.map((value, index) => value ?? series.mean[index]) : values);
+  const lows = column(ends(series.minimum));
   const means = column(series.mean).map((mean, index) => (Number.isNaN(mean) ? lows[index] : mean));
   return {
     label,
@@ -61,7 +69,7 @@ export function traceOf({ label, colour, series, origin = 0, isFaint = false }, 
     isFaint,
     places: column(series.x).map((x) => x - origin),
     lows,
-    highs: column(series.maximum),
+    highs: column(ends(series.maximum)),
     means,
     smooth:
       smoothing > 0
@@ -74,8 +82,14 @@ export function traceOf({ label, colour, series, origin = 0, isFaint = false }, 
             Number,
           )
         : null,
+    dash,
+    isBand,
+    numTrials: series.numTrials ?? null,
   };
 }
+
+/** The columns of the line that is drawn: through the extremes of each bucket, or through the centres of a band. */
+export const lineOf = (/** @type {Trace} */ { isBand, lows, highs, means }) => (isBand ? [means] : [lows, highs]);
 
 /** The index of the bucket that is nearest to `x`; -1 without buckets. @param {Trace} trace @param {number} x */
 export function nearest({ places }, x) {

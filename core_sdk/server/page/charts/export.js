@@ -3,7 +3,7 @@
 import { colour } from "../state/theme.js";
 import { csvText } from "../parts/saving.js";
 import { escaped, formatDuration, formatNumber } from "../parts/text.js";
-import { rangeOfX, rangeOfY } from "./curves.js";
+import { lineOf, rangeOfX, rangeOfY } from "./curves.js";
 /** @import { default as uPlot } from "uplot" */
 /** @import { Trace } from "./curves.js" */
 /** @import { PlotOptions } from "./plot.js" */
@@ -47,14 +47,15 @@ export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutlie
     ),
     ...traces.map((trace) => {
       const opacity = trace.isFaint || trace.smooth ? 0.3 : 1;
-      const raw = `<path d="${pathOf(trace, [trace.lows, trace.highs], left, top, isLogarithmic)}" stroke="${colour(trace.colour)}" opacity="${opacity}"/>`;
+      const line = `stroke="${colour(trace.colour)}" stroke-dasharray="${trace.dash.join(" ")}"`;
+      const raw = `${bandOf(trace, left, top, isLogarithmic)}<path d="${pathOf(trace, lineOf(trace), left, top, isLogarithmic)}" ${line} opacity="${opacity}"/>`;
       if (!trace.smooth) return raw;
-      return `${raw}<path d="${pathOf(trace, [trace.smooth], left, top, isLogarithmic)}" stroke="${colour(trace.colour)}" stroke-width="2"/>`;
+      return `${raw}<path d="${pathOf(trace, [trace.smooth], left, top, isLogarithmic)}" ${line} stroke-width="2"/>`;
     }),
     "</g>",
     ...shown.map(
-      ({ label, colour: name }, index) =>
-        `<path d="M${MARGIN.left} ${legendTop + 18 * index + 4}h18" stroke="${colour(name)}" stroke-width="3"/>` +
+      ({ label, colour: name, dash }, index) =>
+        `<path d="M${MARGIN.left} ${legendTop + 18 * index + 4}h18" stroke="${colour(name)}" stroke-width="3" stroke-dasharray="${dash.join(" ")}"/>` +
         `<text x="${MARGIN.left + 26}" y="${legendTop + 18 * index + 8}" fill="${colour("--text")}">${inSvg(label)}</text>`,
     ),
     "</svg>",
@@ -83,22 +84,51 @@ export function pngOf(plot, { title, traces }, done) {
   ctx.fillText(title, 10 * scale, 18 * scale);
   ctx.drawImage(canvas, 0, 26 * scale);
   ctx.font = `${12 * scale}px ${colour("--font")}`;
-  for (const [index, { label, colour: name }] of legendHeight ? shown.entries() : []) {
+  ctx.lineWidth = 3 * scale;
+  for (const [index, { label, colour: name, dash }] of legendHeight ? shown.entries() : []) {
     const top = canvas.height + (28 + 18 * index) * scale;
-    ctx.fillStyle = colour(name);
-    ctx.fillRect(10 * scale, top + 5 * scale, 16 * scale, 3 * scale);
+    ctx.strokeStyle = colour(name);
+    ctx.setLineDash(dash.map((length) => length * scale));
+    ctx.beginPath();
+    ctx.moveTo(10 * scale, top + 6.5 * scale);
+    ctx.lineTo(26 * scale, top + 6.5 * scale);
+    ctx.stroke();
     ctx.fillStyle = colour("--text");
     ctx.fillText(label, 32 * scale, top + 11 * scale);
   }
   picture.toBlob((blob) => done(/** @type {Blob} */ (blob)), "image/png");
 }
 
-/** The buckets of all curves. @param {Trace[]} traces @param {string} axis */
+/** The buckets of all curves, or the points of all groups. @param {Trace[]} traces @param {string} axis */
 export function csvOf(traces, axis) {
-  const rows = traces.flatMap((trace) =>
-    Array.from(trace.places, (place, index) => [trace.label, trace.isFaint, place, trace.lows[index], trace.highs[index], trace.means[index]]),
+  const rows = traces.flatMap(({ label, isFaint, isBand, places, lows, highs, means, numTrials }) =>
+    Array.from(places, (place, index) =>
+      isBand
+        ? [label, numTrials?.[index], place, lows[index], highs[index], means[index]]
+        : [label, isFaint, place, lows[index], highs[index], means[index]],
+    ),
   );
-  return csvText([["curve", "is_superseded", axis, "minimum", "maximum", "mean"], ...rows]);
+  const head = traces.some(({ isBand }) => isBand)
+    ? ["group", "num_trials", axis, "low", "high", "centre"]
+    : ["curve", "is_superseded", axis, "minimum", "maximum", "mean"];
+  return csvText([head, ...rows]);
+}
+
+/** The band of a group, down to the lower end of the plot where its end has no logarithm; empty for other curves. */
+function bandOf(
+  /** @type {Trace} */ { isBand, places, lows, highs, colour: name },
+  /** @type {(x: number) => number} */ left,
+  /** @type {(y: number) => number} */ top,
+  /** @type {boolean} */ isLogarithmic,
+) {
+  if (!isBand) return "";
+  const at = (/** @type {number} */ place, /** @type {number} */ value) =>
+    `${round(left(place))},${isLogarithmic && value <= 0 ? HEIGHT - MARGIN.bottom : round(top(value))}`;
+  const points = [
+    ...Array.from(places, (place, index) => at(place, highs[index])),
+    ...Array.from(places, (place, index) => at(place, lows[index])).reverse(),
+  ];
+  return `<polygon points="${points.join(" ")}" fill="${colour(name)}" opacity="0.16"/>`;
 }
 
 function pathOf(

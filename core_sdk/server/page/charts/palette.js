@@ -1,6 +1,21 @@
-/** The colours of curves: names of the style sheet, which has them for both themes. */
+/** The colours and dashes of curves. The colours are names of the style sheet, which has them for both themes. */
+
+import { html } from "../preact.js";
 
 const NUM_COLOURS = 10;
 
+/** In pixels. @type {number[][]} */
+const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
+
 /** The colour of the curve with this index; they repeat. */
 export const seriesColour = (/** @type {number} */ index) => `--series-${(index % NUM_COLOURS) + 1}`;
+
+/** The dash of the group with this index. No two of the first forty groups have both the same colour and the same dash. */
+export const dashOf = (/** @type {number} */ index) => DASHES[(index + Math.floor(index / (2 * NUM_COLOURS))) % DASHES.length];
+
+/** A piece of a line, for a legend. @param {{colour: string, dash: number[]}} props */
+export const LineSample = ({ colour, dash }) => html`
+  <svg class="line-sample" width="24" height="6" aria-hidden="true">
+    <path d="M0 3H24" stroke-dasharray=${dash.join(" ")} style=${{ stroke: `var(${colour})` }} />
+  </svg>
+`;

@@ -3,7 +3,7 @@
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { colour } from "../state/theme.js";
 import { formatNumber } from "../parts/text.js";
-import { rangeOfY, within } from "./curves.js";
+import { lineOf, rangeOfY, within } from "./curves.js";
 /** @import { Trace } from "./curves.js" */
 
 /**
@@ -23,6 +23,7 @@ import { rangeOfY, within } from "./curves.js";
  */
 
 const FAINT = 0.28;
+const BAND = 0.16;
 
 /** What is visible where there is nothing. @type {[number, number]} */
 const NOTHING = [0, 1];
@@ -96,6 +97,7 @@ function drawEverything(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { 
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
   drawMarks(self, marks);
+  for (const trace of traces) if (trace.isBand) drawBand(self, trace, isLogarithmic);
   for (const trace of [...traces].sort((one, other) => Number(other.isFaint) - Number(one.isFaint))) {
     drawTrace(self, trace, isLogarithmic);
   }
@@ -121,18 +123,38 @@ function drawMarks(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"]} *
   ctx.setLineDash([]);
 }
 
+/** Fills what lies between the ends of the band; on a logarithmic axis it goes down to the lower end of the plot. */
+function drawBand(/** @type {uPlot} */ self, /** @type {Trace} */ { places, lows, highs, colour: name }, /** @type {boolean} */ isLogarithmic) {
+  const { ctx, bbox } = self;
+  const top = (/** @type {number} */ value) => (isLogarithmic && value <= 0 ? bbox.top + bbox.height : self.valToPos(value, "y", true));
+  const left = (/** @type {number} */ index) => self.valToPos(places[index], "x", true);
+  ctx.beginPath();
+  for (let index = 0; index < places.length; index += 1) ctx.lineTo(left(index), top(highs[index]));
+  for (let index = places.length - 1; index >= 0; index -= 1) ctx.lineTo(left(index), top(lows[index]));
+  ctx.closePath();
+  ctx.globalAlpha = BAND;
+  ctx.fillStyle = ctx.strokeStyle = colour(name);
+  ctx.lineWidth = devicePixelRatio;
+  ctx.fill();
+  // The band of a single point has no area.
+  ctx.stroke();
+  ctx.globalAlpha = 1;
+}
+
 function drawTrace(/** @type {uPlot} */ self, /** @type {Trace} */ trace, /** @type {boolean} */ isLogarithmic) {
   const { ctx } = self;
   ctx.strokeStyle = colour(trace.colour);
   ctx.lineJoin = "round";
   ctx.globalAlpha = trace.isFaint || trace.smooth ? FAINT : 1;
-  ctx.lineWidth = 1.25 * devicePixelRatio;
-  strokePath(self, trace, isLogarithmic, [trace.lows, trace.highs]);
+  ctx.lineWidth = (trace.isBand ? 1.75 : 1.25) * devicePixelRatio;
+  ctx.setLineDash(trace.dash.map((length) => length * devicePixelRatio));
+  strokePath(self, trace, isLogarithmic, lineOf(trace));
   if (trace.smooth) {
     ctx.globalAlpha = trace.isFaint ? FAINT : 1;
     ctx.lineWidth = 1.75 * devicePixelRatio;
     strokePath(self, trace, isLogarithmic, [trace.smooth]);
   }
+  ctx.setLineDash([]);
   ctx.globalAlpha = 1;
 }
 

@@ -17,15 +17,16 @@ const ROW_HEIGHT = 30;
  * @property {(row: Row) => ComponentChildren} show
  */
 
-/** @typedef {{group: string, key: string, count: number, isOpen: boolean}} GroupItem The head of the rows of one value. */
+/** @typedef {{group: string, key: string, count: number, isOpen: boolean}} GroupItem The head of the rows of one group. */
 
 /**
  * @template {object} Row
+ * @template {GroupItem} [Group=GroupItem]
  * @param {object} props
  * @param {string} props.label
  * @param {boolean} [props.isOutdated] Whether the rows answer a former question, until those of the new one are there.
  * @param {number} props.numItems
- * @param {(index: number) => Row | GroupItem | undefined} props.itemAt A row or the head of a group; undefined for a row that is being read.
+ * @param {(index: number) => Row | Group | undefined} props.itemAt A row or the head of a group; undefined for a row that is being read.
  * @param {(first: number, last: number) => void} [props.onView] Which items are in view.
  * @param {Column<Row>[]} props.columns
  * @param {(row: Row) => string} props.keyOf
@@ -36,6 +37,9 @@ const ROW_HEIGHT = 30;
  * @param {() => void} props.onChooseAll
  * @param {(row: Row) => string} props.linkOf
  * @param {(key: string) => void} [props.onFold]
+ * @param {(group: Group) => ComponentChildren} [props.showGroup] What the head of a group says beside its name.
+ * @param {(group: Group, name: string) => ComponentChildren} [props.showGroupCell] What it says in a column; null for nothing.
+ * @param {string[]} [props.groupColumns] The columns in which heads of groups say something.
  * @param {(key: string) => boolean} [props.onKey] What else a key does; true if it did something.
  */
 export function Grid({
@@ -53,6 +57,9 @@ export function Grid({
   onChooseAll,
   linkOf,
   onFold,
+  showGroup,
+  showGroupCell,
+  groupColumns = [],
   onKey,
 }) {
   const { box, first, last, height, top, onScroll, show } = useRowsInView(numItems, ROW_HEIGHT);
@@ -127,6 +134,9 @@ export function Grid({
 
   const template = `34px ${columns.map(({ width }) => `minmax(${width}px, ${width}fr)`).join(" ")}`;
   const minWidth = 34 + columns.reduce((sum, { width }) => sum + width, 0);
+  // The name of a group lies over all columns to the left of the first one in which heads say something.
+  const firstOfGroups = columns.findIndex(({ name }) => groupColumns.includes(name));
+  const nameSpan = (firstOfGroups < 1 ? columns.length : firstOfGroups) + 1;
   const rowId = (/** @type {number} */ index) => `row-${index}`;
   return html`
     <div
@@ -170,11 +180,13 @@ export function Grid({
               return html`<div key=${`waiting ${index}`} ...${common} class="grid-row waiting"><span role="gridcell"></span></div>`;
             if (isGroup(item)) {
               return html`
-                <div key=${`group ${item.key}`} ...${common} class=${`grid-row grid-group ${index === active ? "active" : ""}`} aria-expanded=${item.isOpen}>
-                  <span role="gridcell" class="group-cell" aria-colspan=${columns.length + 1}>
-                    <i aria-hidden="true">${item.isOpen ? "▾" : "▸"}</i><b>${item.group || "none"}</b>
+                <div key=${`group ${item.key}`} ...${common} class=${`grid-row grid-group ${index === active ? "active" : ""}`} aria-expanded=${item.isOpen} style=${{ gridTemplateColumns: template }}>
+                  <span role="gridcell" class="group-cell" aria-colspan=${nameSpan} style=${{ gridColumn: `span ${nameSpan}` }}>
+                    <i aria-hidden="true">${item.isOpen ? "▾" : "▸"}</i><b title=${item.group}>${item.group || "none"}</b>
                     <span class="soft">${item.count.toLocaleString("en-US")}</span>
+                    ${showGroup?.(item)}
                   </span>
+                  ${columns.slice(nameSpan - 1).map(({ name }) => html`<span key=${name} role="gridcell" class="number">${showGroupCell?.(item, name)}</span>`)}
                 </div>
               `;
             }
@@ -205,7 +217,12 @@ export function Grid({
   `;
 }
 
-/** @param {object} item @returns {item is GroupItem} */
+/**
+ * @template {object} Row
+ * @template {GroupItem} Group
+ * @param {Row | Group} item
+ * @returns {item is Group}
+ */
 const isGroup = (item) => "isOpen" in item;
 
 /**

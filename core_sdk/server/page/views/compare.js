@@ -16,15 +16,18 @@ import { address } from "../state/api.js";
 import { once, useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
 import { flattened } from "./facts.js";
+import { GroupFields, useGroupNames } from "./groups/choice.js";
+import { GroupedCharts, useKnownGroups } from "./groups/grouped-charts.js";
 import { ComparedMedia } from "./media/media.js";
 import { MAX_CURVES, nameOf } from "./series.js";
 import { RankChoice, titleWithRank, useRank } from "./rank-choice.js";
 import { withText } from "../parts/field.js";
-/** @import { ComparedMetricsAnswer, ComparisonAnswer, ConfigurationAnswer, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
+/** @import { ComparedMetricsAnswer, ComparisonAnswer, ConfigurationAnswer, GroupsAnswer, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
 /** @import { ChartSettings } from "../charts/settings.js" */
 /** @import { Change } from "../state/events.js" */
 
 const MAX_TRIALS = 30;
+const MAX_GROUPED_TRIALS = 1000;
 const MAX_CHARTS = 24;
 const NUM_BUCKETS = 400;
 
@@ -32,8 +35,10 @@ export function Compare() {
   const { path, query } = usePlace();
   const [wanted] = useListSetting("trials");
   const ids = [...new Set(wanted.filter((id) => /^[1-9]\d*$/.test(id)))];
-  const shown = ids.slice(0, MAX_TRIALS).map(Number);
   const tab = path[1] ?? "metrics";
+  const [groupNames] = useGroupNames();
+  const isGrouped = tab === "metrics" && groupNames.length > 0;
+  const shown = ids.slice(0, isGrouped ? MAX_GROUPED_TRIALS : MAX_TRIALS).map(Number);
   const trials = query.get("trials");
   const tabs = [
     ["metrics", "Metrics"],
@@ -42,7 +47,7 @@ export function Compare() {
     ["configuration", "Configurations"],
   ].map(([name, title]) => ({ name, title, href: linkTo(["compare", name], { trials }) }));
   const follows = (/** @type {Change} */ { trials: changed }) => changed.some((id) => shown.includes(id));
-  const answer = useAnswer(shown.length ? address(["comparison"], { trials: shown }) : null, { follows });
+  const answer = useAnswer(shown.length && !isGrouped ? address(["comparison"], { trials: shown }) : null, { follows });
   if (shown.length === 0) {
     return html`<${Title} text="Comparison" /><${Empty} title="No trials are chosen."><a href=${linkTo(["runs"])}>Choose them in the table of runs</a><//>`;
   }
@@ -50,8 +55,11 @@ export function Compare() {
     <section class="view" aria-label="Comparison">
       <${Title} text=${`Comparison of ${counted(shown.length, "trial")}`} />
       <${Tabs} label="Parts of the comparison" tabs=${tabs} current=${tab} />
-      ${ids.length > shown.length && html`<${Remark}>Only the first ${MAX_TRIALS} of ${ids.length} trials are compared: more curves cannot be told apart.<//>`}
-      <${Answered} answer=${answer} what="trials">
+      ${ids.length > shown.length && html`<${Remark}>Only the first ${shown.length} of ${ids.length} trials are compared: more curves cannot be told apart. Groups can be.<//>`}
+      ${isGrouped && html`<div class="tab"><${GroupedMetrics} ids=${shown} follows=${follows} /></div>`}
+      ${
+        !isGrouped &&
+        html`<${Answered} answer=${answer} what="trials">
         ${(/** @type {ComparisonAnswer} */ { trials: found }) => html`
           <div class="tab">
             ${tab === "metrics" && html`<${Metrics} found=${found} follows=${follows} />`}
@@ -60,8 +68,30 @@ export function Compare() {
             ${tab === "configuration" && html`<${Configurations} found=${found} />`}
           </div>
         `}
-      <//>
+      <//>`
+      }
     </section>
+  `;
+}
+
+/** The metrics of groups of the trials. @param {{ids: number[], follows: (change: Change) => boolean}} props */
+function GroupedMetrics({ ids, follows }) {
+  const settings = useChartSettings();
+  const [search, setSearch] = useSetting("search");
+  const [rank] = useRank();
+  const known = useKnownGroups({ trials: ids }, follows);
+  const metricsOf = (/** @type {GroupsAnswer} */ { metrics }) =>
+    metrics.filter((name) => name.toLowerCase().includes(search.toLowerCase())).slice(0, MAX_CHARTS);
+  return html`
+    <${ChartSettingsBar} hasAxis=${false}>
+      <${GroupFields} known=${known.value} />
+      <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />
+    <//>
+    <div class="pane">
+      <${Answered} answer=${known} what="metrics">
+        ${(/** @type {GroupsAnswer} */ value) => html`<${GroupedCharts} trials=${{ trials: ids }} metrics=${metricsOf(value)} rank=${rank === "all" ? "" : rank} settings=${settings} height=${250} follows=${follows} />`}
+      <//>
+    </div>
   `;
 }
 
@@ -78,12 +108,14 @@ function Metrics({ found, follows }) {
   const all = [...new Set(found.flatMap(({ series }) => series.map(nameOf)))];
   const names = all.filter((name) => name.toLowerCase().includes(search.toLowerCase())).slice(0, numCharts);
   const ids = found.map(({ trial }) => trial.trial_id);
+  const known = useKnownGroups({ trials: ids }, follows);
   const answer = useAnswer(address(["comparison", "metrics"], { trials: ids, names, x: settings.axis, buckets: NUM_BUCKETS, rank: rank || null }), {
     follows,
   });
   return html`
     <${ChartSettingsBar}>
       <${RankChoice} ranks=${isOfRanks ? ranks : []} />
+      <${GroupFields} known=${known.value} />
       <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />
     <//>
     <div class="pane">

@@ -11,16 +11,18 @@ import { counted, formatNumber } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo, useSetting } from "../../state/place.js";
+import { GroupFields, useGroupNames } from "../groups/choice.js";
+import { GroupedCharts, useKnownGroups } from "../groups/grouped-charts.js";
 import { RankChoice, useRank } from "../rank-choice.js";
 import { useMetricNames } from "./metrics.js";
-/** @import { CurvesAnswer, ExperimentAnswer, TrialCurve } from "api" */
+/** @import { CurvesAnswer, ExperimentAnswer, GroupsAnswer, TrialCurve } from "api" */
 /** @import { ChartSettings } from "../../charts/settings.js" */
 /** @import { Change } from "../../state/events.js" */
 
 const TOPS = ["1", "10", "20", "50", "100"];
 
 /** @param {{found: ExperimentAnswer, follows: (change: Change) => boolean}} props */
-export function LearningCurves({ found: { experiment }, follows }) {
+export function LearningCurves({ found: { experiment, metric: searcherMetric }, follows }) {
   const [metric, setMetric] = useSetting("metric");
   const [top, setTop] = useSetting("top", "20");
   const [chosen] = useRank();
@@ -28,24 +30,41 @@ export function LearningCurves({ found: { experiment }, follows }) {
   const settings = useChartSettings();
   const axis = settings.axis === "time" ? "time" : "steps";
   const names = useMetricNames(experiment.experiment_id);
-  const answer = useAnswer(address(["experiments", experiment.experiment_id, "curves"], { metric, top, x: axis, buckets: 300, rank }), { follows });
+  const trials = { experiment: experiment.experiment_id };
+  const known = useKnownGroups(trials, follows);
+  const isGrouped = useGroupNames()[0].length > 0;
+  const question = { metric, top, x: axis, buckets: 300, rank };
+  const answer = useAnswer(isGrouped ? null : address(["experiments", experiment.experiment_id, "curves"], question), { follows });
   const ranks = useRef(/** @type {number[]} */ ([]));
   ranks.current = answer.value?.reporting_ranks ?? ranks.current; // Those of the former answer, until there is another.
   return html`
-    <${ChartSettingsBar}>
+    <${ChartSettingsBar} hasAxis=${!isGrouped}>
       <${Select} label="Metric" values=${[["", "the searcher's"], ...names.map((name) => [name, name])]} value=${metric} onChange=${setMetric} />
-      <${Select} label="Best" values=${TOPS.map((number) => [number, counted(Number(number), "trial")])} value=${top} onChange=${setTop} />
+      ${!isGrouped && html`<${Select} label="Best" values=${TOPS.map((number) => [number, counted(Number(number), "trial")])} value=${top} onChange=${setTop} />`}
       <${RankChoice} ranks=${ranks.current} hasAll=${false} />
+      <${GroupFields} known=${known.value} />
     <//>
     <div class="pane">
-      <${Answered} answer=${answer} what="learning curves">
-        ${(/** @type {CurvesAnswer} */ value) =>
-          value.curves.length === 0
-            ? html`<${Empty} title="No trial has reported this metric." />`
-            : html`<${Drawn} value=${value} rank=${rank} settings=${{ ...settings, axis }} />`}
-      <//>
+      ${
+        isGrouped
+          ? html`<${Answered} answer=${known} what="metrics">
+              ${(/** @type {GroupsAnswer} */ { metrics }) => html`<${GroupedCharts} trials=${trials} metrics=${shownMetrics(metrics, metric, searcherMetric)} rank=${rank} settings=${settings} height=${380} follows=${follows} />`}
+            <//>`
+          : html`<${Answered} answer=${answer} what="learning curves">
+              ${(/** @type {CurvesAnswer} */ value) =>
+                value.curves.length === 0
+                  ? html`<${Empty} title="No trial has reported this metric." />`
+                  : html`<${Drawn} value=${value} rank=${rank} settings=${{ ...settings, axis }} />`}
+            <//>`
+      }
     </div>
   `;
+}
+
+/** The chosen metric, or else the searcher's, or else the first. */
+function shownMetrics(/** @type {string[]} */ metrics, /** @type {string} */ chosen, /** @type {string | null} */ searchers) {
+  const shown = metrics.find((name) => name === (chosen || `validation.${searchers}`)) ?? metrics[0];
+  return shown === undefined ? [] : [shown];
 }
 
 /** @param {{value: CurvesAnswer, rank: string, settings: ChartSettings}} props */

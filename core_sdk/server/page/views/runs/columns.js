@@ -42,13 +42,18 @@ const FIELDS = {
 
 /** All columns that the table of trials can have, by name. @param {ColumnAnswer[]} known @returns {Map<string, Column<Run>>} */
 export function allColumns(known) {
-  const extremes = known
-    .filter(({ kind, type }) => kind === "metric" && type === "number")
-    .flatMap((column) => ["min", "max"].map((extreme) => ({ ...column, name: `${extreme}.${column.name}` })));
   return new Map(
-    [...known, ...extremes].map((column) => [column.name, { ...columnOf(column), ...(column.kind === "field" ? FIELDS[column.name] : {}) }]),
+    [...known, ...extremesOf(known)].map((column) => [column.name, { ...columnOf(column), ...(column.kind === "field" ? FIELDS[column.name] : {}) }]),
   );
 }
+
+/** The names of the columns of metrics and their extremes. @param {ColumnAnswer[]} known */
+export const metricColumns = (known) => new Set([...known, ...extremesOf(known)].filter(({ kind }) => kind === "metric").map(({ name }) => name));
+
+const extremesOf = (/** @type {ColumnAnswer[]} */ known) =>
+  known
+    .filter(({ kind, type }) => kind === "metric" && type === "number")
+    .flatMap((column) => ["min", "max"].map((extreme) => ({ ...column, name: `${extreme}.${column.name}` })));
 
 /** The columns that the table has unless somebody chooses. @param {ColumnAnswer[]} known */
 export function standardColumns(known) {

@@ -2,7 +2,7 @@
 
 import { html } from "../../preact.js";
 import { counted } from "../../parts/text.js";
-import { linkTo } from "../../state/place.js";
+import { linkTo, usePlace } from "../../state/place.js";
 import { ActionButtons } from "../action-buttons.js";
 /** @import { Kind, Row } from "../actions.js" */
 
@@ -12,7 +12,7 @@ export function SelectionBar({ kind, runs, onClear, onHide, onDone }) {
   return html`
     <div class="selection" role="toolbar" aria-label="Chosen rows">
       <b>${counted(runs.length, kind.slice(0, -1))}</b>
-      ${kind === "trials" && html`<a class="button primary" href=${linkTo(["compare"], { trials })}>Compare</a>`}
+      ${kind === "trials" && html`<a class="button primary" href=${linkTo(["compare"], { trials, group: usePlace().query.get("group") })}>Compare</a>`}
       <${ActionButtons} kind=${kind} rows=${runs} onDone=${onDone} />
       ${onHide && html`<button onClick=${onHide}>Hide</button>`}
       <span class="spread"></span>

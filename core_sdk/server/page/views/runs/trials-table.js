@@ -1,18 +1,19 @@
 /** The table of trials. */
 
 import { html, useMemo, useState } from "../../preact.js";
-import { Select } from "../../parts/choice.js";
 import { Grid } from "../../parts/grid.js";
 import { Menu } from "../../parts/menu.js";
 import { csvText, saveFile } from "../../parts/saving.js";
 import { Empty, Failure, Loading } from "../../parts/states.js";
-import { counted } from "../../parts/text.js";
+import { own } from "../../parts/own.js";
+import { counted, formatNumber } from "../../parts/text.js";
 import { sayFailure } from "../../parts/toast.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
-import { changeSettings, go, linkTo, useListSetting, useSetting } from "../../state/place.js";
+import { changeSettings, currentPlace, go, linkTo, useListSetting, useSetting } from "../../state/place.js";
 import { ColumnChooser } from "./column-chooser.js";
-import { allColumns, standardColumns } from "./columns.js";
+import { GroupChoice, useGroupNames } from "../groups/choice.js";
+import { allColumns, metricColumns, standardColumns } from "./columns.js";
 import { Filter } from "./filter.js";
 import { KindChoice } from "./kind-choice.js";
 import { grouped } from "./grouping.js";
@@ -21,14 +22,15 @@ import { SelectionBar } from "./selection.js";
 import { useTrials } from "./trials.js";
 import { withText } from "../../parts/field.js";
 /** @import { Column } from "../../parts/grid.js" */
-/** @import { Run } from "./grouping.js" */
+/** @import { Run, RunGroup } from "./grouping.js" */
 
 /** The table of trials: of all, or of one experiment. @param {{experiment?: number}} props */
 export function Trials({ experiment }) {
   const [where, setWhere] = useSetting("where");
   const [search, setSearch] = useSetting("search");
   const [sort, setSort] = useSetting("sort", "-id");
-  const [group, setGroup] = useSetting("group");
+  const [groupNames] = useGroupNames();
+  const isGrouped = groupNames.length > 0;
   const [archived, setArchived] = useSetting("archived");
   const [hidden, setHidden] = useListSetting("hide");
   const [wanted, setWanted] = useListSetting("columns");
@@ -40,27 +42,33 @@ export function Trials({ experiment }) {
   const known = columnsAnswer.value?.columns;
   const all = useMemo(() => allColumns(known ?? []), [known]);
   const standard = useMemo(() => standardColumns(known ?? []), [known]);
+  const columnsOfMetrics = useMemo(() => metricColumns(known ?? []), [known]);
   const names = (wanted.length ? wanted : standard).filter((name) => all.has(name));
   const columns = names.map((name) => /** @type {Column<Run>} */ (all.get(name)));
+  const aggregated = names.filter((name) => columnsOfMetrics.has(name) || name === "steps" || name === "duration");
+  const ranking = columnsAnswer.value?.best_by ?? "";
+  const alsoRead = isGrouped ? [...groupNames, ...(all.has(ranking) ? [ranking] : [])] : [];
   const question = known && {
     experiment,
     where: withHidden(where, hidden),
     search,
     sort,
     archived: archived !== "",
-    columns: [...new Set([...names, ...(group ? [group] : [])])],
+    columns: [...new Set([...names, ...alsoRead])],
   };
-  const trials = useTrials(question ?? null, group !== "");
+  const trials = useTrials(question ?? null, isGrouped);
   const groups = useMemo(
     () =>
-      group === ""
-        ? null
-        : grouped(
+      isGrouped
+        ? grouped(
             Array.from({ length: Math.max(0, trials.total) }, (_, index) => trials.rowAt(index)).filter((run) => run !== undefined),
-            group,
+            groupNames,
             folded,
-          ),
-    [group, folded, trials.answer],
+            aggregated,
+            ranking,
+          )
+        : null,
+    [groupNames.join("\n"), aggregated.join("\n"), ranking, folded, trials.answer],
   );
   const numItems = groups?.length ?? trials.total;
   const isFiltered = Boolean(where || search || hidden.length);
@@ -77,7 +85,7 @@ export function Trials({ experiment }) {
     saveFile("trials.csv", csvText([names, ...rows]), "text/csv");
   };
   const onKey = (/** @type {string} */ key) => {
-    if (key === "c" && chosen.size > 0) go(linkTo(["compare"], { trials: [...chosen.keys()].join(",") }));
+    if (key === "c" && chosen.size > 0) go(linkTo(["compare"], { trials: [...chosen.keys()].join(","), group: currentPlace().query.get("group") }));
     else return false;
     return true;
   };
@@ -98,7 +106,7 @@ export function Trials({ experiment }) {
         onInput=${withText(setSearch)}
       />
       <${Filter} where=${where} onChange=${setWhere} error=${trials.error} names=${[...all.keys()]} />
-      <${Select} label="Group" values=${[["", "none"], ...(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, all.get(name)?.title])]} value=${group} onChange=${setGroup} />
+      <${GroupChoice} names=${(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, all.get(name)?.title])} />
       <button onClick=${() => setIsChoosingColumns(true)}>Columns</button>
       ${!experiment && html`<${SavedViews} />`}
       <${Menu} label="More of the table" text="⋯" items=${more} kind="" />
@@ -130,6 +138,9 @@ export function Trials({ experiment }) {
               onChooseAll=${chooseAll}
               linkOf=${linkOf}
               onFold=${groups ? (/** @type {string} */ key) => setFolded(toggled(folded, key)) : undefined}
+              showGroup=${showBest}
+              showGroupCell=${showAggregate}
+              groupColumns=${aggregated}
               onKey=${onKey}
             />
           `
@@ -176,6 +187,18 @@ const EXAMPLE = `import core_sdk
 with core_sdk.core.init() as ctx:
     for step in range(100):
         ctx.train.report_training_metrics(step, {"loss": 1 / (step + 1)})`;
+
+const showBest = (/** @type {RunGroup} */ { best }) =>
+  best && html`<span>best <a href=${linkTo(["trials", best.id])} tabindex="-1">${best.id}</a> ${formatNumber(best.value)}</span>`;
+
+function showAggregate(/** @type {RunGroup} */ { aggregates }, /** @type {string} */ name) {
+  const found = own(aggregates, name);
+  if (!found) return null;
+  const { mean, std, count, numLeftOut } = found;
+  const text = `${formatNumber(mean)}${std === null ? "" : ` ± ${formatNumber(std, 2)}`}`;
+  const title = `${text}: mean${std === null ? "" : " and standard deviation"}, n = ${count}${numLeftOut > 0 ? `, ${counted(numLeftOut, "value")} not finite` : ""}`;
+  return html`<span title=${title}>${text}</span>`;
+}
 
 const keyOf = (/** @type {Run} */ { key }) => key;
 const linkOf = (/** @type {Run} */ { key }) => linkTo(["trials", key]);

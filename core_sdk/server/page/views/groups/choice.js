@@ -1,0 +1,59 @@
+/** How trials are grouped: settings that the URL holds, and their fields. */
+
+import { html } from "../../preact.js";
+import { Select } from "../../parts/choice.js";
+import { useListSetting, useSetting } from "../../state/place.js";
+import { rankingWords } from "./words.js";
+/** @import { GroupsAnswer } from "api" */
+
+const CENTRES = [
+  ["mean", "mean"],
+  ["median", "median"],
+];
+const BANDS = [
+  ["std", "standard deviation"],
+  ["sem", "standard error"],
+  ["range", "minimum to maximum"],
+  ["none", "none"],
+];
+
+/** The names by which trials are grouped. */
+export const useGroupNames = () => useListSetting("group");
+
+/** The settings of the curves of groups, by the names that the server gives them. */
+export function useGroupSettings() {
+  const [centre] = useSetting("centre", "mean");
+  const [band] = useSetting("band", "std");
+  const [best] = useSetting("best");
+  return { centre, band, best };
+}
+
+/** The names of groups: a list of the others, and a button for each that is chosen. @param {{names: [string, string][]}} props */
+export function GroupChoice({ names }) {
+  const [chosen, setChosen] = useGroupNames();
+  const rest = names.filter(([name]) => !chosen.includes(name));
+  return html`
+    <${Select} label="Group by" values=${[["", chosen.length ? "and …" : "nothing"], ...rest]} value="" onChange=${(/** @type {string} */ name) => name && setChosen([...chosen, name])} />
+    ${chosen.map((name) => html`<button key=${name} class="small" aria-label=${`Do not group by ${name}`} onClick=${() => setChosen(chosen.filter((one) => one !== name))}>${name} ×</button>`)}
+  `;
+}
+
+/** The fields of all settings of groups with curves. @param {{known: GroupsAnswer | undefined}} props */
+export function GroupFields({ known }) {
+  const [chosen] = useGroupNames();
+  const [centre, setCentre] = useSetting("centre", "mean");
+  const [band, setBand] = useSetting("band", "std");
+  const [best, setBest] = useSetting("best");
+  const rankings = (known?.metrics ?? []).flatMap((metric) => [`min.${metric}`, `max.${metric}`]);
+  return html`
+    <${GroupChoice} names=${(known?.names ?? []).map((name) => [name, name])} />
+    ${
+      chosen.length > 0 &&
+      html`
+      <${Select} label="Centre" values=${CENTRES} value=${centre} onChange=${setCentre} />
+      <${Select} label="Band" values=${BANDS} value=${band} onChange=${setBand} />
+      <${Select} label="Best" values=${[["", rankingWords(known?.best_by)], ...rankings.map((name) => [name, rankingWords(name)])]} value=${best} onChange=${setBest} />
+    `
+    }
+  `;
+}

@@ -1,0 +1,45 @@
+/** What is said of groups of trials: pure functions of the server's answers. */
+
+import { counted, formatNumber, formatValue } from "../../parts/text.js";
+/** @import { GroupAnswer, GroupedChartAnswer } from "api" */
+
+/** How many groups are named of which trials have ended. */
+const MAX_ENDED = 3;
+
+/** What a group has of each name, for the names in which the groups differ. @param {string[]} names @param {GroupAnswer[]} groups */
+export function labelsOf(names, groups) {
+  const differing = names.map((_, index) => index).filter((index) => new Set(groups.map(({ values }) => textOf(values[index]))).size > 1);
+  const shown = differing.length > 0 ? differing : names.map((_, index) => index);
+  return groups.map(({ values }) => shown.map((index) => `${names[index]} ${textOf(values[index])}`).join(", "));
+}
+
+/** How the curves of a chart were made. @param {GroupedChartAnswer} chart @param {string[]} labels By group. */
+export function noteOf({ curves }, labels) {
+  const binned = curves.filter(({ join }) => join === "bins");
+  const sum = (/** @type {"num_left_out" | "num_unshared"} */ name) => curves.reduce((total, curve) => total + curve[name], 0);
+  const widest = Math.max(1, ...curves.filter(({ join }) => join === "steps").map(({ width }) => width));
+  const shared = widest === 1 ? "Joined at common steps." : `Joined at common steps, up to ${formatNumber(widest)} to a point.`;
+  const inBins = binned.map(({ group, width }) => `${labels[group]} in bins of ${formatNumber(width)} steps`).join("; ");
+  const ended = curves.flatMap(({ group, x, num_trials: counts }) => {
+    const most = Math.max(...counts);
+    const first = counts.lastIndexOf(most) + 1;
+    return first < counts.length ? [`${labels[group]} has ${counts[first]} of ${most} trials from step ${formatNumber(x[first])} on`] : [];
+  });
+  const others = ended.length > MAX_ENDED ? `; and so in ${counted(ended.length - MAX_ENDED, "other group")}` : "";
+  return [
+    binned.length < curves.length && shared,
+    inBins && `Few steps are common, so joined: ${inBins}.`,
+    ended.length > 0 && `Trials end: ${ended.slice(0, MAX_ENDED).join("; ")}${others}.`,
+    sum("num_unshared") > 0 &&
+      `${counted(sum("num_unshared"), "point")} that only some trials have ${sum("num_unshared") === 1 ? "is" : "are"} left out.`,
+    sum("num_left_out") > 0 && `${counted(sum("num_left_out"), "value")} that ${sum("num_left_out") === 1 ? "is" : "are"} not finite left out.`,
+  ]
+    .filter(Boolean)
+    .join(" ");
+}
+
+/** min.loss as people say it. */
+export const rankingWords = (/** @type {string | null | undefined} */ name) =>
+  name ? `${name.startsWith("min.") ? "smallest" : "largest"} ${name.slice(4)}` : "–";
+
+const textOf = (/** @type {GroupAnswer["values"][number]} */ value) => (value === null || value === "" ? "none" : formatValue(value));

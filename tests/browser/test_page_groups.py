@@ -1,0 +1,135 @@
+"""Groups of trials: one curve for the seeds of each setting, in charts and in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser.conftest import OpenView, Site, serving
+from browser.seeing import expect, rows, wait_for_query
+from browser.test_page_charts import hover, mark_plots
+from tracking.journals import new_trial, record, report
+
+from core_sdk.records import SearcherMetric
+from core_sdk.tracking import Home, TrialFolder
+
+NUM_STEPS = 20
+
+
+def write_seeds(home: Home) -> list[TrialFolder]:
+    """Trials 1 to 6: two learning rates, three seeds each. The loss is lr + seed, and the third seed ends early."""
+    folders = []
+    for lr in (0.5, 0.25):
+        for seed in range(3):
+            folder = new_trial(home, "seeds", lr=lr, seed=seed, optimizer={"name": "adam"})
+            num_steps = NUM_STEPS if seed < 2 else NUM_STEPS // 2
+            losses = [report(step, "validation", loss=lr + seed) for step in range(1, num_steps + 1)]
+            record(folder, *losses)
+            folders.append(folder)
+    with home.find_or_create_experiment("seeds").edit() as edited:
+        edited.searcher_metric = SearcherMetric(name="loss")
+    return folders
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    home = Home.create(tmp_path_factory.mktemp("seeds") / "home")
+    write_seeds(home)
+    with serving(home) as site:
+        yield site
+
+
+def test_seeds_are_one_curve(seeds: Site, open_view: OpenView) -> None:
+    """Each has its dash, its name and its band, and says how many trials are left at its end."""
+    page = open_view(seeds, "compare?trials=1,2,3,4,5,6")
+    values = page.locator(".chart-value")
+    expect(values).to_have_count(6)
+
+    page.get_by_label("Group by", exact=True).select_option("lr")
+    wait_for_query(page, "group=lr")
+    expect(values).to_have_text(["lr 0.250.750.04289 … 1.457, n = 2", "lr 0.510.2929 … 1.707, n = 2"])
+    page.get_by_label("Band").select_option("range")
+    expect(values).to_have_text(["lr 0.250.750.25 … 1.25, n = 2", "lr 0.510.5 … 1.5, n = 2"])
+    hover(page, page.locator(".chart .u-over"), 0.2)
+    expect(values).to_have_text(["lr 0.251.250.25 … 2.25, n = 3", "lr 0.51.50.5 … 2.5, n = 3"])
+
+    dashes = page.locator(".legend path").evaluate_all(
+        "found => found.map((one) => one.getAttribute('stroke-dasharray'))"
+    )
+    assert len(set(dashes)) == 2
+    expect(page.locator(".chart-note")).to_contain_text("Trials end: lr 0.25 has 2 of 3 trials from step 11 on")
+
+
+def test_a_group_leads_to_its_best_trial(seeds: Site, open_view: OpenView) -> None:
+    """A click lists its trials, the best by the searcher's metric first."""
+    page = open_view(seeds, "experiments/1/curves?group=lr")
+    group = page.get_by_role("button", name="lr 0.25")
+
+    group.click()
+
+    expect(page.locator(".group-trials")).to_have_text("best 4 0.2556compare them")
+    page.get_by_label("Best").select_option("max.validation.loss")
+    expect(page.locator(".group-trials")).to_have_count(0)
+    group.click()
+    expect(page.locator(".group-trials b")).to_have_text("best 6 2.25")
+    page.get_by_role("link", name="6", exact=True).click()
+    expect(page.locator("h1")).to_contain_text("6")
+
+
+def test_keys_are_added_and_taken_away(seeds: Site, open_view: OpenView) -> None:
+    """Several keys make finer groups; without any, the trials are drawn again."""
+    page = open_view(seeds, "compare?trials=1,2,3,4,5,6&group=lr")
+    groups = page.locator(".legend li")
+    expect(groups).to_have_count(2)
+
+    page.get_by_label("Group by", exact=True).select_option("seed")
+    expect(groups).to_have_count(6)
+    page.get_by_role("button", name="Do not group by lr").click()
+    expect(groups).to_have_count(3)
+    page.get_by_role("button", name="Do not group by seed").click()
+
+    expect(page.locator(".legend[aria-label=Trials] li")).to_have_count(6)
+
+
+def test_a_report_joins_the_curve_of_its_group(tmp_path: Path, open_view: OpenView) -> None:
+    """The plot stays, and so does the pointer."""
+    home = Home.create(tmp_path / "home")
+    folders = write_seeds(home)
+    with serving(home) as site:
+        page = open_view(site, "compare?trials=1,2,3&group=lr&band=none")
+        value = page.locator(".chart-value")
+        expect(value).to_have_text("1n = 2")
+        num_plots = mark_plots(page)
+
+        record(
+            folders[2], report(NUM_STEPS, "validation", attempt=2, loss=4.0), attempt=2, resumed_steps=NUM_STEPS // 2
+        )
+
+        expect(value).to_have_text("2n = 3")
+        assert page.locator(".uplot[data-seen]").count() == page.locator(".uplot").count() == num_plots
+
+
+def test_the_table_has_the_mean_and_the_best_of_each_group(seeds: Site, open_view: OpenView) -> None:
+    """In the columns of metrics, for several keys, of which the table holds all in its address."""
+    page = open_view(seeds, "experiments/1/trials?columns=id,lr,validation.loss&group=lr")
+    heads = page.locator(".grid-group")
+
+    expect(heads).to_have_text(["▾lr: 0.253best 4 0.251.25 ± 1", "▾lr: 0.53best 1 0.51.5 ± 1"])
+    page.get_by_label("Group by", exact=True).select_option("optimizer.name")
+    wait_for_query(page, "group=lr,optimizer.name")
+    expect(heads.first).to_contain_text("lr: 0.25, optimizer.name: adam")
+    heads.first.click()
+    expect(rows(page)).to_have_count(3)
+
+
+def test_a_spike_of_one_seed_is_in_the_band(tmp_path: Path, open_view: OpenView) -> None:
+    """However many points there are: the band from minimum to maximum has every value."""
+    home = Home.create(tmp_path / "home")
+    for spike in (0, 99_999):
+        folder = new_trial(home, "spikes", lr=0.1)
+        record(folder, *(report(step, height=spike if step == 2500 else step) for step in range(1, 5001)))
+    with serving(home) as site:
+        page = open_view(site, "compare?trials=1,2&group=lr&band=range")
+
+        expect(page.get_by_role("img", name="highest 99,999")).to_be_visible()
