@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from core_sdk.client._comparison import ComparedGroup, Comparison
 from core_sdk.client._functions import (
+    compare,
     create_experiment,
     create_model,
     get_checkpoint,
@@ -68,6 +70,8 @@ __all__ = [
     "CheckpointSortBy",
     "CheckpointState",
     "CheckpointTraining",
+    "ComparedGroup",
+    "Comparison",
     "Determined",
     "DownloadMode",
     "Experiment",
@@ -87,6 +91,7 @@ __all__ = [
     "TrialOrderBy",
     "TrialSortBy",
     "TrialState",
+    "compare",
     "create_experiment",
     "create_model",
     "get_checkpoint",

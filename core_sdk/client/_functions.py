@@ -26,6 +26,7 @@ def _asking_environment(method: Callable[Concatenate[Tracker, _P], _T]) -> Calla
     return ask
 
 
+compare = _asking_environment(Tracker.compare)
 create_experiment = _asking_environment(Tracker.create_experiment)
 ui = _asking_environment(Tracker.ui)
 create_model = _asking_environment(Tracker.create_model)

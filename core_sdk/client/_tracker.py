@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core_sdk.client._comparison import Comparison
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._models import Model, checked_labels, checked_metadata, checked_text
 from core_sdk.client._objects import Checkpoint, Experiment, Trial
@@ -201,6 +202,30 @@ class Tracker:
             with self.index() as index:
                 experiment_ids = [row.experiment_id for row in index.experiments()]
         return trials_frame(self.records, experiment_ids)
+
+    def compare(
+        self,
+        trial_ids: Iterable[int] | None = None,
+        *,
+        experiment: int | str | None = None,
+        group_by: Iterable[str],
+        best: str | None = None,
+    ) -> Comparison:
+        """Groups trials that have the same values, for example those that differ only in their seed.
+
+        The trials are those of `trial_ids`, or all of an `experiment`. Each name of `group_by` is a hyperparameter
+        (nested ones with dots: "optimizer.lr"), "label", which stands for all labels of a trial, or another name of
+        `core-sdk trial list`. `best` says which trial of a group is the best: "min.loss" or "max.accuracy"; without it,
+        the searcher's metric decides, or else the smallest value of the first metric.
+
+        Raises `ValueError` for a name that no trial has, `TrialNotFoundError` or `ExperimentNotFoundError`.
+        """
+        if (trial_ids is None) == (experiment is None):
+            raise ValueError("give either trial_ids or an experiment")
+        if experiment is not None:
+            with self.index() as index:
+                trial_ids = [row.trial_id for row in index.trials(index.experiment(experiment).experiment_id)]
+        return Comparison(self.records, trial_ids or (), list(group_by), best)
 
     def stream_trials_training_metrics(self, trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:
         """Yields the reports of the group "training", like `iter_trials_metrics`."""

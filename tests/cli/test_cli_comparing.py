@@ -121,3 +121,53 @@ def test_reports_are_followed_until_the_trial_ends(home: Home, start_cli: StartC
     assert following.process.wait(60) == 0
     assert re.sub(" +", " ", text.output) == " 1 training loss=1\n 2 training loss=0.5\n"
     assert csv.output.count("\n") == 4
+
+
+@pytest.fixture
+def seeds(home: Home) -> None:
+    """Trials 1 to 4: two learning rates and two seeds; the loss is lr + seed."""
+    for lr, seed in ((0.5, 0), (0.5, 1), (0.25, 0), (0.25, 1)):
+        training = new_attempt(new_trial(home, hparams={"seed": seed, "lr": lr}))
+        for step in (1, 2, 3):
+            training.report(step, "validation", loss=lr + seed)
+        training.end()
+
+
+@pytest.mark.usefixtures("seeds")
+def test_groups_are_compared(cli: Cli, tmp_path: Path) -> None:
+    """All trials, some, or those of an experiment: a row for each group, and a curve where curves are drawn."""
+    everything = cli("compare", "--group-by", "lr")
+    with_curves = cli("compare", "1", "2", "--group-by", "seed", "--best", "max.loss", "--metric", "loss")
+    as_json = json.loads(cli("compare", "--group-by", "lr", "--json").output)
+    drawn = cli("trial", "plot", "1", "2", "3", "4", "--group-by", "lr", "--band", "range", "-o", "groups.svg")
+
+    rows = [line.split() for line in everything.output.splitlines() if line]
+    assert rows[0] == ["lr", "Trials", "Best", "loss", "min.validation.loss"]
+    assert rows[2:] == [["0.25", "2", "3", "0.75", "±", "0.71", "0.25"], ["0.5", "2", "1", "1", "±", "0.71", "0.5"]]
+    assert "validation.loss: mean by seed, at common steps" in with_curves.output
+    assert "  B seed 1 (n = 1)\n" in with_curves.output
+    assert [(one["values"], one["trials"], one["best_trial"]) for one in as_json] == [
+        ({"lr": 0.25}, [3, 4], 3), ({"lr": 0.5}, [1, 2], 1),
+    ]  # fmt: skip
+    assert as_json[0]["metrics"]["validation.loss"]["count"] == 2
+    assert drawn.output == "groups.svg\n"
+    assert "by lr, at common steps" in (tmp_path / "groups.svg").read_text()
+
+
+@pytest.mark.usefixtures("seeds")
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["compare"], "give the numbers of trials"),
+        (["compare", "--group-by", "lrr"], "did you mean lr"),
+        (["compare", "--group-by", "lr", "--band", "wide"], "is none of"),
+        (["compare", "1", "--best", "min.loss"], "--best is for groups"),
+        (["compare", "1", "--experiment", "digits", "--group-by", "lr"], "not both"),
+    ],
+)
+def test_a_mistake_in_groups_is_named(cli: Cli, words: list[str], problem: str) -> None:
+    """As wrong usage."""
+    refused = cli(*words)
+
+    assert refused.status == 2
+    assert problem in " ".join(refused.errors.split())

@@ -30,6 +30,7 @@ from core_sdk.cli._arguments import (
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._each import for_each
 from core_sdk.cli._group import command_group
+from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, parse_grouping
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
 from core_sdk.cli._resuming import what_resume_does
@@ -231,17 +232,30 @@ def media_of(
 
 
 @app.command("plot")
-def plot_trials(trial_ids: TrialIds, group: Group = None, metric: Metrics = None, output: Output = None) -> None:
+def plot_trials(
+    trial_ids: TrialIds,
+    group: Group = None,
+    metric: Metrics = None,
+    group_by: GroupBy = None,
+    centre: CentreOption = "mean",
+    band: BandOption = "std",
+    output: Output = None,
+) -> None:
     """Draw the curves of trials, those of one metric in one chart: in the terminal, or into a file.
 
-    Steps from which a trial was resumed are marked if it is the only one.
+    Steps from which a trial was resumed are marked if it is the only one. With --group-by, trials with the same value
+    are one curve, as `core-sdk compare` explains.
     """
     trial_ids = list(dict.fromkeys(trial_ids))
-    with open_tracker().view() as view:
-        for trial_id in trial_ids:
-            view.trial(trial_id)
+    grouping = parse_grouping(group_by, centre, band, in_terminal=output is None)
+    tracker = open_tracker()
+    with tracker.view() as view:
+        rows = [view.trial(trial_id) for trial_id in trial_ids]
         check_format(output)
         max_buckets = num_buckets(output)
+        if grouping is not None:
+            draw_charts(grouping.charts(tracker, view, rows, max_buckets, group=group, metrics=metric or ()), output)
+            return
         draw_charts(trial_charts(view, trial_ids, group=group, metrics=metric or (), max_buckets=max_buckets), output)
 
 

@@ -141,6 +141,11 @@ def metric_names(found: Iterable[Facts]) -> list[str]:
     return [f"{group}.{name}" for group, name in in_order]
 
 
+def is_named(metric: str, names: Iterable[str]) -> bool:
+    """Returns whether one of the names is that of the metric "group.name", with its group or without it."""
+    return any(metric == name or metric.endswith(f".{name}") for name in names)
+
+
 def mean(values: Sequence[float]) -> float:
     """Returns the mean of finite values, which lies between the smallest and the largest of them."""
     # Each value is divided, since the sum of finite numbers can be infinite.
@@ -152,6 +157,14 @@ def deviation(values: Sequence[float]) -> float:
     """Returns the standard deviation of a sample of at least two finite values."""
     centre = mean(values)
     return math.hypot(*sorted(value - centre for value in values)) / math.sqrt(len(values) - 1)
+
+
+def group_labels(groups: Sequence[TrialGroup], names: Sequence[str]) -> list[str]:
+    """Returns what each group is called: its values of the names in which the groups differ, or of all names."""
+    texts = [[value_text(value) for value in group.values] for group in groups]
+    differing = [index for index in range(len(names)) if len({text[index] for text in texts}) > 1]
+    shown = differing or range(len(names))
+    return [", ".join(f"{names[index]} {text[index]}" for index in shown) or "all" for text in texts]
 
 
 def value_text(value: Any) -> str:

@@ -1,0 +1,124 @@
+"""The curves of groups of trials: one chart for each metric, with one curve and its band for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from core_sdk.charts.chart import Chart, Curve
+from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, bin_width, group_curve
+from core_sdk.charts.trials import PICTURE_BUCKETS
+from core_sdk.errors import NotRecordedError
+from core_sdk.tracking import Tracker, View
+from core_sdk.tracking.finding.facts import Facts, unknown_name
+from core_sdk.tracking.finding.groups import (
+    Ranking,
+    TrialGroup,
+    default_ranking,
+    group_labels,
+    group_trials,
+    is_named,
+    metric_names,
+)
+from core_sdk.tracking.rows import Bucket
+
+_WORDS = {"std": " and standard deviation", "sem": " and standard error", "range": " and range", "none": ""}
+
+
+def read_groups(
+    tracker: Tracker, found: Sequence[Facts], names: Sequence[str], best: str | None = None
+) -> tuple[list[TrialGroup], Ranking | None]:
+    """Returns the groups of the trials, and by what the best trial of a group is found.
+
+    `best` is min.METRIC or max.METRIC; without it, the metrics of the searchers decide. Raises `ValueError` for a name
+    that no trial has.
+    """
+    ranking = None if best is None else Ranking.named(best)
+    for name in (*names, *([ranking.name] if ranking else [])):
+        if problem := unknown_name(name, found):
+            raise ValueError(problem)
+    if ranking is None:
+        experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
+        recorded = (tracker.experiment_record(experiment_id).searcher_metric for experiment_id in experiment_ids)
+        ranking = default_ranking(found, recorded)
+    return group_trials(found, names), ranking
+
+
+def read_group_curves(
+    view: View,
+    groups: Sequence[TrialGroup],
+    metric: str,
+    *,
+    centre: Centre = "mean",
+    band: Band = "std",
+    max_points: int = PICTURE_BUCKETS,
+) -> list[GroupedCurve]:
+    """Returns the curve of a metric, named "group.name", for each group. Raises `NotRecordedError`."""
+    members = [one for group in groups for one in group.members]
+    pairs = ((of, name) for one in members for of, names in one.metrics.items() for name in names)
+    pair = next((pair for pair in pairs if metric == ".".join(pair)), None)
+    if pair is None:
+        raise NotRecordedError(f"the trials have no metric {metric!r} to show", "The metrics", metric_names(members))
+    steps = view.step_range([one.row.trial_id for one in members], *pair)
+    width = 1 if steps is None else bin_width(*steps, max_points)
+    return [
+        group_curve([view.bins(trial_id, *pair, width) for trial_id in group.trial_ids], centre, band)
+        for group in groups
+    ]
+
+
+def group_charts(
+    view: View,
+    groups: Sequence[TrialGroup],
+    names: Sequence[str],
+    *,
+    group: str | None = None,
+    metrics: Collection[str] = (),
+    centre: Centre = "mean",
+    band: Band = "std",
+    max_points: int = PICTURE_BUCKETS,
+) -> list[Chart]:
+    """Returns a chart for each metric of the trials, or only of the `group` and the `metrics` that are named.
+
+    A metric may be named with its group or without it. Raises `NotRecordedError`.
+    """
+    known = metric_names(one for each in groups for one in each.members)
+    chosen = [name for name in known if _is_chosen(name, group, metrics)]
+    for metric in metrics:
+        if not any(_is_chosen(name, group, [metric]) for name in known):
+            raise NotRecordedError(f"the trials have no metric {metric!r} to show", "The metrics", known)
+    labels = group_labels(groups, names)
+    charts = []
+    for name in chosen:
+        curves = read_group_curves(view, groups, name, centre=centre, band=band, max_points=max_points)
+        title = f"{name}: {centre}{_WORDS[band]} by {', '.join(names)}{_joined_text(curves)}"
+        drawn = [
+            Curve(f"{label} ({_num_text(curve)})", _buckets(curve))
+            for label, curve in zip(labels, curves, strict=True)
+            if curve.steps
+        ]
+        charts.append(Chart(title, drawn))
+    return charts
+
+
+def _is_chosen(name: str, group: str | None, metrics: Collection[str]) -> bool:
+    is_of_group = group is None or name.startswith(f"{group}.")
+    return is_of_group and (not metrics or is_named(name, metrics))
+
+
+def _joined_text(curves: Sequence[GroupedCurve]) -> str:
+    joins = {curve.join for curve in curves if curve.steps}
+    words = {"steps": "at common steps", "bins": "in bins of steps"}
+    return "".join(f", {words[join]}" for join in sorted(joins, reverse=True))
+
+
+def _num_text(curve: GroupedCurve) -> str:
+    least, most = min(curve.num_trials), max(curve.num_trials)
+    return f"n = {most}" if least == most else f"n = {least} to {most}"
+
+
+def _buckets(curve: GroupedCurve) -> list[Bucket]:
+    columns = zip(curve.steps, curve.num_trials, curve.lows, curve.highs, curve.centres, strict=True)
+    return [
+        Bucket(steps, steps, count, centre if low is None else low, centre if high is None else high, centre)
+        for steps, count, low, high, centre in columns
+    ]

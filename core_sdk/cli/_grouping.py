@@ -1,0 +1,108 @@
+"""The options of commands that group trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, cast, get_args
+
+import typer
+
+if TYPE_CHECKING:
+    from core_sdk.charts.chart import Chart
+    from core_sdk.charts.grouped_curves import Band, Centre
+    from core_sdk.tracking import Tracker, View
+    from core_sdk.tracking.finding.facts import Facts
+    from core_sdk.tracking.finding.groups import Ranking, TrialGroup
+    from core_sdk.tracking.rows import TrialRow
+
+GroupBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Make one group of the trials with the same value: of a hyperparameter, label, or another name. May be "
+        "repeated.",
+        show_default=False,
+    ),
+]
+CentreOption = Annotated[
+    str, typer.Option("--centre", metavar="mean|median", help="The curve of a group; with --group-by.")
+]
+BandOption = Annotated[
+    str,
+    typer.Option(
+        "--band", metavar="std|sem|range|none", help="The band about the curve of a group, in files; with --group-by."
+    ),
+]
+Best = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Which trial of a group is the best: min.METRIC or max.METRIC; with --group-by.",
+        show_default="the searcher's",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What the options ask for."""
+
+    names: list[str]
+    centre: Centre
+    band: Band
+    best: str | None = None
+
+    def groups(self, tracker: Tracker, found: list[Facts]) -> tuple[list[TrialGroup], Ranking | None]:
+        """Returns the groups, and by what their best trials are found. Raises `typer.BadParameter`."""
+        from core_sdk.charts.groups import read_groups
+
+        try:
+            return read_groups(tracker, found, self.names, self.best)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    def charts(
+        self,
+        tracker: Tracker,
+        view: View,
+        rows: Sequence[TrialRow],
+        max_points: int,
+        *,
+        group: str | None = None,
+        metrics: Sequence[str] = (),
+    ) -> list[Chart]:
+        """Returns a chart of the groups for each metric. Raises `typer.BadParameter` or `NotRecordedError`."""
+        from core_sdk.charts.groups import group_charts
+        from core_sdk.tracking.finding.facts import read_facts
+
+        groups, _ = self.groups(tracker, read_facts(view, rows))
+        return group_charts(
+            view,
+            groups,
+            self.names,
+            group=group,
+            metrics=metrics,
+            centre=self.centre,
+            band=self.band,
+            max_points=max_points,
+        )
+
+
+def parse_grouping(
+    group_by: list[str] | None, centre: str, band: str, best: str | None = None, *, in_terminal: bool
+) -> Grouping | None:
+    """Returns what the options ask for, or None without groups. A terminal has no room for bands.
+
+    Raises `typer.BadParameter`.
+    """
+    from core_sdk.charts.grouped_curves import Band, Centre
+
+    for option, value, choices in (("--centre", centre, get_args(Centre)), ("--band", band, get_args(Band))):
+        if value not in choices:
+            raise typer.BadParameter(f"{value!r} is none of {', '.join(choices)}", param_hint=option)
+    if not group_by:
+        return None
+    return Grouping(
+        list(dict.fromkeys(group_by)), cast("Centre", centre), "none" if in_terminal else cast("Band", band), best
+    )

@@ -1,0 +1,73 @@
+"""The table of groups of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from core_sdk.cli.render.tables import Column, print_table
+from core_sdk.records import fields_of, format_number
+from core_sdk.tracking.finding.facts import metric_titles
+from core_sdk.tracking.finding.groups import (
+    BestTrial,
+    Ranking,
+    TrialGroup,
+    aggregate,
+    best_of,
+    is_named,
+    metric_names,
+    value_text,
+)
+
+
+def print_groups(
+    groups: Sequence[TrialGroup], names: Sequence[str], ranking: Ranking | None, metrics: Sequence[str]
+) -> None:
+    """Prints a row for each group. `metrics` are those that are shown; all, if it is empty."""
+    found = [one for group in groups for one in group.members]
+    titles = metric_titles(found)
+    shown = [name for name in metric_names(found) if not metrics or is_named(name, metrics)]
+    bests = {id(group): best_of(group.members, ranking) if ranking else None for group in groups}
+
+    def key(index: int) -> Column[TrialGroup]:
+        return Column(names[index], lambda group: value_text(group.values[index]))
+
+    def metric(name: str) -> Column[TrialGroup]:
+        return Column(titles.get(name, name), lambda group: _aggregate_text(group, name), is_number=True)
+
+    def best(text: Callable[[BestTrial], str], title: str) -> Column[TrialGroup]:
+        return Column(title, lambda group: text(one) if (one := bests[id(group)]) else "", is_number=True)
+
+    columns = [
+        *map(key, range(len(names))),
+        Column[TrialGroup]("Trials", lambda group: str(len(group.members)), is_number=True),
+        best(lambda one: str(one.trial_id), "Best"),
+        *map(metric, shown),
+        *([best(lambda one: format_number(one.value), ranking.name)] if ranking else []),
+    ]
+    print_table(columns, groups)
+
+
+def _aggregate_text(group: TrialGroup, name: str) -> str:
+    found = aggregate(one.values.get(name) for one in group.members)
+    if found is None:
+        return ""
+    std = "" if found.std is None else f" ± {found.std:.2g}"
+    num = "" if found.count == len(group.members) else f" (n = {found.count})"
+    return f"{format_number(found.mean)}{std}{num}"
+
+
+def group_object(group: TrialGroup, names: Sequence[str], ranking: Ranking | None) -> dict[str, Any]:
+    best = best_of(group.members, ranking) if ranking else None
+    return {
+        "values": dict(zip(names, group.values, strict=True)),
+        "trials": group.trial_ids,
+        "best_by": ranking.name if ranking else None,
+        "best_trial": best.trial_id if best else None,
+        "best_value": best.value if best else None,
+        "metrics": {
+            name: fields_of(found)
+            for name in metric_names(group.members)
+            if (found := aggregate(one.values.get(name) for one in group.members))
+        },
+    }

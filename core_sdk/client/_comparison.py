@@ -1,0 +1,132 @@
+"""Groups of trials, and what is typical of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from core_sdk.records import Metric
+from core_sdk.tracking import HomeTracker
+from core_sdk.tracking.finding.facts import read_facts
+from core_sdk.tracking.finding.groups import Aggregate, BestTrial, TrialGroup, aggregate, best_of, metric_names
+
+if TYPE_CHECKING:
+    from core_sdk.charts.grouped_curves import Band, Centre
+    from core_sdk.charts.picture import Picture
+
+
+@dataclass(frozen=True)
+class ComparedGroup:
+    """Trials that have the same values."""
+
+    values: Mapping[str, Any]
+    """The value of each name; None where the trials have none."""
+    trial_ids: Sequence[int]
+    best_trial_id: int | None
+    """None if no trial of the group has a finite value of the metric that decides."""
+    best_value: Metric | None
+    metrics: Mapping[str, Aggregate]
+    """For each metric, "group.name", what is typical of the last values of the trials."""
+
+
+class Comparison:
+    """Groups of trials as they were when they were compared."""
+
+    def __init__(
+        self, tracker: HomeTracker, trial_ids: Iterable[int], group_by: Sequence[str], best: str | None
+    ) -> None:
+        from core_sdk.charts.groups import read_groups  # not needed by those who compare nothing
+
+        self._tracker = tracker
+        self.group_by = tuple(group_by)
+        with tracker.view() as view:
+            found = read_facts(view, [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)])
+        self._groups, ranking = read_groups(tracker, found, self.group_by, best)
+        self.best_by = ranking.name if ranking else None
+        """What decides which trial is the best of a group: min.METRIC or max.METRIC; None if there is no metric."""
+        self.groups = [
+            _compared(group, self.group_by, best_of(group.members, ranking) if ranking else None)
+            for group in self._groups
+        ]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.groups)} groups by {', '.join(self.group_by) or 'nothing'}>"
+
+    def frame(self) -> dict[str, list[Any]]:
+        """Returns the groups as columns: `pandas.DataFrame(comparison.frame())`.
+
+        There is a column for each name of `group_by`, then num_trials, best_trial_id and best_value, and for each
+        metric its mean, std and count, as "validation.loss.mean". The std of a single value is None.
+        """
+        columns: dict[str, list[Any]] = {name: [one.values[name] for one in self.groups] for name in self.group_by}
+        columns["num_trials"] = [len(one.trial_ids) for one in self.groups]
+        columns["best_trial_id"] = [one.best_trial_id for one in self.groups]
+        columns["best_value"] = [one.best_value for one in self.groups]
+        for metric in dict.fromkeys(metric for one in self.groups for metric in one.metrics):
+            for figure in ("mean", "std", "count"):
+                columns[f"{metric}.{figure}"] = [getattr(one.metrics.get(metric), figure, None) for one in self.groups]
+        return columns
+
+    def curves_frame(
+        self, metric: str, *, centre: Centre = "mean", band: Band = "std", max_points: int = 1000
+    ) -> dict[str, list[Any]]:
+        """Returns the curves of a metric, such as "validation.loss", as columns with a row for each point of a group.
+
+        The columns are those of `group_by`, then steps_completed, centre, low, high, num_trials (in that point), and
+        join: "steps" if the trials of the group are joined at their common steps, "bins" if they have few in common.
+        Superseded reports, NaN and infinite values are left out. Raises `NotRecordedError`.
+        """
+        from core_sdk.charts.groups import read_group_curves
+
+        columns: dict[str, list[Any]] = {name: [] for name in (*self.group_by, *_CURVE_COLUMNS)}
+        with self._tracker.view() as view:
+            curves = read_group_curves(view, self._groups, metric, centre=centre, band=band, max_points=max_points)
+        for group, curve in zip(self.groups, curves, strict=True):
+            for name in self.group_by:
+                columns[name] += [group.values[name]] * len(curve.steps)
+            columns["steps_completed"] += curve.steps
+            columns["centre"] += curve.centres
+            columns["low"] += curve.lows
+            columns["high"] += curve.highs
+            columns["num_trials"] += curve.num_trials
+            columns["join"] += [curve.join] * len(curve.steps)
+        return columns
+
+    def plot(
+        self,
+        metrics: Collection[str] = (),
+        *,
+        group: str | None = None,
+        centre: Centre = "mean",
+        band: Band = "std",
+    ) -> Picture:
+        """Draws a chart for each metric, with a curve and a band for each group, which a notebook shows.
+
+        `centre` is "mean" or "median". `band` is "std" (the standard deviation), "sem" (the standard error), "range"
+        (minimum to maximum) or "none". Raises `NotRecordedError`.
+        """
+        from core_sdk.charts.groups import group_charts
+        from core_sdk.charts.picture import Picture
+
+        with self._tracker.view() as view:
+            charts = group_charts(
+                view, self._groups, self.group_by, group=group, metrics=metrics, centre=centre, band=band
+            )
+        return Picture(charts)
+
+
+_CURVE_COLUMNS = ("steps_completed", "centre", "low", "high", "num_trials", "join")
+
+
+def _compared(group: TrialGroup, names: Sequence[str], best: BestTrial | None) -> ComparedGroup:
+    aggregates = {
+        name: aggregate(one.values.get(name) for one in group.members) for name in metric_names(group.members)
+    }
+    return ComparedGroup(
+        values=dict(zip(names, group.values, strict=True)),
+        trial_ids=group.trial_ids,
+        best_trial_id=best.trial_id if best else None,
+        best_value=best.value if best else None,
+        metrics={name: found for name, found in aggregates.items() if found},
+    )

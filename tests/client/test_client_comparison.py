@@ -1,0 +1,79 @@
+"""Groups of trials from Python."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tracking.journals import new_trial, record, report
+
+from core_sdk import client
+from core_sdk.errors import NotRecordedError, TrialNotFoundError
+from core_sdk.records import SearcherMetric
+from core_sdk.tracking import Home
+
+
+@pytest.fixture
+def seeds(home: Home) -> None:
+    """Trials 1 to 4: two learning rates and two seeds. The loss is lr + seed; seed 1 ends one step earlier."""
+    for lr, seed in ((0.5, 0), (0.5, 1), (0.25, 0), (0.25, 1)):
+        losses = [report(step, "validation", loss=lr + seed) for step in range(1, 4 - seed)]
+        record(new_trial(home, "seeds", optimizer={"lr": lr}, seed=seed), *losses)
+
+
+@pytest.mark.usefixtures("seeds")
+def test_trials_are_compared_in_groups(home: Home) -> None:
+    """Each group has its mean, its deviation and its best trial, and is a row of a frame."""
+    with home.find_or_create_experiment("seeds").edit() as edited:
+        edited.searcher_metric = SearcherMetric(name="loss", smaller_is_better=False)
+
+    comparison = client.compare(experiment="seeds", group_by=["optimizer.lr"])
+
+    first, second = comparison.groups
+    assert (first.values, first.trial_ids) == ({"optimizer.lr": 0.25}, [3, 4])
+    assert (comparison.best_by, first.best_trial_id, first.best_value) == ("max.validation.loss", 4, 1.25)
+    assert second.metrics["validation.loss"].mean == 1.0
+    assert comparison.frame() == {
+        "optimizer.lr": [0.25, 0.5],
+        "num_trials": [2, 2],
+        "best_trial_id": [4, 2],
+        "best_value": [1.25, 1.5],
+        "validation.loss.mean": [0.75, 1.0],
+        "validation.loss.std": [pytest.approx(math.sqrt(0.5))] * 2,
+        "validation.loss.count": [2, 2],
+    }
+    assert client.compare([1, 2], group_by=["seed"], best="min.loss").groups[0].best_trial_id == 1
+
+
+@pytest.mark.usefixtures("seeds")
+def test_the_curve_of_a_group_says_how_many_trials_are_in_it() -> None:
+    """In a frame and in a picture."""
+    comparison = client.compare([1, 2], group_by=["optimizer.lr"])
+
+    columns = comparison.curves_frame("validation.loss", band="range")
+    picture = comparison.plot(["loss"], band="sem")
+
+    assert columns == {
+        "optimizer.lr": [0.5] * 3,
+        "steps_completed": [1, 2, 3],
+        "centre": [1.0, 1.0, 0.5],
+        "low": [0.5, 0.5, 0.5],
+        "high": [1.5, 1.5, 0.5],
+        "num_trials": [2, 2, 1],
+        "join": ["steps"] * 3,
+    }
+    assert "validation.loss: mean and standard error by optimizer.lr, at common steps" in picture.svg
+    assert "optimizer.lr 0.5 (n = 1 to 2)" in picture.svg
+
+
+@pytest.mark.usefixtures("seeds")
+def test_a_mistake_in_a_comparison_is_named() -> None:
+    """Before anything is drawn."""
+    with pytest.raises(ValueError, match=r"did you mean optimizer\.lr"):
+        client.compare([1], group_by=["optimiser.lr"])
+    with pytest.raises(ValueError, match="either trial_ids or an experiment"):
+        client.compare(group_by=["seed"])
+    with pytest.raises(TrialNotFoundError):
+        client.compare([9], group_by=["seed"])
+    with pytest.raises(NotRecordedError, match="accuracy"):
+        client.compare([1], group_by=["seed"]).plot(["accuracy"])
