@@ -113,7 +113,8 @@ def _joined_text(curves: Sequence[GroupedCurve]) -> str:
 
 def _num_text(curve: GroupedCurve) -> str:
     least, most = min(curve.num_trials), max(curve.num_trials)
-    return f"n = {most}" if least == most else f"n = {least} to {most}"
+    left_out = f", {curve.num_left_out} values left out" if curve.num_left_out else ""
+    return f"n = {most}{left_out}" if least == most else f"n = {least} to {most}{left_out}"
 
 
 def _buckets(curve: GroupedCurve) -> list[Bucket]:

@@ -213,10 +213,10 @@ class Tracker:
     ) -> Comparison:
         """Groups trials that have the same values, for example those that differ only in their seed.
 
-        The trials are those of `trial_ids`, or all of an `experiment`. Each name of `group_by` is a hyperparameter
-        (nested ones with dots: "optimizer.lr"), "label", which stands for all labels of a trial, or another name of
-        `core-sdk trial list`. `best` says which trial of a group is the best: "min.loss" or "max.accuracy"; without it,
-        the searcher's metric decides, or else the smallest value of the first metric.
+        The trials are those of `trial_ids`, or all of an `experiment` but archived ones. Each name of `group_by` is a
+        hyperparameter (nested ones with dots: "optimizer.lr"), "label", which stands for all labels of a trial, or
+        another name of `core-sdk trial list`. `best` says which trial of a group is the best: "min.loss" or
+        "max.accuracy". Without it the searcher's metric decides, or else the smallest value of the first metric.
 
         Raises `ValueError` for a name that no trial has, `TrialNotFoundError` or `ExperimentNotFoundError`.
         """
@@ -224,7 +224,8 @@ class Tracker:
             raise ValueError("give either trial_ids or an experiment")
         if experiment is not None:
             with self.index() as index:
-                trial_ids = [row.trial_id for row in index.trials(index.experiment(experiment).experiment_id)]
+                rows = index.trials(index.experiment(experiment).experiment_id)
+            trial_ids = [row.trial_id for row in rows if not row.is_archived]
         return Comparison(self.records, trial_ids or (), list(group_by), best)
 
     def stream_trials_training_metrics(self, trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from core_sdk.charts.grouped_curves import bin_width
+from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, bin_width, group_curve
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.calling import is_master_running
 from core_sdk.experiments.following import Follower
@@ -38,6 +38,7 @@ _NUM_REMEMBERED = 16
 _NUM_ANSWERS = 48
 _NUM_SERIES = 1000
 """Those whose bins are remembered: some 20 kB each."""
+_NUM_CURVES = 200
 _TRIALS_AT_ONCE = 1000
 _CLOSING_S = 2.0
 _PAUSES = 3
@@ -89,6 +90,7 @@ class Records:
         self._snapshot = Snapshot()
         self._answers: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
         self._known_bins: dict[Hashable, tuple[str | None, Bins]] = {}
+        self._known_curves: dict[Hashable, tuple[Sequence[Bins], GroupedCurve]] = {}
         self._searcher_metrics: dict[int, tuple[str | None, SearcherMetric | None]] = {}
         self._next_look = self._next_full_look = self._latest_look = 0.0
         self._log_lock = threading.Lock()
@@ -156,6 +158,19 @@ class Records:
             while len(self._known_bins) > _NUM_SERIES:
                 del self._known_bins[next(iter(self._known_bins))]
             return bins
+
+    def group_curve(self, members: Sequence[Bins], centre: Centre, band: Band) -> GroupedCurve:
+        """Returns the curve of a group, and remembers it as long as the same `bins` are remembered."""
+        key = tuple(map(id, members)), centre, band
+        with self._lock:
+            known = self._known_curves.pop(key, None)
+        # The members are kept with their curve, so that no other bins can have their ids.
+        known = known or (members, group_curve(members, centre, band))
+        with self._lock:
+            self._known_curves[key] = known
+            while len(self._known_curves) > _NUM_CURVES:
+                del self._known_curves[next(iter(self._known_curves))]
+        return known[1]
 
     def searcher_metric(self, experiment_id: int) -> SearcherMetric | None:
         """Returns the metric that an experiment has recorded, or None if there is none or it cannot be read."""

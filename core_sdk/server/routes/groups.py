@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join, group_curve
+from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join
 from core_sdk.errors import TrialNotFoundError
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
@@ -30,7 +30,7 @@ _MAX_CHARTS = 24
 
 class GroupsQuery(Query, frozen=True):
     experiment: Id | None = None
-    """All trials of an experiment."""
+    """All trials of an experiment but those that are archived."""
     trials: Annotated[tuple[Id, ...], msgspec.Meta(max_length=_MAX_TRIALS)] = ()
     """These trials, without an experiment."""
     by: Names = ()
@@ -122,7 +122,7 @@ def groups(records: Records, query: GroupsQuery) -> GroupsAnswer:
 def _trials(records: Records, query: GroupsQuery) -> list[Facts]:
     snapshot = records.snapshot()
     if query.experiment is not None:
-        found = snapshot.trials_of(query.experiment)
+        found = [one for one in snapshot.trials_of(query.experiment) if not one.row.is_archived]
         if len(found) > _MAX_TRIALS:
             raise RequestError(400, "too_many_trials", f"at most {_MAX_TRIALS} trials can be grouped, not {len(found)}")
         return found
@@ -147,7 +147,7 @@ def _chart(records: Records, query: GroupsQuery, grouped: Sequence[TrialGroup], 
     curves = []
     for index, group in enumerate(grouped):
         if members := [bins[trial_id] for trial_id in group.trial_ids if trial_id in bins]:
-            curves.append(_curve(index, group_curve(members, query.centre, query.band)))
+            curves.append(_curve(index, records.group_curve(members, query.centre, query.band)))
     return GroupedChartAnswer(metric, curves)
 
 

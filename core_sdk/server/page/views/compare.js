@@ -55,7 +55,7 @@ export function Compare() {
     <section class="view" aria-label="Comparison">
       <${Title} text=${`Comparison of ${counted(shown.length, "trial")}`} />
       <${Tabs} label="Parts of the comparison" tabs=${tabs} current=${tab} />
-      ${ids.length > shown.length && html`<${Remark}>Only the first ${shown.length} of ${ids.length} trials are compared: more curves cannot be told apart. Groups can be.<//>`}
+      ${ids.length > shown.length && html`<${Remark}>Only the first ${shown.length} of ${ids.length} trials are compared: more curves cannot be told apart. Group them to see all.<//>`}
       ${isGrouped && html`<div class="tab"><${GroupedMetrics} ids=${shown} follows=${follows} /></div>`}
       ${
         !isGrouped &&
