@@ -2,28 +2,45 @@
 
     python benchmarks/groups.py [--trials 50] [--points 100000] [--groups 10] [--repeats 40]
 
-"first" is the answer before any bins are remembered; "again" has nothing new; before each "one trial has reported" one
-more report of one trial is recorded; "live" is the time from a report to the first answer that has it, asked for at
-each event as an open page does. The server answers over HTTP, from a process of its own.
+"first" is the answer before any bins are remembered; "again" has nothing new. Then one of the trials reports again and
+again: "one trial has reported" is the first answer with each report, and "live" the time from the report to that
+answer, asked for at each event as an open page does. The server answers over HTTP, from a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import random
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from http.client import HTTPResponse
 from pathlib import Path
 from statistics import median, quantiles
+from typing import IO, cast
 
 from page_server import Server, serving, show
 
 from core_sdk.journal import encode_line
-from core_sdk.records import FORMAT, AttemptStarted, Report, TrialRecord
-from core_sdk.tracking import Home, TrialFolder
+from core_sdk.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
+from core_sdk.tracking import Home
 
+# It begins with as many points as the other trials have, and then reports at each line.
+_REPORTING = """
+import random, sys
+from core_sdk import core
+with core.init(name="seeds", hparams={"lr": 0.1, "seed": -1}) as context:
+    for step in range(int(sys.argv[1])):
+        context.train.report_training_metrics(step, {"loss": 1 / (1 + step / 9000) + random.random() / 10})
+    print(flush=True)
+    for line in sys.stdin:
+        context.train.report_training_metrics(int(line), {"loss": 0.1})
+"""
 _EPOCH = 1_750_000_000.0
 _QUESTION = "/api/v1/groups?experiment=1&by=lr&metrics=training.loss&points=300"
 
@@ -35,13 +52,31 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         home = Home.create(Path(directory) / "home")
-        folders = [write_trial(home, number, arguments) for number in range(arguments.trials)]
-        with serving(home.root) as server:
+        for number in range(arguments.trials - 1):
+            write_trial(home, number, arguments)
+        with reporting(home, arguments.points) as lines, serving(home.root) as server:
             server.number("/api/v1/runs?limit=1", "num_trials")
-            measure(server, folders, arguments)
+            measure(server, lines, arguments)
 
 
-def write_trial(home: Home, number: int, arguments: argparse.Namespace) -> TrialFolder:
+@contextlib.contextmanager
+def reporting(home: Home, num_points: int) -> Iterator[IO[str]]:
+    """Starts a trial that reports each step that is written to its input."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _REPORTING, str(num_points)],
+        env=os.environ | {"CORE_SDK_HOME": str(home.root)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    lines, told = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout)
+    told.readline()
+    yield lines
+    lines.close()
+    process.wait()
+
+
+def write_trial(home: Home, number: int, arguments: argparse.Namespace) -> None:
     folder, chance = home.create_trial(), random.Random(number)
     experiment_id = home.find_or_create_experiment("seeds").experiment_id
     hparams = {"lr": 0.1 * (number % arguments.groups + 1), "seed": number // arguments.groups}
@@ -55,10 +90,10 @@ def write_trial(home: Home, number: int, arguments: argparse.Namespace) -> Trial
         for step in range(arguments.points):
             loss = 1 / (1 + step / 9000) + chance.random() / 10
             journal.write(encode_line(Report(_EPOCH + step, "training", step, {"loss": loss})))
-    return folder
+        journal.write(encode_line(Ended(time=_EPOCH, outcome="completed")))
 
 
-def measure(server: Server, folders: list[TrialFolder], arguments: argparse.Namespace) -> None:
+def measure(server: Server, lines: IO[str], arguments: argparse.Namespace) -> None:
     start = time.perf_counter()
     _, content = server.get(_QUESTION)
     show("first", f"{time.perf_counter() - start:.2f} s, {len(content):,} bytes")
@@ -68,8 +103,8 @@ def measure(server: Server, folders: list[TrialFolder], arguments: argparse.Name
     for repeat in range(arguments.repeats):
         step = arguments.points + repeat
         start = time.perf_counter()
-        with folders[repeat % len(folders)].journal_path(1).open("ab") as journal:
-            journal.write(encode_line(Report(_EPOCH + step, "training", step, {"loss": 0.1})))
+        lines.write(f"{step}\n")
+        lines.flush()
         last_step = -1
         while last_step < step:
             await_change(stream)
