@@ -3,16 +3,17 @@
 `torch.distributed.checkpoint` plans which rank writes which part, and which parts a rank reads. Its own files are not
 used, since their metadata is a pickle. Here each rank writes one file of `torch.save()` that loads with
 `weights_only=True`, and the chief writes an index in JSON. `take_out()` removes these tensors from a state, whose rest
-is stored as any other state is; `put_back()` puts them back.
+is stored as any other state is; a `ShardPlanner` says which parts a rank writes; `put_back()` puts them back.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import torch
@@ -25,12 +26,13 @@ from torch.distributed.checkpoint.metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
-from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, SavePlanner
+from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, SavePlanner, WriteItem
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.futures import Future
 
+from core_sdk.distributed import Channel, SoloChannel
 from core_sdk.errors import CheckpointTooNewError
 from core_sdk.loop.restoring import unwrapped
 
@@ -74,13 +76,60 @@ def take_out(state: Any) -> tuple[Any, dict[Place, DTensor]]:
     return _mapped(state, take), taken
 
 
+class Parts(NamedTuple):
+    """The parts of tensors that one rank writes."""
+
+    tensors: dict[tuple[str, tuple[int, ...]], torch.Tensor]
+    """By the name of the whole tensor and the offsets of the part."""
+    encoded_index: bytes | None
+    """The index of all ranks' parts, on the chief."""
+
+    def write(self, directory: Path) -> None:
+        """Writes them into a file of the directory; the chief also writes the index."""
+        own = {key: _on_its_own(part) for key, part in self.tensors.items()}
+        torch.save(own, directory / _file_name(dist.get_rank()))
+        if self.encoded_index is not None:
+            (directory / INDEX_NAME).write_bytes(self.encoded_index)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The parts that this rank writes, and on the chief the index of all parts."""
+
+    structure: object
+    """The structure of the tensors. The plan holds for other tensors with the same one."""
+    items: Sequence[WriteItem]
+    index: bytes | None
+
+
+class ShardPlanner:
+    """Decides which parts each rank writes. The ranks plan together only when the tensors' structure has changed."""
+
+    def __init__(self) -> None:
+        self._plan: _Plan | None = None
+
+    def own_parts(self, tensors: Mapping[Place, DTensor], channel: Channel) -> Parts:
+        """Returns the parts that this rank writes. Collective over `channel`, by which ranks agree whether to plan.
+
+        To plan is also collective over torch's process group.
+        """
+        structure = [(place, t.dtype, t.shape, t.placements, t.device_mesh) for place, t in tensors.items()]
+        named = {_name(place): tensor for place, tensor in tensors.items()}
+        plan = self._plan
+        is_known = plan is not None and plan.structure == structure
+        if plan is None or not all(channel.allgather(is_known)):
+            recorder = _PlanRecorder()
+            save(named, storage_writer=recorder, planner=_planner())
+            plan = self._plan = _Plan(structure, recorder.items, recorder.index)
+        planner = _planner()
+        planner.set_up_planner(named)
+        own = {_key(item.index): cast(torch.Tensor, planner.resolve_data(item)) for item in plan.items}
+        return Parts(own, plan.index)
+
+
 def write(tensors: Mapping[Place, DTensor], directory: Path) -> None:
-    """Writes this rank's parts into a file of the directory; the chief also writes the index. Collective."""
-    save(
-        {_name(place): tensor for place, tensor in tensors.items()},
-        storage_writer=_Writer(directory),
-        planner=DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
-    )
+    """Plans, and writes this rank's parts. Collective over torch's process group."""
+    ShardPlanner().own_parts(tensors, SoloChannel()).write(directory)
 
 
 def put_back(state: Any, directory: Path, present: Any, *, within: Place = ()) -> Any:
@@ -176,24 +225,27 @@ def _mapped(value: Any, change: Callable[[Place, Any], Any], place: Place = ()) 
     return change(place, value)
 
 
-class _Writer(StorageWriter):
-    """Writes the parts that are assigned to this rank into one file."""
+def _planner() -> DefaultSavePlanner:
+    return DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+
+class _PlanRecorder(StorageWriter):
+    """Keeps the plan of a save, and writes nothing."""
+
+    def __init__(self) -> None:
+        self.items: Sequence[WriteItem] = ()
+        self.index: bytes | None = None
         self._rank = dist.get_rank()
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        parts = {_key(item.index): _on_its_own(cast(torch.Tensor, planner.resolve_data(item))) for item in plan.items}
-        torch.save(parts, self._directory / _file_name(self._rank))
+        self.items = plan.items
         written: Future[list[WriteResult]] = Future()
         written.set_result([WriteResult(item.index, 0, self._rank) for item in plan.items])
         return written
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         ranks = {_key(result.index): result.storage_data for result in itertools.chain.from_iterable(results)}
-        index = _Index(INDEX_VERSION, tuple(_entries(metadata, ranks)))
-        (self._directory / INDEX_NAME).write_bytes(msgspec.json.encode(index))
+        self.index = msgspec.json.encode(_Index(INDEX_VERSION, tuple(_entries(metadata, ranks))))
 
     def reset(self, checkpoint_id: Any = None) -> None:
         pass

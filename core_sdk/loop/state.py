@@ -5,23 +5,28 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import torch
 
 from core_sdk.errors import CheckpointTooNewError, StateMismatchError
 from core_sdk.loop import rng
+from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import Keep, kept_parts
 from core_sdk.loop.plain import check_plain, holds_sharded_tensors
 from core_sdk.loop.restoring import load_object, unwrapped
 
 if TYPE_CHECKING:
     from core_sdk.core import Context
+    from core_sdk.loop.sharded_tensors import Parts, ShardPlanner
 
 STATE_FILE = "state.pt"
 SHARDED_FILES = "sharded_tensors."
 FORMAT = 1
 _RANDOM = "random"
+
+_Held: TypeAlias = "tuple[dict[str, Any] | None, Parts | None]"
+"""The content of the state file, on the chief, and this rank's parts of tensors that are spread over ranks."""
 
 
 @runtime_checkable
@@ -55,6 +60,8 @@ class State:
             _check_object(name, target)
         self._loaders = {name: each for name, each in objects.items() if isinstance(each, Loader)}
         self._objects = {name: each for name, each in objects.items() if name not in self._loaders}
+        self._host_memory = HostMemory()
+        self._shard_planner: ShardPlanner | None = None
 
     def save(
         self,
@@ -69,38 +76,32 @@ class State:
 
         Save between two steps: a batch that a loader has given counts as trained on. `steps_completed` is by default
         the number of the first loader's batches. `write` is called on the chief with the directory of the checkpoint,
-        to add files; its random draws do not change the training. With `wait=False` the checkpoint is stored in the
-        background, as by `store_path()`.
+        to add files; its random draws do not change the training. With `wait=False` the call only copies the state in
+        host memory; all else is done in the background, as by `store_path()`. The memory is kept for the next save.
 
         Raises `ForeignValueError`, which names the place of a value that could not be loaded again.
         """
         steps = self._num_batches() if steps_completed is None else steps_completed
         all_metadata = {"steps_completed": steps, **(metadata or {})}
         content = self.state_dict(core_context)
-
-        def write_content(directory: Path) -> None:
-            _check_content(content)
-            torch.save(content, directory / STATE_FILE)
-            if write is not None:
-                with rng.kept():
-                    write(directory)
+        is_sharded = holds_sharded_tensors(content["objects"])
+        is_chief = core_context.distributed.is_chief
 
         def store() -> str:
-            with core_context.checkpoint.store_path(all_metadata, wait=wait) as (directory, storage_id):
-                write_content(directory)
+            with core_context.checkpoint.store_path(
+                all_metadata, shard=is_sharded, wait=wait, write_later=lambda path: _write(held, path)
+            ) as (directory, storage_id):
+                held = self._hold(content, core_context, is_sharded=is_sharded)
+                if not wait:
+                    held = self._host_memory.copy(held)
+                if is_chief and write is not None:
+                    with rng.kept():
+                        write(directory)
             return storage_id
 
-        if not holds_sharded_tensors(content["objects"]):
-            return core_context.distributed.channel.broadcast_outcome(store, is_patient=True)
-        from core_sdk.loop.sharded_tensors import take_out  # slow to import
-        from core_sdk.loop.sharded_tensors import write as write_tensors
-
-        content["objects"], tensors = take_out(content["objects"])
-        with core_context.checkpoint.store_path(all_metadata, shard=True, wait=wait) as (directory, storage_id):
-            write_tensors(tensors, directory)
-            if core_context.distributed.is_chief:
-                write_content(directory)
-        return storage_id
+        if is_sharded:
+            return store()
+        return core_context.distributed.channel.broadcast_outcome(store, is_patient=True)
 
     def restore(
         self,
@@ -169,6 +170,20 @@ class State:
         if _RANDOM in kept:
             restore_random_numbers([each["random"] for each in ranks], rank)
 
+    def _hold(self, content: dict[str, Any], core_context: Context, *, is_sharded: bool) -> _Held:
+        """Returns what this rank writes of the content. Collective if the content has tensors spread over ranks."""
+        parts = None
+        if is_sharded:
+            from core_sdk.loop.sharded_tensors import ShardPlanner, take_out  # slow to import
+
+            content["objects"], tensors = take_out(content["objects"])
+            self._shard_planner = self._shard_planner or ShardPlanner()
+            parts = self._shard_planner.own_parts(tensors, core_context.distributed.channel)
+        if not core_context.distributed.is_chief:
+            return None, parts
+        _check_content(content)
+        return content, parts
+
     def _kept(self, keep: Keep) -> frozenset[str]:
         models = [name for name, each in self._objects.items() if isinstance(each, torch.nn.Module)]
         return kept_parts(keep, [*self._objects, *self._loaders, _RANDOM], models=models)
@@ -222,6 +237,14 @@ def _check_content(content: Mapping[str, Any]) -> None:
     for rank, own in enumerate(content["ranks"]):
         for name, state in own["loaders"].items():
             check_plain(state, f"the state of {name!r} on rank {rank}")
+
+
+def _write(held: _Held, directory: Path) -> None:
+    content, parts = held
+    if parts is not None:
+        parts.write(directory)
+    if content is not None:
+        torch.save(content, directory / STATE_FILE)
 
 
 def _load(targets: Mapping[str, Any], states: Mapping[str, Any], strict: bool) -> None:

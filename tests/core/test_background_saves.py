@@ -384,15 +384,98 @@ with core.init() as context:
     assert outcome(home)[0] == "canceled"
 
 
-def test_a_kill_leaves_the_checkpoint_before(home: Home, start_script: Callable[..., Script], gate: Gate) -> None:
-    """Nothing is visible of the one in flight, and what it left is swept."""
-    source = """
+def test_what_is_written_later_is_part_of_the_checkpoint(
+    checkpoint: core.CheckpointContext, home: Home, gate: Gate, tmp_path: Path
+) -> None:
+    """A thread writes it, and the script goes on meanwhile."""
+    threads = []
+    written = Gate(tmp_path, "written")
+
+    def write(path: Path) -> None:
+        threads.append(threading.current_thread())
+        written.pass_through("")
+        (path / "later.bin").write_bytes(b"later")
+
+    gate.open()
+    storage_id = save(checkpoint, write_later=write)
+    written.wait_until_reached()
+    assert not any(home.checkpoints.glob("*/later.bin"))
+    written.open()
+
+    with checkpoint.restore_path(storage_id) as path:
+        assert sorted(each.name for each in path.glob("*.bin")) == ["later.bin", "model.bin"]
+    assert threads != [threading.current_thread()]
+
+
+def test_what_is_written_later_without_waiting_is_written_at_once(
+    checkpoint: core.CheckpointContext, gate: Gate
+) -> None:
+    """In the script's thread, after the block."""
+    gate.open()
+    order = []
+
+    with checkpoint.store_path({"steps_completed": 1}, write_later=lambda path: order.append("later")) as (path, _):
+        (path / "model.bin").write_bytes(b"1")
+        order.append("block")
+
+    assert order == ["block", "later"]
+
+
+def test_a_failure_of_what_is_written_later_fails_the_save(
+    checkpoint: core.CheckpointContext, home: Home, gate: Gate
+) -> None:
+    """With its own error, once; nothing is left."""
+
+    def fail(path: Path) -> None:
+        raise ZeroDivisionError
+
+    save(checkpoint, write_later=fail)
+
+    with pytest.raises(ZeroDivisionError):
+        checkpoint.wait()
+    checkpoint.wait()
+    assert stored_ids(home) == []
+    assert list((home.checkpoints / ".staging").iterdir()) == []
+
+
+def test_a_failure_of_what_one_rank_writes_later_fails_the_save_on_all(tmp_path: Path) -> None:
+    """The others hear which one it was."""
+    trial = Trial(tmp_path / "trial", 2)
+
+    def script(rank: Rank) -> BaseException:
+        def write(path: Path) -> None:
+            (path / f"{rank.number}.bin").write_bytes(b"1")
+            if rank.number == 1:
+                raise ZeroDivisionError
+
+        with rank.checkpoint.store_path({"steps_completed": 1}, shard=True, wait=False, write_later=write):
+            pass
+        with pytest.raises((ZeroDivisionError, RankFailedError)) as raised:
+            rank.checkpoint.wait()
+        return raised.value
+
+    failures = trial.run(script)
+
+    assert [type(failure) for failure in failures] == [RankFailedError, ZeroDivisionError]
+    assert trial.left_over() == []
+
+
+@pytest.mark.parametrize("step", ["write", "seal", "contribute", "commit"])
+def test_a_kill_leaves_the_checkpoint_before(
+    home: Home, start_script: Callable[..., Script], gate: Gate, step: str
+) -> None:
+    """Nothing is visible of the one in flight, at whatever step it is, and what it left is swept."""
+    source = f"""
+def write(path):
+    (path / "half.bin").write_bytes(b"half")
+    gate.pass_through("")
+
 context = core.init()
 context.start()
 print(save(context, 1))
 context.checkpoint.wait()
-hold(context, gate)
-save(context, 2)
+hold(context, gate, {step!r})
+save(context, 2, write_later=write if {step!r} == "write" else None)
 print("saving")
 threading.Event().wait()
 """

@@ -1,4 +1,7 @@
-"""Ranks in processes of their own that store sharded checkpoints until one of them is killed."""
+"""Ranks in processes of their own that store sharded checkpoints until one of them is killed.
+
+Every other save is in the background.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +44,14 @@ class RankProcess:
         num_checkpoints: int | None = None,
         dies_at: int | None = None,
         open_storage: Callable[[], Storage] | None = None,
+        first_step: int = 1,
     ) -> None:
         """Without `open_storage` it stores in the directory `checkpoints` of the folder."""
         processes = multiprocessing.get_context("forkserver")
         processes.set_forkserver_preload(["core_sdk.core", "core_sdk.storage"])
         self.storage_ids, sender = processes.Pipe(duplex=False)
         open_storage = open_storage or partial(DirectoryStorage, folder / "checkpoints")
-        arguments = (folder, rank, size, num_checkpoints, dies_at, open_storage, sender)
+        arguments = (folder, rank, size, num_checkpoints, dies_at, open_storage, first_step, sender)
         self._process = processes.Process(target=_run, args=arguments)
         self._process.start()
         sender.close()
@@ -77,6 +81,7 @@ def _run(
     num_checkpoints: int | None,
     dies_at: int | None,
     open_storage: Callable[[], Storage],
+    first_step: int,
     sender: Connection[Any, Any],
 ) -> None:
     try:
@@ -87,7 +92,7 @@ def _run(
             if dies_at is not None:
                 _die_at(dies_at)
             checkpoint = CheckpointContext(open_storage(), us, journal)
-            _write_checkpoints(checkpoint, rank, num_checkpoints, sender)
+            _write_checkpoints(checkpoint, rank, num_checkpoints, first_step, sender)
     except ChannelError as error:
         sender.send(str(error))
         sys.exit(TOLD)
@@ -115,10 +120,14 @@ def _die_at(change: int) -> None:
 
 
 def _write_checkpoints(
-    checkpoint: CheckpointContext, rank: int, num_checkpoints: int | None, sender: Connection[Any, Any]
+    checkpoint: CheckpointContext,
+    rank: int,
+    num_checkpoints: int | None,
+    first_step: int,
+    sender: Connection[Any, Any],
 ) -> None:
     committed: list[str] = []
-    for steps_completed in itertools.count(1) if num_checkpoints is None else range(1, num_checkpoints + 1):
+    for steps_completed in itertools.islice(itertools.count(first_step), num_checkpoints):
         committed.append(_store_shard(checkpoint, rank, steps_completed))
         sender.send(committed[-1])
         if rank == 0 and len(committed) > _NUM_KEPT:
@@ -127,9 +136,14 @@ def _write_checkpoints(
 
 def _store_shard(checkpoint: CheckpointContext, rank: int, steps_completed: int) -> str:
     generator = random.Random()
-    with checkpoint.store_path({"steps_completed": steps_completed}, shard=True) as (path, storage_id):
-        (path / "layers").mkdir()
+
+    def write(path: Path) -> None:
         for index in range(3):
             (path / "layers" / f"{rank}-{index}.bin").write_bytes(generator.randbytes(generator.randrange(20_000)))
+
+    metadata, wait = {"steps_completed": steps_completed}, steps_completed % 2 == 0
+    with checkpoint.store_path(metadata, shard=True, wait=wait, write_later=write) as (path, storage_id):
+        (path / "layers").mkdir()
         (path / "config").write_bytes(b"same")
+    checkpoint.wait()
     return storage_id

@@ -83,7 +83,10 @@ def test_three_hundred_kills_leave_no_half_a_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs("many processes")
 @pytest.mark.parametrize("victim", [0, 1])
-def test_no_change_on_the_disk_is_the_wrong_one_for_a_rank_to_die_at(tmp_path: Path, victim: int) -> None:
+@pytest.mark.parametrize("first_step", [1, 2], ids=["in the background", "at once"])
+def test_no_change_on_the_disk_is_the_wrong_one_for_a_rank_to_die_at(
+    tmp_path: Path, victim: int, first_step: int
+) -> None:
     """A kill before each file or directory that it makes, renames or removes, from the first to the last of a save."""
     storage = tmp_path / "checkpoints"
     num_kills = 0
@@ -92,7 +95,14 @@ def test_no_change_on_the_disk_is_the_wrong_one_for_a_rank_to_die_at(tmp_path: P
     while True:
         attempt = new_attempt(tmp_path)
         ranks = [
-            RankProcess(attempt, rank, size=2, num_checkpoints=1, dies_at=num_kills + 1 if rank == victim else None)
+            RankProcess(
+                attempt,
+                rank,
+                size=2,
+                num_checkpoints=1,
+                dies_at=num_kills + 1 if rank == victim else None,
+                first_step=first_step,
+            )
             for rank in range(2)
         ]
         endings = [rank.wait() for rank in ranks]

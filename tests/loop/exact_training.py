@@ -2,8 +2,9 @@
 
 python exact_training.py OUTPUT NUM_WORKERS STOPS DATA
 
-Attempt N of the trial appends what it sees to OUTPUT. It gets the Nth signal of STOPS, such as "3:TERM,5:KILL", after
-the batch of that number, or the first one that it trains if that is later. DATA are "samples" or "shards".
+Half of the saves are in the background. Attempt N of the trial appends what it sees to OUTPUT. It gets the Nth signal
+of STOPS, such as "3:TERM,5:KILL", after the batch of that number, or the first one that it trains if that is later. DATA
+are "samples" or "shards".
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def main(output: Path, num_workers: int, stops: list[str], data: str) -> None:
                 stop.after(seen)
                 if training.can_save:
                     should_stop = core_context.preempt.should_preempt()
-                    training.state.save(core_context)
+                    training.state.save(core_context, wait=training.loader.batches % 4 == 0)
                     if should_stop:
                         return
 

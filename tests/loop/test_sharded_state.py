@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from parts import needs
 from pytorch.ranks import Ranks
+from torch.distributed.checkpoint import state_dict_saver
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
@@ -35,10 +37,32 @@ def train(job: str, num_steps: str, result: str, splits: str = "True") -> None:
             optimizer.step()
             optimizer.zero_grad()
             progress["steps"] += 1
-        state.save(core_context, steps_completed=progress["steps"])
+            state.save(core_context, steps_completed=progress["steps"], wait=False)
         whole = {name: each.full_tensor() if isinstance(each, DTensor) else each for name, each in weights(model)}
         if distributed.is_chief:
             torch.save(whole, result)
+
+
+def count_plans() -> None:
+    """Saves four times, the third time with another tensor more, and prints how often the ranks have planned."""
+    distributed = core.DistributedContext.from_torch_distributed()
+    with (
+        core.init(distributed=distributed) as core_context,
+        patch("core_sdk.loop.sharded_tensors.save", wraps=state_dict_saver.save) as plan,
+    ):
+        model = torch.nn.Linear(3, 5)
+        fully_shard(model)
+        values: dict[str, Any] = {}
+        state = State(model=model, values=values)
+        counts = []
+        for step in range(4):
+            if step == 2:
+                values["weight"] = model.state_dict()["weight"]
+            with torch.no_grad():
+                model.weight += 1
+            state.save(core_context, steps_completed=step, wait=False)
+            counts.append(plan.call_count)
+        print(*counts)
 
 
 def weights(model: torch.nn.Module) -> list[tuple[str, Any]]:
@@ -58,6 +82,12 @@ def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path)
     assert {part.name for part in parts} == {"state.pt", "sharded_tensors.0.pt", "sharded_tensors.1.pt"}
     for part in parts:
         torch.load(part, weights_only=True)
+
+
+@needs("many processes")
+def test_the_ranks_plan_once_as_long_as_the_tensors_stay_the_same(ranks: Ranks) -> None:
+    """A plan needs collectives of torch in the thread that trains."""
+    assert ranks.run(count_plans, 2) == ["1 1 2 2\n"] * 2
 
 
 @pytest.mark.slow

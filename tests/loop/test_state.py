@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import random
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -152,15 +153,49 @@ def test_the_file_has_the_form_that_is_described(core_context: Context) -> None:
     ]
 
 
-def test_a_save_in_the_background_has_what_there_was_at_the_call(core_context: Context) -> None:
-    """The training goes on meanwhile."""
-    training = Training()
-    storage_id = training.state.save(core_context, steps_completed=0, wait=False)
-    expected = training.steps(5)
-    resumed = Training()
-    resumed.state.restore(going_on(core_context, storage_id))
+def test_a_save_in_the_background_has_what_there_was_at_the_call(
+    core_context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the training changes its tensors and values in place before the file is written, twice in a row."""
+    training, may_write, save_file = Training(), threading.Event(), torch.save
+    monkeypatch.setattr(torch, "save", lambda *arguments: may_write.wait() and save_file(*arguments))
+    for _ in range(2):
+        training.values["nested"] = {"seen": [training.values["best"]]}
+        may_write.clear()
+        storage_id = training.state.save(core_context, steps_completed=0, wait=False)
+        values = copy.deepcopy(training.values)
+        expected = training.steps(5)
+        training.values["nested"]["seen"].append("later")
+        may_write.set()
+        resumed = Training()
+        resumed.state.restore(going_on(core_context, storage_id))
 
-    assert resumed.steps(5) == expected
+        assert resumed.values == values
+        assert resumed.steps(5) == expected
+        core_context.checkpoint.wait()
+
+
+def test_a_background_save_calls_write_before_it_returns(core_context: Context) -> None:
+    """In the script's own thread, so that it may look at the training."""
+    seen = []
+
+    def write(directory: Path) -> None:
+        seen.append(threading.current_thread())
+        (directory / "words.txt").write_text("good")
+
+    storage_id = Training().state.save(core_context, steps_completed=0, wait=False, write=write)
+
+    assert seen == [threading.current_thread()]
+    with core_context.checkpoint.restore_path(storage_id) as directory:
+        assert (directory / "words.txt").read_text() == "good"
+
+
+def test_a_value_that_cannot_be_kept_is_refused_before_a_background_save_begins(core_context: Context) -> None:
+    """At the call, which knows its place."""
+    with pytest.raises(ForeignValueError, match="'best'"):
+        State(values={"best": object()}).save(core_context, steps_completed=0, wait=False)
+
+    core_context.checkpoint.wait()
 
 
 def test_another_trial_has_the_weights_and_begins_all_else_anew(core_context: Context) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class CheckpointContext:
     A selector is called with names relative to the checkpoint, a directory's ending with "/", and accepts or rejects
     each; metadata.json is always included. All calls block until the files are safe, on disk or in the bucket, or read.
 
-    With `wait=False` a save returns once its files are written, and a thread does the rest. `wait()`, the next save,
+    With `wait=False` a save returns once its block has ended, and a thread does the rest. `wait()`, the next save,
     any other call for the same checkpoint, and leaving the Context block until it is stored; the first of them raises
     its failure.
     """
@@ -125,7 +125,12 @@ class CheckpointContext:
         return storage_id
 
     def store_path(
-        self, metadata: dict[str, Any] | None = None, *, shard: bool = False, wait: bool = True
+        self,
+        metadata: dict[str, Any] | None = None,
+        *,
+        shard: bool = False,
+        wait: bool = True,
+        write_later: Callable[[Path], object] | None = None,
     ) -> AbstractContextManager[tuple[Path, str]]:
         """Returns a context manager that gives `(path, storage_id)`, and at its end stores the files in `path`.
 
@@ -135,11 +140,20 @@ class CheckpointContext:
         `RuntimeError`.
 
         All writing to `path` must have ended when the block ends: call `result()` of what `dcp.async_save()` returns.
+        Only `write_later(path)` writes after the block, with `wait=False` in the background. It must write what the
+        block has copied, since the script goes on meanwhile.
         """
         self._check_rank("store_path", shard)
-        return self._save(metadata, shard=shard, wait=wait).open()
+        return self._save(metadata, shard=shard, wait=wait, write_later=write_later).open()
 
-    def _save(self, metadata: dict[str, Any] | None, *, shard: bool, wait: bool) -> CheckpointSave:
+    def _save(
+        self,
+        metadata: dict[str, Any] | None,
+        *,
+        shard: bool,
+        wait: bool,
+        write_later: Callable[[Path], object] | None = None,
+    ) -> CheckpointSave:
         if not shard:
             checked_metadata(metadata)  # at the call, rather than when the block is entered
         return CheckpointSave(
@@ -151,6 +165,7 @@ class CheckpointContext:
             metadata,
             shard,
             wait,
+            write_later,
         )
 
     def wait(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -65,8 +65,8 @@ class CheckpointSave:
     dies after all have contributed their files, the others raise an error, but the checkpoint, which is complete, may
     stay. Without `shard` only this rank takes part, and the steps are the same.
 
-    Without `wait` a thread takes the steps after the block. On several ranks it needs a channel of its own, since the
-    script goes on making calls on the usual one.
+    Without `wait` a thread takes the steps after the block, the first of which is `write_later`. On several ranks it
+    needs a channel of its own, since the script goes on making calls on the usual one.
     """
 
     storage: Storage
@@ -77,6 +77,7 @@ class CheckpointSave:
     metadata: Mapping[str, Any] | None
     shard: bool
     wait: bool
+    write_later: Callable[[Path], object] | None = None
 
     def __post_init__(self) -> None:
         self._channel = self.distributed.channel if self.shard else SoloChannel()
@@ -147,6 +148,8 @@ class CheckpointSave:
             self._store(parts)
 
     def _seal(self) -> _SealedShard:
+        if self.write_later is not None:
+            self.write_later(self._staging.path)
         return _SealedShard(self._staging.seal(), self._final_metadata, self._staging.address)
 
     def _store(self, parts: Sequence[_SealedShard]) -> None:
