@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from core_sdk.core._attempt import claim_together
-from core_sdk.core._checkpoint import CheckpointContext, Grace
+from core_sdk.core._attempt import claim_together, recover
+from core_sdk.core._checkpoint import CheckpointContext, Grace, Replicas
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context, Service
 from core_sdk.core._environment_recorder import EnvironmentRecorder
@@ -192,15 +192,20 @@ def init(
         stop_signals=(signal.SIGTERM, signal.SIGUSR1) if is_usr1_stop() else (signal.SIGTERM,),
         clouds=given.clouds,
     )
+    replicas = Replicas(distributed, home=attempt.start.home, trial_id=folder.trial_id, attempt=attempt.number)
+    checkpoint = CheckpointContext(
+        storage,
+        distributed,
+        attempt.journal,
+        Grace(given.grace_s, lambda: preempt.stop_known_at),
+        folder,
+        replicas,
+    )
+    if attempt.number > 1:
+        recover(attempt, checkpoint, replicas)
     return Context(
         attempt=attempt,
-        checkpoint=CheckpointContext(
-            storage,
-            distributed,
-            attempt.journal,
-            Grace(given.grace_s, lambda: preempt.stop_known_at),
-            folder,
-        ),
+        checkpoint=checkpoint,
         storage=storage,
         distributed=distributed,
         experimental=ExperimentalCoreContext(attempt.journal),

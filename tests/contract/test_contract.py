@@ -1086,6 +1086,20 @@ def test_34_a_save_beyond_the_grace_is_given_up(
     assert bucket.checkpoints() == []
 
 
+def test_65_what_changes_after_a_save_does_not_show_in_the_checkpoint(home: Home) -> None:
+    """The training goes on while a thread writes it."""
+    training = Training()
+    running = training.run()
+    with core.init() as context:
+        next(running), next(running)
+        context.info.latest_checkpoint = training.state.save(context, wait=False)
+        rest = list(running)
+        resumed = Training()
+        resumed.state.restore(context)
+
+        assert list(resumed.run()) == rest
+
+
 @pytest.fixture
 def two_checkpoints(home: Home) -> Home:
     """Of one trial that has ended: "older" and "newer"."""
