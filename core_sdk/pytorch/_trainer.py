@@ -133,6 +133,7 @@ class Trainer:
                 else:
                     with bar(length):
                         is_complete = driver.run(length)
+                fitting.await_save()
             except RuntimeError as error:
                 fitting.explain(error)
                 raise

@@ -3,8 +3,8 @@
 python exact_training.py OUTPUT NUM_WORKERS STOPS DATA
 
 Half of the saves are in the background. Attempt N of the trial appends what it sees to OUTPUT. It gets the Nth signal
-of STOPS, such as "3:TERM,5:KILL", after the batch of that number, or the first one that it trains if that is later. DATA
-are "samples" or "shards".
+of STOPS, such as "3:TERM,5:KILL", after the batch of that number, or the first one that it trains if that is later.
+DATA are "samples" or "shards".
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -216,3 +217,32 @@ def test_what_are_no_callbacks_is_refused(returned: Any, words: str, monkeypatch
 
     with pytest.raises(TypeError, match=words):
         fit(max_length=Batch(1))
+
+
+class SeesFiles(PyTorchCallback):
+    """Wants the files of checkpoints."""
+
+    def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("callbacks", "is_background"), [({}, True), ({"sees": SeesFiles()}, False)], ids=str)
+def test_a_checkpoint_is_written_in_the_background_unless_a_hook_wants_its_files(
+    monkeypatch: pytest.MonkeyPatch, callbacks: dict[str, PyTorchCallback], is_background: bool
+) -> None:
+    """It is stored when `fit()` has returned."""
+    threads, save_file = [], torch.save
+
+    def save(*arguments: Any) -> None:
+        threads.append(threading.current_thread())
+        save_file(*arguments)
+
+    monkeypatch.setattr(torch, "save", save)
+    with init() as context:
+        trial = LineTrial(context)
+        trial.callbacks = callbacks
+        result = Trainer(trial, context).fit(max_length=Batch(2), checkpoint_period=Batch(1))
+        assert not context._run.core.checkpoint._saves.is_pending()
+
+    assert result.latest_checkpoint is not None
+    assert [thread is not threading.main_thread() for thread in threads] == [is_background] * 2

@@ -13,6 +13,7 @@ import torch
 from core_sdk._version import __version__
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop import rng
+from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import Keep, kept_parts
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.state import SHARDED_FILES, restore_random_numbers
@@ -76,6 +77,9 @@ def batches_trained(content: dict[str, Any]) -> int:
     return cast(int, content["trainer_state"]["training"]["driver"]["counters"]["batches"])
 
 
+_HOOKS_OF_FILES = ("on_checkpoint_end", "on_checkpoint_write_end", "on_checkpoint_upload_end")
+
+
 class TrialState:
     """The whole state of a training, saved and loaded as one checkpoint."""
 
@@ -89,11 +93,15 @@ class TrialState:
         self._callbacks = callbacks
         self._progress = progress
         self._data = data
+        self._host_memory = HostMemory()
+        # Hooks that run once the files are written or stored are called before the training goes on.
+        self._waits = any(map(callbacks.hooks, _HOOKS_OF_FILES))
 
     def save(self) -> str:
         """Saves a checkpoint, and returns its storage id on every rank. Collective.
 
-        Random draws of hooks do not change the training.
+        It is stored in the background if the chief alone writes it, and no hook wants its files. Random draws of hooks
+        do not change the training.
         """
         with rng.kept():
             content = self._content()
@@ -104,6 +112,10 @@ class TrialState:
                 storage_id = channel.broadcast_outcome(lambda: self._store(content), is_patient=True)
             self._callbacks.call("on_checkpoint_upload_end", storage_id)
         return storage_id
+
+    def wait(self) -> None:
+        """Blocks until the last checkpoint is stored. Raises its failure, on every rank. Collective."""
+        self._run.distributed.channel.allgather_outcome(self._run.core.checkpoint.wait, is_patient=True)
 
     def load(self, content: dict[str, Any], kept: Collection[str]) -> None:
         """Loads the parts `kept` of the content of a checkpoint."""
@@ -134,8 +146,16 @@ class TrialState:
         }
 
     def _store(self, content: dict[str, Any]) -> str:
-        with self._run.core.checkpoint.store_path(self._metadata()) as (directory, storage_id):
-            self._write(content, directory)
+        if self._waits:
+            with self._run.core.checkpoint.store_path(self._metadata()) as (directory, storage_id):
+                self._write(content, directory)
+            return storage_id
+        with self._run.core.checkpoint.store_path(
+            self._metadata(), wait=False, write_later=lambda path: torch.save(copied, path / STATE_FILE)
+        ) as (directory, storage_id):
+            self._prepare(content)
+            copied = self._host_memory.copy(content)
+            self._write_definition(directory)
         return storage_id
 
     def _store_sharded(self, content: dict[str, Any]) -> str:
@@ -147,13 +167,16 @@ class TrialState:
         return storage_id
 
     def _write(self, content: dict[str, Any], directory: Path) -> None:
-        self._callbacks.call("on_checkpoint_save_start", content)
-        for name, value in content.items():
-            check_plain(value, name)
+        self._prepare(content)
         torch.save(content, directory / STATE_FILE)
         self._write_definition(directory)
         self._callbacks.call("on_checkpoint_end", str(directory))
         self._callbacks.call("on_checkpoint_write_end", str(directory))
+
+    def _prepare(self, content: dict[str, Any]) -> None:
+        self._callbacks.call("on_checkpoint_save_start", content)
+        for name, value in content.items():
+            check_plain(value, name)
 
     def _metadata(self) -> dict[str, Any]:
         counters = self._progress.driver.counters

@@ -166,6 +166,10 @@ class Fitting:
     def save(self) -> None:
         self._progress.latest_checkpoint = self._state.save()
 
+    def await_save(self) -> None:
+        """Blocks until the last checkpoint is stored. Raises its failure, on every rank. Collective."""
+        self._state.wait()
+
     def explain(self, error: BaseException) -> None:
         """Adds a note to an error of torch about a lost worker of a loader."""
         self._data.explain(error)
