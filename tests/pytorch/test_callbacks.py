@@ -226,7 +226,9 @@ class SeesFiles(PyTorchCallback):
         pass
 
 
-@pytest.mark.parametrize(("callbacks", "is_background"), [({}, True), ({"sees": SeesFiles()}, False)], ids=str)
+@pytest.mark.parametrize(
+    ("callbacks", "is_background"), [({}, True), ({"sees": SeesFiles()}, False)], ids=["no hook", "a hook"]
+)
 def test_a_checkpoint_is_written_in_the_background_unless_a_hook_wants_its_files(
     monkeypatch: pytest.MonkeyPatch, callbacks: dict[str, PyTorchCallback], is_background: bool
 ) -> None:
