@@ -48,7 +48,7 @@ from core_sdk.client._media import ReportedMedia
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._models import Model, ModelVersion
 from core_sdk.client._objects import Checkpoint, CheckpointTraining, DownloadMode, Experiment, Trial
-from core_sdk.client._order import (
+from core_sdk.client._orders.order import (
     CheckpointSortBy,
     CheckpointState,
     ExperimentSortBy,
@@ -56,8 +56,8 @@ from core_sdk.client._order import (
     OrderBy,
     TrialSortBy,
 )
-from core_sdk.client._order import State as ExperimentState
-from core_sdk.client._order import State as TrialState
+from core_sdk.client._orders.order import State as ExperimentState
+from core_sdk.client._orders.order import State as TrialState
 from core_sdk.client._tracker import Determined, Tracker, login
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 

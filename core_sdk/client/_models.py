@@ -8,7 +8,7 @@ from typing import Any
 
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._objects import Checkpoint
-from core_sdk.client._order import OrderBy
+from core_sdk.client._orders.order import OrderBy
 from core_sdk.client._unavailable import unavailable
 from core_sdk.errors import ModelVersionNotFoundError
 from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, check_text, from_json, to_json

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from core_sdk.agent.background import resume_in_background
-from core_sdk.client._checkpoint_order import (
-    Scope,
-    list_checkpoints,
-    top_checkpoints,
-)
 from core_sdk.client._experiment_config import experiment_config
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._media import ReportedMedia
 from core_sdk.client._metrics import TrialMetrics, frame, to_datetime, trial_metrics
 from core_sdk.client._notebook import Shown
-from core_sdk.client._order import (
+from core_sdk.client._orders.checkpoints import (
+    Scope,
+    list_checkpoints,
+    top_checkpoints,
+)
+from core_sdk.client._orders.order import (
     GOING_ON,
     CheckpointSortBy,
     CheckpointState,
@@ -33,7 +33,7 @@ from core_sdk.client._order import (
     State,
     TrialSortBy,
 )
-from core_sdk.client._trial_order import list_trials
+from core_sdk.client._orders.trials import list_trials
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import unavailable
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, PausedError, TrialNotRunningError

@@ -14,7 +14,7 @@ from core_sdk.client._comparison import Comparison
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._models import Model, checked_labels, checked_metadata, checked_text
 from core_sdk.client._objects import Checkpoint, Experiment, Trial
-from core_sdk.client._order import ExperimentSortBy, ModelSortBy, OrderBy, State, in_order
+from core_sdk.client._orders.order import ExperimentSortBy, ModelSortBy, OrderBy, State, in_order
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 from core_sdk.environment import Environment

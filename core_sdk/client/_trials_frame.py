@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from core_sdk.client._checkpoint_order import searcher_metric
 from core_sdk.client._metrics import to_datetime
+from core_sdk.client._orders.checkpoints import searcher_metric
 from core_sdk.records import Metric
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import TrialRow

@@ -32,7 +32,7 @@ from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.futures import Future
 
-from core_sdk.distributed import Channel, SoloChannel
+from core_sdk.distributed import Channel
 from core_sdk.errors import CheckpointTooNewError
 from core_sdk.loop.restoring import unwrapped
 
@@ -125,11 +125,6 @@ class ShardPlanner:
         planner.set_up_planner(named)
         own = {_key(item.index): cast(torch.Tensor, planner.resolve_data(item)) for item in plan.items}
         return Parts(own, plan.index)
-
-
-def write(tensors: Mapping[Place, DTensor], directory: Path) -> None:
-    """Plans, and writes this rank's parts. Collective over torch's process group."""
-    ShardPlanner().own_parts(tensors, SoloChannel()).write(directory)
 
 
 def put_back(state: Any, directory: Path, present: Any, *, within: Place = ()) -> Any:

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from core_sdk.distributed import Channel
+
 PARTS = ("models", "optimizers", "lr_schedulers")
 """The parts of a runtime's state that can be loaded apart from each other."""
 
@@ -37,6 +39,8 @@ class Runtime(abc.ABC):
     """Whether each rank has only a part of the models, so that one rank cannot use them alone."""
     writes_on_all_ranks = False
     """Whether each rank has a part of the state that no other rank has."""
+    writes_in_background = True
+    """Whether a copy of the state can be written while the training goes on."""
 
     @property
     @abc.abstractmethod
@@ -73,6 +77,9 @@ class Runtime(abc.ABC):
     def load_gradients(self, state: dict[str, Any]) -> None:  # noqa: B027
         """Loads the gradients that no step had used, so that a training can go on between two steps."""
 
-    @abc.abstractmethod
-    def write_part(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
-        """Writes the part of the state that only this rank has, and returns the rest. Collective."""
+    def take_part(self, state: dict[str, Any], channel: Channel) -> tuple[dict[str, Any], Any]:
+        """Returns the state without the part that only this rank has, and that part. Collective if there are parts."""
+        return state, None
+
+    def write_part(self, part: Any, directory: Path) -> None:  # noqa: B027
+        """Writes the part of this rank. Collective unless `writes_in_background`."""

@@ -5,24 +5,43 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from core_sdk.distributed import Channel
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop.restoring import load_object
 from core_sdk.loop.state import SHARDED_FILES
 from core_sdk.runtime.compilation import compile_in_place
-from core_sdk.runtime.gradients import GRADIENT_FILES, pending_gradients, read_gradients, restore_gradients
+from core_sdk.runtime.gradients import (
+    GRADIENT_FILES,
+    Gradients,
+    pending_gradients,
+    read_gradients,
+    restore_gradients,
+)
 from core_sdk.runtime.lr_scheduler import LRScheduler
 from core_sdk.runtime.precision import Precision, autocasting
 from core_sdk.runtime.runtime import Ranks, Runtime
 from core_sdk.runtime.strategies import OptimizerStep, Strategy, named_strategy, parameters_of
 
+if TYPE_CHECKING:
+    from core_sdk.loop.sharded_tensors import Parts, ShardPlanner
+
 logger = logging.getLogger("core_sdk.runtime")
+
+
+class RankPart(NamedTuple):
+    """The part of a state that only one rank has."""
+
+    shards: Parts | None
+    """Its parts of tensors that are spread over the ranks."""
+    gradients: Gradients | None
+    """Its gradients, between two steps."""
 
 
 class TorchRuntime(Runtime):
@@ -57,6 +76,7 @@ class TorchRuntime(Runtime):
         self._strategies: list[Strategy] = []
         self._steps: dict[Optimizer, OptimizerStep] = {}
         self._is_stepping = aggregation_frequency == 1
+        self._shard_planner: ShardPlanner | None = None
         self._has_begun = False
 
     @property
@@ -239,19 +259,24 @@ class TorchRuntime(Runtime):
         if "gradients" in state:
             restore_gradients(self.optimizers, state["gradients"])
 
-    def write_part(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
+    def take_part(self, state: dict[str, Any], channel: Channel) -> tuple[dict[str, Any], RankPart]:
+        shards = None
         if self.is_sharding:
-            from core_sdk.loop.sharded_tensors import take_out, write  # slow to import
+            from core_sdk.loop.sharded_tensors import ShardPlanner, take_out  # slow to import
 
             state, tensors = take_out(state)
-            write(tensors, directory)
-        gradients = pending_gradients(self.optimizers) if self._has_own_gradients else None
-        if gradients is not None:
-            torch.save(gradients, directory / f"{GRADIENT_FILES}{self._ranks.rank}.pt")
-        return state
+            self._shard_planner = self._shard_planner or ShardPlanner()
+            shards = self._shard_planner.own_parts(tensors, channel)
+        return state, RankPart(shards, pending_gradients(self.optimizers) if self._has_own_gradients else None)
+
+    def write_part(self, part: RankPart, directory: Path) -> None:
+        if part.shards is not None:
+            part.shards.write(directory)
+        if part.gradients is not None:
+            torch.save(part.gradients, directory / f"{GRADIENT_FILES}{self._ranks.rank}.pt")
 
     def read_parts(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
-        """Returns the state with the parts that `write_part()` has written on each rank, for this rank."""
+        """Returns the state with the parts that each rank has written, for this rank."""
         if self.is_sharding or any(directory.glob(f"{SHARDED_FILES}*")):
             from core_sdk.loop.sharded_tensors import presence, put_back  # slow to import
 

@@ -88,6 +88,7 @@ class TrialState:
     def __init__(
         self, trial: PyTorchTrial, run: TrialRun[Any], callbacks: Callbacks, progress: FitProgress, data: Data
     ) -> None:
+        """Collective, since all ranks must store in the same way."""
         self._trial = trial
         self._run = run
         self._callbacks = callbacks
@@ -95,21 +96,21 @@ class TrialState:
         self._data = data
         self._host_memory = HostMemory()
         # Hooks that run once the files are written or stored are called before the training goes on.
-        self._waits = any(map(callbacks.hooks, _HOOKS_OF_FILES))
+        waits = not run.runtime.writes_in_background or any(map(callbacks.hooks, _HOOKS_OF_FILES))
+        self._waits = any(run.distributed.allgather(waits))
 
     def save(self) -> str:
         """Saves a checkpoint, and returns its storage id on every rank. Collective.
 
-        It is stored in the background if the chief alone writes it, and no hook wants its files. Random draws of hooks
-        do not change the training.
+        It is stored in the background, unless a hook wants its files. Random draws of hooks do not change the training.
         """
         with rng.kept():
             content = self._content()
             if self._run.runtime.writes_on_all_ranks:
-                storage_id = self._store_sharded(content)
+                storage_id = self._store(content, shard=True)
             else:
                 channel = self._run.distributed.channel
-                storage_id = channel.broadcast_outcome(lambda: self._store(content), is_patient=True)
+                storage_id = channel.broadcast_outcome(lambda: self._store(content, shard=False), is_patient=True)
             self._callbacks.call("on_checkpoint_upload_end", storage_id)
         return storage_id
 
@@ -145,38 +146,35 @@ class TrialState:
             },
         }
 
-    def _store(self, content: dict[str, Any]) -> str:
-        if self._waits:
-            with self._run.core.checkpoint.store_path(self._metadata()) as (directory, storage_id):
-                self._write(content, directory)
-            return storage_id
-        with self._run.core.checkpoint.store_path(
-            self._metadata(), wait=False, write_later=lambda path: torch.save(copied, path / STATE_FILE)
+    def _store(self, content: dict[str, Any], *, shard: bool) -> str:
+        """Stores a checkpoint. Collective if `shard`: then each rank writes the part that only it has."""
+        run, is_chief = self._run, self._run.distributed.is_chief
+        with run.core.checkpoint.store_path(
+            self._metadata(),
+            shard=shard,
+            wait=self._waits,
+            write_later=None if self._waits else lambda path: self._write(*copied, path),
         ) as (directory, storage_id):
-            self._prepare(content)
-            copied = self._host_memory.copy(content)
-            self._write_definition(directory)
+            content, part = run.runtime.take_part(content, run.distributed.channel)
+            held = content if is_chief else None
+            if held is not None:
+                self._callbacks.call("on_checkpoint_save_start", held)
+                for name, value in held.items():
+                    check_plain(value, name)
+                self._write_definition(directory)
+            if self._waits:
+                self._write(held, part, directory)
+            else:
+                copied = self._host_memory.copy((held, part))
+            if is_chief and self._waits:
+                self._callbacks.call("on_checkpoint_end", str(directory))
+                self._callbacks.call("on_checkpoint_write_end", str(directory))
         return storage_id
 
-    def _store_sharded(self, content: dict[str, Any]) -> str:
-        """Stores a checkpoint into which each rank writes the part that only it has. Collective."""
-        with self._run.core.checkpoint.store_path(self._metadata(), shard=True) as (directory, storage_id):
-            content = self._run.runtime.write_part(content, directory)
-            if self._run.distributed.is_chief:
-                self._write(content, directory)
-        return storage_id
-
-    def _write(self, content: dict[str, Any], directory: Path) -> None:
-        self._prepare(content)
-        torch.save(content, directory / STATE_FILE)
-        self._write_definition(directory)
-        self._callbacks.call("on_checkpoint_end", str(directory))
-        self._callbacks.call("on_checkpoint_write_end", str(directory))
-
-    def _prepare(self, content: dict[str, Any]) -> None:
-        self._callbacks.call("on_checkpoint_save_start", content)
-        for name, value in content.items():
-            check_plain(value, name)
+    def _write(self, content: dict[str, Any] | None, part: Any, directory: Path) -> None:
+        self._run.runtime.write_part(part, directory)
+        if content is not None:
+            torch.save(content, directory / STATE_FILE)
 
     def _metadata(self) -> dict[str, Any]:
         counters = self._progress.driver.counters

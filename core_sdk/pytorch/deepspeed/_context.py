@@ -31,6 +31,7 @@ class EngineRuntime(Runtime):
     """The engines of a training, which DeepSpeed spreads over the ranks."""
 
     writes_on_all_ranks = True
+    writes_in_background = False
 
     def __init__(self, ranks: DistributedContext, device: torch.device) -> None:
         self.models: list[DeepSpeedEngine] = []
@@ -88,9 +89,8 @@ class EngineRuntime(Runtime):
     def load_state_dict(self, state: dict[str, Any], kept: Collection[str]) -> None:
         """Does nothing, since the engines are loaded already."""
 
-    def write_part(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
+    def write_part(self, part: None, directory: Path) -> None:
         self.save_engines(directory)
-        return state
 
 
 class DeepSpeedTrialContext(TrialContext):

@@ -8,9 +8,7 @@ from core_sdk.server.routes import (
     checkpoints,
     cluster,
     code,
-    comparison,
     experiments,
-    groups,
     home,
     logs,
     media,
@@ -19,6 +17,7 @@ from core_sdk.server.routes import (
     runs,
     trials,
 )
+from core_sdk.server.routes.comparing import comparison, groups
 
 ROUTES = (
     Route("/home", home.home),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core_sdk.client._order import CheckpointSortBy, CheckpointState, OrderBy, in_order
+from core_sdk.client._orders.order import CheckpointSortBy, CheckpointState, OrderBy, in_order
 from core_sdk.records import SearcherMetric
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import CheckpointRow

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from core_sdk.client._checkpoint_order import known_metric, searcher_metric
-from core_sdk.client._order import OrderBy, TrialSortBy, in_order
+from core_sdk.client._orders.checkpoints import known_metric, searcher_metric
+from core_sdk.client._orders.order import OrderBy, TrialSortBy, in_order
 from core_sdk.records import Metric
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import TrialRow

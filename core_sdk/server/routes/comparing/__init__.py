@@ -1,0 +1,1 @@
+"""Several trials at once: side by side, and in groups."""
