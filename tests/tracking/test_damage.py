@@ -78,7 +78,6 @@ def flip(content: bytes, bit: int) -> bytes:
 
 
 @needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize("num_flips", [80, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_flips: int) -> None:
     """The record is as it was, or refused and named; other trials and experiments are listed as they were."""
@@ -105,7 +104,8 @@ def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_f
             replace(path, content)
         index.refresh()
         assert (index.trials(), index.experiments()) == (trials, experiments)
-    assert num_refused > 0.9 * num_flips
+    # About one bit in fourteen belongs to the checksum's own name.
+    assert num_refused > 0.8 * num_flips
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -154,7 +154,6 @@ def others(rows: Sequence[TrialRow] | Sequence[ExperimentRow], damaged: Path) ->
     ]
 
 
-@needs("many processes")
 @needs("many processes")
 @pytest.mark.parametrize("num_flips", [40, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_the_index_is_never_an_answer(recorded: Home, num_flips: int) -> None:
