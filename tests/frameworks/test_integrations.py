@@ -93,11 +93,17 @@ class Training:
             time.sleep(0.1)
 
 
+def chosen(*libraries: str) -> list[Any]:
+    """All libraries, of which those that are not named are left to `make test-all`: each test takes a minute or two."""
+    return [each if each in libraries else pytest.param(each, marks=pytest.mark.slow) for each in LIBRARIES]
+
+
 @pytest.fixture(params=LIBRARIES)
 def start(request: pytest.FixtureRequest, callbacks: FrameworkEnvironment, tmp_path: Path) -> Callable[[int], Training]:
     return lambda num_ranks: Training(callbacks, request.param, num_ranks, tmp_path)
 
 
+@pytest.mark.parametrize("start", chosen("transformers", "accelerate"), indirect=True)
 def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int], Training]) -> None:
     """Both ranks stop and store at one step; every validation is recorded once."""
     training = start(2)
@@ -116,6 +122,7 @@ def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int]
     assert_is_complete(training)
 
 
+@pytest.mark.parametrize("start", chosen("lightning"), indirect=True)
 def test_a_killed_training_goes_on_from_its_newest_checkpoint(start: Callable[[int], Training]) -> None:
     """What was reported beyond the checkpoint is reported again, and shown once."""
     training = start(1)

@@ -92,7 +92,7 @@ with core.init(job_id="stopped") as core_context:
         ),
         pytest.param(LIGHTNING, 8, {"check_val_every_n_epoch": 2}, [16], marks=pytest.mark.slow),
         pytest.param(TRANSFORMERS, 7, {"eval_strategy": "epoch"}, [8, 16], marks=pytest.mark.slow),
-        (TRANSFORMERS, 8, {"eval_strategy": "epoch"}, [8, 16]),
+        pytest.param(TRANSFORMERS, 8, {"eval_strategy": "epoch"}, [8, 16], marks=pytest.mark.slow),
         pytest.param(
             TRANSFORMERS, 4, {"eval_strategy": "steps", "eval_steps": 4}, [4, 8, 12, 16], marks=pytest.mark.slow
         ),

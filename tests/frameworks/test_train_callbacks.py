@@ -126,7 +126,9 @@ assert result.checkpoint is not None
 
 
 @pytest.mark.parametrize(
-    "source", [LIGHTNING, TRANSFORMERS, OF_SCRIPTS], ids=["lightning", "transformers", "callback of scripts"]
+    "source",
+    [LIGHTNING, pytest.param(TRANSFORMERS, marks=pytest.mark.slow), OF_SCRIPTS],
+    ids=["lightning", "transformers", "callback of scripts"],
 )
 def test_its_epochs_are_reports_with_checkpoints(source: str, callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
     """On two workers, which it takes for its ranks."""

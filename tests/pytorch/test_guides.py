@@ -366,7 +366,9 @@ def test_a_trial_with_all_that_its_guide_teaches_trains() -> None:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("launcher", ["torch.distributed.run", "launch.torch_distributed"])
+@pytest.mark.parametrize(
+    "launcher", [pytest.param("torch.distributed.run", marks=pytest.mark.slow), "launch.torch_distributed"]
+)
 def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
     """Step 3, with torchrun itself or with the launcher: each rank takes half of every batch."""
     Path("train.py").write_text(LOCAL_OR_CLUSTER)
@@ -381,7 +383,11 @@ def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("script", [ON_CLUSTER, LOCAL_OR_CLUSTER], ids=["on cluster", "local or cluster"])
+@pytest.mark.parametrize(
+    "script",
+    [pytest.param(ON_CLUSTER, marks=pytest.mark.slow), LOCAL_OR_CLUSTER],
+    ids=["on cluster", "local or cluster"],
+)
 def test_a_configuration_is_submitted(home: Home, script: str) -> None:
     """Steps 4 and 5, on two slots: the configuration says how long to train, whatever the script says besides."""
     Path("train.py").write_text(script)
@@ -398,7 +404,7 @@ def test_a_configuration_is_submitted(home: Home, script: str) -> None:
     "entrypoint",
     ["model_def:MNistTrial", "python3 -m determined.launch.torch_distributed --trial model_def:MNistTrial"],
 )
-@pytest.mark.parametrize("num_slots", [1, 2])
+@pytest.mark.parametrize("num_slots", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_slots: int) -> None:
     """The guide to Trials: the configuration says all that a script would."""
     options = [f"entrypoint={entrypoint}", f"resources.slots_per_trial={num_slots}"]
