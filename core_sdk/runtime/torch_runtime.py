@@ -62,7 +62,7 @@ class TorchRuntime(Runtime):
         """`strategy` is that of models that name no other one. Without `is_trained` the weights are only read."""
         self._ranks = ranks
         self.device = device
-        self._strategy = strategy
+        self.strategy = strategy
         self._aggregation_frequency = aggregation_frequency
         self._is_trained = is_trained
         self.models: list[nn.Module] = []
@@ -99,7 +99,7 @@ class TorchRuntime(Runtime):
             raise ValueError(f"this {type(model).__name__} is wrapped already: call wrap_model() once for each model")
         if self._is_trained:
             model = self.precision.prepared(model)
-        chosen = named_strategy(strategy, self._strategy)
+        chosen = named_strategy(strategy, self.strategy)
         wrapped = chosen.wrap_model(model, self.device, options or {})
         if compile is not False and self._is_trained:
             compile_in_place(wrapped, {} if compile is True else compile)
@@ -124,8 +124,8 @@ class TorchRuntime(Runtime):
         passes = backward_passes_per_step * self._aggregation_frequency
         is_compressed = self.compresses_gradients if is_compressed is None else is_compressed
         is_averaged = self.averages_gradients if is_averaged is None else is_averaged
-        wrapped = self._strategy.wrap_optimizer(optimizer, self._named(optimizer), passes, is_compressed)
-        self._steps[wrapped] = self._strategy.optimizer_step(wrapped, self._aggregation_frequency if is_averaged else 1)
+        wrapped = self.strategy.wrap_optimizer(optimizer, self._named(optimizer), passes, is_compressed)
+        self._steps[wrapped] = self.strategy.optimizer_step(wrapped, self._aggregation_frequency if is_averaged else 1)
         self.optimizers.append(wrapped)
         return wrapped
 

@@ -105,6 +105,7 @@ import json, sys
 import torch
 from torch.utils.data import TensorDataset
 from core_sdk import pytorch
+from core_sdk.pytorch._context import run_of
 
 class LineTrial(pytorch.PyTorchTrial):
     def __init__(self, context, stop_after):
@@ -135,7 +136,7 @@ with pytorch.init(job_id=sys.argv[1], aggregation_frequency=3) as context:
     torch.manual_seed(17 + context.distributed.rank)
     trial = LineTrial(context, int(sys.argv[2]))
     pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(2))
-    said = [type(context._strategy).__name__, trial.losses, trial.model.weight.item()]
+    said = [type(run_of(context).runtime.strategy).__name__, trial.losses, trial.model.weight.item()]
 with open(f"said.{context.distributed.rank}", "w") as file:
     json.dump(said, file)
 """
