@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import psutil
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 
 class Script:

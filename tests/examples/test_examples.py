@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from parts import needs
 
-# They train, with PyTorch, to an accuracy.
-pytestmark = needs("many processes")
+# They train, with PyTorch, to an accuracy; the first test waits for all of them.
+pytestmark = [needs("many processes"), pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CHECKPOINTS = EXAMPLES / "2_checkpoints.py"

@@ -102,7 +102,7 @@ def test_a_paused_training_goes_on_to_its_accuracy(framework: str, arguments: tu
     """Every step is counted once, and DeepSpeed's ranks have each stored their part."""
     trial = training(framework)
     paused = trial.run_until(
-        "[rank=0] epoch 3,", lambda: trial.core_sdk("trial", "pause", "1"), trial.command(*arguments)
+        "[rank=0] epoch 1,", lambda: trial.core_sdk("trial", "pause", "1"), trial.command(*arguments)
     )
     checkpoint = trial.answer("checkpoint", "list", "--trial", "1")[0]["storage_id"]
 
