@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -64,6 +65,7 @@ def _prepare(
     os.setsid()
     os.environ.clear()
     os.environ.update(variables)
+    tempfile.tempdir = None  # an imported library may have asked for it already
     os.chdir(directory)
     os.dup2(os.open(stdin, os.O_RDONLY), 0)
     for descriptor, path in ((1, stdout), (2, stderr)):
