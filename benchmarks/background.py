@@ -1,4 +1,4 @@
-"""What a training pays for saves in the background to a directory; ratios of medians, in turns.
+"""Measures what a training pays for saves in the background to a directory: ratios of medians, in turns.
 
     python benchmarks/background.py [--size-mb 256] [--state-mb 200] [--rounds 5] [--directory .]
 

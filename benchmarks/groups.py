@@ -1,4 +1,4 @@
-"""How fast the web page's server joins the curves of groups of trials, and how soon a report is in them.
+"""Measures how fast the page's server joins the curves of groups of trials, and how soon a report is in them.
 
     python benchmarks/groups.py [--trials 50] [--points 100000] [--groups 10] [--repeats 40]
 

@@ -1,4 +1,4 @@
-"""How smoothly the slider of the page moves over 100 steps of images of 256 x 256, in Chromium.
+"""Measures how smoothly the slider of the page moves over 100 steps of images of 256 x 256, in Chromium.
 
 python benchmarks/media_page.py [--steps 100] [--images 4]
 

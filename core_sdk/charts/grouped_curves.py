@@ -21,9 +21,9 @@ from core_sdk.tracking.rows import Bins
 
 Centre = Literal["mean", "median"]
 Band = Literal["range", "std", "sem", "none"]
-"""From minimum to maximum, the standard deviation or the standard error about the centre, or no band."""
+"""The band of a curve: minimum to maximum, standard deviation or standard error about the centre, or none."""
 Join = Literal["steps", "bins"]
-"""At the steps that the trials have in common, or in bins."""
+"""The way in which curves are joined: at the steps that the trials have in common, or in bins."""
 
 _FEWEST_SHARED = 0.5
 """Trials are joined at their common steps if these are at least this part of all steps."""
@@ -125,7 +125,7 @@ class _Member(NamedTuple):
     """A trial of the group."""
 
     cells: Mapping[int, _Cell]
-    """By the number of the bin, in order."""
+    """The bins by their numbers, in order."""
     first: int
     last: int
     """The number of its last bin."""

@@ -46,7 +46,7 @@ Best = Annotated[
 
 @dataclass(frozen=True)
 class Grouping:
-    """What the options ask for."""
+    """The grouping that the options ask for."""
 
     names: list[str]
     centre: Centre

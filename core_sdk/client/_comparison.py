@@ -27,7 +27,7 @@ class ComparedGroup:
     """None if no trial of the group has a finite value of the metric that decides."""
     best_value: Metric | None
     metrics: Mapping[str, Aggregate]
-    """For each metric, "group.name", what is typical of the last values of the trials."""
+    """The aggregates of the trials' last values, for each metric `group.name`."""
 
 
 class Comparison:
@@ -44,7 +44,7 @@ class Comparison:
             found = read_facts(view, [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)])
         self._groups, ranking = read_groups(tracker, found, self.group_by, best)
         self.best_by = ranking.name if ranking else None
-        """What decides which trial is the best of a group: min.METRIC or max.METRIC; None if there is no metric."""
+        """The rule for the best trial of a group, min.METRIC or max.METRIC; None if there is no metric."""
         self.groups = [
             _compared(group, self.group_by, best_of(group.members, ranking) if ranking else None)
             for group in self._groups

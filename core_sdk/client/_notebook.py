@@ -1,4 +1,4 @@
-"""What a notebook shows of a trial, an experiment or a checkpoint: its facts, and below them its curves."""
+"""Shows a trial, an experiment or a checkpoint in a notebook: its facts, and below them its curves."""
 
 from __future__ import annotations
 

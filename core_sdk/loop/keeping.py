@@ -1,4 +1,4 @@
-"""What a training keeps of the checkpoint from which it goes on. All shapes understand the same words."""
+"""Resolves what a training keeps of the checkpoint from which it goes on. All shapes understand the same words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Literal
 
 Keep = Literal["all", "model"] | Collection[str]
-"""All; the weights alone; or the names of some parts. The rest begins anew."""
+"""The parts of a checkpoint to keep: all, the weights alone, or named parts. The rest begins anew."""
 
 
 def kept_parts(keep: Keep, parts: Collection[str], *, models: Collection[str]) -> frozenset[str]:

@@ -80,7 +80,7 @@ class Parts(NamedTuple):
     """The parts of tensors that one rank writes."""
 
     tensors: dict[tuple[str, tuple[int, ...]], torch.Tensor]
-    """By the name of the whole tensor and the offsets of the part."""
+    """The parts by the name of the whole tensor and the offsets of the part."""
     encoded_index: bytes | None
     """The index of all ranks' parts, on the chief."""
 

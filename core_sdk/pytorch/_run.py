@@ -1,4 +1,4 @@
-"""What a trial's context and its Trainer share about one attempt."""
+"""The facts about one attempt that a trial's context and its Trainer share."""
 
 from __future__ import annotations
 

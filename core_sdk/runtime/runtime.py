@@ -31,7 +31,7 @@ class Ranks(Protocol):
 
 
 class Runtime(abc.ABC):
-    """What a training trains on this rank, and how the ranks train it together. Every rank has one."""
+    """The objects that a training trains on this rank, and the way in which the ranks train them together."""
 
     models: list[Any]
     """The models to call, in the order of wrapping."""

@@ -39,9 +39,9 @@ class RankPart(NamedTuple):
     """The part of a state that only one rank has."""
 
     shards: Parts | None
-    """Its parts of tensors that are spread over the ranks."""
+    """The rank's parts of tensors that are spread over the ranks."""
     gradients: Gradients | None
-    """Its gradients, between two steps."""
+    """The rank's gradients between two steps."""
 
 
 class TorchRuntime(Runtime):

@@ -10,7 +10,7 @@ from core_sdk.loop.driver import Progress
 
 @dataclass
 class FitProgress:
-    """What a training has completed, and the results of that."""
+    """The progress of a training and its results so far."""
 
     driver: Progress = field(default_factory=Progress)
     is_epoch_start: bool = True

@@ -30,7 +30,7 @@ _MAX_CHARTS = 24
 
 class GroupsQuery(Query, frozen=True):
     experiment: Id | None = None
-    """All trials of an experiment but those that are archived."""
+    """An experiment, whose trials are grouped, except archived ones."""
     trials: Annotated[tuple[Id, ...], msgspec.Meta(max_length=_MAX_TRIALS)] = ()
     """These trials, without an experiment."""
     by: Names = ()
@@ -43,7 +43,7 @@ class GroupsQuery(Query, frozen=True):
     best: Text = ""
     """Which trial is the best of a group: min.METRIC or max.METRIC; by default by the searcher's metric."""
     points: Annotated[int, msgspec.Meta(ge=2, le=2000)] = 400
-    """At most as many of each curve."""
+    """The largest number of points of each curve."""
     rank: Rank | None = None
     """The rank whose reports are given, as in `/trials/{trial_id}/metrics`."""
 
@@ -64,7 +64,7 @@ class GroupCurveAnswer(msgspec.Struct, frozen=True):
     join: Join
     """Whether the trials are joined at the steps that they have in common, or in bins."""
     width: int
-    """How many steps a point spans at most."""
+    """The largest number of steps that a point spans."""
     x: Sequence[int]
     """The last step of each point."""
     centre: Sequence[float]
