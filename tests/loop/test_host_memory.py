@@ -102,7 +102,7 @@ def test_the_next_copy_uses_the_same_memory() -> None:
     assert [copied[0].item() for copied in again] == [2, 3, 1]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="NOT TESTED: pinned memory; there is no GPU here")
 def test_tensors_of_a_gpu_are_copied_into_pinned_memory() -> None:
     """When the call returns they are there: what another stream does afterwards does not show."""
     weight = torch.ones(1_000_000, device="cuda")
