@@ -34,12 +34,21 @@ def test_the_list_names_tests_that_exist(name: str) -> None:
 
 
 @needs("many processes")
-def test_a_second_run_ends_with_the_names() -> None:
-    """As the Makefile starts it."""
+def test_a_second_run_ends_with_the_names(tmp_path: Path) -> None:
+    """As the Makefile starts it. In pytest's usual folder it would delete the thousands of files of an earlier run."""
     name = "tests/test_second_tries.py::test_each_is_named_with_its_reason"
 
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "--second-try", "-p", "no:cacheprovider", "-q", name],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--second-try",
+            "-p",
+            "no:cacheprovider",
+            f"--basetemp={tmp_path / 'of-tests'}",
+            name,
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

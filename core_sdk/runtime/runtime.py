@@ -5,9 +5,10 @@ from __future__ import annotations
 import abc
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from core_sdk.distributed import Channel
+if TYPE_CHECKING:
+    from core_sdk.distributed import Channel
 
 PARTS = ("models", "optimizers", "lr_schedulers")
 """The parts of a runtime's state that can be loaded apart from each other."""

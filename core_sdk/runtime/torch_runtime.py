@@ -12,7 +12,6 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from core_sdk.distributed import Channel
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop.restoring import load_object
 from core_sdk.loop.state import SHARDED_FILES
@@ -30,6 +29,7 @@ from core_sdk.runtime.runtime import Ranks, Runtime
 from core_sdk.runtime.strategies import OptimizerStep, Strategy, named_strategy, parameters_of
 
 if TYPE_CHECKING:
+    from core_sdk.distributed import Channel
     from core_sdk.loop.sharded_tensors import Parts, ShardPlanner
 
 logger = logging.getLogger("core_sdk.runtime")
