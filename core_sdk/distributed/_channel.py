@@ -22,7 +22,7 @@ class Channel(ABC):
     rank: int
     size: int
     timeout_s: float
-    """How long a call waits for the other ranks."""
+    """The longest time that a call waits for the other ranks."""
 
     @abstractmethod
     def gather(self, value: T) -> list[T] | None:

@@ -250,7 +250,7 @@ class DistributedContext:
         return self._background_channel
 
     def ring(self) -> tuple[Channel, Channel] | None:
-        """Two groups of two, for the calls of another thread: with the node before, as the chief, and with the next.
+        """Makes two groups of two for another thread's calls: with the node before, as the chief, and with the next.
 
         None on ranks that are not local chiefs, and on a single node. The first call makes them, and is collective.
         """

@@ -13,7 +13,7 @@ _MAX_CLASSES = 1000
 
 
 class ConfusionMatrix(Media):
-    """How often each class was predicted as each: a row for each true class, a column for each prediction."""
+    """Counts how often each class was predicted as each: a row for each true class, a column for each prediction."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True):
     files: dict[str, FileEntry]
     """Path relative to the checkpoint, with "/", in sorted order."""
     directories: list[str] = []
-    """All directories, so that empty ones survive; each ends with "/"."""
+    """The paths of all directories, so that empty ones survive; each ends with "/"."""
     metadata: dict[str, Any] = {}
     ranks: tuple[int, ...] = (0,)
     """The ranks that wrote files."""

@@ -17,7 +17,7 @@ class TrialInfo(msgspec.Struct, kw_only=True):
     trial_seed: int
     """A number to seed random generators with, the same in all attempts and on all ranks."""
     hparams: dict[str, Any] = {}
-    """Its hyperparameters: chosen by a search, given on the command line, or told to `init()`."""
+    """The trial's hyperparameters: chosen by a search, given on the command line, or told to `init()`."""
     config: dict[str, Any] = {}
     """The experiment's configuration; empty for a trial without one."""
     steps_completed: int = 0

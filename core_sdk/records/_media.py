@@ -37,7 +37,7 @@ class MediaFile(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A file of a report, as the report names it."""
 
     kind: str
-    """One of `MEDIA_KINDS`, or another one of a later version."""
+    """A kind of `MEDIA_KINDS`, or another one of a later version."""
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     """The SHA-256 of the content, which names the file and is its checksum."""
     size_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**53)]

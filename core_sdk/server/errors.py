@@ -29,9 +29,9 @@ class Problem(msgspec.Struct, frozen=True):
     """A word for programs, such as `trial_not_found`."""
     message: str
     hint: str = ""
-    """What to do next."""
+    """Advice on what to do next."""
     place: int | None = None
-    """Where in the text of a condition."""
+    """The place in the text of a condition."""
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ class Staging(ABC):
     path: Path
     """The directory to write into; it exists and is empty."""
     address: str
-    """Where the ranks bring their files if this rank is the chief."""
+    """The place to which the ranks bring their files if this rank is the chief."""
 
     @abstractmethod
     def check_reachable(self, address: str) -> None:

@@ -49,7 +49,7 @@ class TrialHistory:
     """The checkpoints that were not deleted, in the order in which they were stored."""
     unlisted: tuple[UnlistedCheckpoint, ...]
     problem: str | None
-    """Why records may be missing; None if all were read."""
+    """The reason why records may be missing; None if all were read."""
     validation_metrics: frozenset[str] = frozenset()
     """The names of all validation metrics, where `read_history` was asked for them."""
 

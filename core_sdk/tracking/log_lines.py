@@ -31,7 +31,7 @@ class LogLine:
     level: LogLevel
     """INFO for a line that names no level; a traceback is ERROR."""
     text: str
-    """Without the rank; as the script wrote it, with control characters."""
+    """The line without the rank, as the script wrote it, with control characters."""
     is_cut: bool = False
     """A longer line is shown up to its 65,536th byte."""
 
@@ -40,9 +40,9 @@ class LogLine:
 class LogPage:
     lines: tuple[LogLine, ...]
     num_lines: int
-    """In the whole output as of now."""
+    """The number in the whole output as of now."""
     next_line: int | None
-    """Where to read on; None at the end of what is there."""
+    """The place from which to read on; None at the end of what is there."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class LogFilter:
     """None stands for all lines."""
     min_level: LogLevel = "DEBUG"
     search: str = ""
-    """In upper or lower case."""
+    """A text that the lines contain, in upper or lower case."""
 
     @property
     def is_everything(self) -> bool:

@@ -149,7 +149,7 @@ class ReportPage:
 
     reports: list[ReportRow]
     next_after: int | None
-    """Where to read on; None at the end."""
+    """The place from which to read on; None at the end."""
 
 
 @dataclass(frozen=True)
@@ -309,6 +309,6 @@ class CheckpointRow:
     is_pinned: bool = False
     pin_note: str = ""
     is_missing: bool = False
-    """Its files are gone, although no record says that they were deleted."""
+    """The files are gone, although no record says that they were deleted."""
     metrics: dict[str, Metric] = field(default_factory=dict)
     """The validation metrics that its attempt reported at its step, superseded or not: they belong to these weights."""

@@ -37,7 +37,7 @@ class AttemptEnd:
     exit_code: int | None = None
     """-N for death by signal N."""
     exit_problem: str | None = None
-    """Why an exit code that was recorded cannot be read."""
+    """The reason why an exit code that was recorded cannot be read."""
 
 
 def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = None) -> tuple[TrialState, str]:

@@ -27,7 +27,7 @@ class AttemptSpan:
     resumed_steps: int | None
     """The step that the attempt resumed from; None if unknown."""
     first_steps: Mapping[Hashable, int]
-    """For each series that the attempt reports, the first step."""
+    """The first step of each series that the attempt reports."""
 
 
 def visible_until(attempts: Sequence[AttemptSpan]) -> list[dict[Hashable, int]]:

@@ -22,9 +22,9 @@ class ScalingConfig:
     """`(least, most)` starts as many workers as there is room for. 0 runs the function in this process."""
     use_gpu: bool = False
     resources_per_worker: Mapping[str, float] | None = None
-    """By default one CPU, or one GPU with `use_gpu`. The resources of other names are Ray's."""
+    """The default is one CPU, or one GPU with `use_gpu`. The resources of other names are Ray's."""
     placement_strategy: Strategy = "PACK"
-    """How Ray places the workers on its nodes."""
+    """The way in which Ray places the workers on its nodes."""
     elastic_resize_monitor_interval_s: float = 60.0
     """The interval at which to look for room for more workers."""
     engine: EngineName | None = None

@@ -25,7 +25,7 @@ class QueueRow:
     num_running: int
     num_waiting: int
     suspended: str
-    """Why it stands still although it is active."""
+    """The reason why it stands still although it is active."""
 
 
 @app.command("list")

@@ -24,7 +24,7 @@ class Grace:
 
     total_s: float | None
     stop_known_at: Callable[[], float | None]
-    """When a stop was asked for, by `time.monotonic()`; None as long as none is."""
+    """The time at which a stop was asked for, by `time.monotonic()`; None as long as none is."""
 
     @classmethod
     def endless(cls) -> Grace:

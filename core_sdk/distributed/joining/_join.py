@@ -44,7 +44,7 @@ class ListenOptions:
 
     tcp_hosts: Sequence[str]
     bind_host: str | None
-    """All interfaces if None."""
+    """The address to listen at; all interfaces if None."""
     port: int
     has_unix: bool
 

@@ -23,5 +23,5 @@ class FitResult:
     steps_completed: int
     """The number of global batches, counted from the beginning of the training."""
     reason: EndReason
-    """Why it ended: it is "completed"; "preempted", and can be resumed; "stopped" by `context.set_stop_requested()`; or
-    the "searcher" wants no more of it."""
+    """The reason for the end: it is "completed"; "preempted", and can be resumed; "stopped" by
+    `context.set_stop_requested()`; or the "searcher" wants no more of it."""

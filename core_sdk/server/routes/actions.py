@@ -38,7 +38,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class DeleteBody(Body, frozen=True):
     force: bool = False
-    """Also with a checkpoint that is pinned, or that another trial began with."""
+    """Whether to delete also a checkpoint that is pinned, or that another trial began with."""
 
 
 class LabelsBody(Body, frozen=True):
@@ -48,7 +48,7 @@ class LabelsBody(Body, frozen=True):
 
 class PinBody(Body, frozen=True):
     note: Annotated[str, msgspec.Meta(max_length=1000)] = ""
-    """Why it is kept."""
+    """The reason why it is kept."""
 
 
 class ChangeBody(Body, frozen=True):
@@ -68,7 +68,7 @@ class SettingsBody(Body, frozen=True):
 
 class Done(msgspec.Struct, frozen=True):
     message: str
-    """What was done, in words."""
+    """A text that says what was done."""
 
 
 def pause_trial(records: Records, trial_id: Id) -> Done:

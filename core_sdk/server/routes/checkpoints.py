@@ -28,7 +28,7 @@ class CheckpointsQuery(Query, frozen=True):
     experiment: Id | None = None
     trial: Id | None = None
     deleted: bool = False
-    """Also those that were deleted."""
+    """Whether to list also those that were deleted."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
     cursor: Cursor = 0
 
@@ -37,7 +37,7 @@ class CheckpointsAnswer(msgspec.Struct, frozen=True):
     checkpoints: list[CheckpointRow]
     num_found: int
     size_bytes: int
-    """Of all that were found and exist."""
+    """The size of all that were found and exist."""
     metric: str | None
     """The searcher's, if there is one: each checkpoint has in `metrics` what was validated at its step."""
     next: int | None
@@ -51,7 +51,7 @@ class KeptAnswer(msgspec.Struct, frozen=True):
 
 class RetentionAnswer(msgspec.Struct, frozen=True):
     has_policy: bool
-    """Without one, all checkpoints are kept."""
+    """False if the experiment has no policy: then all checkpoints are kept."""
     policy: RetentionPolicy | None
     metric: SearcherMetric | None
     """The one that says which checkpoint is better."""
@@ -62,7 +62,7 @@ class RetentionAnswer(msgspec.Struct, frozen=True):
 
 class CheckpointFileQuery(Query, frozen=True):
     name: Text
-    """One of the checkpoint's `resources`."""
+    """The name of one of the checkpoint's `resources`."""
 
 
 def checkpoints(records: Records, query: CheckpointsQuery) -> CheckpointsAnswer:

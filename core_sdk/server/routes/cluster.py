@@ -24,16 +24,16 @@ class QueuedExperiment(msgspec.Struct, frozen=True):
     """Trials."""
     num_waiting: int
     max_slots: int | None
-    """No more slots at a time; None: as many as are free."""
+    """The largest number of slots at a time; None: as many as are free."""
     progress: float | None
     problem: str
-    """Why it stands still although it is active; else empty."""
+    """The reason why it stands still although it is active; else empty."""
 
 
 class QueueAnswer(msgspec.Struct, frozen=True):
     has_master: bool
     experiments: list[QueuedExperiment]
-    """Those that have not ended, in the order in which they get slots."""
+    """The experiments that have not ended, in the order in which they get slots."""
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     address: str
     problem: str
-    """Why it cannot be used just now; else empty."""
+    """The reason why it cannot be used just now; else empty."""
 
 
 class SlotsAnswer(msgspec.Struct, frozen=True):

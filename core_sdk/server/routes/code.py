@@ -27,12 +27,12 @@ _BLOCK_BYTES = 1 << 20
 
 class ConfigurationAnswer(msgspec.Struct, frozen=True):
     completed: dict[str, Any] | None
-    """With all defaults; secrets are masked. None for trials that were not submitted."""
+    """The configuration with all defaults; secrets are masked. None for trials that were not submitted."""
     yaml: str
     original: str
-    """As its author wrote it, comments included, where it has no secrets; else empty."""
+    """The configuration as its author wrote it, comments included, where it has no secrets; else empty."""
     hparams: dict[str, Any] | None = None
-    """Of the trial that was asked about."""
+    """The hyperparameters of the trial that was asked about."""
 
 
 class CodeFile(msgspec.Struct, frozen=True):

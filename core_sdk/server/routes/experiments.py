@@ -67,14 +67,14 @@ class ExperimentAnswer(msgspec.Struct, frozen=True):
     smaller_is_better: bool | None
     best: BestTrial | None
     states: dict[str, int]
-    """How many trials are in each state."""
+    """The number of trials in each state."""
 
 
 class CurvesQuery(Query, frozen=True):
     metric: Text = ""
     """`group.name`; without one, the searcher's."""
     top: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
-    """Only the best of the trials."""
+    """The number of the best trials to give, and no others."""
     x: Literal["steps", "time"] = "steps"
     buckets: Annotated[int, msgspec.Meta(ge=2, le=1000)] = 200
     rank: Rank | None = None
@@ -98,7 +98,7 @@ class CurvesAnswer(msgspec.Struct, frozen=True):
     curves: list[TrialCurve]
     """The best trial first."""
     num_trials: int
-    """Those that have the metric."""
+    """The number of trials that have the metric."""
     reporting_ranks: list[int]
     """The ranks that have reported metrics in any of the best trials."""
 
@@ -111,7 +111,7 @@ class ImportanceQuery(Query, frozen=True):
 class ImportanceAnswer(msgspec.Struct, frozen=True):
     metric: str
     num_trials: int
-    """Those that have the metric."""
+    """The number of trials that have the metric."""
     importances: list[Importance]
 
 

@@ -25,7 +25,7 @@ class HomeAnswer(msgspec.Struct, frozen=True):
     can_act: bool
     """False if this server only reads."""
     reading: Reading | None
-    """How far the records are read, of a server that has just begun to: all other questions wait for that."""
+    """The part of the records that is read, of a server that has just begun to: all other questions wait for that."""
 
 
 def home(records: Records) -> HomeAnswer:

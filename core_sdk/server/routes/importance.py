@@ -16,9 +16,9 @@ _LEAST_TRIALS = 4
 class Importance(msgspec.Struct, frozen=True):
     name: str
     share: float
-    """Of the variance of the metric's ranks that the hyperparameter explains by itself: 0 is nothing, 1 is all."""
+    """The part of the variance of the metric's ranks that the hyperparameter alone explains: 0 is nothing, 1 is all."""
     correlation: float | None
-    """Between the ranks of both: -1 to 1; None for a hyperparameter that is not a number."""
+    """The correlation between the ranks of both: -1 to 1; None for a hyperparameter that is not a number."""
     num_values: int
 
 

@@ -23,11 +23,11 @@ class LogsQuery(Query, frozen=True):
     """The number of the first line, counted from 0; a negative one counts from the end."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 500
     rank: Ranks = ()
-    """Only what these ranks wrote."""
+    """The ranks whose output is given; by default all are."""
     level: LogLevel = "DEBUG"
-    """Only lines of at least this level."""
+    """The lowest level of the lines that are given."""
     search: Text = ""
-    """Only lines with this text, in upper or lower case."""
+    """The text that the lines contain, in upper or lower case."""
 
 
 class LogsAnswer(msgspec.Struct, frozen=True):

@@ -24,17 +24,17 @@ NumBuckets = Annotated[int, msgspec.Meta(ge=2, le=4000)]
 
 class MetricsQuery(Query, frozen=True):
     group: Text = ""
-    """Only this group."""
+    """The only group to give."""
     names: Names = ()
-    """Only these metrics."""
+    """The only metrics to give."""
     x: Literal["steps", "time", "epochs"] = "steps"
-    """What `x` holds; buckets are always equally wide in steps."""
+    """The meaning of `x`; buckets are always equally wide in steps."""
     first: Steps | None = None
     """The first step."""
     last: Steps | None = None
     buckets: NumBuckets = 1000
     superseded: bool = False
-    """Also what later attempts have superseded, in curves of its own."""
+    """Whether to give what later attempts have superseded, too, in curves of its own."""
     rank: Rank | Literal["all"] | None = None
     """The rank whose reports are given. `all` gives each rank's, in curves of their own. By default each metric is that
     of the lowest rank that reports it."""
@@ -56,7 +56,7 @@ class Curve(msgspec.Struct, frozen=True):
     first_steps: Sequence[float]
     last_steps: Sequence[float]
     x: Sequence[float | None]
-    """Where the bucket's end is drawn."""
+    """The place where the bucket's end is drawn."""
     count: Sequence[int]
     minimum: Sequence[Metric | None]
     """null where every value is NaN."""

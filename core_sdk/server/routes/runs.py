@@ -41,19 +41,19 @@ _FIELDS = {
 
 class ColumnAnswer(msgspec.Struct, frozen=True):
     name: str
-    """As in conditions, `sort` and `columns`; metrics also have `min.` and `max.` before it."""
+    """The name as in conditions, `sort` and `columns`; metrics also have `min.` and `max.` before it."""
     kind: Kind
     type: str
     """number, text, bool, list, time (seconds since the Unix epoch) or mixed."""
     num_trials: int
-    """Those that have a value."""
+    """The number of trials that have a value."""
     is_constant: bool = False
     """Whether a hyperparameter has the same value in all trials."""
 
 
 class ColumnsQuery(Query, frozen=True):
     experiment: Id | None = None
-    """Only what its trials have."""
+    """The experiment whose trials are described; by default all are."""
 
 
 class ColumnsAnswer(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class RunsQuery(Query, frozen=True):
     cursor: Cursor = 0
     """`next` of the page before."""
     archived: bool = False
-    """Also trials that are archived, or whose experiment is."""
+    """Whether to list also trials that are archived, or whose experiment is."""
 
 
 class RunsAnswer(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ class RunsAnswer(msgspec.Struct, frozen=True):
     ids: list[int]
     """The trial of each row."""
     num_found: int
-    """In all pages."""
+    """The number in all pages."""
     num_trials: int
     """Found or not."""
     next: int | None

@@ -39,11 +39,11 @@ class StoredObject:
     """Relative to the bucket's prefix."""
     size_bytes: int
     updated: float
-    """When it was written, in seconds since the epoch by the store's clock."""
+    """The time at which it was written, in seconds since the epoch by the store's clock."""
     version: str
     """Differs whenever the content does: a generation, an ETag."""
     crc32c: str | None = None
-    """As in `FileEntry`, where the store tells it without being asked for each object."""
+    """The checksum as in `FileEntry`, where the store tells it without being asked for each object."""
 
 
 class PartedUpload(ABC):

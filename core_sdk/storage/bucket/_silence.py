@@ -28,7 +28,7 @@ class Wait:
     """A time of the monotonic clock, in seconds, like `give_up_at`."""
     give_up_at: float
     reason: str = ""
-    """Why the last try failed."""
+    """The reason why the last try failed."""
 
 
 class SilenceWatch:

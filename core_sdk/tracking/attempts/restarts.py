@@ -39,7 +39,7 @@ class _Note(msgspec.Struct):
     parent_pid: int
     """A rank has the same parent as its successor; processes that a rank starts have another."""
     exit_path: str = ""
-    """Where the launcher records how the attempt ended, if the script cannot; empty without a shared home."""
+    """The file in which the launcher records the attempt's end, if the script cannot; empty without a shared home."""
 
 
 def note_trial_of_launch(folder: TrialFolder, attempt: int, *, is_home_shared: bool) -> None:

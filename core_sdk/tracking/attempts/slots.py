@@ -15,7 +15,7 @@ class Slots:
     gpus: tuple[str, ...] = ()
     """CUDA's names (indices or UUIDs) of the GPUs that the slots are; empty for places on the CPU."""
     num_threads: int = 1
-    """How many threads one place on the CPU is worth."""
+    """The number of threads that one place on the CPU is worth."""
 
     @property
     def variables(self) -> dict[str, str]:

@@ -39,7 +39,7 @@ class Facts:
     hparams: Mapping[str, Any]
     metrics: Metrics
     values: Mapping[str, Any]
-    """All values of the trial by name."""
+    """The values of the trial by name."""
 
 
 def read_facts(view: View, rows: Sequence[TrialRow]) -> list[Facts]:

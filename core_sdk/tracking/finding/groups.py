@@ -33,7 +33,7 @@ class TrialGroup:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What is typical of the values of a group. NaN and infinite values are left out."""
+    """Typical figures of the values of a group. NaN and infinite values are left out."""
 
     mean: float
     std: float | None
@@ -60,7 +60,7 @@ class Ranking:
     """The metric that says which trial is the best one."""
 
     metric: str
-    """With its group or without it, as in conditions."""
+    """The name with its group or without it, as in conditions."""
     smaller_is_better: bool
 
     @property

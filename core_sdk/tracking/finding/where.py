@@ -52,7 +52,7 @@ class Condition:
 
     holds: _Rule
     names: Mapping[str, int]
-    """Each name that it compares, and its place in the text."""
+    """The names that it compares, and their places in the text."""
 
 
 def parse_condition(text: str) -> Condition:

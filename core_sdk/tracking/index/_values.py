@@ -47,7 +47,7 @@ class Beside(msgspec.Struct, omit_defaults=True):
 
     batch_metrics: list[dict[str, int | float | str]] | None = None
     metrics: dict[str, Any] | None = None
-    """Those that are no numbers, and NaNs other than the usual one, as `to_json` spells them."""
+    """Metrics that are no numbers, and NaNs other than the usual one, as `to_json` spells them."""
 
 
 def to_beside(report: Report) -> str | None:

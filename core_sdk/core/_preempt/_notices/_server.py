@@ -24,7 +24,7 @@ class NoAnswer(Exception):
 class Answer:
     status: int
     headers: Mapping[str, str]
-    """By names in lower case."""
+    """The headers, by names in lower case."""
     text: str = field(repr=False)
     """Kept out of the repr, since it may be a token."""
 

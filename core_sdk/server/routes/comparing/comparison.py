@@ -24,12 +24,12 @@ class ComparedMetricsQuery(MetricsQuery, frozen=True, kw_only=True):
 
 class ComparisonAnswer(msgspec.Struct, frozen=True):
     trials: list[TrialAnswer]
-    """In the order of the question."""
+    """The answers in the order of the question."""
 
 
 class ComparedMetricsAnswer(msgspec.Struct, frozen=True):
     trials: list[MetricsAnswer]
-    """In the order of the question."""
+    """The answers in the order of the question."""
 
 
 def comparison(records: Records, query: ComparisonQuery) -> ComparisonAnswer:

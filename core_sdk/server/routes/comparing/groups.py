@@ -34,14 +34,14 @@ class GroupsQuery(Query, frozen=True):
     trials: Annotated[tuple[Id, ...], msgspec.Meta(max_length=_MAX_TRIALS)] = ()
     """These trials, without an experiment."""
     by: Names = ()
-    """What the trials of a group have in common: hyperparameters, `label`, or other names, as in conditions. Without
-    any, the answer says what they can be."""
+    """The names of what the trials of a group have in common: hyperparameters, `label`, or other names, as in
+    conditions. Without any, the answer says what they can be."""
     metrics: Names = ()
     """The metrics whose curves are given, as `group.name`: at most 24."""
     centre: Centre = "mean"
     band: Band = "std"
     best: Text = ""
-    """Which trial is the best of a group: min.METRIC or max.METRIC; by default by the searcher's metric."""
+    """The choice of a group's best trial: min.METRIC or max.METRIC; by default by the searcher's metric."""
     points: Annotated[int, msgspec.Meta(ge=2, le=2000)] = 400
     """The largest number of points of each curve."""
     rank: Rank | None = None
@@ -50,7 +50,7 @@ class GroupsQuery(Query, frozen=True):
 
 class GroupAnswer(msgspec.Struct, frozen=True):
     values: list[bool | int | float | str | None]
-    """For each of `by`."""
+    """A value for each of `by`."""
     trials: list[int]
     best: int | None
     best_value: Metric | None
@@ -71,7 +71,7 @@ class GroupCurveAnswer(msgspec.Struct, frozen=True):
     low: Sequence[float | None]
     high: Sequence[float | None]
     num_trials: Sequence[int]
-    """Those in each point."""
+    """The number of trials in each point."""
     num_left_out: int
     """Values that are NaN or infinite."""
     num_unshared: int
@@ -81,14 +81,14 @@ class GroupCurveAnswer(msgspec.Struct, frozen=True):
 class GroupedChartAnswer(msgspec.Struct, frozen=True):
     metric: str
     curves: list[GroupCurveAnswer]
-    """Without groups that have no value."""
+    """The curves of the groups that have a value."""
 
 
 class GroupsAnswer(msgspec.Struct, frozen=True):
     names: list[str]
-    """By what the trials can be grouped, first the hyperparameters in which they differ."""
+    """The names by which the trials can be grouped, first the hyperparameters in which they differ."""
     metrics: list[str]
-    """All that the trials have."""
+    """The names of all metrics that the trials have."""
     best_by: str | None
     """min.METRIC or max.METRIC."""
     groups: list[GroupAnswer]
