@@ -51,6 +51,8 @@ class Ranks:
     def __init__(self, guardian: Guardian | None = None, output: RankOutput | None = None) -> None:
         """The guardian guards the ranks, whose output comes through `output`, if it does."""
         self.pids: dict[int, int] = {}
+        self.has_news = threading.Event()
+        """Is set when a rank's own process ends."""
         self._guardian = guardian
         self._output = output
         self._deaths: dict[int, Death] = {}
@@ -169,6 +171,7 @@ class Ranks:
         with self._lock:
             self._inner[rank].update(left)
             self._deaths[rank] = Death(rank, code, time_s)
+        self.has_news.set()
 
 
 def _await_end(pid: int) -> int:

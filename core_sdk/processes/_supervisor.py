@@ -124,6 +124,11 @@ class Supervisor:
             for number in self._stops:
                 self._ranks.signal(number)
 
+    def await_death(self, timeout_s: float) -> None:
+        """Blocks until another rank has died, or for `timeout_s`."""
+        self._ranks.has_news.wait(timeout_s)
+        self._ranks.has_news.clear()
+
     def outcome(self, *, is_alone: bool = True) -> Outcome | None:
         """Returns the outcome of this start, or None if it is undecided.
 

@@ -167,7 +167,7 @@ class NodeLauncher:
     def _watch(self) -> bool:
         """Blocks until the ranks have ended or must be ended. Returns whether they are to be started again."""
         while True:
-            time.sleep(self._config.monitor_interval_s)
+            self._supervisor.await_death(self._config.monitor_interval_s)
             outcome = self._supervisor.decided or self._outcome()
             if outcome is None or self._has_made_room(outcome):
                 if self._meeting.num_waiting() == 0:

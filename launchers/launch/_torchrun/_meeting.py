@@ -10,8 +10,10 @@ the part in which we differ. So that is ours, and torch need not be imported bef
 from __future__ import annotations
 
 import json
+import signal
 import socket
-import threading
+import subprocess
+import sys
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from typing import Any
@@ -20,12 +22,11 @@ from core_sdk.environment import unshared_store
 from launch._command_line import UsageError
 from launch._framework import Start
 from launch._network import LOOPBACK, enable_keepalive
+from launch._torchrun import _store_process
 from launch._torchrun._config import LaunchConfig, Rendezvous
 
 # For a node that looks up the address of the ranks' store, which the first node sets at once.
 _STORE_TIMEOUT = timedelta(seconds=60)
-# The oldest version of torch with which this was tried, and worked. It does not with 2.6.
-_NEWER_SERVER_SINCE = (2, 13)
 
 
 class TrainingOver(Exception):
@@ -77,6 +78,7 @@ class Alone(Meeting):
     """A node that trains alone.
 
     The ranks' store listens before the ranks start, and answers when torch has been imported, which takes them as long.
+    It has a process of its own, since a launcher that imports torch would notice no death of a rank meanwhile.
     """
 
     is_fixed = True
@@ -86,11 +88,13 @@ class Alone(Meeting):
         self._given_address = config.local_address
         self._port = config.port
         self._listener: socket.socket | None = None
-        self._store: object = None
+        self._server: subprocess.Popen[bytes] | None = None
 
     def meet(self) -> Start:
         # The store of the last start: ranks would find their predecessors' addresses in it.
         self.close()
+        if self._server is not None:
+            self._server.wait()
         try:
             # Only where the user has given an address may others connect, as torchrun's ranks may.
             if self._given_address is None:
@@ -105,25 +109,22 @@ class Alone(Meeting):
         return Start(0, 1, self._given_address or LOOPBACK, port, store=None)
 
     def serve(self) -> None:
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            threading.Thread(target=self._serve, args=[listener], name="launch-ranks-store", daemon=True).start()
-
-    def _serve(self, listener: socket.socket) -> None:
-        import torch
-        from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-        port, descriptor = listener.getsockname()[1], listener.detach()
-        # The newer server of older versions cannot take over a socket.
-        is_newer = tuple(map(int, torch.__version__.split(".")[:2])) >= _NEWER_SERVER_SINCE
-        self._store = TCPStore(
-            LOOPBACK,
-            port,
-            is_master=True,
-            wait_for_workers=False,
-            master_listen_fd=descriptor,
-            use_libuv=is_newer,
-        )
+        if self._listener is None:
+            return
+        # No signal for the whole job ends the store, which the ranks need to end well.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            with self._listener as listener:
+                self._server = subprocess.Popen(
+                    [sys.executable, "-P", _store_process.__file__, str(listener.fileno())],
+                    cwd="/",
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[listener.fileno()],
+                    start_new_session=True,
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def num_waiting(self) -> int:
         return 0
@@ -132,10 +133,10 @@ class Alone(Meeting):
         return True
 
     def close(self) -> None:
-        self._store = None
         if self._listener is not None:
             self._listener.close()
-            self._listener = None
+        if self._server is not None:
+            self._server.kill()
 
 
 class Together(Meeting):
