@@ -11,7 +11,7 @@
 | `CORE_SDK_CHANNEL_KEY` | the secret that ranks on several nodes share, if no store gives them one      |
 | `CORE_SDK_PASS_VARIABLES` | more variables that a launcher passes to other hosts: `NAME,OTHER,PREFIX_*` |
 | `CORE_SDK_MEETING_PORT` | to the launchers of several nodes: the port at which they meet, on the first one |
-| `CORE_SDK_ENDING`   | to a launcher: the pid of its parent, and the file for its last messages |
+| `CORE_SDK_HEAD`     | to a launcher on one of several hosts: the mark of its reports, and its directory |
 | `CORE_SDK_GUARDED_…` | marks, by which guardians know the processes that they are to end          |
 | `CORE_SDK_LEFT_JOB` | from a process to itself: its pid, and the job whose training it has started       |
 | `CORE_SDK_GRACE_S`  | how long a launcher and its ranks may take to end after SIGTERM; default: 3600 |
@@ -52,13 +52,13 @@ from core_sdk.environment._children import (
 from core_sdk.environment._command import command_of_this_process, main_script
 from core_sdk.environment._jobs import job, leave_job, left_job
 from core_sdk.environment._launchers import (
-    ending_path,
     first_variable,
     horovod_variables,
     job_id,
     job_placement,
     line_prefix_template,
     meeting_port,
+    taken_head,
     torchrun_variables,
     unshared_store,
     visible_gpus,

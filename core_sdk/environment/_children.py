@@ -10,7 +10,7 @@ from core_sdk.environment._marks import marks
 from core_sdk.environment.names import (
     CHANNEL_KEY_VARIABLE,
     CHIEF_IP_VARIABLE,
-    ENDING_VARIABLE,
+    HEAD_VARIABLE,
     HOME_VARIABLE,
     LAUNCH_DIR_VARIABLE,
     LEFT_JOB_VARIABLE,
@@ -108,7 +108,7 @@ _NEVER_PASSED = frozenset(
         LAUNCH_DIR_VARIABLE,
         RENDEZVOUS_VARIABLE,
         MEETING_PORT_VARIABLE,
-        ENDING_VARIABLE,
+        HEAD_VARIABLE,
         LEFT_JOB_VARIABLE,
         "PET_NODE_RANK",
     }
@@ -116,9 +116,7 @@ _NEVER_PASSED = frozenset(
 # It counts this host's devices.
 _PASSED_IF_NAMED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # The variables in which launchers tell a rank its place, and where ranks meet.
-_OF_LAUNCH = frozenset(
-    {"MASTER_ADDR", "MASTER_PORT", CHIEF_IP_VARIABLE, RENDEZVOUS_VARIABLE, ENDING_VARIABLE, LAUNCH_DIR_VARIABLE}
-)
+_OF_LAUNCH = frozenset({"MASTER_ADDR", "MASTER_PORT", CHIEF_IP_VARIABLE, RENDEZVOUS_VARIABLE, LAUNCH_DIR_VARIABLE})
 # What a process has from its login beside the passed variables.
 _LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 

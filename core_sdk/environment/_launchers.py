@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from core_sdk.environment.names import ENDING_VARIABLE, MEETING_PORT_VARIABLE
+from core_sdk.environment.names import HEAD_VARIABLE, MEETING_PORT_VARIABLE
 from core_sdk.placement import (
     INDEX_VARIABLE,
     JOB_ID_VARIABLE,
@@ -49,13 +49,13 @@ def meeting_port(variables: Mapping[str, str] = os.environ) -> int | None:
     return int(text)
 
 
-def ending_path() -> Path | None:
-    """Returns the file for this launcher's last messages; None to print them.
+def taken_head() -> tuple[str, Path] | None:
+    """Returns the mark of this launcher's reports to its head, and its directory; None if no head has started it.
 
-    A launcher that a rank has started inherits the variable, and ignores it.
+    Removes the variable, which would mean nothing to processes that are started later.
     """
-    pid, _, path = os.environ.get(ENDING_VARIABLE, "").partition(":")
-    return Path(path) if path and pid == str(os.getppid()) else None
+    mark, space, directory = os.environ.pop(HEAD_VARIABLE, "").partition(" ")
+    return (mark + space, Path(directory)) if directory else None
 
 
 def visible_gpus(variables: Mapping[str, str] = os.environ) -> list[str] | None:

@@ -30,9 +30,10 @@ class LaunchDirectory:
     guardian finds them by the mark that contains it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: Path | None = None) -> None:
+        """`given` is a new directory for it, which a head has made."""
         # A short path, since the paths of sockets in it are limited to about a hundred bytes.
-        self.path = Path(tempfile.mkdtemp(prefix="core-sdk-launch-")).resolve()
+        self.path = (given or Path(tempfile.mkdtemp(prefix="core-sdk-launch-"))).resolve()
         self._lock = os.open(self.path, os.O_RDONLY)
         # Locked, so that systemd's cleaner of old temporary files spares it: a training may take weeks.
         with contextlib.suppress(OSError):  # some network file systems cannot lock directories
@@ -41,7 +42,7 @@ class LaunchDirectory:
             mark = Mark.of(self.path)
             self.guardian = Guardian(self.path, str(mark))
         except BaseException:
-            self.path.rmdir()
+            shutil.rmtree(self.path, ignore_errors=True)
             raise
         self.variables = {LAUNCH_DIR_VARIABLE: str(self.path), **mark.variables}
         """The variables of all processes of the launch."""

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NoReturn
 
-from core_sdk.environment import LaunchSettings, ending_path
+from core_sdk.environment import LaunchSettings
 from core_sdk.errors import CoreSDKError
 from core_sdk.processes import CaughtSignals, Supervisor, block_usr1
 from core_sdk.processes.output import RankOutput
@@ -27,6 +27,7 @@ from launch._framework import Framework, Launch
 from launch._messages import say
 from launch._result import LaunchResult, result_before_start, result_of
 from launch._ssh import _head
+from launch._ssh._link import HeadLink
 from launch._torchrun import _engine
 from launch._torchrun._nodes import find_nodes, write_run_info
 from launch._torchrun._options import parse_options
@@ -47,6 +48,7 @@ def run(framework: Framework) -> NoReturn:
 
 def launch(framework: Framework, arguments: Sequence[str]) -> int:
     """Runs a launch and returns the exit status. For the main thread of a process that ends with it."""
+    head = HeadLink.of_process()
     try:
         command = parse(arguments, framework.own_options)
         check_script(command.script)
@@ -56,38 +58,41 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
         print(help_text(framework.module, framework.overridden, framework.options_text()), flush=True)
         return 0
     except CommandError as error:
-        return _refuse(str(error), error.exit_code)
+        return _refuse(head, str(error), error.exit_code)
     except ValueError as error:
-        return _refuse(str(error), _USAGE)
+        return _refuse(head, str(error), _USAGE)
     except CoreSDKError as error:
-        return _refuse(str(error), _FAILURE)
+        return _refuse(head, str(error), _FAILURE)
     try:
-        directory = LaunchDirectory()
+        directory = LaunchDirectory(None if head is None else head.directory)
     except OSError as error:
-        return _refuse(f"the private directory of the launch cannot be made: {error}", _FAILURE)
+        return _refuse(head, f"the private directory of the launch cannot be made: {error}", _FAILURE)
     signals = CaughtSignals(is_usr1_stop=settings.is_usr1_stop)
+    if head is not None:
+        head.obey(directory.guardian)
     with directory:
         started = Launch(framework, command, settings, directory, signals)
         try:
             result = _launch_here(started) if hosts is None else _head.run(started, hosts)
         except CommandError as error:
             result = LaunchResult(error.exit_code, (str(error),))
-    signals.wait_for(lambda: _report(result, signals.is_stop_asked))
+    signals.wait_for(lambda: _report(head, result, signals.is_stop_asked))
     return result.code
 
 
-def _report(result: LaunchResult, is_hurried: threading.Event | None = None) -> None:
+def _report(head: HeadLink | None, result: LaunchResult, is_hurried: threading.Event | None = None) -> None:
     """Reports the result to the head that has started this launcher, or else to the user.
 
     The head prints the messages of several nodes so that they can be told apart.
     """
-    path = ending_path()
-    if path is None or not result.write(path):
+    if head is None:
         say(result.messages, is_hurried)
+    else:
+        head.report(result)
 
 
-def _refuse(text: str, code: int) -> int:
-    _report(LaunchResult(code, (text,)))
+def _refuse(head: HeadLink | None, text: str, code: int) -> int:
+    _report(head, LaunchResult(code, (text,)))
     return code
 
 

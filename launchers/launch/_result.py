@@ -5,9 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-
-import msgspec
 
 from core_sdk.processes import (
     STOPPED,
@@ -44,14 +41,6 @@ class LaunchResult:
     @property
     def is_failure(self) -> bool:
         return self.code not in WELL
-
-    def write(self, path: Path) -> bool:
-        """Writes the result as JSON. Returns whether that was possible."""
-        try:
-            path.write_bytes(msgspec.json.encode(self))
-        except OSError:
-            return False
-        return True
 
 
 def overall_result(results: Sequence[LaunchResult]) -> LaunchResult:

@@ -145,7 +145,7 @@ def test_variables_pass_by_an_allow_list() -> None:
         "CORE_SDK_LAUNCH_DIR": "/l",
         "CORE_SDK_RENDEZVOUS": "/v",
         "CORE_SDK_MEETING_PORT": "1",
-        "CORE_SDK_ENDING": "1:/e",
+        "CORE_SDK_HEAD": "m /d",
         "CUDA_API_KEY": "s",
         "CUDA_VISIBLE_DEVICES": "0",
         "MYTOKEN": "s",
@@ -296,12 +296,12 @@ def test_records_are_taken_out_of_what_a_host_writes(size: int) -> None:
     """However it is cut; ranks' lines are as they were, and the launcher's own say the host."""
     records: list[dict[str, Any]] = []
     lines = HostOutput("h2", MARK, records.append)
-    written = f'{MARK}{{"started": "h2"}}\n[rank=1] a\n[core-sdk] b\n[rank=1] \x1ec{MARK}{{"ended": 0}}\nd\n'.encode()
+    written = f'{MARK}{{"started": "h2"}}\n[rank=1] a\n[core-sdk] b\n[rank=1] \x1ec{MARK}{{"result": 0}}\nd\n'.encode()
 
     text = b"".join(lines.feed(written[start : start + size]) for start in range(0, len(written), size))
 
     assert text + lines.finish() == b"[rank=1] a\n[core-sdk] h2: b\n[rank=1] \x1ecd\n"
-    assert records == [{"started": "h2"}, {"ended": 0}]
+    assert records == [{"started": "h2"}, {"result": 0}]
 
 
 def test_the_first_cause_is_the_end_of_all() -> None:

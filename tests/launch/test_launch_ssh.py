@@ -369,7 +369,6 @@ def test_an_elastic_training_outlives_a_host(own_cluster: Cluster) -> None:
 def _is_node_of(process: psutil.Process, folder: Path) -> bool:
     with process.oneshot():
         try:
-            is_node = any(word.endswith("_host_program.py") for word in process.cmdline())
-            return is_node and "ssh" not in process.name() and Path(process.cwd()).is_relative_to(folder)
+            return "CORE_SDK_HEAD" in process.environ() and Path(process.cwd()).is_relative_to(folder)
         except psutil.Error:
             return False

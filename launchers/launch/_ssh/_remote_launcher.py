@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from core_sdk.environment import login_variables
-from core_sdk.processes import exit_code
 from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
 from launch._messages import MARK
 from launch._result import LaunchResult
@@ -101,24 +100,18 @@ class RemoteLauncher:
 
     def result(self) -> LaunchResult | None:
         """Returns the launcher's result, or None while it runs."""
-        if "ended" not in self._told and self._process.poll() is None:
+        if "result" not in self._told and self._process.poll() is None:
             return None
         # Its last report may still be in the pipe, and the output of its ranks must precede its last messages.
         has_read_all = self._forwarder.wait_for_end(self._streams, _LAST_OUTPUT_S)
-        if "ended" in self._told:
-            return self._result_told(exit_code(self._told["ended"]), self._told["result"])
+        if "result" in self._told:
+            return msgspec.convert(self._told["result"], LaunchResult)
         # If the head's own output has no reader, the pipe may not have been read to its end.
         return LaunchResult(_FAILURE, tuple(self._why_silent())) if has_read_all else None
 
     def kill(self) -> None:
         """Kills the connection or the child. The processes at its other end notice that, and end."""
         self._process.kill()
-
-    def _result_told(self, code: int, result: dict[str, Any] | None) -> LaunchResult:
-        if result is None:
-            message = f"{self.host.address}: the launcher ended without a report; exit code {code}"
-            return LaunchResult(code, (message,))
-        return msgspec.convert(result, LaunchResult)
 
     def _why_silent(self) -> list[str]:
         code = self._process.wait()

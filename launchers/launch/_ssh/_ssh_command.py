@@ -60,7 +60,10 @@ def why_not_started(host: Host, ssh: Ssh, code: int, log: str, stderr: str) -> l
 
 def why_lost(host: Host, log: str) -> list[str]:
     """Returns lines about a host that was lost while the training ran there."""
-    return [f"{host.name} was lost: the connection to it ended in the middle of the training", *_quoted(log)]
+    return [
+        f"{host.name} was lost: its launcher, or the connection to it, ended in the middle of the training",
+        *_quoted(log),
+    ]
 
 
 def _why_unreachable(host: Host, ssh: Ssh, log: str) -> str:
