@@ -69,6 +69,7 @@ def test_events_come_to_the_handler_that_is_named(run_launch: RunLaunch) -> None
         ("--event-log-handler=mine", "mine is not registered with torch"),
         ("--logs-specs=mine", "no package registers it as torchrun.logs_specs"),
         ("--redirects=9", "torchrun refuses its options about log files"),
+        ("--local-ranks-filter=a", "--local-ranks-filter=a cannot be"),
         ("--numa-binding=node", "--numa-binding=node is not possible with torch"),
         ("--nproc-per-node=tpu", "give a number, auto, cpu, gpu or xpu"),
         ("--nproc-per-node=gpu", "this node has none"),

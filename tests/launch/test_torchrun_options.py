@@ -54,7 +54,7 @@ def _values(parser: ArgumentParser, line: str) -> dict[str, Any]:
 
 
 def _same(ours: TorchrunOptions, theirs: dict[str, Any]) -> bool:
-    return {name: ours.values[name] for name in theirs} == theirs
+    return {name: getattr(ours, name) for name in theirs} == theirs
 
 
 @pytest.mark.parametrize("line", _LINES)

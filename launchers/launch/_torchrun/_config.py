@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core_sdk.environment import job_id, line_prefix_template
+from core_sdk.environment import job_id
 from launch._command_line import UsageError
 from launch._torchrun._nodes import Nodes, bracketed, is_dynamic, split_endpoint
 from launch._torchrun._options import TorchrunOptions, node_range
@@ -16,27 +16,6 @@ from launch._torchrun._options import TorchrunOptions, node_range
 _NO_ID = "none"
 _STATIC = "static"
 _DYNAMIC = "c10d"
-
-
-@dataclass(frozen=True)
-class LogSettings:
-    """The settings of log files, and of what is shown of the ranks' output."""
-
-    directory: str | None = None
-    specs_name: str | None = None
-    redirects: str = "0"
-    tee: str = "0"
-    local_ranks_shown: frozenset[int] | None = None
-    """None for all."""
-    stdout_filters: tuple[str, ...] = ()
-    stderr_filters: tuple[str, ...] = ()
-    line_prefix: str = ""
-    """The template of what each line begins with; empty for our own."""
-
-    @property
-    def wants_files(self) -> bool:
-        wishes = (self.directory, self.specs_name, self.local_ranks_shown)
-        return any(wishes) or (self.redirects, self.tee) != ("0", "0")
 
 
 @dataclass(frozen=True)
@@ -55,6 +34,7 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class LaunchConfig:
+    options: TorchrunOptions
     num_local_ranks: int
     min_nodes: int
     max_nodes: int
@@ -65,51 +45,24 @@ class LaunchConfig:
     """The address by which the ranks of all nodes reach this one; None to find it out."""
     port: int
     """The port of the ranks' store if the node trains alone; 0 for any free one."""
-    max_restarts: int
-    monitor_interval_s: float
-    role: str
-    numa_binding: str | None
-    handled_signals: str
-    grace_s: float | None
-    is_local_rank_virtual: bool
-    event_handler: str
-    logs: LogSettings
 
 
 def configure(options: TorchrunOptions, nodes: Nodes) -> LaunchConfig:
     """Decides on all that the options leave open. Imports torch if it is to count GPUs. Raises `UsageError`."""
-    values = options.values
-    least, most = node_range(values["nnodes"]) if "nnodes" in options.given else (nodes.num_nodes, nodes.num_nodes)
-    if values["max_restarts"] < 0:
-        raise UsageError(f"--max-restarts={values['max_restarts']} cannot be: give 0 or more")
+    least, most = node_range(options.nnodes) if "nnodes" in options.given else (nodes.num_nodes, nodes.num_nodes)
+    if options.max_restarts < 0:
+        raise UsageError(f"--max-restarts={options.max_restarts} cannot be: give 0 or more")
     rendezvous = _rendezvous(options, nodes, most)
     address, port = (None, 0) if rendezvous else _given_place(options)
     return LaunchConfig(
-        num_local_ranks=nodes.slots or count_ranks(values["nproc_per_node"]),
+        options,
+        num_local_ranks=nodes.slots or count_ranks(options.nproc_per_node),
         min_nodes=least,
         max_nodes=most,
-        run_id=_run_id(values["rdzv_id"], nodes),
+        run_id=_run_id(options.rdzv_id, nodes),
         rendezvous=rendezvous,
-        local_address=values["local_addr"] or address,
+        local_address=options.local_addr or address,
         port=port,
-        max_restarts=values["max_restarts"],
-        monitor_interval_s=values["monitor_interval"],
-        role=values["role"],
-        numa_binding=values["numa_binding"],
-        handled_signals=values["signals_to_handle"],
-        grace_s=values["shutdown_timeout"],
-        is_local_rank_virtual=values["virtual_local_rank"],
-        event_handler=values["event_log_handler"],
-        logs=LogSettings(
-            directory=values["log_dir"],
-            specs_name=values["logs_specs"],
-            redirects=values["redirects"],
-            tee=values["tee"],
-            local_ranks_shown=_local_ranks(values["local_ranks_filter"]),
-            stdout_filters=tuple(values["duplicate_stdout_filters"]),
-            stderr_filters=tuple(values["duplicate_stderr_filters"]),
-            line_prefix=values["log_line_prefix_template"] or line_prefix_template(),
-        ),
     )
 
 
@@ -138,14 +91,14 @@ def count_ranks(nproc_per_node: str) -> int:
 
 
 def _rendezvous(options: TorchrunOptions, nodes: Nodes, max_nodes: int) -> Rendezvous | None:
-    given, values = options.given, options.values
+    given = options.given
     backend = given.get("rdzv_backend") or (_DYNAMIC if is_dynamic(given) else _STATIC)
     if given.get("standalone") or (max_nodes == 1 and backend == _STATIC):
         return None
     if max_nodes == 1 and backend == _DYNAMIC and not given.get("rdzv_endpoint"):
         return None
-    settings: dict[str, Any] = _settings(values["rdzv_conf"])
-    endpoint = values["rdzv_endpoint"]
+    settings: dict[str, Any] = _settings(options.rdzv_conf)
+    endpoint = options.rdzv_endpoint
     if backend == _STATIC:
         settings["rank"] = nodes.node_rank
         address = given.get("master_addr") or bracketed(nodes.chief_address)
@@ -185,12 +138,3 @@ def _given_place(options: TorchrunOptions) -> tuple[str | None, int]:
         return None, 0
     address, port = split_endpoint(given.get("rdzv_endpoint") or "")
     return address or given.get("master_addr", "").strip("[]") or None, port or given.get("master_port") or 0
-
-
-def _local_ranks(text: str) -> frozenset[int] | None:
-    if not text:
-        return None
-    try:
-        return frozenset(map(int, text.split(",")))
-    except ValueError:
-        raise UsageError(f"--local-ranks-filter={text} cannot be: give local ranks, as in 0,1,2") from None

@@ -46,9 +46,9 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
     config = configure(options, nodes)
     if "OMP_NUM_THREADS" in defaults_of(config) and not launch.settings.has_num_threads:
         _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
-    if config.grace_s is not None:
-        supervisor.grace_s = config.grace_s
-    logs = RankLogs(output, launch.directory, config.logs)
+    if config.options.shutdown_timeout is not None:
+        supervisor.grace_s = config.options.shutdown_timeout
+    logs = RankLogs(output, launch.directory, options)
     try:
         # Closed at once, so that the other nodes do not wait for this one to come back.
         with contextlib.closing(meeting_of(config)) as meeting, contextlib.closing(launch.framework):
@@ -130,7 +130,7 @@ class NodeLauncher:
         """Exchanges facts between the nodes, so that all ranks are told the same, even if the chief has moved."""
         trial = self._directory.trial_word()
         own = NodeFacts(
-            socket.gethostname(), self._num_restarts, trial, self._config.num_local_ranks, self._config.role
+            socket.gethostname(), self._num_restarts, trial, self._config.num_local_ranks, self._config.options.role
         )
         nodes = self._peers.exchange(own)
         if not trial and (told := [each.trial for each in nodes if each.trial]):
@@ -157,8 +157,8 @@ class NodeLauncher:
     def _start_rank(self, local_rank: int, variables: dict[str, str], outputs: RankPipes) -> int:
         """Starts a rank, and returns its pid. Raises `CommandError` and `OSError`."""
         command = [Template(argument).safe_substitute(local_rank=local_rank) for argument in self._program]
-        if self._config.numa_binding is not None:
-            command = _torch_names.bound_to_cores(command, local_rank, self._config.numa_binding)
+        if self._config.options.numa_binding is not None:
+            command = _torch_names.bound_to_cores(command, local_rank, self._config.options.numa_binding)
         cores = self._framework.cores(local_rank, self._config.num_local_ranks)
         process = start_rank(command, outputs, variables, defaults_of(self._config), cores)
         self._processes.append(process)
@@ -167,7 +167,7 @@ class NodeLauncher:
     def _watch(self) -> bool:
         """Blocks until the ranks have ended or must be ended. Returns whether they are to be started again."""
         while True:
-            self._supervisor.await_death(self._config.monitor_interval_s)
+            self._supervisor.await_death(self._config.options.monitor_interval)
             outcome = self._supervisor.decided or self._outcome()
             if outcome is None or self._has_made_room(outcome):
                 if self._meeting.num_waiting() == 0:
@@ -219,18 +219,18 @@ class NodeLauncher:
         while not self._peers.have_all_left() and time.monotonic() < deadline:
             if self._peers.failure() is not None or self._peers.lost() is not None:
                 return
-            time.sleep(self._config.monitor_interval_s)
+            time.sleep(self._config.options.monitor_interval)
 
     def _is_restarted_after(self, outcome: Outcome) -> bool:
         """Decides whether the ranks are started again after a failure, and tells the other nodes."""
-        is_left = self._num_restarts < self._config.max_restarts
+        is_left = self._num_restarts < self._config.options.max_restarts
         if isinstance(outcome, FailedElsewhere):
             return is_left and outcome.is_restarting
         if not isinstance(outcome, Failed | NodesLost):
             return False
         if is_left and self._may_restart(outcome):
             attempt = self._num_restarts + 2
-            self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self._config.max_restarts + 1} begins")
+            self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self._config.options.max_restarts + 1} begins")
             if self._meeting.is_fixed:
                 # Otherwise the other nodes would notice only when their ranks lose these as peers, or never.
                 self._peers.post(FailedElsewhere(1, (), is_restarting=True))

@@ -23,13 +23,15 @@ class EventLog:
         self._config = config
         self._pids: Mapping[int, int] = {}
         self._facts: dict[str, Any] = {}
-        if config.event_handler != _NO_HANDLER:
+        if config.options.event_log_handler != _NO_HANDLER:
             from torch.distributed.elastic.events import get_logging_handler  # type: ignore[attr-defined]
 
             try:
-                get_logging_handler(config.event_handler)
+                get_logging_handler(config.options.event_log_handler)
             except KeyError:
-                raise UsageError(f"--event-log-handler={config.event_handler} is not registered with torch") from None
+                raise UsageError(
+                    f"--event-log-handler={config.options.event_log_handler} is not registered with torch"
+                ) from None
 
     def started(self, pids: Mapping[int, int], start: Start, num_restarts: int) -> None:
         """Records that ranks have been started; `pids` are by rank."""
@@ -37,7 +39,7 @@ class EventLog:
         self._facts = {
             "run_id": self._config.run_id,
             "group_rank": start.node_rank,
-            "role": self._config.role,
+            "role": self._config.options.role,
             "hostname": socket.gethostname(),
             "rdzv_backend": self._config.rendezvous.backend if self._config.rendezvous else "static",
             "agent_restarts": num_restarts,
@@ -50,11 +52,11 @@ class EventLog:
         self._record_all("SUCCEEDED" if isinstance(outcome, Succeeded) else "FAILED")
 
     def _record_all(self, state: str) -> None:
-        if self._config.event_handler == _NO_HANDLER:
+        if self._config.options.event_log_handler == _NO_HANDLER:
             return
         from torch.distributed.elastic.events import Event, EventSource, record  # type: ignore[attr-defined]
 
         for rank, pid in self._pids.items():
             facts = self._facts | {"global_rank": rank, "worker_id": str(pid), "state": state}
             event = Event(f"torchelastic.worker.status.{state}", EventSource.WORKER, metadata=facts)
-            record(event, self._config.event_handler)
+            record(event, self._config.options.event_log_handler)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import copy
+from argparse import SUPPRESS
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,95 +13,76 @@ from core_sdk.environment import torchrun_variables
 from launch._command_line import OptionParser, UsageError
 
 
-@dataclass(frozen=True)
-class _Option:
-    """An option as torchrun has it. It is also written with underscores, and may be set by the variable `PET_…`."""
-
-    name: str
-    help: str
-    default: Any = None
-    type: Callable[[str], Any] = str
-    choices: tuple[str, ...] | None = None
-    short: str | None = None
-    has_variable: bool = True
-
-    @property
-    def dest(self) -> str:
-        return self.name.replace("-", "_")
-
-    @property
-    def metavar(self) -> str | None:
-        return None if self.choices else self.name.rpartition("-")[2].upper()
-
-    @property
-    def is_flag(self) -> bool:
-        return self.type is bool
-
-    @property
-    def strings(self) -> list[str]:
-        return [*([self.short] if self.short else []), *dict.fromkeys([f"--{self.name}", f"--{self.dest}"])]
-
-
 def _filters(text: str) -> list[str]:
     """Splits at commas; two commas stand for one that belongs to a filter."""
     return [each.replace("\0", ",") for each in text.replace(",,", "\0").split(",")]
 
 
-def _flag(name: str, help: str, short: str | None = None) -> _Option:
-    return _Option(name, help, default=False, type=bool, short=short)
+def _option(help: str, default: Any = None, *, short: str | None = None, has_variable: bool = True, **kind: Any) -> Any:
+    """Describes an option. `kind` is for argparse."""
+    metadata = {"help": help, "short": short, "has_variable": has_variable, "kind": kind}
+    return field(default_factory=lambda: copy.copy(default), metadata=metadata)
 
 
-_OPTIONS = (
-    _Option("nnodes", "the number of nodes, or MIN:MAX", "1:1"),
-    _Option("nproc-per-node", "the number of ranks on this node: a number, auto, cpu, gpu or xpu", "1"),
-    _Option("rdzv-backend", "how the nodes meet: static, c10d, etcd, etcd-v2, or one that is registered", "static"),
-    _Option("rdzv-endpoint", "where the nodes meet, usually HOST:PORT", ""),
-    _Option("rdzv-id", "the id of the training, the same on all nodes", "none"),
-    _Option("rdzv-conf", "more settings of the rendezvous: KEY=VALUE,…", ""),
-    _flag("standalone", "run on this node alone, whatever else says where nodes meet"),
-    _Option("max-restarts", "how often the ranks may be started again", 0, int),
-    _Option("monitor-interval", "the seconds between two looks at the ranks", 0.1, float),
-    _Option("start-method", "accepted; ranks are always executed", "spawn", choices=("spawn", "fork", "forkserver")),
-    _Option("event-log-handler", "the handler of torch's events", "null"),
-    _Option("role", "the role of this node's ranks", "default"),
-    _flag("module", "refused: a module follows `--`, as -m MODULE", short="-m"),
-    _flag("no-python", "accepted; the script is always started as it is written"),
-    _flag("run-path", "refused: a script follows `--`"),
-    _Option("log-dir", "the directory of the log files"),
-    _Option(
-        "redirects", "which output goes to files: 0 none, 1 stdout, 2 stderr, 3 both; or RANK:N,…", "0", short="-r"
-    ),
-    _Option("tee", "which output goes to files too, in the same form", "0", short="-t"),
-    _Option(
-        "log-line-prefix-template", "what each line begins with; ${role_name}, ${rank}, ${local_rank}, ${hostname}", ""
-    ),
-    _Option("local-ranks-filter", "the local ranks whose output is shown: 0,1,…", ""),
-    _Option("duplicate-stdout-filters", "texts: lines of stdout with one of them go to a file too", [], _filters),
-    _Option("duplicate-stderr-filters", "texts: lines of stderr with one of them go to a file too", [], _filters),
-    _Option("node-rank", "the number of this node, from 0", 0, int),
-    _Option("master-addr", "the address of the first node", "127.0.0.1"),
-    _Option("master-port", "the port on the first node", None, int),
-    _Option("local-addr", "the address of this node"),
-    _Option("logs-specs", "the registered class that decides about log files", has_variable=False),
-    _Option(
-        "numa-binding",
-        "bind each rank to cores near its GPU",
-        choices=("node", "socket", "exclusive", "core-complex"),
-        has_variable=False,
-    ),
-    _Option("signals-to-handle", "the signals that the ranks are told of", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"),
-    _Option("shutdown-timeout", "the seconds that ranks may take to end after a stop was asked for", None, int),
-    _flag("virtual-local-rank", "show each rank its own GPU only, as device 0"),
-)
-_DEFAULTS = {option.dest: option.default for option in _OPTIONS}
+def _flag(help: str, short: str | None = None) -> Any:
+    return _option(help, False, short=short, action="store_true")
 
 
 @dataclass(frozen=True)
 class TorchrunOptions:
-    values: Mapping[str, Any]
-    """The values of all options, by torch's names for them, such as `nproc_per_node`."""
-    given: Mapping[str, Any]
+    """The options of torchrun. Each is also written with dashes, and most may be set by a variable `PET_…`."""
+
+    nnodes: str = _option("the number of nodes, or MIN:MAX", "1:1")
+    nproc_per_node: str = _option("the number of ranks on this node: a number, auto, cpu, gpu or xpu", "1")
+    rdzv_backend: str = _option("how the nodes meet: static, c10d, etcd, etcd-v2, or one that is registered", "static")
+    rdzv_endpoint: str = _option("where the nodes meet, usually HOST:PORT", "")
+    rdzv_id: str = _option("the id of the training, the same on all nodes", "none")
+    rdzv_conf: str = _option("more settings of the rendezvous: KEY=VALUE,…", "")
+    standalone: bool = _flag("run on this node alone, whatever else says where nodes meet")
+    max_restarts: int = _option("how often the ranks may be started again", 0, type=int)
+    monitor_interval: float = _option("the seconds between two looks at the ranks", 0.1, type=float)
+    start_method: str = _option("accepted; ranks are always executed", "spawn", choices=("spawn", "fork", "forkserver"))
+    event_log_handler: str = _option("the handler of torch's events", "null")
+    role: str = _option("the role of this node's ranks", "default")
+    module: bool = _flag("refused: a module follows `--`, as -m MODULE", short="-m")
+    no_python: bool = _flag("accepted; the script is always started as it is written")
+    run_path: bool = _flag("refused: a script follows `--`")
+    log_dir: str | None = _option("the directory of the log files")
+    redirects: str = _option(
+        "which output goes to files: 0 none, 1 stdout, 2 stderr, 3 both; or RANK:N,…", "0", short="-r"
+    )
+    tee: str = _option("which output goes to files too, in the same form", "0", short="-t")
+    log_line_prefix_template: str = _option(
+        "what each line begins with; ${role_name}, ${rank}, ${local_rank}, ${hostname}", ""
+    )
+    local_ranks_filter: str = _option("the local ranks whose output is shown: 0,1,…", "")
+    duplicate_stdout_filters: Sequence[str] = _option(
+        "texts: lines of stdout with one of them go to a file too", [], type=_filters
+    )
+    duplicate_stderr_filters: Sequence[str] = _option(
+        "texts: lines of stderr with one of them go to a file too", [], type=_filters
+    )
+    node_rank: int = _option("the number of this node, from 0", 0, type=int)
+    master_addr: str = _option("the address of the first node", "127.0.0.1")
+    master_port: int | None = _option("the port on the first node", type=int)
+    local_addr: str | None = _option("the address of this node")
+    logs_specs: str | None = _option("the registered class that decides about log files", has_variable=False)
+    numa_binding: str | None = _option(
+        "bind each rank to cores near its GPU",
+        choices=("node", "socket", "exclusive", "core-complex"),
+        has_variable=False,
+    )
+    signals_to_handle: str = _option("the signals that the ranks are told of", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+    shutdown_timeout: int | None = _option(
+        "the seconds that ranks may take to end after a stop was asked for", type=int
+    )
+    virtual_local_rank: bool = _flag("show each rank its own GPU only, as device 0")
+    given: Mapping[str, Any] = field(default_factory=dict)
     """The values that come from an override or a PET_… variable."""
+
+
+_OPTIONS = tuple(option for option in fields(TorchrunOptions) if option.metadata)
+_DEFAULTS = TorchrunOptions()
 
 
 def parse_options(overrides: Sequence[str]) -> TorchrunOptions:
@@ -115,8 +97,7 @@ def parse_options(overrides: Sequence[str]) -> TorchrunOptions:
             raise UsageError(
                 f"--{option_name} is no override: write `-- -m MODULE` or `-- SCRIPT.py`, as without torchrun"
             )
-    given.pop("no_python", None)
-    return TorchrunOptions(_DEFAULTS | given, given)
+    return TorchrunOptions(**given, given=given)
 
 
 def options_text() -> str:
@@ -126,14 +107,13 @@ def options_text() -> str:
 
 def _parser() -> OptionParser:
     parser = OptionParser(prog="torchrun", add_help=False)
-    for option in _OPTIONS:
-        kind: dict[str, Any] = {"type": option.type, "choices": option.choices, "metavar": option.metavar}
-        if option.is_flag:
-            kind = {"action": "store_true"}
-        help_text = (
-            option.help if option.default in (None, "", False, []) else f"{option.help}; default: {option.default}"
-        )
-        parser.add_argument(*option.strings, dest=option.dest, default=SUPPRESS, help=help_text, **kind)
+    for name, about in ((option.name, option.metadata) for option in _OPTIONS):
+        kind, default = about["kind"], getattr(_DEFAULTS, name)
+        if not kind.keys() & {"action", "choices"}:
+            kind = {"metavar": name.rpartition("_")[2].upper(), **kind}
+        strings = dict.fromkeys([*filter(None, [about["short"]]), f"--{name.replace('_', '-')}", f"--{name}"])
+        help_text = about["help"] if default in (None, "", False, []) else f"{about['help']}; default: {default}"
+        parser.add_argument(*strings, dest=name, default=SUPPRESS, help=help_text, **kind)
     parser.add_argument("words", nargs="*", help=SUPPRESS)
     return parser
 
@@ -142,12 +122,13 @@ def _from_variables() -> dict[str, Any]:
     """Returns the options that PET_… variables give. Raises `UsageError`."""
     variables = torchrun_variables()
     given = {}
-    for option in _OPTIONS:
-        if (text := variables.get(option.dest)) is not None and option.has_variable:
+    for name, about in ((option.name, option.metadata) for option in _OPTIONS):
+        if (text := variables.get(name)) is not None and about["has_variable"]:
             try:
-                given[option.dest] = bool(int(text)) if option.is_flag else option.type(text)
-            except (ValueError, ArgumentTypeError):
-                raise UsageError(f"PET_{option.dest.upper()} is {text!r}, which --{option.name} cannot be") from None
+                given[name] = bool(int(text)) if "action" in about["kind"] else about["kind"].get("type", str)(text)
+            except ValueError:
+                option_name = name.replace("_", "-")
+                raise UsageError(f"PET_{name.upper()} is {text!r}, which --{option_name} cannot be") from None
     return given
 
 

@@ -11,21 +11,23 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from core_sdk.environment import line_prefix_template
 from core_sdk.processes.output import Copy, FileCopy, MatchingLines, RankOutput, RankPipes
 from launch._command_line import UsageError
 from launch._directory import LaunchDirectory
-from launch._torchrun._config import LogSettings
+from launch._torchrun._options import TorchrunOptions
 
 
 class RankLogs:
     """Opens the files of each start. Without an option of torchrun about files, all output goes into our pipes."""
 
-    def __init__(self, output: RankOutput, directory: LaunchDirectory, settings: LogSettings) -> None:
+    def __init__(self, output: RankOutput, directory: LaunchDirectory, options: TorchrunOptions) -> None:
         """Imports torch if there are log files. Raises `UsageError`."""
         self._output = output
         self._directory = directory
-        self._settings = settings
-        self._specs = _specs_of(settings) if settings.wants_files else None
+        self._options = options
+        self._line_prefix = options.log_line_prefix_template or line_prefix_template()
+        self._specs = _specs_of(options)
 
     def open(self, variables: Mapping[int, dict[str, str]]) -> dict[int, RankPipes]:
         """Opens the ranks' outputs: pipes, or files in their place. Both mappings are by local rank.
@@ -45,9 +47,9 @@ class RankLogs:
 
     def _prefix(self, of_rank: Mapping[str, str]) -> str | None:
         """Returns what each line of the rank begins with, if the user has chosen it."""
-        if not self._settings.line_prefix:
+        if not self._line_prefix:
             return None
-        return Template(self._settings.line_prefix).safe_substitute(
+        return Template(self._line_prefix).safe_substitute(
             role_name=of_rank["ROLE_NAME"],
             rank=of_rank["RANK"],
             local_rank=of_rank["LOCAL_RANK"],
@@ -55,8 +57,8 @@ class RankLogs:
         )
 
     def _open_rank(self, rank: int, local_rank: int, decided: Any, prefix: str | None) -> RankPipes:
-        stdout = _Way.of(decided, "stdout", local_rank, self._settings.stdout_filters)
-        stderr = _Way.of(decided, "stderr", local_rank, self._settings.stderr_filters)
+        stdout = _Way.of(decided, "stdout", local_rank, self._options.duplicate_stdout_filters)
+        stderr = _Way.of(decided, "stderr", local_rank, self._options.duplicate_stderr_filters)
         pipes = self._output.open(
             rank,
             prefix=prefix,
@@ -101,26 +103,37 @@ class _Way:
         return self.path
 
 
-def _specs_of(settings: LogSettings) -> Any:
-    """Returns torch's object that decides about log files. Raises `UsageError`."""
+def _specs_of(options: TorchrunOptions) -> Any:
+    """Returns torch's object that decides about log files; None if no option asks for one. Raises `UsageError`."""
+    shown = _local_ranks(options.local_ranks_filter)
+    if not (options.log_dir or options.logs_specs or shown) and (options.redirects, options.tee) == ("0", "0"):
+        return None
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 
     specs: Any = DefaultLogsSpecs
-    if settings.specs_name is not None:
-        found = entry_points(group="torchrun.logs_specs", name=settings.specs_name)
+    if options.logs_specs is not None:
+        found = entry_points(group="torchrun.logs_specs", name=options.logs_specs)
         if not found:
-            raise UsageError(f"--logs-specs={settings.specs_name}: no package registers it as torchrun.logs_specs")
+            raise UsageError(f"--logs-specs={options.logs_specs}: no package registers it as torchrun.logs_specs")
         specs = next(iter(found)).load()
-    shown = settings.local_ranks_shown
     try:
         return specs(
-            log_dir=settings.directory,
-            redirects=Std.from_str(settings.redirects),
-            tee=Std.from_str(settings.tee),
-            local_ranks_filter=None if shown is None else set(shown),
+            log_dir=options.log_dir,
+            redirects=Std.from_str(options.redirects),
+            tee=Std.from_str(options.tee),
+            local_ranks_filter=shown,
         )
     except (ValueError, KeyError, OSError) as error:
         raise UsageError(f"torchrun refuses its options about log files: {error}") from error
+
+
+def _local_ranks(text: str) -> set[int] | None:
+    if not text:
+        return None
+    try:
+        return set(map(int, text.split(",")))
+    except ValueError:
+        raise UsageError(f"--local-ranks-filter={text} cannot be: give local ranks, as in 0,1,2") from None
 
 
 def _filtered(decided: Any, stream: str) -> str:

@@ -44,17 +44,17 @@ def torchrun_variables_of(
     variables = {
         **place.variables(),
         "ROLE_RANK": str(ranks.first_of_role + local_rank),
-        "ROLE_NAME": config.role,
+        "ROLE_NAME": config.options.role,
         "ROLE_WORLD_SIZE": str(ranks.num_of_role),
         "MASTER_ADDR": start.chief_address,
         "MASTER_PORT": str(start.port),
         "TORCHELASTIC_RESTART_COUNT": str(num_restarts),
-        "TORCHELASTIC_MAX_RESTARTS": str(config.max_restarts),
+        "TORCHELASTIC_MAX_RESTARTS": str(config.options.max_restarts),
         "TORCHELASTIC_RUN_ID": config.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TORCHELASTIC_SIGNALS_TO_HANDLE": config.handled_signals,
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": config.options.signals_to_handle,
     }
-    if config.is_local_rank_virtual:
+    if config.options.virtual_local_rank:
         variables |= {"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": _device_of(local_rank)}
     return variables
 
