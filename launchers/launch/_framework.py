@@ -35,6 +35,18 @@ class Start:
     """
 
 
+@dataclass(frozen=True)
+class Plan:
+    """The meaning of the options before `--`."""
+
+    torchrun: tuple[str, ...] = ()
+    """Options of torchrun, for a launcher that starts ranks."""
+    ssh_launch: SshLaunch | None = None
+    """The hosts on which to start launchers, if that has not been done."""
+    devices: tuple[str, ...] = ()
+    """The GPUs that this node's ranks may see; empty for all that the launcher sees."""
+
+
 class Framework(ABC):
     module: str
     """The launcher's module, such as `launch.deepspeed`."""
@@ -44,16 +56,12 @@ class Framework(ABC):
     """The options that need no `--` after them, with the number of their values."""
 
     @abstractmethod
-    def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
-        """Translates the overrides to options of torchrun. Raises `UsageError`, `HelpWanted`."""
+    def plan(self, overrides: Sequence[str]) -> Plan:
+        """Translates the overrides. Called once. Raises `CommandError`, and `SystemExit` after an answer."""
 
     def options_text(self) -> str:
         """Returns the help on the options that may precede `--`; empty where the overridden program has it."""
         return ""
-
-    def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
-        """Returns the launch on the hosts that the overrides name, or None. Raises `UsageError`."""
-        return None
 
     def meet(self, start: Start, rank_counts: Sequence[int]) -> None:  # noqa: B027 - most have nothing to prepare
         """Prepares a start. Called on every node before each start of the ranks, after the nodes have met.
@@ -79,6 +87,7 @@ class Launch:
 
     framework: Framework
     command: Command
+    plan: Plan
     settings: LaunchSettings
     directory: LaunchDirectory
     signals: CaughtSignals

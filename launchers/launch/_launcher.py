@@ -53,7 +53,8 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
         command = parse(arguments, framework.own_options)
         check_script(command.script)
         settings = LaunchSettings.read()
-        hosts = _head.hosts_to_reach(framework, command)
+        plan = framework.plan(command.overrides)
+        hosts = _head.hosts_to_reach(plan)
     except HelpWanted:
         print(help_text(framework.module, framework.overridden, framework.options_text()), flush=True)
         return 0
@@ -71,7 +72,7 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
     if head is not None:
         head.obey(directory.guardian)
     with directory:
-        started = Launch(framework, command, settings, directory, signals)
+        started = Launch(framework, command, plan, settings, directory, signals)
         try:
             result = _launch_here(started) if hosts is None else _head.run(started, hosts)
         except CommandError as error:
@@ -118,7 +119,7 @@ def _launch_here(launch: Launch) -> LaunchResult:
 def _run_engine(launch: Launch, supervisor: Supervisor, output: RankOutput) -> None:
     if launch.settings.is_usr1_stop:
         block_usr1()
-    options = parse_options(launch.framework.torchrun_options(launch.command.overrides))
+    options = parse_options(launch.plan.torchrun)
     nodes = find_nodes(options)
     write_run_info(nodes, launch.directory.path)
     _engine.run(launch, options, nodes, supervisor, output)
@@ -145,8 +146,6 @@ def _result(supervisor: Supervisor, error: BaseException | None) -> LaunchResult
             return LaunchResult(0, ("the training was over before this node could take part",))
         case CommandError():
             return LaunchResult(error.exit_code, (str(error),))
-        case SystemExit(code=int(code)):
-            return LaunchResult(code)
         case CoreSDKError():
             return LaunchResult(_FAILURE, (str(error),))
         case _:

@@ -14,10 +14,10 @@ from typing import NoReturn
 from core_sdk.environment import LaunchSettings, meeting_port, visible_gpus
 from launch._command_line import UsageError
 from launch._deepspeed._core_binding import cores_to_share, share
-from launch._deepspeed._options import DeepSpeedOptions, Plan, parse_options, plan_here, plan_hosts
-from launch._framework import Framework, Start
+from launch._deepspeed._options import DeepSpeedOptions, parse_options, plan_here, plan_hosts
+from launch._framework import Framework, Plan, Start
 from launch._launcher import run
-from launch._ssh._hostfile import SshLaunch, read_hostfile
+from launch._ssh._hostfile import read_hostfile
 
 # The path at which DeepSpeed itself looks for a hostfile.
 _USUAL_HOSTFILE = Path("/job/hostfile")
@@ -32,13 +32,13 @@ class DeepSpeed(Framework):
         self._cores: list[int] = []
         self._has_num_threads = False
 
-    def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
+    def plan(self, overrides: Sequence[str]) -> Plan:
         options = parse_options(overrides)
         plan = _plan(options)
         self._devices = plan.devices
         self._cores = cores_to_share(options.bind_core_list) if options.bind_cores_to_rank else []
         self._has_num_threads = LaunchSettings.read().has_num_threads
-        return plan.torchrun
+        return plan
 
     def meet(self, start: Start, rank_counts: Sequence[int]) -> None:
         num_ranks = rank_counts[start.node_rank]
@@ -49,9 +49,6 @@ class DeepSpeed(Framework):
 
     def cores(self, local_rank: int, local_size: int) -> list[int]:
         return share(self._cores, local_rank, local_size)
-
-    def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
-        return _plan(parse_options(overrides)).ssh_launch
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         """Returns the variables in which DeepSpeed's launcher tells a rank its place."""

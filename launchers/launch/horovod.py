@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from core_sdk.environment import horovod_variables, meeting_port
 from launch._command_line import CommandError
-from launch._framework import Framework, Start
-from launch._horovod._options import HorovodOptions, options_of, parse, ssh_launch_of, torchrun_options_of
-from launch._horovod._rendezvous import Rendezvous, Server, check_number, meet_first, meet_other
+from launch._framework import Framework, Plan, Start
+from launch._horovod._options import HorovodOptions, check_number, options_of, parse, plan_of
+from launch._horovod._rendezvous import Rendezvous, meet
 from launch._launcher import run
 from launch._messages import say
-from launch._ssh._hostfile import SshLaunch
 
 if TYPE_CHECKING:
     from launch._torchrun._nodes import Nodes
@@ -38,22 +37,17 @@ class Horovod(Framework):
         self._is_without_horovod = False
         self._rank_counts: Sequence[int] = ()
         self._rendezvous: Rendezvous | None = None
-        self._server: Server | None = None
 
-    def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
-        return ssh_launch_of(_parsed(_without_auto(overrides)))
-
-    def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
-        is_auto, overrides = _AUTO in overrides, _without_auto(overrides)
-        nodes = _nodes()
-        if is_auto and _has_one_rank(_parsed(overrides), nodes):
+    def plan(self, overrides: Sequence[str]) -> Plan:
+        is_auto = _AUTO in overrides
+        self._options = options = _parsed([override for override in overrides if override != _AUTO])
+        if is_auto and not options.names_hosts and _has_one_rank(options, _nodes()):
             self._is_without_horovod = True
-            return ("--nproc-per-node=1",)
+            return Plan(("--nproc-per-node=1",))
         with _needing_horovod():
             # So that a missing Horovod is noticed before the start.
             from launch._horovod import _rendezvous_server  # noqa: F401
-        self._options = _parsed(overrides)
-        return torchrun_options_of(self._options, nodes.num_nodes, is_sent_by_head=meeting_port() is not None)
+        return plan_of(options, lambda: _nodes().num_nodes, is_sent_by_head=meeting_port() is not None)
 
     def meet(self, start: Start, rank_counts: Sequence[int]) -> None:
         if self._is_without_horovod:
@@ -63,19 +57,15 @@ class Horovod(Framework):
         self.close()
         check_number(rank_counts, self._options.num_ranks)
         self._rank_counts = rank_counts
-        if start.node_rank == 0:
-            self._rendezvous, self._server = meet_first(start, rank_counts, self._interfaces(), RendezvousServer)
-        else:
-            self._rendezvous = meet_other(start, self._interfaces())
+        self._rendezvous = meet(start, rank_counts, self._interfaces(), RendezvousServer)
         if self._options.is_verbose:
             say([f"Horovod: {self._rendezvous}"])
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
-        if self._is_without_horovod:
+        if (meeting := self._rendezvous) is None:  # without Horovod
             return {}
         from launch._horovod._rendezvous_server import rank_variables  # needs Horovod
 
-        meeting = self._met()
         return {
             "HOROVOD_GLOO_TIMEOUT_SECONDS": str(_GLOO_TIMEOUT_S),
             **self._nccl_variables(meeting),
@@ -93,14 +83,9 @@ class Horovod(Framework):
         }
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-
-    def _met(self) -> Rendezvous:
-        if self._rendezvous is None:
-            raise RuntimeError("ranks were to be started before the nodes have met")
-        return self._rendezvous
+        if self._rendezvous is not None and self._rendezvous.server is not None:
+            self._rendezvous.server.close()
+        self._rendezvous = None
 
     def _interfaces(self) -> frozenset[str]:
         if self._options.interfaces:
@@ -125,12 +110,8 @@ def _parsed(overrides: Sequence[str]) -> HorovodOptions:
         return options_of(*parse(overrides))
 
 
-def _without_auto(overrides: Sequence[str]) -> tuple[str, ...]:
-    return tuple(override for override in overrides if override != _AUTO)
-
-
 def _has_one_rank(options: HorovodOptions, nodes: Nodes) -> bool:
-    return not options.names_hosts and nodes.num_nodes == 1 and (options.num_ranks or nodes.slots) == 1
+    return nodes.num_nodes == 1 and (options.num_ranks or nodes.slots) == 1
 
 
 def _nodes() -> Nodes:

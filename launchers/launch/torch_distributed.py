@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from core_sdk.environment import torchrun_variables
 from launch._command_line import UsageError
-from launch._framework import Framework
+from launch._framework import Framework, Plan
 from launch._launcher import run
 from launch._ssh._hostfile import Host, SshLaunch, read_hostfile
 from launch._torchrun._options import node_range, options_text, parse_options, split_hostfile
@@ -20,24 +20,22 @@ class TorchDistributed(Framework):
     module = "launch.torch_distributed"
     overridden = "torchrun, and --hostfile FILE: lines `NAME slots=N` of hosts to start on by ssh"
 
-    def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
+    def plan(self, overrides: Sequence[str]) -> Plan:
         hostfile, options = split_hostfile(overrides)
-        hosts = () if hostfile is None else read_hostfile(hostfile)
+        if hostfile is None:
+            return Plan(options)
+        ssh_launch = plan_ssh_launch(hosts := read_hostfile(hostfile), options)
         # With several hosts, a scheduler has placed this launcher: otherwise it would be a head.
         if len(hosts) != 1 or "nproc_per_node" in torchrun_variables():
-            return options
+            return Plan(options, ssh_launch)
         # An option that the user gave comes later, and so takes precedence.
-        return (f"--nproc-per-node={hosts[0].slots}", *options)
+        return Plan((f"--nproc-per-node={hosts[0].slots}", *options), ssh_launch)
 
     def options_text(self) -> str:
         return options_text()
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         return {"USE_TORCH_DISTRIBUTED": "True"}
-
-    def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
-        hostfile, options = split_hostfile(overrides)
-        return None if hostfile is None else plan_ssh_launch(read_hostfile(hostfile), options)
 
 
 def plan_ssh_launch(hosts: Sequence[Host], options: Sequence[str]) -> SshLaunch:

@@ -12,7 +12,8 @@ import pytest
 
 from core_sdk.environment import recorded_variables, visible_gpus
 from launch._command_line import UsageError
-from launch._deepspeed._options import DeepSpeedOptions, Plan, parse_options, plan_here, plan_hosts
+from launch._deepspeed._options import DeepSpeedOptions, parse_options, plan_here, plan_hosts
+from launch._framework import Plan
 from launch._ssh._hostfile import Host, Ssh, parse_hostfile
 
 THREE_HOSTS = parse_hostfile("h1 slots=4\nh2 slots=2\nh3 slots=4\n")

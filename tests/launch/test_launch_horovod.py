@@ -19,14 +19,14 @@ from launch._framework import Start
 from launch._horovod._options import (
     NOT_GIVEN,
     HorovodOptions,
+    check_number,
     filled,
     options_of,
-    ssh_launch_of,
-    torchrun_options_of,
+    plan_of,
 )
-from launch._horovod._rendezvous import Rendezvous, check_number, choose_interface, meet_first, meet_other
+from launch._horovod._rendezvous import Rendezvous, choose_interface, meet
 from launch._network import interface_of
-from launch._ssh._hostfile import Host, Ssh
+from launch._ssh._hostfile import Host, Ssh, SshLaunch
 
 _UNSET = [
     "hosts",
@@ -61,45 +61,53 @@ def options(**given: object) -> HorovodOptions:
     return options_of(values(**given), {})
 
 
+def torchrun(given: HorovodOptions, num_nodes: int, *, is_sent_by_head: bool = False) -> tuple[str, ...]:
+    return plan_of(given, lambda: num_nodes, is_sent_by_head=is_sent_by_head).torchrun
+
+
+def ssh_launch(given: HorovodOptions) -> SshLaunch | None:
+    return plan_of(given, lambda: 1).ssh_launch
+
+
 def test_all_slots_are_used_unless_a_number_is_given() -> None:
     """horovodrun asks for the number always; each of several nodes has its part of it."""
-    assert torchrun_options_of(options(), 1) == ()
-    assert torchrun_options_of(options(num_proc=3), 1) == ("--nproc-per-node=3",)
-    assert torchrun_options_of(options(num_proc=6), 2) == ("--nproc-per-node=3",)
+    assert torchrun(options(), 1) == ()
+    assert torchrun(options(num_proc=3), 1) == ("--nproc-per-node=3",)
+    assert torchrun(options(num_proc=6), 2) == ("--nproc-per-node=3",)
 
 
 def test_a_number_that_the_nodes_do_not_divide_is_left_to_their_slots() -> None:
     """The nodes count together when they meet."""
-    assert torchrun_options_of(options(num_proc=3), 2) == ()
+    assert torchrun(options(num_proc=3), 2) == ()
 
 
 def test_the_time_to_start_is_that_of_the_meeting() -> None:
     """In the words of both of torchrun's ways to meet."""
-    assert torchrun_options_of(options(start_timeout=5), 1) == ("--rdzv-conf=timeout=5,join_timeout=5",)
+    assert torchrun(options(start_timeout=5), 1) == ("--rdzv-conf=timeout=5,join_timeout=5",)
 
 
 def test_hosts_are_spread_over_with_the_slots_that_get_a_rank() -> None:
     """The first ones are filled first, as horovodrun does; their slots say what each node starts."""
     named = options(hosts="h1:2,h2:2,h3:2", num_proc=3, ssh_port=2222, ssh_identity_file="key")
 
-    plan = ssh_launch_of(named)
+    plan = ssh_launch(named)
 
     assert plan is not None
     assert plan.hosts == (Host("h1", 2), Host("h2", 1))
     assert plan.ssh == Ssh(2222, Path("key"))
-    assert torchrun_options_of(named, 2) == ()
-    assert torchrun_options_of(named, 1, is_sent_by_head=True) == ()
+    assert torchrun(named, 2) == ()
+    assert torchrun(named, 1, is_sent_by_head=True) == ()
 
 
 def test_one_host_gives_this_node_its_slots() -> None:
     """With a number or without."""
-    assert torchrun_options_of(options(hosts="localhost:4"), 1) == ("--nproc-per-node=4",)
-    assert torchrun_options_of(options(hosts="localhost:4", num_proc=2), 1) == ("--nproc-per-node=2",)
+    assert torchrun(options(hosts="localhost:4"), 1) == ("--nproc-per-node=4",)
+    assert torchrun(options(hosts="localhost:4", num_proc=2), 1) == ("--nproc-per-node=2",)
 
 
 def test_without_hosts_nothing_is_spread() -> None:
     """Whoever has placed this launcher has placed the others."""
-    assert ssh_launch_of(options(num_proc=8)) is None
+    assert ssh_launch(options(num_proc=8)) is None
 
 
 def test_a_hostfile_is_read(tmp_path: Path) -> None:
@@ -107,7 +115,7 @@ def test_a_hostfile_is_read(tmp_path: Path) -> None:
     hostfile = tmp_path / "hosts"
     hostfile.write_text("h1 slots=2\nh2 slots=4\n")
 
-    plan = ssh_launch_of(options(hostfile=str(hostfile)))
+    plan = ssh_launch(options(hostfile=str(hostfile)))
 
     assert plan is not None
     assert plan.hosts == (Host("h1", 2), Host("h2", 4))
@@ -150,15 +158,14 @@ class ListeningServer:
         self._listener.close()
 
 
-def meet(rank_counts: Sequence[int], store: HashStore | None) -> list[Rendezvous]:
+def meetings_of(rank_counts: Sequence[int], store: HashStore | None) -> list[Rendezvous]:
     """On nodes that are threads of this process. The server is closed again."""
 
     def node(node_rank: int) -> Rendezvous:
         start = Start(node_rank, len(rank_counts), "127.0.0.1", 29500, store)
-        if node_rank > 0:
-            return meet_other(start, ())
-        meeting, server = meet_first(start, rank_counts, (), ListeningServer)
-        server.close()
+        meeting = meet(start, rank_counts, (), ListeningServer)
+        if meeting.server is not None:
+            meeting.server.close()
         return meeting
 
     with ThreadPoolExecutor(len(rank_counts)) as pool:
@@ -167,7 +174,7 @@ def meet(rank_counts: Sequence[int], store: HashStore | None) -> list[Rendezvous
 
 def test_one_node_meets_on_its_loopback() -> None:
     """Nobody else needs to reach its server."""
-    (meeting,) = meet([2], None)
+    (meeting,) = meetings_of([2], None)
 
     assert meeting.address == "127.0.0.1"
     assert meeting.interface == interface_of("127.0.0.1")
@@ -175,7 +182,7 @@ def test_one_node_meets_on_its_loopback() -> None:
 
 def test_all_nodes_learn_the_server() -> None:
     """The first one starts it."""
-    meetings = meet([2, 1, 3], HashStore())
+    meetings = meetings_of([2, 1, 3], HashStore())
 
     assert len({(meeting.address, meeting.port) for meeting in meetings}) == 1
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from launch._command_line import OptionParser, UsageError
+from launch._framework import Plan
 from launch._ssh._hostfile import Host, Ssh, SshLaunch
 
 _HERE = "localhost"
@@ -70,16 +71,6 @@ def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
     return options
 
 
-@dataclass(frozen=True)
-class Plan:
-    torchrun: tuple[str, ...]
-    """Options of torchrun, for a launcher that starts ranks."""
-    devices: tuple[str, ...] = ()
-    """The GPUs that this node's ranks may see; empty for all that the launcher sees."""
-    ssh_launch: SshLaunch | None = None
-    """The hosts on which to start launchers, if that has not been done."""
-
-
 def plan_here(options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str]]) -> Plan:
     """Plans a launch without a hostfile: on this node, and on others on which a launcher is started by other means.
 
@@ -87,7 +78,7 @@ def plan_here(options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str
     """
     devices, num_ranks = _devices_here(options, visible_gpus)
     torchrun = _torchrun(options, nnodes=options.num_nodes, node_rank=options.node_rank, nproc_per_node=num_ranks)
-    return Plan(torchrun, devices)
+    return Plan(torchrun, devices=devices)
 
 
 def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
@@ -160,7 +151,7 @@ def _for_each_host(options: DeepSpeedOptions) -> tuple[str, ...]:
 
 
 def _plan_single(options: DeepSpeedOptions, host: Host) -> Plan:
-    return Plan(_torchrun(options, nproc_per_node=host.slots), _names(host.devices))
+    return Plan(_torchrun(options, nproc_per_node=host.slots), devices=_names(host.devices))
 
 
 def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
@@ -174,7 +165,7 @@ def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
         return _plan_single(options, host)
     options = replace(options, master_addr=options.master_addr or hosts[0].address)
     torchrun = _torchrun(options, nnodes=len(hosts), node_rank=node_rank, nproc_per_node=host.slots)
-    return Plan(torchrun, _names(host.devices))
+    return Plan(torchrun, devices=_names(host.devices))
 
 
 def _devices_here(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
 
-from launch._command_line import UsageError
+from launch._command_line import CommandError, UsageError
+from launch._framework import Plan
 from launch._ssh._hostfile import Host, Ssh, SshLaunch, parse_hosts, read_hostfile
 
 NOT_GIVEN = -(1 << 62)
@@ -141,32 +142,37 @@ def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
     return tuple(used)
 
 
-def ssh_launch_of(options: HorovodOptions) -> SshLaunch | None:
-    """Returns the launch on the named hosts; None if there are none. Reads the hostfile. Raises `UsageError`."""
-    return SshLaunch(hosts_of(options), options.ssh) if options.names_hosts else None
+def plan_of(options: HorovodOptions, num_nodes: Callable[[], int], *, is_sent_by_head: bool = False) -> Plan:
+    """Plans the launch. Asks for the number of nodes if no hosts are named. Raises `UsageError`.
 
-
-def torchrun_options_of(options: HorovodOptions, num_nodes: int, *, is_sent_by_head: bool = False) -> tuple[str, ...]:
-    """Returns the options of torchrun for one of `num_nodes` nodes. Raises `UsageError`.
-
-    Reads the hostfile of a single node, unless this launcher was started by a head that has read it.
+    `is_sent_by_head`: this launcher was started by another one, which has told it its slots.
     """
-    slots = None if is_sent_by_head else _slots(options, num_nodes)
+    if options.names_hosts:
+        hosts = hosts_of(options)
+        # A launcher that a scheduler has placed on one of several hosts was told its slots, too.
+        slots = hosts[0].slots if len(hosts) == 1 and not is_sent_by_head else None
+        return Plan(_torchrun(options, slots), SshLaunch(hosts, options.ssh))
+    if is_sent_by_head or options.num_ranks is None or options.num_ranks % (count := num_nodes()) != 0:
+        return Plan(_torchrun(options, None))
+    return Plan(_torchrun(options, options.num_ranks // count))
+
+
+def check_number(rank_counts: Sequence[int], wanted: int | None) -> None:
+    """Refuses nodes that have another number of ranks than `-np` wants. Raises `CommandError`."""
+    if wanted is not None and sum(rank_counts) != wanted:
+        counts = " + ".join(map(str, rank_counts))
+        raise CommandError(
+            f"-np {wanted} cannot be had: the nodes have {counts} slots. Leave it out to use them all, give a number "
+            "that the nodes divide, or say each host's with -H"
+        )
+
+
+def _torchrun(options: HorovodOptions, slots: int | None) -> tuple[str, ...]:
     timeout_s = options.start_timeout_s
     return (
         *([] if slots is None else [f"--nproc-per-node={slots}"]),
         *([] if timeout_s is None else [f"--rdzv-conf=timeout={timeout_s},join_timeout={timeout_s}"]),
     )
-
-
-def _slots(options: HorovodOptions, num_nodes: int) -> int | None:
-    """Returns the number of ranks on each node; None for as many as the node has slots."""
-    if options.names_hosts:
-        # The launcher on each of several hosts was told its slots.
-        return hosts_of(options)[0].slots if num_nodes == 1 else None
-    if options.num_ranks is None or options.num_ranks % num_nodes != 0:
-        return None
-    return options.num_ranks // num_nodes
 
 
 def _path(text: str | None) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -31,6 +31,8 @@ class Rendezvous:
     """The port of Horovod's server."""
     interface: str
     """The network interface by which this node's ranks reach the others."""
+    server: Server | None = field(repr=False)
+    """The server, on the first node."""
 
 
 class _Addresses(msgspec.Struct):
@@ -41,32 +43,28 @@ class _Addresses(msgspec.Struct):
     own: str
 
 
-def check_number(rank_counts: Sequence[int], wanted: int | None) -> None:
-    """Refuses nodes that have another number of ranks than `-np` wants. Raises `CommandError`."""
-    if wanted is not None and sum(rank_counts) != wanted:
-        counts = " + ".join(map(str, rank_counts))
-        raise CommandError(
-            f"-np {wanted} cannot be had: the nodes have {counts} slots. Leave it out to use them all, give a number "
-            "that the nodes divide, or say each host's with -H"
-        )
-
-
-def meet_first(
+def meet(
     start: Start,
     rank_counts: Sequence[int],
     interfaces: Collection[str],
     start_server: Callable[[str, Sequence[int]], Server],
-) -> tuple[Rendezvous, Server]:
-    """Exchanges the addresses on the first node, which starts the server. Blocks until all nodes have sent theirs.
+) -> Rendezvous:
+    """Exchanges the addresses of the nodes. Blocks until all nodes have sent theirs. The first one starts the server.
 
     `start_server` gets an address to listen on, "" for all, and the numbers of ranks by node. Raises
     `CommandError`, and `RuntimeError` if the nodes' store is gone.
     """
+    if start.node_rank > 0:
+        first = ipv4_of(start.chief_address)
+        own = own_address_towards(first)
+        start.store.set(_key(start.node_rank), msgspec.json.encode(_Addresses(first, own)).decode())
+        interface = choose_interface(interfaces, own)
+        return Rendezvous(first, int(start.store.get(_SERVER_PORT)), interface, None)
     others = [msgspec.json.decode(start.store.get(_key(node)), type=_Addresses) for node in range(1, start.num_nodes)]
     addresses = {node.first for node in others} or {LOOPBACK}
     # If a router translates addresses, the one that the others use does not belong to this node.
     address = next(iter(addresses)) if len(addresses) == 1 and all(map(is_own, addresses)) else _ALL
-    outward = own_address_towards(others[0].own) if others and address == _ALL else address
+    outward = own_address_towards(others[0].own) if address == _ALL else address
     interface = choose_interface(interfaces, outward)
     try:
         server = start_server(address, rank_counts)
@@ -74,16 +72,7 @@ def meet_first(
         raise CommandError(f"Horovod's server cannot listen on {address or 'this node'}: {error.strerror}") from error
     if others:
         start.store.set(_SERVER_PORT, str(server.port))
-    return Rendezvous(outward, server.port, interface), server
-
-
-def meet_other(start: Start, interfaces: Collection[str]) -> Rendezvous:
-    """Exchanges the addresses on another node. Blocks until the first one answers. Raises as `meet_first` does."""
-    first = ipv4_of(start.chief_address)
-    own = own_address_towards(first)
-    interface = choose_interface(interfaces, own)
-    start.store.set(_key(start.node_rank), msgspec.json.encode(_Addresses(first, own)).decode())
-    return Rendezvous(first, int(start.store.get(_SERVER_PORT)), interface)
+    return Rendezvous(outward, server.port, interface, server)
 
 
 def choose_interface(given: Collection[str], own_address: str) -> str:

@@ -25,8 +25,8 @@ from core_sdk.placement import MEETING_PORTS
 from core_sdk.processes import STOPS, exit_code, signal_name
 from core_sdk.processes.output import Forwarder
 from core_sdk.records import PLACED, ClusterInfo, encode_file
-from launch._command_line import NOT_FOUND, Command, CommandError, UsageError
-from launch._framework import Framework, Launch
+from launch._command_line import NOT_FOUND, CommandError, UsageError
+from launch._framework import Launch, Plan
 from launch._messages import marked
 from launch._result import LaunchResult, overall_result
 from launch._ssh._hostfile import Host, SshLaunch, is_here, is_loopback
@@ -48,15 +48,13 @@ _END_S = 25.0
 _AFTER_KILL_S = 15.0
 
 
-def hosts_to_reach(framework: Framework, command: Command) -> SshLaunch | None:
+def hosts_to_reach(plan: Plan) -> SshLaunch | None:
     """Returns the hosts on which to start launchers; None if this process is itself a node's launcher, or the only one.
 
-    Raises `UsageError`, `RunInfoError`, and `ValueError` for variables that make no sense.
+    Raises `RunInfoError`, and `ValueError` for variables that make no sense.
     """
-    if _is_placed():
-        return None
-    hosts = framework.ssh_launch(command.overrides)
-    if hosts is None or (len(hosts.hosts) == 1 and is_here(hosts.hosts[0])):
+    hosts = plan.ssh_launch
+    if _is_placed() or hosts is None or (len(hosts.hosts) == 1 and is_here(hosts.hosts[0])):
         return None
     return hosts
 
