@@ -39,12 +39,12 @@ class LaunchDirectory:
         with contextlib.suppress(OSError):  # some network file systems cannot lock directories
             fcntl.flock(self._lock, fcntl.LOCK_SH)
         try:
-            mark = Mark.of(self.path)
-            self.guardian = Guardian(self.path, str(mark))
+            self.mark = Mark.of(self.path)
+            self.guardian = Guardian(self.path, str(self.mark))
         except BaseException:
             shutil.rmtree(self.path, ignore_errors=True)
             raise
-        self.variables = {LAUNCH_DIR_VARIABLE: str(self.path), **mark.variables}
+        self.variables = {LAUNCH_DIR_VARIABLE: str(self.path), **self.mark.variables}
         """The variables of all processes of the launch."""
         self._is_abandoned = False
         self._num_meetings = 0

@@ -9,15 +9,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
-from core_sdk.environment import Mark, first_variable
-from core_sdk.processes import CaughtSignals, Guardian, Ranks, exit_code
+from core_sdk.environment import first_variable
+from core_sdk.processes import CaughtSignals, Ranks, exit_code
 from core_sdk.processes.output import RankOutput
 from launch._command_line import CommandError, OptionParser, UsageError
+from launch._directory import LaunchDirectory
 from launch._messages import say
 from launch._rank_process import start_rank
 
@@ -58,27 +57,17 @@ def _rank_of(text: str) -> int:
 
 def _run(rank: int, command: Sequence[str]) -> int:
     signals = CaughtSignals()
-    with (
-        tempfile.TemporaryDirectory(prefix="core-sdk-rank-") as directory,
-        RankOutput(Path(directory), is_hurried=signals.is_stop_asked) as output,
-    ):
-        mark = Mark.of(Path(directory))
-        guardian = Guardian(Path(directory), str(mark))
-        try:
-            # Kept until the end, since a `Popen` that nobody holds reaps its process.
-            process = start_rank(command, output.open(rank), mark.variables)
-            ranks = Ranks(guardian, output)
-            ranks.add(rank, process.pid)
-            while ranks.running():
-                if number := signals.wait(_POLL_S):
-                    ranks.signal(number)
-            output.wait_for_end(rank, _LAST_OUTPUT_S)
-            signals.wait_for(output.close)
-        finally:
-            guardian.dismiss()
-    code = ranks.deaths()[rank].code
-    process.wait()
-    return exit_code(code)
+    with LaunchDirectory() as directory, RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
+        # Kept until the end, since a `Popen` that nobody holds reaps its process.
+        process = start_rank(command, output.open(rank), directory.mark.variables)
+        ranks = Ranks(directory.guardian, output)
+        ranks.add(rank, process.pid)
+        while ranks.running():
+            if number := signals.wait(_POLL_S):
+                ranks.signal(number)
+        output.wait_for_end(rank, _LAST_OUTPUT_S)
+        signals.wait_for(output.close)
+        return exit_code(ranks.deaths()[rank].code)
 
 
 if __name__ == "__main__":

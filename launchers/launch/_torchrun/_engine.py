@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from string import Template
 
 from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
@@ -27,7 +29,7 @@ from launch._torchrun._nodes import Nodes
 from launch._torchrun._options import TorchrunOptions
 from launch._torchrun._peer_nodes import NodeFacts, PeerNodes
 from launch._torchrun._rank_files import RankLogs
-from launch._torchrun._ranks_of_node import RanksOfNode, defaults_of, torchrun_variables_of
+from launch._torchrun._variables import defaults_of, num_ranks, torchrun_variables
 
 # The time for ranks that must make room for other nodes, as under torchrun. Ranks can save within it.
 _MAKE_ROOM_S = 30.0
@@ -68,29 +70,22 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
         ) from error
 
 
+@dataclass
 class NodeLauncher:
     """The launcher's part on one node, through all starts of the ranks."""
 
-    def __init__(
-        self,
-        launch: Launch,
-        config: LaunchConfig,
-        meeting: Meeting,
-        logs: RankLogs,
-        supervisor: Supervisor,
-        output: RankOutput,
-    ) -> None:
-        self._program = program_argv(launch.command.script)
-        self._framework = launch.framework
-        self._directory = launch.directory
-        self._config = config
-        self._meeting = meeting
-        self._logs = logs
-        self._supervisor = supervisor
-        self._output = output
-        self._events = EventLog(config)
+    launch: Launch
+    config: LaunchConfig
+    meeting: Meeting
+    logs: RankLogs
+    supervisor: Supervisor
+    output: RankOutput
+
+    def __post_init__(self) -> None:
+        self._events = EventLog(self.config)
         self._peers = PeerNodes(None)
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._ranks: list[tuple[subprocess.Popen[bytes], dict[str, str]]] = []
+        """The processes and the variables of the ranks."""
         self._num_restarts = 0
         """The number of restarts that this node's own ranks made necessary."""
 
@@ -105,74 +100,72 @@ class NodeLauncher:
             self._end()
 
     def _start(self) -> None:
-        self._supervisor.waiting()
-        start = self._meeting.meet()
-        self._peers = PeerNodes(start.store, start.node_rank, start.num_nodes, self._meeting.place)
+        self.supervisor.waiting()
+        start = self.meeting.meet()
+        self._peers = PeerNodes(start.store, start.node_rank, start.num_nodes, self.meeting.place)
         nodes = self._exchange_facts()
-        ranks = RanksOfNode.among(nodes, start.node_rank)
-        num_restarts = max(node.num_restarts for node in nodes)
-        self._framework.meet(start, tuple(node.num_ranks for node in nodes))
-        self._supervisor.starting()
+        self.launch.framework.meet(start, tuple(node.num_ranks for node in nodes))
+        self.supervisor.starting()
         try:
-            variables = self._variables(start, ranks, num_restarts)
-            outputs = self._logs.open(variables)
-            pids = {
-                ranks.first + local_rank: self._start_rank(local_rank, variables[local_rank], outputs[local_rank])
-                for local_rank in variables
-            }
+            variables = self._variables(start, nodes)
+            outputs = self.logs.open(variables)
+            for local_rank, of_rank in variables.items():
+                process = self._start_rank(local_rank, of_rank, outputs[local_rank])
+                self._ranks.append((process, of_rank))
         except OSError as error:
             raise CommandError(f"the ranks' files cannot be made: {error.filename}: {error.strerror}") from error
-        self._meeting.serve()
-        self._supervisor.started(pids, ranks.num_ranks)
-        self._events.started(pids, start, num_restarts)
+        self.meeting.serve()
+        self.supervisor.started(
+            {int(of_rank["RANK"]): process.pid for process, of_rank in self._ranks}, num_ranks(nodes)
+        )
+        self._events.record("START", self._ranks)
 
     def _exchange_facts(self) -> list[NodeFacts]:
         """Exchanges facts between the nodes, so that all ranks are told the same, even if the chief has moved."""
-        trial = self._directory.trial_word()
-        own = NodeFacts(
-            socket.gethostname(), self._num_restarts, trial, self._config.num_local_ranks, self._config.options.role
-        )
+        directory, config = self.launch.directory, self.config
+        trial = directory.trial_word()
+        own = NodeFacts(socket.gethostname(), self._num_restarts, trial, config.num_local_ranks, config.options.role)
         nodes = self._peers.exchange(own)
         if not trial and (told := [each.trial for each in nodes if each.trial]):
-            self._directory.take_trial_word(told[0])
+            directory.take_trial_word(told[0])
         return nodes
 
-    def _variables(self, start: Start, ranks: RanksOfNode, num_restarts: int) -> dict[int, dict[str, str]]:
+    def _variables(self, start: Start, nodes: Sequence[NodeFacts]) -> dict[int, dict[str, str]]:
         """Returns what the ranks are told beside the launcher's own environment, by local rank."""
+        directory = self.launch.directory
         common = {
             # Otherwise output would appear in blocks, and the last block of a killed rank would be lost.
             "PYTHONUNBUFFERED": "1",
-            **self._directory.variables,
-            GRACE_VARIABLE: str(self._supervisor.grace_s),
+            **directory.variables,
+            GRACE_VARIABLE: str(self.supervisor.grace_s),
             CHIEF_IP_VARIABLE: start.chief_address,
         }
         if start.num_nodes == 1:
-            common[RENDEZVOUS_VARIABLE] = str(self._directory.new_meeting_place())
+            common[RENDEZVOUS_VARIABLE] = str(directory.new_meeting_place())
         variables = {}
-        for local_rank in range(self._config.num_local_ranks):
-            place = torchrun_variables_of(local_rank, ranks, start, self._config, num_restarts)
-            variables[local_rank] = place | common | dict(self._framework.variables(place | common))
+        for local_rank in range(self.config.num_local_ranks):
+            told = torchrun_variables(local_rank, nodes, start, self.config) | common
+            variables[local_rank] = told | dict(self.launch.framework.variables(told))
         return variables
 
-    def _start_rank(self, local_rank: int, variables: dict[str, str], outputs: RankPipes) -> int:
-        """Starts a rank, and returns its pid. Raises `CommandError` and `OSError`."""
-        command = [Template(argument).safe_substitute(local_rank=local_rank) for argument in self._program]
-        if self._config.options.numa_binding is not None:
-            command = _torch_names.bound_to_cores(command, local_rank, self._config.options.numa_binding)
-        cores = self._framework.cores(local_rank, self._config.num_local_ranks)
-        process = start_rank(command, outputs, variables, defaults_of(self._config), cores)
-        self._processes.append(process)
-        return process.pid
+    def _start_rank(self, local_rank: int, variables: dict[str, str], outputs: RankPipes) -> subprocess.Popen[bytes]:
+        """Starts a rank. Raises `CommandError` and `OSError`."""
+        program = program_argv(self.launch.command.script)
+        command = [Template(argument).safe_substitute(local_rank=local_rank) for argument in program]
+        if self.config.options.numa_binding is not None:
+            command = _torch_names.bound_to_cores(command, local_rank, self.config.options.numa_binding)
+        cores = self.launch.framework.cores(local_rank, self.config.num_local_ranks)
+        return start_rank(command, outputs, variables, defaults_of(self.config), cores)
 
     def _watch(self) -> bool:
         """Blocks until the ranks have ended or must be ended. Returns whether they are to be started again."""
         while True:
-            self._supervisor.await_death(self._config.options.monitor_interval)
-            outcome = self._supervisor.decided or self._outcome()
+            self.supervisor.await_death(self.config.options.monitor_interval)
+            outcome = self.supervisor.decided or self._outcome()
             if outcome is None or self._has_made_room(outcome):
-                if self._meeting.num_waiting() == 0:
+                if self.meeting.num_waiting() == 0:
                     continue
-                self._supervisor.end(_MAKE_ROOM_S)
+                self.supervisor.end(_MAKE_ROOM_S)
                 return True
             if isinstance(outcome, Succeeded):
                 self._await_other_nodes(outcome)
@@ -184,12 +177,11 @@ class NodeLauncher:
 
     def _end(self) -> None:
         """Ends the ranks that still run, and reaps all of them."""
-        self._supervisor.end()
-        if self._processes:
-            self._events.ended(self._supervisor.decided)
-        processes, self._processes = self._processes, []
-        for process in processes:
-            if self._supervisor.is_starting():
+        self.supervisor.end()
+        self._events.record("SUCCEEDED" if isinstance(self.supervisor.decided, Succeeded) else "FAILED", self._ranks)
+        ranks, self._ranks = self._ranks, []
+        for process, _ in ranks:
+            if self.supervisor.is_starting():
                 # The start broke off, and nobody else knows of it.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -198,62 +190,62 @@ class NodeLauncher:
 
     def _outcome(self) -> Outcome | None:
         elsewhere = self._peers.failure()
-        own = None if elsewhere else self._supervisor.outcome(is_alone=self._peers.is_alone)
+        own = None if elsewhere else self.supervisor.outcome(is_alone=self._peers.is_alone)
         other = elsewhere or (None if own else self._peers.lost())
         if other is not None:
-            self._supervisor.decide(other)
+            self.supervisor.decide(other)
         return own or other
 
     def _has_made_room(self, outcome: Outcome) -> bool:
         """Whether the ranks have stopped because another launcher noticed first that more nodes want to join."""
-        if not isinstance(outcome, Succeeded) or not outcome.was_stopped or self._supervisor.stop_signal is not None:
+        if not isinstance(outcome, Succeeded) or not outcome.was_stopped or self.supervisor.stop_signal is not None:
             return False
-        return self._meeting.num_waiting() > 0
+        return self.meeting.num_waiting() > 0
 
     def _await_other_nodes(self, outcome: Succeeded) -> None:
         """Waits until the ranks of all nodes have ended: this node may keep the store of the others."""
         # Ranks that were asked to stop have their grace to save.
-        longest_s = max(_EXIT_S, self._supervisor.grace_s if outcome.was_stopped else 0)
+        longest_s = max(_EXIT_S, self.supervisor.grace_s if outcome.was_stopped else 0)
         deadline = time.monotonic() + longest_s
         self._peers.leave()
         while not self._peers.have_all_left() and time.monotonic() < deadline:
             if self._peers.failure() is not None or self._peers.lost() is not None:
                 return
-            time.sleep(self._config.options.monitor_interval)
+            time.sleep(self.config.options.monitor_interval)
 
     def _is_restarted_after(self, outcome: Outcome) -> bool:
         """Decides whether the ranks are started again after a failure, and tells the other nodes."""
-        is_left = self._num_restarts < self._config.options.max_restarts
+        is_left = self._num_restarts < self.config.options.max_restarts
         if isinstance(outcome, FailedElsewhere):
             return is_left and outcome.is_restarting
         if not isinstance(outcome, Failed | NodesLost):
             return False
         if is_left and self._may_restart(outcome):
             attempt = self._num_restarts + 2
-            self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self._config.options.max_restarts + 1} begins")
-            if self._meeting.is_fixed:
+            self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self.config.options.max_restarts + 1} begins")
+            if self.meeting.is_fixed:
                 # Otherwise the other nodes would notice only when their ranks lose these as peers, or never.
                 self._peers.post(FailedElsewhere(1, (), is_restarting=True))
             return True
         if isinstance(outcome, Failed):
-            result = result_of(outcome, self._supervisor.num_ranks, socket.gethostname())
+            result = result_of(outcome, self.supervisor.num_ranks, socket.gethostname())
             earlier = self._peers.post(FailedElsewhere(result.code, result.messages))
             if earlier is not None:
-                self._supervisor.decide(earlier)
+                self.supervisor.decide(earlier)
         return False
 
     def _may_restart(self, outcome: Failed | NodesLost) -> bool:
-        if self._supervisor.stop_signal is not None:
+        if self.supervisor.stop_signal is not None:
             return False
-        if isinstance(outcome, NodesLost) and self._meeting.is_fixed:
+        if isinstance(outcome, NodesLost) and self.meeting.is_fixed:
             return False  # fixed nodes cannot continue without one
-        if self._peers.is_store_gone or not self._meeting.is_place_there():
-            self._say(f"no other attempt begins: the nodes cannot meet without {self._meeting.place}, which is lost")
+        if self._peers.is_store_gone or not self.meeting.is_place_there():
+            self._say(f"no other attempt begins: the nodes cannot meet without {self.meeting.place}, which is lost")
             return False
         return True
 
     def _say(self, line: str) -> None:
-        self._output.say(marked([line]))
+        self.output.say(marked([line]))
 
 
 def _set_up_logging(log_level: str | None) -> None:

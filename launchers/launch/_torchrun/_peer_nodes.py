@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from core_sdk.processes import FailedElsewhere, NodesLost
 
@@ -30,8 +31,10 @@ _STORE_GONE_S = 10.0
 # If this process was stopped for a while, the others were not silent during that time.
 _LONGEST_INTERVAL_S = 1.0
 _FAILURE = "failure"
-_READERS = "readers"
 _LEFT = b"left"
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -86,75 +89,72 @@ class PeerNodes:
         passed_s, self._last_read_at = min(now - self._last_read_at, _LONGEST_INTERVAL_S), now
         if self._store is None:
             self._store_gone_s += passed_s
-            return None
-        try:
-            if self._store.check([_FAILURE]):
-                return self._take(self._store, self._store.get(_FAILURE))
-            self._silences_s = [silence_s + passed_s for silence_s in self._silences_s]
-            if now >= self._next_heartbeat_at:
-                self._exchange_heartbeats(self._store)
-                self._next_heartbeat_at = time.monotonic() + _HEARTBEAT_INTERVAL_S
-        except RuntimeError:
-            self._store = None
-        return None
+        self._silences_s = [silence_s + passed_s for silence_s in self._silences_s]
+        return self._ask(self._read, None)
 
     def lost(self) -> NodesLost | None:
         """Returns the nodes that have been silent for too long, or None."""
         if self.is_store_gone:
             return NodesLost((self._keeper,)) if self._store_gone_s > _STORE_GONE_S else None
         silent = [node for node, silence_s in enumerate(self._silences_s) if silence_s > _LOST_S]
-        return NodesLost(tuple(self._hosts[node] for node in silent)) if silent else None
+        return NodesLost(tuple(self._hosts[node] for node in silent)) if silent and not self.is_alone else None
 
     def post(self, failure: FailedElsewhere) -> FailedElsewhere | None:
         """Posts a failure. If another node has posted one before, returns that: this failure was not the first.
 
         Waits a few seconds for the other nodes to read it, unless all ranks are restarted.
         """
-        if self._store is None:
-            return None
-        notice = json.dumps([failure.code, failure.words, failure.is_restarting])
-        try:
-            posted = self._store.compare_set(_FAILURE, "", notice)
-            if posted != notice.encode():
-                return self._take(self._store, posted)
-            if not failure.is_restarting:
-                self._await_readers(self._store)
-        except RuntimeError:
-            self._store = None
-        return None
+        return self._ask(lambda store: self._post(store, failure), None)
 
     def leave(self) -> None:
-        """Says that this node's ranks have ended well, so that its later silence means nothing."""
-        try:
-            if self._store is not None:
-                self._store.set(f"heartbeat/{self._node}", _LEFT.decode())
-                self._store.set(f"left/{self._node}", "")
-        except RuntimeError:
-            self._store = None
+        """Says that this node needs the others no longer, so that its later silence means nothing."""
+        self._ask(self._leave, None)
 
     def have_all_left(self) -> bool:
-        """Whether the ranks of all nodes have ended well, as far as this node can learn."""
+        """Whether no node needs the others any longer, as far as this node can learn."""
+        keys = [f"left/{node}" for node in range(len(self._hosts))]
+        return self._ask(lambda store: bool(store.check(keys)), True)
+
+    def _ask(self, question: Callable[[Store], T], otherwise: T) -> T:
+        """Returns the answer to a question to the store, or `otherwise` if the store is gone."""
+        if self._store is None:
+            return otherwise
         try:
-            return self._store is None or self._store.check([f"left/{node}" for node in range(len(self._hosts))])
+            return question(self._store)
         except RuntimeError:
             self._store = None
-            return True
+            return otherwise
 
-    def _exchange_heartbeats(self, store: Store) -> None:
-        self._num_heartbeats += 1
-        store.set(f"heartbeat/{self._node}", str(self._num_heartbeats))
-        for node, last in enumerate(self._heartbeats):
-            key = f"heartbeat/{node}"
-            heartbeat = store.get(key) if store.check([key]) else b""
-            if heartbeat != last or heartbeat == _LEFT:
-                self._heartbeats[node], self._silences_s[node] = heartbeat, 0.0
+    def _read(self, store: Store) -> FailedElsewhere | None:
+        if store.check([_FAILURE]):
+            return self._take(store, store.get(_FAILURE))
+        if time.monotonic() >= self._next_heartbeat_at:
+            self._num_heartbeats += 1
+            store.set(f"heartbeat/{self._node}", str(self._num_heartbeats))
+            for node, last in enumerate(self._heartbeats):
+                key = f"heartbeat/{node}"
+                heartbeat = store.get(key) if store.check([key]) else b""
+                if heartbeat != last or heartbeat == _LEFT:
+                    self._heartbeats[node], self._silences_s[node] = heartbeat, 0.0
+            self._next_heartbeat_at = time.monotonic() + _HEARTBEAT_INTERVAL_S
+        return None
 
     def _take(self, store: Store, notice: bytes) -> FailedElsewhere:
-        store.add(_READERS, 1)
+        self._leave(store)
         code, words, is_restarting = json.loads(notice)
         return FailedElsewhere(int(code), tuple(str(line) for line in words), bool(is_restarting))
 
-    def _await_readers(self, store: Store) -> None:
-        deadline = time.monotonic() + _READERS_S
-        while store.add(_READERS, 0) < len(self._hosts) - 1 and time.monotonic() < deadline:
+    def _post(self, store: Store, failure: FailedElsewhere) -> FailedElsewhere | None:
+        notice = json.dumps([failure.code, failure.words, failure.is_restarting])
+        posted = store.compare_set(_FAILURE, "", notice)
+        if posted != notice.encode():
+            return self._take(store, posted)
+        self._leave(store)
+        deadline = time.monotonic() + (0 if failure.is_restarting else _READERS_S)
+        while time.monotonic() < deadline and not self.have_all_left():
             time.sleep(_PAUSE_S)
+        return None
+
+    def _leave(self, store: Store) -> None:
+        store.set(f"heartbeat/{self._node}", _LEFT.decode())
+        store.set(f"left/{self._node}", "")

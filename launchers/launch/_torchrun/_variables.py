@@ -1,9 +1,8 @@
-"""The ranks that this node starts: their numbers among those of all nodes, and the variables that tell them."""
+"""The variables by which torchrun tells a rank its place among those of all nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from core_sdk.environment import RankPlace, visible_gpus
 from launch._command_line import UsageError
@@ -12,43 +11,28 @@ from launch._torchrun._config import LaunchConfig
 from launch._torchrun._peer_nodes import NodeFacts
 
 
-@dataclass(frozen=True)
-class RanksOfNode:
-    """The numbers of this node's ranks. A rank's number is the first one plus its local rank."""
-
-    first: int
-    num_ranks: int
-    """The number of ranks on all nodes."""
-    first_of_role: int
-    num_of_role: int
-
-    @classmethod
-    def among(cls, nodes: Sequence[NodeFacts], node_rank: int) -> RanksOfNode:
-        """Counts the ranks of the nodes in their order."""
-        before, own = nodes[:node_rank], nodes[node_rank]
-        return cls(
-            first=sum(node.num_ranks for node in before),
-            num_ranks=sum(node.num_ranks for node in nodes),
-            first_of_role=sum(node.num_ranks for node in before if node.role == own.role),
-            num_of_role=sum(node.num_ranks for node in nodes if node.role == own.role),
-        )
-
-
-def torchrun_variables_of(
-    local_rank: int, ranks: RanksOfNode, start: Start, config: LaunchConfig, num_restarts: int
+def torchrun_variables(
+    local_rank: int, nodes: Sequence[NodeFacts], start: Start, config: LaunchConfig
 ) -> dict[str, str]:
-    """Returns the variables by which torchrun tells a rank its place. Raises `UsageError`."""
+    """Returns the variables of a rank of this node. Raises `UsageError`."""
+    before, own = nodes[: start.node_rank], nodes[start.node_rank]
+    role = [node for node in nodes if node.role == own.role]
     place = RankPlace(
-        ranks.first + local_rank, ranks.num_ranks, local_rank, config.num_local_ranks, start.node_rank, start.num_nodes
+        num_ranks(before) + local_rank,
+        num_ranks(nodes),
+        local_rank,
+        own.num_ranks,
+        start.node_rank,
+        start.num_nodes,
     )
     variables = {
         **place.variables(),
-        "ROLE_RANK": str(ranks.first_of_role + local_rank),
-        "ROLE_NAME": config.options.role,
-        "ROLE_WORLD_SIZE": str(ranks.num_of_role),
+        "ROLE_RANK": str(num_ranks([node for node in before if node.role == own.role]) + local_rank),
+        "ROLE_NAME": own.role,
+        "ROLE_WORLD_SIZE": str(num_ranks(role)),
         "MASTER_ADDR": start.chief_address,
         "MASTER_PORT": str(start.port),
-        "TORCHELASTIC_RESTART_COUNT": str(num_restarts),
+        "TORCHELASTIC_RESTART_COUNT": str(max(node.num_restarts for node in nodes)),
         "TORCHELASTIC_MAX_RESTARTS": str(config.options.max_restarts),
         "TORCHELASTIC_RUN_ID": config.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -57,6 +41,10 @@ def torchrun_variables_of(
     if config.options.virtual_local_rank:
         variables |= {"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": _device_of(local_rank)}
     return variables
+
+
+def num_ranks(nodes: Sequence[NodeFacts]) -> int:
+    return sum(node.num_ranks for node in nodes)
 
 
 def defaults_of(config: LaunchConfig) -> dict[str, str]:
