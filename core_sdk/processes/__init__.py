@@ -3,6 +3,7 @@
 - `CaughtSignals`: the signals that this process receives, as values.
 - `Ranks`: child processes from their start to the end of what they leave behind.
 - `Supervisor`: ranks through all their starts: what a signal does to them, and with which `Outcome` they ended.
+- `RankStatements`: what ranks say about how they end.
 - `Guardian`: a helper process that ends the ranks if the process that supervises them is killed. Its module says who
   kills whom, however supervisors nest.
 - `end_marked`, `await_guardians`: what a guardian does, done by this process, and waiting for those who do it.
@@ -33,4 +34,5 @@ from core_sdk.processes._ranks import Ranks
 from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1, heed_signals
 from core_sdk.processes._spawner import Forked, Spawner
 from core_sdk.processes._spawner_process import exit_at_once
+from core_sdk.processes._statements import RankStatements
 from core_sdk.processes._supervisor import Supervisor

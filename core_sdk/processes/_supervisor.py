@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from core_sdk.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRACEBACK, WELL, RankSeen
 from core_sdk.processes._guardian import Guardian
@@ -16,6 +15,7 @@ from core_sdk.processes._guardian_process import end_marked
 from core_sdk.processes._outcomes import Failed, Killed, Outcome, Succeeded, judge
 from core_sdk.processes._ranks import Death, Ranks
 from core_sdk.processes._signals import STOPS
+from core_sdk.processes._statements import RankStatements
 from core_sdk.processes.output import RankOutput
 
 # After a failure, the time that the other ranks have between SIGTERM and SIGKILL.
@@ -32,28 +32,6 @@ _AFTER_KILL_S = 15.0
 
 class NotStarted(Exception):
     """A stop was asked for before the ranks were started: they must not be started any more."""
-
-
-class RankStatements(Protocol):
-    """The statements of ranks about how they end."""
-
-    def is_stopped(self) -> bool:
-        """Whether a rank has said that it stops on request."""
-
-    def is_completed(self) -> bool:
-        """Whether a rank has said that its training is complete."""
-
-    def left(self) -> set[int]:
-        """Returns the ranks that have said that they have left their Context without an error."""
-
-    def recorded_traceback(self, rank: int) -> bytes:
-        """Returns the traceback that a rank has recorded beside its stderr; empty if there is none."""
-
-    def has_trial(self) -> bool:
-        """Whether the ranks record a trial, whose state must not contradict the outcome."""
-
-    def forget(self) -> None:
-        """Forgets all statements, since the ranks are started again."""
 
 
 class _Phase(enum.Enum):
@@ -250,7 +228,7 @@ class Supervisor:
         has_stop_status = any(death.code == STOPPED for death in deaths.values())
         if self._statements.is_stopped():
             return Succeeded(was_stopped=True)
-        if not self._statements.has_trial():
+        if not self._statements.trial_word():
             return Succeeded(has_stop_status or (bool(self._stops) and not self._statements.is_completed()))
         if has_stop_status:
             return Failed(next(seen for seen in self._see_all(deaths) if seen.code == STOPPED))

@@ -14,13 +14,8 @@ from pathlib import Path
 from core_sdk.environment import Mark
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE
 from core_sdk.files import write_atomically
-from core_sdk.processes import Guardian
+from core_sdk.processes import Guardian, RankStatements
 from core_sdk.records import ExitRecord, encode_file
-
-_STOPPED = "stopped"
-_COMPLETED = "completed"
-_LEFT = "left-"
-_TRIAL = "trial.json"
 
 
 class LaunchDirectory:
@@ -46,6 +41,7 @@ class LaunchDirectory:
             raise
         self.variables = {LAUNCH_DIR_VARIABLE: str(self.path), **self.mark.variables}
         """The variables of all processes of the launch."""
+        self.statements = RankStatements(self.path)
         self._is_abandoned = False
         self._num_meetings = 0
 
@@ -62,50 +58,10 @@ class LaunchDirectory:
         place.mkdir(mode=0o700)
         return place
 
-    def is_stopped(self) -> bool:
-        """Whether a rank has said that it stops on request."""
-        return (self.path / _STOPPED).exists()
-
-    def is_completed(self) -> bool:
-        """Whether a rank has said that its training is complete."""
-        return (self.path / _COMPLETED).exists()
-
-    def left(self) -> set[int]:
-        """Returns the ranks that have said that they have left their Context without an error."""
-        return {int(path.name.removeprefix(_LEFT)) for path in self.path.glob(f"{_LEFT}*")}
-
-    def error_path(self, rank: int) -> Path:
-        """Returns the file into which torch's `record` writes the exception that a rank raises."""
-        return self.path / f"error-{rank}.json"
-
-    def recorded_traceback(self, rank: int) -> bytes:
-        """Returns the traceback in that file; empty if there is none."""
-        try:
-            told = json.loads(self.error_path(rank).read_bytes())
-            return str(told["message"]["extraInfo"]["py_callstack"]).encode(errors="replace")
-        except (OSError, ValueError, KeyError, TypeError):
-            return b""
-
-    def has_trial(self) -> bool:
-        """Whether ranks have begun a trial, so that their statements count and not only how they end."""
-        return bool(self.trial_word())
-
-    def forget(self) -> None:
-        """Forgets all statements, since the ranks are started again."""
-        for path in (self.path / _STOPPED, self.path / _COMPLETED, *self.path.glob(f"{_LEFT}*")):
-            path.unlink(missing_ok=True)
-
-    def trial_word(self) -> str:
-        """Returns what the ranks have said about the trial that they have begun; empty if they have begun none."""
-        try:
-            return (self.path / _TRIAL).read_text()
-        except FileNotFoundError:
-            return ""
-
     def take_trial_word(self, word: str) -> None:
         """Passes on what ranks of another node have said about the trial to the ranks that start here next."""
         begun = json.loads(word) | {"pid": 0, "parent_pid": os.getpid(), "exit_path": ""}
-        (self.path / _TRIAL).write_text(json.dumps(begun))
+        self.statements.take_trial_word(json.dumps(begun))
 
     def record_exit(self, code: int, reason: str) -> str | None:
         """Records the exit in the attempt that the ranks have begun, if any. Keeps an existing record.
@@ -113,7 +69,7 @@ class LaunchDirectory:
         Returns what went wrong, or None.
         """
         try:
-            begun = json.loads(self.trial_word() or "{}")
+            begun = json.loads(self.statements.trial_word() or "{}")
             if path := begun.get("exit_path"):
                 record = ExitRecord(time=time.time(), code=code, reason=reason)
                 write_atomically(Path(path), encode_file(record), overwrite=False)

@@ -24,8 +24,7 @@ from core_sdk.processes.output import RankOutput
 from launch._command_line import CommandError, HelpWanted, check_script, help_text, parse
 from launch._directory import LaunchDirectory
 from launch._framework import Framework, Launch
-from launch._messages import say
-from launch._result import LaunchResult, result_before_start, result_of
+from launch._result import LaunchResult, result_before_start, result_of, say
 from launch._ssh import _head
 from launch._ssh._link import HeadLink
 from launch._torchrun import _engine
@@ -58,16 +57,13 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
     except HelpWanted:
         print(help_text(framework.module, framework.overridden, framework.options_text()), flush=True)
         return 0
-    except CommandError as error:
-        return _refuse(head, str(error), error.exit_code)
-    except ValueError as error:
-        return _refuse(head, str(error), _USAGE)
-    except CoreSDKError as error:
-        return _refuse(head, str(error), _FAILURE)
+    except (CommandError, CoreSDKError, ValueError) as error:
+        return _report(head, _result_of_error(error, _USAGE))
     try:
         directory = LaunchDirectory(None if head is None else head.directory)
     except OSError as error:
-        return _refuse(head, f"the private directory of the launch cannot be made: {error}", _FAILURE)
+        message = f"the private directory of the launch cannot be made: {error}"
+        return _report(head, LaunchResult(_FAILURE, (message,)))
     signals = CaughtSignals(is_usr1_stop=settings.is_usr1_stop)
     if head is not None:
         head.obey(directory.guardian)
@@ -76,13 +72,13 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
         try:
             result = _launch_here(started) if hosts is None else _head.run(started, hosts)
         except CommandError as error:
-            result = LaunchResult(error.exit_code, (str(error),))
+            result = _result_of_error(error)
     signals.wait_for(lambda: _report(head, result, signals.is_stop_asked))
     return result.code
 
 
-def _report(head: HeadLink | None, result: LaunchResult, is_hurried: threading.Event | None = None) -> None:
-    """Reports the result to the head that has started this launcher, or else to the user.
+def _report(head: HeadLink | None, result: LaunchResult, is_hurried: threading.Event | None = None) -> int:
+    """Reports the result to the head that has started this launcher, or else to the user. Returns its exit status.
 
     The head prints the messages of several nodes so that they can be told apart.
     """
@@ -90,18 +86,14 @@ def _report(head: HeadLink | None, result: LaunchResult, is_hurried: threading.E
         say(result.messages, is_hurried)
     else:
         head.report(result)
-
-
-def _refuse(head: HeadLink | None, text: str, code: int) -> int:
-    _report(head, LaunchResult(code, (text,)))
-    return code
+    return result.code
 
 
 def _launch_here(launch: Launch) -> LaunchResult:
     """Runs this node's part of the training."""
     directory, signals, settings = launch.directory, launch.signals, launch.settings
     with RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
-        supervisor = Supervisor(directory.guardian, directory, output, settings.grace_s)
+        supervisor = Supervisor(directory.guardian, directory.statements, output, settings.grace_s)
         # The main thread must be free to receive signals while nodes meet.
         engine = ThreadPoolExecutor(1, "launch-engine").submit(_run_engine, launch, supervisor, output)
         engine.add_done_callback(lambda _: signals.ring())
@@ -141,11 +133,21 @@ def _result(supervisor: Supervisor, error: BaseException | None) -> LaunchResult
         return result_of(supervisor.decided, supervisor.num_ranks, socket.gethostname())
     if supervisor.stop_signal is not None:
         return result_before_start(supervisor.stop_signal)
+    if error is None:
+        return LaunchResult(0, ("the training was over before this node could take part",))
+    return _result_of_error(error)
+
+
+def _result_of_error(error: BaseException, code_of_value_error: int | None = None) -> LaunchResult:
+    """Returns the result of a launch that `error` has ended.
+
+    A `ValueError` without a code is a fault of the launcher itself.
+    """
     match error:
-        case None:
-            return LaunchResult(0, ("the training was over before this node could take part",))
         case CommandError():
             return LaunchResult(error.exit_code, (str(error),))
+        case ValueError() if code_of_value_error is not None:
+            return LaunchResult(code_of_value_error, (str(error),))
         case CoreSDKError():
             return LaunchResult(_FAILURE, (str(error),))
         case _:

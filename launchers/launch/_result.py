@@ -1,9 +1,10 @@
-"""The result of a launch: its exit status, and the launcher's last messages."""
+"""The result of a launch: its exit status, and the launcher's own messages."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from core_sdk.processes import (
@@ -23,6 +24,11 @@ from core_sdk.processes import (
     kind_of,
     signal_name,
 )
+from core_sdk.processes.output import Outlet
+
+_STDERR = 2
+MARK = "[core-sdk] "
+"""The beginning of each line of the launcher's own."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,17 @@ def result_before_start(number: int) -> LaunchResult:
 def describe_lost(lost: NodesLost) -> str:
     nodes = f"node {lost.names[0]}" if len(lost.names) == 1 else f"nodes {', '.join(lost.names)}"
     return f"the launcher of {nodes} is lost: its host is down or cut off, or it was killed"
+
+
+def marked(lines: Iterable[str]) -> str:
+    return "".join(f"{MARK}{line}\n" for line in lines)
+
+
+def say(lines: Iterable[str], is_hurried: threading.Event | None = None) -> None:
+    """Writes to stderr, since stdout is the script's. Waits for the reader; after `is_hurried` is set, only seconds."""
+    outlet = Outlet(_STDERR, is_hurried or threading.Event())
+    outlet.write(marked(lines).encode(errors="backslashreplace"))
+    outlet.close()
 
 
 def _result_of(outcome: Outcome, num_ranks: int, host: str) -> LaunchResult:

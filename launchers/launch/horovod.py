@@ -17,7 +17,7 @@ from launch._framework import Framework, Plan, Start
 from launch._horovod._options import HorovodOptions, check_number, options_of, parse, plan_of
 from launch._horovod._rendezvous import Rendezvous, meet
 from launch._launcher import run
-from launch._messages import say
+from launch._result import say
 
 if TYPE_CHECKING:
     from launch._torchrun._nodes import Nodes

@@ -17,8 +17,8 @@ from core_sdk.processes import CaughtSignals, Ranks, exit_code
 from core_sdk.processes.output import RankOutput
 from launch._command_line import CommandError, OptionParser, UsageError
 from launch._directory import LaunchDirectory
-from launch._messages import say
 from launch._rank_process import start_rank
+from launch._result import say
 
 # Processes that the command leaves behind may keep its output open.
 _LAST_OUTPUT_S = 2.0

@@ -17,33 +17,28 @@ _POLL_S = 0.05
 _PLACE = ("hostname", "rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
 
 
-class _HTTPServer(RendezvousHTTPServer):  # type: ignore[misc]  # Horovod has no types
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        # The method of HTTPServer also asks the DNS for this host's name, which may take long and is of no use.
-        TCPServer.server_bind(self)
-
-
-class RendezvousServer:
+class RendezvousServer(RendezvousHTTPServer):  # type: ignore[misc]  # Horovod has no types
     """A server for one start of the ranks, which serves from construction on. `address` is "" for all interfaces.
 
     Horovod's own `RendezvousServer` always listens on all interfaces, on a port that it guesses, and keeps the port
     when it stops. Raises `OSError`.
     """
 
+    daemon_threads = True
+
     def __init__(self, address: str, rank_counts: Sequence[int]) -> None:
-        self._server = _HTTPServer((address, 0), RendezvousHandler, verbose=0)
-        self._server.init(_plan(rank_counts))
-        self.port: int = self._server.server_address[1]
-        threading.Thread(target=self._serve, name="horovod-rendezvous", daemon=True).start()
+        super().__init__((address, 0), RendezvousHandler, verbose=0)
+        self.init(_plan(rank_counts))
+        self.port: int = self.server_address[1]
+        threading.Thread(target=self.serve_forever, args=[_POLL_S], name="horovod-rendezvous", daemon=True).start()
+
+    def server_bind(self) -> None:
+        # The method of HTTPServer also asks the DNS for this host's name, which may take long and is of no use.
+        TCPServer.server_bind(self)
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def _serve(self) -> None:
-        self._server.serve_forever(_POLL_S)
+        self.shutdown()
+        self.server_close()
 
 
 def rank_variables(rank_counts: Sequence[int], rank: int) -> dict[str, str]:

@@ -27,8 +27,7 @@ from core_sdk.processes.output import Forwarder
 from core_sdk.records import PLACED, ClusterInfo, encode_file
 from launch._command_line import NOT_FOUND, CommandError, UsageError
 from launch._framework import Launch, Plan
-from launch._messages import marked
-from launch._result import LaunchResult, overall_result
+from launch._result import LaunchResult, marked, overall_result
 from launch._ssh._hostfile import Host, SshLaunch, is_here, is_loopback
 from launch._ssh._remote_launcher import RemoteLauncher
 

@@ -16,8 +16,7 @@ import msgspec
 
 from core_sdk.environment import login_variables
 from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
-from launch._messages import MARK
-from launch._result import LaunchResult
+from launch._result import MARK, LaunchResult
 from launch._ssh import _host_program
 from launch._ssh._hostfile import Host, Ssh, is_here
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started

@@ -18,9 +18,8 @@ from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, Succ
 from core_sdk.processes.output import RankOutput, RankPipes
 from launch._command_line import CommandError, program_argv
 from launch._framework import Launch, Start
-from launch._messages import marked
 from launch._rank_process import start_rank
-from launch._result import describe_lost, result_of
+from launch._result import describe_lost, marked, result_of
 from launch._torchrun import _torch_names
 from launch._torchrun._config import LaunchConfig, configure
 from launch._torchrun._events import EventLog
@@ -123,7 +122,7 @@ class NodeLauncher:
     def _exchange_facts(self) -> list[NodeFacts]:
         """Exchanges facts between the nodes, so that all ranks are told the same, even if the chief has moved."""
         directory, config = self.launch.directory, self.config
-        trial = directory.trial_word()
+        trial = directory.statements.trial_word()
         own = NodeFacts(socket.gethostname(), self._num_restarts, trial, config.num_local_ranks, config.options.role)
         nodes = self._peers.exchange(own)
         if not trial and (told := [each.trial for each in nodes if each.trial]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from string import Template
@@ -39,7 +38,7 @@ class RankLogs:
         for local_rank, of_rank in variables.items():
             rank = int(of_rank["RANK"])
             if not of_rank.get("TORCHELASTIC_ERROR_FILE"):
-                path = self._directory.error_path(rank)
+                path = self._directory.statements.error_path(rank)
                 path.unlink(missing_ok=True)
                 of_rank["TORCHELASTIC_ERROR_FILE"] = str(path)
             files[local_rank] = self._open_rank(rank, local_rank, decided, self._prefix(of_rank))
@@ -57,50 +56,42 @@ class RankLogs:
         )
 
     def _open_rank(self, rank: int, local_rank: int, decided: Any, prefix: str | None) -> RankPipes:
-        stdout = _Way.of(decided, "stdout", local_rank, self._options.duplicate_stdout_filters)
-        stderr = _Way.of(decided, "stderr", local_rank, self._options.duplicate_stderr_filters)
+        stdout_file, stdout_copies = _files(decided, "stdout", local_rank, self._options.duplicate_stdout_filters)
+        stderr_file, stderr_copies = _files(decided, "stderr", local_rank, self._options.duplicate_stderr_filters)
         pipes = self._output.open(
             rank,
             prefix=prefix,
-            stderr_file=None if stderr.is_shown else Path(stderr.path),
-            stdout_copies=stdout.copies,
-            stderr_copies=stderr.copies,
+            stderr_file=Path(stderr_file) if stderr_file else None,
+            stdout_copies=stdout_copies,
+            stderr_copies=stderr_copies,
         )
-        return RankPipes(stdout.taken_from(pipes.stdout_path), stderr.taken_from(pipes.stderr_path))
+        return RankPipes(_chosen(pipes.stdout_path, stdout_file), _chosen(pipes.stderr_path, stderr_file))
 
 
-@dataclass(frozen=True)
-class _Way:
-    """The way of a rank's stdout or stderr."""
+def _files(decided: Any, stream: str, local_rank: int, filters: Sequence[str]) -> tuple[str, list[Copy]]:
+    """Returns the file into which a rank's stdout or stderr goes, if it is not shown, and the copies of what is shown.
 
-    path: str = ""
-    """The file to which it goes; empty for none."""
-    is_shown: bool = True
-    copies: Sequence[Copy] = ()
-    """The files to which shown output is copied."""
+    Reads the decisions of torch's `LogsSpecs`, if any. Opens the copies. Raises `OSError`.
+    """
+    path = decided and getattr(decided, f"{stream}s").get(local_rank)
+    if not path:
+        return "", []
+    if getattr(decided, f"tee_{stream}s").get(local_rank) != path:
+        return path, []
+    copies: list[Copy] = [FileCopy(path)]
+    if filters and (filtered := _filtered(decided, stream)):
+        copies.append(MatchingLines(FileCopy(filtered), [text.encode() for text in filters]))
+    return "", copies
 
-    @classmethod
-    def of(cls, decided: Any, stream: str, local_rank: int, filters: Sequence[str]) -> _Way:
-        """Reads the decisions of torch's `LogsSpecs`, if any. Opens the copies. Raises `OSError`."""
-        path = decided and getattr(decided, f"{stream}s").get(local_rank)
-        if not path:
-            return cls()
-        if getattr(decided, f"tee_{stream}s").get(local_rank) != path:
-            return cls(path, is_shown=False)
-        copies: list[Copy] = [FileCopy(path)]
-        if filters and (filtered := _filtered(decided, stream)):
-            copies.append(MatchingLines(FileCopy(filtered), [text.encode() for text in filters]))
-        return cls(path, copies=copies)
 
-    def taken_from(self, pipe: str) -> str:
-        """Returns the path into which the rank writes: the pipe, if the output is shown.
+def _chosen(pipe: str, file: str) -> str:
+    """Returns where the rank writes: the file if there is one, or else the pipe.
 
-        Otherwise ends the pipe, so that its reader does not wait.
-        """
-        if self.is_shown:
-            return pipe
+    A pipe that is not used is ended, so that its reader does not wait.
+    """
+    if file:
         os.close(os.open(pipe, os.O_WRONLY))
-        return self.path
+    return file or pipe
 
 
 def _specs_of(options: TorchrunOptions) -> Any:
