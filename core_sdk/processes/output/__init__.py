@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core_sdk.processes.output._copies import Copy, FileCopy, MatchingLines
+from core_sdk.processes.output._copies import FileCopy
 from core_sdk.processes.output._forwarder import Forwarder
 from core_sdk.processes.output._outlet import Outlet
 from core_sdk.processes.output._prefixed_lines import PrefixedLines

@@ -5,49 +5,35 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from typing import Protocol
 
 from core_sdk.processes.output._outlet import Outlet
 
 
-class Copy(Protocol):
-    def write(self, text: bytes) -> object:
-        """Writes text. Never raises."""
-
-    def close(self) -> None: ...
-
-
 class FileCopy:
-    """A file to which text is appended. Text for which there is no room is counted, as an outlet does."""
+    """A file to which text is appended: all of it, or the lines that contain one of some texts.
 
-    def __init__(self, path: str) -> None:
+    Text for which there is no room is counted, as an outlet does.
+    """
+
+    def __init__(self, path: str, texts: Sequence[bytes] = ()) -> None:
         """Raises `OSError`."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._outlet = Outlet(descriptor, threading.Event())
         os.close(descriptor)
-
-    def write(self, text: bytes) -> None:
-        self._outlet.write(text)
-
-    def close(self) -> None:
-        self._outlet.close()
-
-
-class MatchingLines:
-    """Passes on the lines that contain one of some texts."""
-
-    def __init__(self, copy: Copy, texts: Sequence[bytes]) -> None:
-        self._copy = copy
         self._texts = texts
         self._unfinished = b""
 
     def write(self, text: bytes) -> None:
+        """Writes text. Never raises."""
+        if not self._texts:
+            self._outlet.write(text)
+            return
         *lines, self._unfinished = (self._unfinished + text).split(b"\n")
         for line in lines:
             if any(each in line for each in self._texts):
-                self._copy.write(line + b"\n")
+                self._outlet.write(line + b"\n")
 
     def close(self) -> None:
         if self._unfinished:
             self.write(b"\n")
-        self._copy.close()
+        self._outlet.close()

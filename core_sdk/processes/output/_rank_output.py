@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core_sdk.processes.output._copies import Copy
+from core_sdk.processes.output._copies import FileCopy
 from core_sdk.processes.output._forwarder import Forwarder
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 from core_sdk.processes.output._stream import Stream
@@ -62,8 +62,8 @@ class RankOutput:
         self,
         rank: int,
         stderr_file: Path | None = None,
-        stdout_copies: Sequence[Copy] = (),
-        stderr_copies: Sequence[Copy] = (),
+        stdout_copies: Sequence[FileCopy] = (),
+        stderr_copies: Sequence[FileCopy] = (),
         prefix: str | None = None,
     ) -> RankPipes:
         """Makes new pipes for a rank, so that a restarted rank's output does not mix with its predecessor's.

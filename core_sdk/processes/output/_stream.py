@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from core_sdk.processes.output._copies import Copy
+from core_sdk.processes.output._copies import FileCopy
 from core_sdk.processes.output._outlet import Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
@@ -33,7 +33,7 @@ _MAX_LINE_START_BYTES = 128
 class Stream:
     """A pipe, read by the forwarding thread. Other threads may read `last_words`."""
 
-    def __init__(self, path: Path, lines: PrefixedLines, sink: Sink, copies: Sequence[Copy] = ()) -> None:
+    def __init__(self, path: Path, lines: PrefixedLines, sink: Sink, copies: Sequence[FileCopy] = ()) -> None:
         self.last_words = LastWords()
         self.is_ended = False
         """Whether the pipe is at its end, and all its content has been written."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
-
-import msgspec
 
 from launch._command_line import CommandError
 from launch._framework import Start
@@ -35,14 +34,6 @@ class Rendezvous:
     """The server, on the first node."""
 
 
-class _Addresses(msgspec.Struct):
-    """The message of a node to the first node."""
-
-    first: str
-    """The address by which the node reaches the first one."""
-    own: str
-
-
 def meet(
     start: Start,
     rank_counts: Sequence[int],
@@ -57,14 +48,15 @@ def meet(
     if start.node_rank > 0:
         first = ipv4_of(start.chief_address)
         own = own_address_towards(first)
-        start.store.set(_key(start.node_rank), msgspec.json.encode(_Addresses(first, own)).decode())
+        start.store.set(_key(start.node_rank), json.dumps([first, own]))
         interface = choose_interface(interfaces, own)
         return Rendezvous(first, int(start.store.get(_SERVER_PORT)), interface, None)
-    others = [msgspec.json.decode(start.store.get(_key(node)), type=_Addresses) for node in range(1, start.num_nodes)]
-    addresses = {node.first for node in others} or {LOOPBACK}
+    # Each node sends the address by which it reaches this one, and its own.
+    others = [json.loads(start.store.get(_key(node))) for node in range(1, start.num_nodes)]
+    addresses = {first for first, _ in others} or {LOOPBACK}
     # If a router translates addresses, the one that the others use does not belong to this node.
     address = next(iter(addresses)) if len(addresses) == 1 and all(map(is_own, addresses)) else _ALL
-    outward = own_address_towards(others[0].own) if address == _ALL else address
+    outward = own_address_towards(others[0][1]) if address == _ALL else address
     interface = choose_interface(interfaces, outward)
     try:
         server = start_server(address, rank_counts)

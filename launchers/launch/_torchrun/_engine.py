@@ -113,7 +113,6 @@ class NodeLauncher:
                 self._ranks.append((process, of_rank))
         except OSError as error:
             raise CommandError(f"the ranks' files cannot be made: {error.filename}: {error.strerror}") from error
-        self.meeting.serve()
         self.supervisor.started(
             {int(of_rank["RANK"]): process.pid for process, of_rank in self._ranks}, num_ranks(nodes)
         )

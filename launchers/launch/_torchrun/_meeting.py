@@ -43,9 +43,6 @@ class Meeting(ABC):
     def meet(self) -> Start:
         """Blocks until all nodes are there for the next start. Raises `TrainingOver` and the `errors_of_meeting`."""
 
-    def serve(self) -> None:  # noqa: B027 - most serve already
-        """Serves the ranks' store from now on, if this node keeps it. Does not block."""
-
     @abstractmethod
     def num_waiting(self) -> int:
         """Returns the number of nodes that wait to take part in the next start. Raises as `meet` does."""
@@ -87,44 +84,26 @@ class Alone(Meeting):
     def __init__(self, config: LaunchConfig) -> None:
         self._given_address = config.local_address
         self._port = config.port
-        self._listener: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
 
     def meet(self) -> Start:
-        # The store of the last start: ranks would find their predecessors' addresses in it.
-        self.close()
         if self._server is not None:
+            # The store of the last start: ranks would find their predecessors' addresses in it.
+            self._server.kill()
             self._server.wait()
         try:
             # Only where the user has given an address may others connect, as torchrun's ranks may.
             if self._given_address is None:
-                self._listener = socket.create_server((LOOPBACK, self._port))
+                listener = socket.create_server((LOOPBACK, self._port))
             else:
                 is_dual = socket.has_dualstack_ipv6()
                 family = socket.AF_INET6 if is_dual else socket.AF_INET
-                self._listener = socket.create_server(("", self._port), family=family, dualstack_ipv6=is_dual)
+                listener = socket.create_server(("", self._port), family=family, dualstack_ipv6=is_dual)
         except OSError as error:
             raise UsageError(f"port {self._port}, where the ranks are to meet: {error.strerror}") from error
-        port = self._listener.getsockname()[1]
-        return Start(0, 1, self._given_address or LOOPBACK, port, store=None)
-
-    def serve(self) -> None:
-        if self._listener is None:
-            return
-        # No signal for the whole job ends the store, which the ranks need to end well.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            with self._listener as listener:
-                self._server = subprocess.Popen(
-                    [sys.executable, "-P", _store_process.__file__, str(listener.fileno())],
-                    cwd="/",
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=[listener.fileno()],
-                    start_new_session=True,
-                )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with listener:
+            self._server = _start_store(listener)
+            return Start(0, 1, self._given_address or LOOPBACK, listener.getsockname()[1], store=None)
 
     def num_waiting(self) -> int:
         return 0
@@ -133,8 +112,6 @@ class Alone(Meeting):
         return True
 
     def close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
         if self._server is not None:
             self._server.kill()
 
@@ -212,3 +189,20 @@ class Together(Meeting):
 
     def close(self) -> None:
         self._handler.shutdown()
+
+
+def _start_store(listener: socket.socket) -> subprocess.Popen[bytes]:
+    """Starts a process that keeps the store of a node's ranks, and ends with this one."""
+    # No signal for the whole job ends the store, which the ranks need to end well.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", _store_process.__file__, str(listener.fileno())],
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from core_sdk.environment import line_prefix_template
-from core_sdk.processes.output import Copy, FileCopy, MatchingLines, RankOutput, RankPipes
+from core_sdk.processes.output import FileCopy, RankOutput, RankPipes
 from launch._command_line import UsageError
 from launch._directory import LaunchDirectory
 from launch._torchrun._options import TorchrunOptions
@@ -68,7 +68,7 @@ class RankLogs:
         return RankPipes(_chosen(pipes.stdout_path, stdout_file), _chosen(pipes.stderr_path, stderr_file))
 
 
-def _files(decided: Any, stream: str, local_rank: int, filters: Sequence[str]) -> tuple[str, list[Copy]]:
+def _files(decided: Any, stream: str, local_rank: int, filters: Sequence[str]) -> tuple[str, list[FileCopy]]:
     """Returns the file into which a rank's stdout or stderr goes, if it is not shown, and the copies of what is shown.
 
     Reads the decisions of torch's `LogsSpecs`, if any. Opens the copies. Raises `OSError`.
@@ -78,9 +78,9 @@ def _files(decided: Any, stream: str, local_rank: int, filters: Sequence[str]) -
         return "", []
     if getattr(decided, f"tee_{stream}s").get(local_rank) != path:
         return path, []
-    copies: list[Copy] = [FileCopy(path)]
+    copies = [FileCopy(path)]
     if filters and (filtered := _filtered(decided, stream)):
-        copies.append(MatchingLines(FileCopy(filtered), [text.encode() for text in filters]))
+        copies.append(FileCopy(filtered, [text.encode() for text in filters]))
     return "", copies
 
 
