@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from core_sdk.environment import agent_variables
 from core_sdk.processes import Spawner
 
@@ -14,4 +12,4 @@ class AgentSpawner(Spawner):
     def __init__(self) -> None:
         function = "core_sdk.agent.__main__:begin_forked"
         # An agent needs psutil at its end, and would import it anew each time.
-        super().__init__(function, agent_variables(), ["psutil"], mask=signal.valid_signals(), is_adopting=False)
+        super().__init__(function, agent_variables(), ["psutil"], is_adopting=False)

@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 _PROGRAM = Path(__file__).with_name("_spawner_process.py")
@@ -49,18 +49,12 @@ class Spawner:
     _forking = threading.Lock()
 
     def __init__(
-        self,
-        function: str,
-        variables: Mapping[str, str],
-        modules: Sequence[str] = (),
-        *,
-        mask: Collection[int],
-        is_adopting: bool,
+        self, function: str, variables: Mapping[str, str], modules: Sequence[str], *, is_adopting: bool
     ) -> None:
         """The process imports `modules`. Libraries may read its environment, `variables`, when they are imported.
 
-        A forked process calls `function` (`module:name`) with its request and descriptors, while the signals of `mask`
-        are blocked. If `is_adopting`, it becomes a child of this process, which has to reap it. Only Linux can do that.
+        A forked process calls `function` (`module:name`) with its request and descriptors, while all signals are
+        blocked. If `is_adopting`, it becomes a child of this process, which has to reap it. Only Linux can do that.
         """
         self._variables = variables
         self._is_adopting = is_adopting
@@ -68,7 +62,6 @@ class Spawner:
             "path": sys.path,
             "modules": list(modules),
             "function": function,
-            "mask": [int(number) for number in mask],
             "is_orphaning": is_adopting,
         }
         self._program = os.getpid()

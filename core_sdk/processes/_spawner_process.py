@@ -40,7 +40,6 @@ def main() -> None:
     gc.freeze()
     forked = _serve(requests, is_orphaning=order["is_orphaning"])
     if forked is not None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, order["mask"])
         begin(*forked)
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from parts import needs
 from processes import TIMEOUT_S, wait_for
 
-from core_sdk.processes.output._outlet import Outlet, Sink
+from core_sdk.processes.output._outlet import Outlet
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 from core_sdk.processes.output._rank_output import RankOutput, RankPipes
 from core_sdk.tracking.ranks import RankFilter
@@ -123,15 +123,14 @@ def test_ranks_never_tear_each_others_lines(pieces: list[tuple[int, bytes, bool]
     writers = [PrefixedLines(b"[rank=0] "), PrefixedLines(b"[rank=1] ")]
     read_end, write_end = os.pipe()
     outlet = Outlet(write_end, threading.Event())
-    sink = Sink(outlet)
 
     for rank, chunk, is_flushed in pieces:
-        sink.write(writers[rank].feed(chunk), writers[rank])
+        outlet.write(writers[rank].feed(chunk), writers[rank])
         if is_flushed:
-            sink.write(writers[rank].flush(), writers[rank])
+            outlet.write(writers[rank].flush(), writers[rank])
     for writer in writers:
-        sink.write(writer.finish(), writer)
-    sink.close(sink)
+        outlet.write(writer.finish(), writer)
+    outlet.finish(outlet)
     outlet.close()
     os.close(write_end)
     with os.fdopen(read_end, "rb") as file:

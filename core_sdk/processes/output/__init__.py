@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from core_sdk.processes.output._copies import FileCopy
-from core_sdk.processes.output._forwarder import Forwarder
-from core_sdk.processes.output._outlet import Outlet
+from core_sdk.processes.output._outlet import FileCopy, MatchingLines, Outlet, Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 from core_sdk.processes.output._rank_output import RankOutput, RankPipes
-from core_sdk.processes.output._stream import Stream

@@ -9,6 +9,8 @@ import stat
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
@@ -19,21 +21,77 @@ _LOOK_S = 0.1
 _PAUSE_S = 0.01
 
 
-class Outlet:
+class Sink(ABC):
+    """Takes the lines of several writers. Used by one thread.
+
+    Text that is dropped (no reader, a full disk) is counted, and reported before the next text that is written.
+    """
+
+    def __init__(self) -> None:
+        self.reason = ""
+        """The reason why text was dropped."""
+        self._num_dropped_bytes = 0
+        self._writer: PrefixedLines | None = None
+
+    def write(self, text: bytes, writer: PrefixedLines | None = None) -> bool:
+        """Writes text, which `writer` has just given; never raises. Returns whether all of it was written.
+
+        Ends the open line of another writer before.
+        """
+        if text and writer is not self._writer:
+            text = self._end_of_line() + text
+            self._writer = writer
+        num_written = self.try_write(text) if self._report_dropped() else 0
+        self._num_dropped_bytes += len(text) - num_written
+        if num_written < len(text) and writer is not None:
+            writer.break_off()
+        return num_written == len(text)
+
+    def finish(self, other: Sink) -> None:
+        """Ends the line, and reports what was dropped: in `other` if this sink still takes nothing."""
+        self.try_write(self._end_of_line())
+        if not self._report_dropped():
+            other.try_write(other._end_of_line() + self._note())
+
+    @abstractmethod
+    def try_write(self, text: bytes) -> int:
+        """Writes what is taken. Returns the number of bytes, and counts none as dropped; never raises."""
+
+    def close(self) -> None:  # noqa: B027 - not every sink holds something
+        """Releases what the sink holds."""
+
+    def _report_dropped(self) -> bool:
+        """Writes how much was dropped. Returns False if that cannot be written either."""
+        if self._num_dropped_bytes == 0:
+            return True
+        # What was dropped may have begun in the middle of a line.
+        note = b"\n" + self._note()
+        if self.try_write(note) < len(note):
+            return False
+        self._num_dropped_bytes = 0
+        return True
+
+    def _note(self) -> bytes:
+        return f"[core-sdk] {self._num_dropped_bytes} bytes of output were dropped: {self.reason}\n".encode()
+
+    def _end_of_line(self) -> bytes:
+        if self._writer is None or not self._writer.is_open:
+            return b""
+        self._writer.break_off()
+        return b"\n"
+
+
+class Outlet(Sink):
     """Writes to a descriptor. Waits for a slow reader; after `is_hurried` is set, for `patience_s` at most.
 
     It waits before a write, since a write that blocks could not be broken off.
-
-    Text that is dropped (no reader, a full disk) is counted, and reported before the next text that is written. Used by
-    one thread.
     """
 
     def __init__(self, descriptor: int, is_hurried: threading.Event, patience_s: float = _PATIENCE_S) -> None:
+        super().__init__()
         self._is_hurried = is_hurried
         self._patience_s = patience_s
         self._is_stuck = False
-        self._num_dropped_bytes = 0
-        self._reason = ""
         self._descriptor, is_blocking = _own(descriptor)
         # A pipe that is ready takes at least so much without blocking.
         self._piece_bytes = select.PIPE_BUF if is_blocking else sys.maxsize
@@ -41,41 +99,20 @@ class Outlet:
         if self._descriptor >= 0:
             self._poll.register(self._descriptor, select.POLLOUT)
 
-    def write(self, text: bytes) -> bool:
-        """Writes text. Returns whether all of it was written; never raises."""
-        num_written = self.try_write(text) if self.report_dropped() else 0
-        self._num_dropped_bytes += len(text) - num_written
-        return num_written == len(text)
-
     def try_write(self, text: bytes) -> int:
-        """Writes what the reader takes. Returns the number of bytes, and counts none as dropped; never raises."""
         rest = memoryview(text)
         while rest:
             if not self._await_reader():
-                self._reason = "nobody read it"
+                self.reason = "nobody read it"
                 break
             try:
                 rest = rest[os.write(self._descriptor, rest[: self._piece_bytes]) :]
             except BlockingIOError:
                 time.sleep(_PAUSE_S)
             except OSError as error:
-                self._reason = error.strerror or str(error)
+                self.reason = error.strerror or str(error)
                 break
         return len(text) - len(rest)
-
-    def report_dropped(self) -> bool:
-        """Writes how much was dropped. Returns False if that cannot be written either."""
-        if self._num_dropped_bytes == 0:
-            return True
-        # What was dropped may have begun in the middle of a line.
-        note = b"\n" + self.note()
-        if self.try_write(note) < len(note):
-            return False
-        self._num_dropped_bytes = 0
-        return True
-
-    def note(self) -> bytes:
-        return f"[core-sdk] {self._num_dropped_bytes} bytes of output were dropped: {self._reason}\n".encode()
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -94,34 +131,34 @@ class Outlet:
         return True
 
 
-class Sink:
-    """The lines of several writers in one outlet. Used by one thread."""
+class FileCopy(Outlet):
+    """A file to which text is appended, beside what is shown."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        self._outlet = outlet
-        self._writer: PrefixedLines | None = None
+    def __init__(self, path: str) -> None:
+        """Raises `OSError`."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        super().__init__(descriptor, threading.Event())
+        os.close(descriptor)
 
-    def write(self, text: bytes, writer: PrefixedLines) -> None:
-        """Writes `text`, which `writer` has just given. Ends the open line of another writer before. Never raises."""
-        if not text:
-            return
-        if self._writer is not writer:
-            text = self._end_of_line() + text
-            self._writer = writer
-        if not self._outlet.write(text):
-            writer.break_off()
 
-    def close(self, other: Sink) -> None:
-        """Ends the line, and reports what was dropped: in `other` if this outlet still takes nothing."""
-        self._outlet.try_write(self._end_of_line())
-        if not self._outlet.report_dropped():
-            other._outlet.try_write(other._end_of_line() + self._outlet.note())
+class MatchingLines(FileCopy):
+    """A file to which the lines are appended that contain one of some texts."""
 
-    def _end_of_line(self) -> bytes:
-        if self._writer is None or not self._writer.is_open:
-            return b""
-        self._writer.break_off()
-        return b"\n"
+    def __init__(self, path: str, texts: Sequence[bytes]) -> None:
+        """Raises `OSError`."""
+        super().__init__(path)
+        self._texts = texts
+        self._unfinished = b""
+
+    def write(self, text: bytes, writer: PrefixedLines | None = None) -> bool:
+        *lines, self._unfinished = (self._unfinished + text).split(b"\n")
+        found = [line + b"\n" for line in lines if any(each in line for each in self._texts)]
+        return super().write(b"".join(found), writer)
+
+    def close(self) -> None:
+        if self._unfinished:
+            self.write(b"\n")
+        super().close()
 
 
 def _own(descriptor: int) -> tuple[int, bool]:

@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from core_sdk.processes.output._copies import FileCopy
-from core_sdk.processes.output._outlet import Sink
+from core_sdk.processes.output._outlet import FileCopy, Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
+TAIL_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 18
 # An unfinished line after which nothing follows for this long is a prompt, or dots.
@@ -23,7 +23,6 @@ _UNFINISHED_S = 0.2
 _LONG_BYTES = 1 << 12
 _LONG_UNFINISHED_S = 1.0
 
-_TAIL_BYTES = 1 << 16
 _TRACEBACK = b"Traceback (most recent call last)"
 # Torch's exception hook and exception groups put text before it.
 _TRACEBACK_LINE = re.compile(rb"[\r\n](?:\[rank\d+\]: )?(?: *\+ Exception Group )?" + re.escape(_TRACEBACK))
@@ -31,18 +30,21 @@ _MAX_LINE_START_BYTES = 128
 
 
 class Stream:
-    """A pipe, read by the forwarding thread. Other threads may read `last_words`."""
+    """A pipe, read by the forwarding thread. Other threads may read `tail` and `traceback_time`."""
 
     def __init__(self, path: Path, lines: PrefixedLines, sink: Sink, copies: Sequence[FileCopy] = ()) -> None:
-        self.last_words = LastWords()
         self.is_ended = False
         """Whether the pipe is at its end, and all its content has been written."""
+        self.traceback_time: float | None = None
+        """The `time.monotonic()` at which the first line of the last Python traceback came."""
         self._path = path
         self._sink = sink
         self._lines = lines
         self._copies = copies
         self._read_at = 0.0
         self._held_since: float | None = None
+        self._last = bytearray()
+        self._line_start = b"\n"
         os.mkfifo(path, 0o600)
         # Opening does not wait for a writer. The pipe gets ready when the first one writes, or the last one closes it.
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -52,6 +54,11 @@ class Stream:
 
     def fileno(self) -> int:
         return self._descriptor
+
+    @property
+    def tail(self) -> bytes:
+        """The last part of what came, unchanged: the end of a rank's stderr tells why it died."""
+        return bytes(self._last)[-TAIL_BYTES:]
 
     @property
     def show_at(self) -> float:
@@ -69,7 +76,14 @@ class Stream:
         except BlockingIOError:
             return True
         if chunk:
-            self._pass_on(chunk)
+            self._note_last(chunk)
+            for copy in self._copies:
+                copy.write(chunk)
+            text = self._lines.feed(chunk)
+            self._read_at = time.monotonic()
+            if text or self._held_since is None:
+                self._held_since = self._read_at if self._lines.num_held_bytes else None
+            self._sink.write(text, self._lines)
         return bool(chunk)
 
     def forward_rest(self) -> None:
@@ -89,39 +103,12 @@ class Stream:
         os.close(self._descriptor)
         self._path.unlink(missing_ok=True)
 
-    def _pass_on(self, chunk: bytes) -> None:
-        self.last_words.feed(chunk)
-        for copy in self._copies:
-            copy.write(chunk)
-        text = self._lines.feed(chunk)
-        self._read_at = time.monotonic()
-        if text or self._held_since is None:
-            self._held_since = self._read_at if self._lines.num_held_bytes else None
-        self._sink.write(text, self._lines)
-
-
-class LastWords:
-    """The end of a rank's stderr, which tells why it died. Fed by one thread; any thread may read it."""
-
-    def __init__(self) -> None:
-        self._text = bytearray()
-        self._before = b"\n"
-        self.traceback_time: float | None = None
-        """The `time.monotonic()` at which the first line of the last Python traceback came."""
-
-    @property
-    def tail(self) -> bytes:
-        return bytes(self._text)[-_TAIL_BYTES:]
-
-    def feed(self, chunk: bytes) -> None:
-        self._text += chunk[-_TAIL_BYTES:]
-        if len(self._text) > 2 * _TAIL_BYTES:
-            del self._text[:-_TAIL_BYTES]
-        window = self._before + chunk
-        if _TRACEBACK in window and self._begins_traceback(window):
+    def _note_last(self, chunk: bytes) -> None:
+        self._last += chunk
+        if len(self._last) > 2 * TAIL_BYTES:
+            del self._last[:-TAIL_BYTES]
+        window = self._line_start + chunk
+        # A traceback's first line that comes in several chunks counts once.
+        if any(match.end() > len(self._line_start) for match in _TRACEBACK_LINE.finditer(window)):
             self.traceback_time = time.monotonic()
-        self._before = window[-_MAX_LINE_START_BYTES:]
-
-    def _begins_traceback(self, window: bytes) -> bool:
-        """Whether a traceback's first line ends in the new part, so that a line in several chunks counts once."""
-        return any(match.end() > len(self._before) for match in _TRACEBACK_LINE.finditer(window))
+        self._line_start = window[-_MAX_LINE_START_BYTES:]

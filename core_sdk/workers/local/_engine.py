@@ -19,7 +19,7 @@ from core_sdk.environment import Mark, RankPlace
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.errors import WorkersNotStartedError
 from core_sdk.processes import Guardian, Ranks, cause_of, end_marked, excerpt
-from core_sdk.processes.output import RankOutput
+from core_sdk.processes.output import RankOutput, Sink
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers._output import ShownOutput
 from core_sdk.workers.local._processes import WorkerProcess, WorkerSpawner, execute
@@ -48,19 +48,16 @@ class LocalEngine(Engine):
         """
         self._imported_modules = imported_modules
         self._shown = ShownOutput(log_path)
-        self._processes = WorkerProcesses(self._shown.stdout_fd, self._shown.stderr_fd)
+        self._processes = WorkerProcesses(self._shown.stdout, self._shown.stderr)
 
     def start(self, num_workers: int) -> LocalTeam:
         places = [RankPlace(rank, num_workers, rank, num_workers, 0, 1) for rank in range(num_workers)]
         variables = {RENDEZVOUS_VARIABLE: str(self._processes.new_meeting_place())}
-        order = Order(sys.path, sys.argv)
-        return self._processes.start(places, "127.0.0.1", variables, order, self._way_to_start())
-
-    def _way_to_start(self) -> Start:
+        start = execute
         # On other systems libraries may not survive a fork.
-        if not self._imported_modules or sys.platform != "linux":
-            return execute
-        return WorkerSpawner.of_this_program(self._imported_modules).fork
+        if self._imported_modules and sys.platform == "linux":
+            start = WorkerSpawner.of_this_program(self._imported_modules).start
+        return LocalTeam(self._processes, places, "127.0.0.1", variables, Order(sys.path, sys.argv), start)
 
     def num_available(self) -> None:
         return None
@@ -85,17 +82,19 @@ class Order(NamedTuple):
 class WorkerProcesses:
     """The private directory, the guardian and the output that the workers of all starts share."""
 
-    def __init__(self, stdout_fd: int, stderr_fd: int, *, is_detached: bool = False) -> None:
+    def __init__(self, stdout: Sink, stderr: Sink, *, is_detached: bool = False) -> None:
         """`is_detached`: the guardian does not stay a child of this process."""
         # A short path, since the paths of sockets in it are limited to about a hundred bytes.
         self._directory = Path(tempfile.mkdtemp(prefix="core-sdk-workers-")).resolve()
         self._mark = Mark.of(self._directory)
         try:
-            self._guardian = Guardian(self._directory, str(self._mark), is_detached=is_detached)
+            self.guardian = Guardian(self._directory, str(self._mark), is_detached=is_detached)
         except BaseException:
             self._directory.rmdir()
             raise
-        self._output = RankOutput(self._directory, stdout_fd, stderr_fd)
+        self.variables = {LAUNCH_DIR_VARIABLE: str(self._directory), **self._mark.variables}
+        """The variables of all workers."""
+        self.output = RankOutput(self._directory, stdout, stderr)
         self._num_meetings = 0
         self._is_closed = False
 
@@ -106,27 +105,15 @@ class WorkerProcesses:
         place.mkdir(mode=0o700)
         return place
 
-    def start(
-        self,
-        places: Sequence[RankPlace],
-        address: str,
-        variables: Mapping[str, str],
-        order: Order,
-        start: Start = execute,
-    ) -> LocalTeam:
-        """Starts workers, and blocks until all of them listen. Raises `WorkersNotStartedError`."""
-        all_variables = {LAUNCH_DIR_VARIABLE: str(self._directory), **self._mark.variables, **variables}
-        return LocalTeam(places, address, all_variables, order, self._guardian, self._output, start)
-
     def close(self) -> None:
         """Ends what workers have left behind, and removes the directory. Does nothing the second time."""
         if not self._is_closed:
             self._is_closed = True
             # These processes are in sessions of their own.
             end_marked(str(self._mark), least_s=0)
-            self._output.close()
+            self.output.close()
             shutil.rmtree(self._directory, ignore_errors=True)
-            self._guardian.dismiss()
+            self.guardian.dismiss()
 
 
 class LocalTeam(Team):
@@ -134,26 +121,26 @@ class LocalTeam(Team):
 
     def __init__(
         self,
+        processes: WorkerProcesses,
         places: Sequence[RankPlace],
         address: str,
         variables: Mapping[str, str],
         order: Order,
-        guardian: Guardian,
-        output: RankOutput,
-        start: Start,
+        start: Start = execute,
     ) -> None:
+        """Starts workers, and blocks until all of them listen. Raises `WorkersNotStartedError`."""
         self.places = places
         self.address = address
-        self._output = output
+        self._output = processes.output
         self._ending = threading.Lock()
         self._is_ended = False
         self._connections: dict[int, Connection[bytes, bytes]] = {}
         self._exchanging = {place.rank: threading.Lock() for place in places}
         self._processes: dict[int, WorkerProcess] = {}
-        self._ranks = Ranks(guardian, output)
+        self._ranks = Ranks(processes.guardian, processes.output)
         try:
             for place in places:
-                self._start(start, place, variables, order)
+                self._start(start, place, {**processes.variables, **variables}, order)
             for place in places:
                 self._await_ready(place.rank)
         except BaseException as error:

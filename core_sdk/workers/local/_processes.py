@@ -31,7 +31,7 @@ def execute(variables: Mapping[str, str], connection: int, stdout: int, stderr: 
     )
 
 
-class WorkerSpawner:
+class WorkerSpawner(Spawner):
     """The spawner of this program's workers."""
 
     _current: WorkerSpawner | None = None
@@ -40,9 +40,7 @@ class WorkerSpawner:
     def __init__(self, origin: tuple[int, Sequence[str], Mapping[str, str]]) -> None:
         self._origin = origin
         _, modules, variables = origin
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        function = "core_sdk.workers.local._worker:begin_forked"
-        self._spawner = Spawner(function, variables, modules, mask=mask, is_adopting=True)
+        super().__init__("core_sdk.workers.local._worker:begin_forked", variables, modules, is_adopting=True)
 
     @classmethod
     def of_this_program(cls, modules: Sequence[str]) -> WorkerSpawner:
@@ -52,11 +50,12 @@ class WorkerSpawner:
             last = cls._current
             if last is None or last._origin != origin:
                 if last is not None:
-                    last._spawner.close()
+                    last.close()
                 cls._current = last = cls(origin)
         return last
 
-    def fork(self, variables: Mapping[str, str], connection: int, stdout: int, stderr: int) -> WorkerProcess:
+    def start(self, variables: Mapping[str, str], connection: int, stdout: int, stderr: int) -> WorkerProcess:
         """Forks a worker. Blocks. Raises `OSError`."""
-        request = {"variables": dict(variables), "directory": str(Path.cwd())}
-        return self._spawner.fork(request, [connection, stdout, stderr])
+        mask = [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())]
+        request = {"variables": dict(variables), "directory": str(Path.cwd()), "mask": mask}
+        return self.fork(request, [connection, stdout, stderr])

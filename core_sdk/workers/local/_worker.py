@@ -31,6 +31,7 @@ def begin_forked(request: dict[str, Any], descriptors: Sequence[int]) -> None:
     os.dup2(stderr, 2)
     os.close(stdout)
     os.close(stderr)
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["mask"])
     os.chdir(request["directory"])
     add_variables(request["variables"])
     if (random := sys.modules.get("numpy.random")) is not None:

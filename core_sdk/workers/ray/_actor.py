@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from queue import Queue
 from typing import Any
 
 from core_sdk.environment import RankPlace
 from core_sdk.environment.names import RENDEZVOUS_VARIABLE
+from core_sdk.processes.output import Sink
 from core_sdk.workers._engine import Answer, Death
 from core_sdk.workers.local import LocalTeam, Order, WorkerProcesses
 from core_sdk.workers.ray._cluster import Cluster
@@ -19,9 +19,13 @@ from core_sdk.workers.ray._cluster import Cluster
 NUM_THREADS = 5
 """Threads for a call, a signal or the end during it, waiting for output, waiting for records, and one to spare."""
 
-_CHUNK_BYTES = 1 << 16
+# How much output waits for a program that is slow to read it. Then the worker waits, in `print`.
+_MOST_CHUNKS = 16
 # Longer than the program's own patience, so that the program knows why its workers end.
 _PATIENCE_S = 15.0
+
+
+Output = Queue[tuple[int, bytes] | None]
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,11 @@ class WorkerActor:
     """The actor of one worker. Its methods run in several threads, so that a signal arrives while a call runs."""
 
     def __init__(self) -> None:
-        self._out, out = os.pipe()
-        self._err, err = os.pipe()
-        self._writing_ends = [out, err]
-        self._reading_ends = [self._out, self._err]
+        self._output: Output = Queue(_MOST_CHUNKS)
         # Ray kills the children of an actor whose program has died, the worker and a guardian alike.
-        self._processes = WorkerProcesses(out, err, is_detached=True)
+        self._processes = WorkerProcesses(_Outgoing(self._output, 0), _Outgoing(self._output, 1), is_detached=True)
         self._closing = threading.Lock()
+        self._is_closed = False
         self._is_over = threading.Event()
         self._team: LocalTeam
         self._rank = 0
@@ -64,7 +66,7 @@ class WorkerActor:
         # What the program can import, and what can be imported here.
         path = list(dict.fromkeys([*order.path, *sys.path]))
         self._rank = place.rank
-        self._team = self._processes.start([place], address, variables, order._replace(path=path))
+        self._team = LocalTeam(self._processes, [place], address, variables, order._replace(path=path))
         threading.Thread(target=self._watch_cluster, name="core-sdk-cluster", daemon=True).start()
 
     def exchange(self, request: bytes) -> Answer:
@@ -86,22 +88,33 @@ class WorkerActor:
         self._is_over.set()
         self._team.end(grace_s)
         with self._closing:
-            self._processes.close()
-            while self._writing_ends:
-                os.close(self._writing_ends.pop())
+            if not self._is_closed:
+                self._is_closed = True
+                self._processes.close()
+                self._output.put(None)
 
-    def read_output(self) -> tuple[bytes, bytes] | None:
-        """Blocks until there is something on the worker's stdout or stderr; None at the end of both."""
-        chunks = {self._out: b"", self._err: b""}
-        while self._reading_ends and not any(chunks.values()):
-            ready, _, _ = select.select(self._reading_ends, [], [])
-            for descriptor in ready:
-                chunks[descriptor] = os.read(descriptor, _CHUNK_BYTES)
-                if not chunks[descriptor]:
-                    self._reading_ends.remove(descriptor)
-        return (chunks[self._out], chunks[self._err]) if any(chunks.values()) else None
+    def read_output(self) -> list[tuple[int, bytes] | None]:
+        """Blocks until there is output. Returns texts, each with the number of its sink; None is the end."""
+        chunks = [self._output.get()]
+        while not self._output.empty():
+            chunks.append(self._output.get())
+        return chunks
 
     def _watch_cluster(self) -> None:
         """Kills the worker when the cluster is gone. Without a control plane, this actor would live on for long."""
         if Cluster(None).await_loss(self._is_over, _PATIENCE_S):
             self._team.end(0)
+
+
+class _Outgoing(Sink):
+    """The way of stdout, which has number 0, or of stderr to the program."""
+
+    def __init__(self, output: Output, number: int) -> None:
+        super().__init__()
+        self._output = output
+        self._number = number
+
+    def try_write(self, text: bytes) -> int:
+        if text:
+            self._output.put((self._number, text))
+        return len(text)

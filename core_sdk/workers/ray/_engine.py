@@ -270,14 +270,17 @@ class RayTeam(Team):
             return self._stored[1]
 
     def _show_output(self) -> None:
+        sinks = self._shown.stdout, self._shown.stderr
         waiting = {actor.read_output.remote().future(): actor for actor in self._actors}
         while waiting and self._cluster.is_connected:
             for future in wait(waiting, _LOOK_S, FIRST_COMPLETED).done:
                 actor = waiting.pop(future)
                 with contextlib.suppress(ray.exceptions.RayError):  # it has died
-                    if (chunks := future.result()) is not None:
-                        _write_all(self._shown.stdout_fd, chunks[0])
-                        _write_all(self._shown.stderr_fd, chunks[1])
+                    for chunk in future.result():
+                        if chunk is None:
+                            break
+                        sinks[chunk[0]].try_write(chunk[1])
+                    else:
                         waiting[actor.read_output.remote().future()] = actor
 
 
@@ -327,12 +330,6 @@ def _give_back(actors: Sequence[Any], group: PlacementGroup, time_s: float = _PR
         remove_placement_group(group)
 
     run_beside(give_back).join(time_s)
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _amounts(resources: Resources) -> str:

@@ -23,7 +23,7 @@ from core_sdk.environment.names import MEETING_PORT_VARIABLE
 from core_sdk.errors import PlacementError
 from core_sdk.placement import MEETING_PORTS
 from core_sdk.processes import STOPS, exit_code, signal_name
-from core_sdk.processes.output import Forwarder
+from core_sdk.processes.output import RankOutput
 from core_sdk.records import PLACED, ClusterInfo, encode_file
 from launch._command_line import NOT_FOUND, CommandError, UsageError
 from launch._framework import Launch, Plan
@@ -32,8 +32,6 @@ from launch._ssh._hostfile import Host, SshLaunch, is_here, is_loopback
 from launch._ssh._remote_launcher import RemoteLauncher
 
 _DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
-_STDOUT = 1
-_STDERR = 2
 # The hosts take the head for dead when they receive nothing for a minute.
 _HEARTBEAT_S = 5.0
 _UNSETTLED_S = 0.1
@@ -139,7 +137,7 @@ class _Head:
         self._directory = launch.directory
         self._grace_s = launch.settings.grace_s
         self._signals = launch.signals
-        self._forwarder = Forwarder(_STDOUT, _STDERR, launch.signals.is_stop_asked)
+        self._output = RankOutput(launch.directory.path, is_hurried=launch.signals.is_stop_asked)
         self._running: list[RemoteLauncher] = []
         self._results: list[LaunchResult] = []
         self._stops: list[int] = []
@@ -148,10 +146,9 @@ class _Head:
         self._heartbeat_at = 0.0
 
     def start(self, number: int, host: Host, mark: str) -> RemoteLauncher:
-        directory = self._directory.path / f"node-{number}"
-        directory.mkdir(mode=0o700)
+        log = self._directory.path / f"ssh-{number}.log"
         try:
-            launcher = RemoteLauncher(host, self._hosts.ssh, mark, self._forwarder, directory, self._signals.ring)
+            launcher = RemoteLauncher(number, host, self._hosts.ssh, mark, self._output, log, self._signals.ring)
         except FileNotFoundError:
             reason = "there is no ssh in PATH, which other hosts are reached by: install the OpenSSH client"
             raise CommandError(reason, NOT_FOUND) from None
@@ -176,7 +173,7 @@ class _Head:
     def close(self) -> None:
         for launcher in self._running:
             launcher.kill()
-        self._signals.wait_for(self._forwarder.close)
+        self._signals.wait_for(self._output.close)
 
     def _send(self, line: bytes) -> None:
         for launcher in self._running:
@@ -247,4 +244,4 @@ class _Head:
         return LaunchResult(code, (message,), is_ended_by_head=True)
 
     def _say(self, *lines: str) -> None:
-        self._forwarder.say(marked(lines).encode(errors="surrogateescape"))
+        self._output.say(marked(lines))

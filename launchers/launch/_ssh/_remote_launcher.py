@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.environment import login_variables
-from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
+from core_sdk.processes.output import PrefixedLines, RankOutput
 from launch._result import MARK, LaunchResult
 from launch._ssh import _host_program
 from launch._ssh._hostfile import Host, Ssh, is_here
@@ -32,14 +32,15 @@ class RemoteLauncher:
 
     def __init__(
         self,
+        number: int,
         host: Host,
         ssh: Ssh,
         mark: str,
-        forwarder: Forwarder,
-        directory: Path,
+        output: RankOutput,
+        log: Path,
         ring: Callable[[], None],
     ) -> None:
-        """`directory` is for ssh's log and the pipes. Any thread calls `ring` when there is something new."""
+        """`log` is for ssh's log. Any thread calls `ring` when there is something new."""
         self.host = host
         self.is_child = is_here(host)
         """Whether the launcher runs on this machine, without ssh."""
@@ -47,22 +48,20 @@ class RemoteLauncher:
         """Whether the launcher has ended without a report, after it had started."""
         self._ssh = ssh
         self._ring = ring
-        self._forwarder = forwarder
-        self._log = directory / "ssh.log"
+        self._number = number
+        self._output = output
+        self._log = log
         self._told: dict[str, Any] = {}
         self._unsent = b""
-        self._streams = (
-            Stream(directory / "stdout", PrefixedLines(b""), forwarder.stdout),
-            Stream(directory / "stderr", HostOutput(host.address, mark, self._take), forwarder.stderr),
-        )
+        pipes = output.open(number, prefix="", stderr_lines=HostOutput(host.address, mark, self._take))
         program = [sys.executable, "-P", _host_program.__file__]
         argv = program if self.is_child else ssh_argv(host, ssh, program, self._log)
         stdin_fd, self._stdin = os.pipe()
         os.set_blocking(self._stdin, False)
         with (
             os.fdopen(stdin_fd, "rb") as stdin,
-            (directory / "stdout").open("wb") as stdout,
-            (directory / "stderr").open("wb") as stderr,
+            Path(pipes.stdout_path).open("wb") as stdout,
+            Path(pipes.stderr_path).open("wb") as stderr,
         ):
             self._process = subprocess.Popen(
                 argv,
@@ -75,7 +74,6 @@ class RemoteLauncher:
                 # Ctrl-C reaches all processes of a terminal's session, but only the head should pass it on.
                 start_new_session=True,
             )
-        forwarder.add(*self._streams)
         threading.Thread(target=self._await_exit, daemon=True).start()
 
     @property
@@ -102,7 +100,7 @@ class RemoteLauncher:
         if "result" not in self._told and self._process.poll() is None:
             return None
         # Its last report may still be in the pipe, and the output of its ranks must precede its last messages.
-        has_read_all = self._forwarder.wait_for_end(self._streams, _LAST_OUTPUT_S)
+        has_read_all = self._output.wait_for_end(self._number, _LAST_OUTPUT_S)
         if "result" in self._told:
             return msgspec.convert(self._told["result"], LaunchResult)
         # If the head's own output has no reader, the pipe may not have been read to its end.
@@ -120,7 +118,7 @@ class RemoteLauncher:
         if "started" in self._told:
             self.is_lost = True
             return why_lost(self.host, log)
-        stderr = self._streams[1].last_words.tail.decode(errors="replace")
+        stderr = self._output.tail(self._number).decode(errors="replace")
         return why_not_started(self.host, self._ssh, code, log, stderr)
 
     def _take(self, record: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from core_sdk.environment import line_prefix_template
-from core_sdk.processes.output import FileCopy, RankOutput, RankPipes
+from core_sdk.processes.output import FileCopy, MatchingLines, RankOutput, RankPipes
 from launch._command_line import UsageError
 from launch._directory import LaunchDirectory
 from launch._torchrun._options import TorchrunOptions
@@ -80,7 +80,7 @@ def _files(decided: Any, stream: str, local_rank: int, filters: Sequence[str]) -
         return path, []
     copies = [FileCopy(path)]
     if filters and (filtered := _filtered(decided, stream)):
-        copies.append(FileCopy(filtered, [text.encode() for text in filters]))
+        copies.append(MatchingLines(filtered, [text.encode() for text in filters]))
     return "", copies
 
 
