@@ -19,8 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from core_sdk.agent.spawning import AgentSpawner
-from core_sdk.agent.starting import Agent
+from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.records import CommandRecord
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.slots import Slots

@@ -5,6 +5,5 @@ holds the attempt's lock from before the start until the end is recorded, and re
 ended, or when the agent itself is killed, what is left in the command's session is killed. All signals are blocked in
 it, since Slurm and service managers send theirs to every process: what is meant for the command comes over its socket.
 
-`starting` is for programs that start agents: `core-sdk run`, `trial resume`, `trial continue`. A program that starts
-many has a spawner, from `spawning`.
+`starting` is for programs that start agents: `core-sdk run`, `trial resume`, `trial continue`, and the master.
 """

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk.agent._plain_lines import PlainLines
-from core_sdk.agent._terminal import Terminal
 from core_sdk.alive import AliveLock
 from core_sdk.experiments.reviving import revive_master
 from core_sdk.processes import Guardian, Ranks, await_guardians, end_marked
@@ -69,7 +68,7 @@ class _Attempt:
         with contextlib.suppress(OSError):  # a full disk: the attempt can then not be killed by its trial's id
             self._lock.sign()
         self._stdin = descriptors.pop(0) if order["has_stdin"] else None
-        self._terminal = Terminal(*order["size"]) if order["size"] else None
+        self._terminal = _Terminal(*order["size"]) if order["size"] else None
         self._screen = _outlet(descriptors.pop(0)) if order["size"] else None
         self._showing = threading.Lock()
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -195,6 +194,28 @@ class _Attempt:
     def _tell(self, **answer: object) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more
             self._starter.sendall(json.dumps(answer).encode() + b"\n")
+
+
+class _Terminal:
+    """A pseudo-terminal: the command has one end, `device`, and this process the other, `controller`."""
+
+    def __init__(self, num_rows: int, num_columns: int) -> None:
+        self.controller, self.device = os.openpty()
+        self.resize(num_rows, num_columns)
+        attributes = termios.tcgetattr(self.device)
+        # The user's own terminal does both: it shows what is typed, and begins each line at the left.
+        attributes[1] &= ~termios.ONLCR
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(self.device, termios.TCSANOW, attributes)
+
+    def resize(self, num_rows: int, num_columns: int) -> None:
+        """Changes the size, of which the kernel tells the command by SIGWINCH."""
+        termios.tcsetwinsize(self.controller, (num_rows, num_columns))
+
+    def type(self, text: bytes) -> None:
+        """Sends input to the command, or drops it if the terminal is full, since signals must not wait for it."""
+        if select.select([], [self.controller], [], 0)[1]:
+            os.write(self.controller, text)
 
 
 def _was_killed(ended: os.waitid_result | None) -> bool:

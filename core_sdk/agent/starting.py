@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from core_sdk.environment import agent_variables, child_variables
 from core_sdk.environment.names import HOME_VARIABLE, RUN_INFO_VARIABLE
 from core_sdk.errors import CommandNotExecutableError
+from core_sdk.processes import Spawner
 from core_sdk.tracking.attempts.leftovers import mark_of_attempt
 
 if TYPE_CHECKING:
-    from core_sdk.processes import Spawner
     from core_sdk.tracking.attempts.starting import Start
 
 
@@ -49,7 +49,7 @@ class Agent:
     dies, before `start`, it ends.
     """
 
-    def __init__(self, spawner: Spawner | None = None) -> None:
+    def __init__(self, spawner: AgentSpawner | None = None) -> None:
         self._sending = threading.Lock()
         self._is_ordered = False
         self._early: list[dict[str, Any]] = []
@@ -160,6 +160,15 @@ class Agent:
             line = b""
         answer: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
         return answer
+
+
+class AgentSpawner(Spawner):
+    """The spawner of a program that starts many agents. They live on without it, and without this process."""
+
+    def __init__(self) -> None:
+        function = "core_sdk.agent.__main__:begin_forked"
+        # An agent needs psutil at its end, and would import it anew each time.
+        super().__init__(function, agent_variables(), ["psutil"], is_adopting=False)
 
 
 def _run_agent(connection: socket.socket) -> subprocess.Popen[bytes]:

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from core_sdk.agent.spawning import AgentSpawner
+from core_sdk.agent.starting import AgentSpawner
 from core_sdk.processes import heed_signals
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk._version import __version__
-from core_sdk.agent.spawning import AgentSpawner
+from core_sdk.agent.starting import AgentSpawner
 from core_sdk.alive import AliveLock
 from core_sdk.config import Resources
 from core_sdk.errors import (

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 
-from core_sdk.agent.spawning import AgentSpawner
+from core_sdk.agent.starting import AgentSpawner
 from core_sdk.environment import Environment
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.reviving import announce_master, dismiss_master

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import replace
 
 from core_sdk.processes._causes import RankSeen
 from core_sdk.processes._guardian import Guardian
@@ -32,15 +32,6 @@ _UNKILLABLE_S = 10.0
 _LAST_OUTPUT_S = 0.5
 
 
-@dataclass(frozen=True)
-class Death:
-    rank: int
-    code: int
-    """Exit status, or -N for death by signal N."""
-    time_s: float
-    """`time.monotonic()`"""
-
-
 class Ranks:
     """Watches the processes of ranks, each from `add` on. Thread-safe.
 
@@ -55,7 +46,7 @@ class Ranks:
         """Is set when a rank's own process ends."""
         self._guardian = guardian
         self._output = output
-        self._deaths: dict[int, Death] = {}
+        self._deaths: dict[int, RankSeen] = {}
         self._inner: defaultdict[int, set[int]] = defaultdict(set)
         self._is_signalled = False
         self._lock = threading.Lock()
@@ -67,11 +58,12 @@ class Ranks:
             self._guardian.guard(pid)
         threading.Thread(target=self._watch, args=(rank, pid), name=f"core-sdk-rank-{rank}", daemon=True).start()
 
-    def deaths(self) -> dict[int, Death]:
+    def deaths(self) -> dict[int, RankSeen]:
+        """Returns the ranks that have ended, with the code and time of each."""
         heard_since = time.monotonic() - _LATE_STOP_S
         with self._lock:
             deaths = dict(self._deaths)
-            is_stop = {rank: self._is_signalled or death.time_s > heard_since for rank, death in deaths.items()}
+            is_stop = {rank: self._is_signalled or death.ended_s > heard_since for rank, death in deaths.items()}
             inner = {rank: set(self._inner[rank]) for rank in deaths if is_stop[rank] and self._inner[rank]}
         alive = living({self.pids[rank] for rank in inner})
         for rank, pids in inner.items():
@@ -95,16 +87,12 @@ class Ranks:
         if self._output is not None:
             self._output.wait_for_end(rank, _LAST_OUTPUT_S)
 
-    def seen(self, rank: int, death: Death | None) -> RankSeen:
-        """Returns what is seen of a rank; `death` is None while it runs."""
-        return RankSeen(
-            rank,
-            self.pids[rank],
-            code=None if death is None else death.code,
-            ended_s=math.inf if death is None else death.time_s,
-            traceback_s=None if self._output is None else self._output.traceback_time(rank),
-            stderr=b"" if self._output is None else self._output.tail(rank),
-        )
+    def seen(self, rank: int, death: RankSeen | None) -> RankSeen:
+        """Returns what is seen of a rank, with its stderr; `death` is None while it runs."""
+        seen = death or RankSeen(rank, self.pids[rank], ended_s=math.inf)
+        if self._output is None:
+            return seen
+        return replace(seen, traceback_s=self._output.traceback_time(rank), stderr=self._output.tail(rank))
 
     def signal(self, number: int) -> None:
         """Sends a signal to the ranks' trainings, but not to their data-loader workers, which must live on."""
@@ -170,7 +158,7 @@ class Ranks:
         left = trainings(living({pid}).get(pid, [])) if is_stop else []
         with self._lock:
             self._inner[rank].update(left)
-            self._deaths[rank] = Death(rank, code, time_s)
+            self._deaths[rank] = RankSeen(rank, pid, code, time_s)
         self.has_news.set()
 
 

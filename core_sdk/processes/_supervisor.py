@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from core_sdk.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRACEBACK, WELL, RankSeen
+from core_sdk.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRACEBACK, WELL, RankSeen, failed
 from core_sdk.processes._guardian import Guardian
 from core_sdk.processes._guardian_process import end_marked
 from core_sdk.processes._outcomes import Failed, Killed, Outcome, Succeeded, judge
-from core_sdk.processes._ranks import Death, Ranks
+from core_sdk.processes._ranks import Ranks
 from core_sdk.processes._signals import STOPS
 from core_sdk.processes._statements import RankStatements
 from core_sdk.processes.output import RankOutput
@@ -196,7 +196,7 @@ class Supervisor:
             self._killed = Killed(self._stops[0], tuple(running), is_impatient)
         self._ranks.kill()
 
-    def _outcome(self, deaths: Mapping[int, Death], is_alone: bool) -> Outcome | None:
+    def _outcome(self, deaths: Mapping[int, RankSeen], is_alone: bool) -> Outcome | None:
         is_running = len(deaths) < len(self._ranks.pids)
         left = self._statements.left()
         # The shell around a rank that has saved dies of the Ctrl-C that has asked the rank to stop.
@@ -205,12 +205,12 @@ class Supervisor:
             rank: replace(death, code=0) if rank in left and death.code in harmless else death
             for rank, death in deaths.items()
         }
-        failed = [death for death in deaths.values() if death.code not in WELL]
-        if not failed:
+        failures = failed([*deaths.values()])
+        if not failures:
             return None if is_running else self._end_well(deaths)
         if self._killed is not None:
             return None if is_running else self._killed
-        has_patience = time.monotonic() < min(death.time_s for death in failed) + _PATIENCE_S
+        has_patience = time.monotonic() < min(death.ended_s for death in failures) + _PATIENCE_S
         return judge(
             self._see_all(deaths),
             tuple(self._stops),
@@ -219,7 +219,7 @@ class Supervisor:
             has_said_stopped=self._statements.is_stopped(),
         )
 
-    def _end_well(self, deaths: Mapping[int, Death]) -> Outcome:
+    def _end_well(self, deaths: Mapping[int, RankSeen]) -> Outcome:
         """Returns the outcome for ranks that all exited with 0 or 75.
 
         They have stopped if they have said so. Without a trial, they have also stopped if one exited with 75, or if a
@@ -234,7 +234,7 @@ class Supervisor:
             return Failed(next(seen for seen in self._see_all(deaths) if seen.code == STOPPED))
         return Succeeded(was_stopped=False)
 
-    def _see_all(self, deaths: Mapping[int, Death]) -> list[RankSeen]:
+    def _see_all(self, deaths: Mapping[int, RankSeen]) -> list[RankSeen]:
         for death in deaths.values():
             if death.code not in WELL and death.rank not in self._drained:
                 self._drained.add(death.rank)

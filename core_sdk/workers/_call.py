@@ -5,26 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from core_sdk.errors import CallTimeoutError, WorkerError
 from core_sdk.processes import Failed, RankSeen, judge
-from core_sdk.workers._messages import decode_value
+from core_sdk.workers._engine import Answer
+from core_sdk.workers._messages import decode_failure, decode_value
 
 T = TypeVar("T")
 
 # The time for which a failure that looks like a consequence waits for its cause.
 _PATIENCE_S = 2.0
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The reason why a rank gives no value."""
-
-    error: WorkerError
-    seen: RankSeen
-    """The observations by which it is judged which rank failed first."""
 
 
 class Call(Generic[T]):
@@ -40,7 +31,7 @@ class Call(Generic[T]):
         self.ranks = tuple(ranks)
         self._changed = threading.Condition()
         self._contents: dict[int, bytes] = {}
-        self._failures: dict[int, Failure] = {}
+        self._failures: dict[int, tuple[WorkerError, RankSeen]] = {}
         self._failed_s = 0.0
         self._num_given = 0
 
@@ -79,39 +70,46 @@ class Call(Generic[T]):
         with self._changed:
             return self._changed.wait_for(lambda: not self._missing(), timeout_s)
 
-    def succeed(self, rank: int, content: bytes) -> None:
+    def take(self, rank: int, answer: Answer) -> None:
         """Takes the answer of a rank. For each rank, either this or `fail` is called once."""
+        if answer.is_failure:
+            error = decode_failure(self.function, rank, answer.content)
+            now = time.monotonic()
+            text = error.traceback_text.encode(errors="replace")
+            self.fail(rank, error, RankSeen(rank, pid=0, code=1, ended_s=now, traceback_s=now, stderr=text))
+            return
         with self._changed:
-            self._contents[rank] = content
+            self._contents[rank] = answer.content
             self._changed.notify_all()
 
-    def fail(self, rank: int, failure: Failure) -> None:
+    def fail(self, rank: int, error: WorkerError, seen: RankSeen) -> None:
+        """Notes why a rank gives no value, and what was seen of it: by that it is judged which rank failed first."""
         with self._changed:
             self._failed_s = self._failed_s or time.monotonic()
-            self._failures.setdefault(rank, failure)
+            self._failures[rank] = error, seen
             self._changed.notify_all()
 
     def _wait_for(self, num_values: int, timeout_s: float | None) -> None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             while True:
-                if (failure := self._first_failure()) is not None:
-                    raise failure.error
+                if (error := self._first_failure()) is not None:
+                    raise error
                 if not self._failures and len(self._contents) >= num_values:
                     return
                 if not self._changed.wait(self._time_left_s(deadline)) and _is_over(deadline):
                     raise CallTimeoutError(self.function, timeout_s or 0, self._missing())
 
-    def _first_failure(self) -> Failure | None:
+    def _first_failure(self) -> WorkerError | None:
         """Returns the first failure. Returns None if there is none, or while its cause may still come."""
         if not self._failures:
             return None
         has_patience = bool(self._missing()) and time.monotonic() < self._failed_s + _PATIENCE_S
         running = [RankSeen(rank, pid=0) for rank in self._missing()]
-        outcome = judge([each.seen for each in self._failures.values()] + running, (), has_patience=has_patience)
+        outcome = judge([seen for _, seen in self._failures.values()] + running, (), has_patience=has_patience)
         if isinstance(outcome, Failed):
-            return self._failures[outcome.first.rank]
-        return None if has_patience else next(iter(self._failures.values()))
+            return self._failures[outcome.first.rank][0]
+        return None if has_patience else next(error for error, _ in self._failures.values())
 
     def _missing(self) -> list[int]:
         return [rank for rank in self.ranks if rank not in self._contents and rank not in self._failures]

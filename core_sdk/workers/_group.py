@@ -16,9 +16,9 @@ from core_sdk.environment import RankPlace
 from core_sdk.errors import NodeLostError, WorkerDiedError, WorkerError, WorkersEndedError
 from core_sdk.processes import WELL, RankSeen
 from core_sdk.workers import _torch
-from core_sdk.workers._call import Call, Failure
+from core_sdk.workers._call import Call
 from core_sdk.workers._engine import Answer, Engine, Team, WorkerLost
-from core_sdk.workers._messages import decode_failure, encode_request, name_of
+from core_sdk.workers._messages import encode_request, name_of
 from core_sdk.workers.local import LocalEngine
 
 P = ParamSpec("P")
@@ -152,31 +152,52 @@ class WorkerGroup:
 
 
 class _Start:
-    """The workers of one start, and a thread for each that gives it its calls."""
+    """The workers of one start, and a thread for each that gives it its calls, one after another."""
 
     def __init__(self, engine: Engine, num_workers: int) -> None:
         self.team: Team = engine.start(num_workers)
         self._lock = threading.Lock()
         self._end: WorkerError | None = None
         """The reason why no more calls are taken."""
-        self._lanes = [_Lane(self.team, rank, self._lost) for rank in range(num_workers)]
+        self._is_in_call = [False] * num_workers
+        self._calls = [SimpleQueue[tuple[Call[Any], bytes] | None]() for _ in range(num_workers)]
+        for rank in range(num_workers):
+            threading.Thread(target=self._serve, args=[rank], name=f"core-sdk-worker-{rank}", daemon=True).start()
 
     def submit(self, call: Call[T], request: bytes) -> Call[T]:
         with self._lock:
             if self._end is not None:
                 raise self._end
             for rank in call.ranks:
-                self._lanes[rank].give(call, request)
+                self._calls[rank].put((call, request))
         return call
 
     def signal(self, number: int) -> None:
-        for lane in self._lanes:
-            if lane.is_in_call():
-                self.team.signal(lane.rank, number)
+        for rank, is_in_call in enumerate(self._is_in_call):
+            if is_in_call:
+                self.team.signal(rank, number)
 
     def end(self, reason: str, grace_s: float) -> None:
         self._close(WorkersEndedError("call them", reason))
         self.team.end(grace_s)
+
+    def _serve(self, rank: int) -> None:
+        while (given := self._calls[rank].get()) is not None:
+            call, request = given
+            try:
+                answer = self._exchange(rank, request)
+            except WorkerLost:
+                call.fail(rank, *self._lost(rank))
+            else:
+                call.take(rank, answer)
+
+    def _exchange(self, rank: int, request: bytes) -> Answer:
+        self._is_in_call[rank] = True
+        try:
+            return self.team.exchange(rank, request)
+        finally:
+            # Cleared before the answer is delivered: its receiver may send a signal, which must not reach this worker.
+            self._is_in_call[rank] = False
 
     def _lost(self, rank: int) -> tuple[WorkerError, RankSeen]:
         """Returns why a worker, or the whole group, has ended before the worker's answer, and what was seen of it."""
@@ -195,66 +216,15 @@ class _Start:
             if self._end is not None:
                 return False
             self._end = error
-            for lane in self._lanes:
-                lane.close()
+            for calls in self._calls:
+                calls.put(None)
         return True
 
     def _end_others(self) -> None:
         deadline = time.monotonic() + _AFTER_DEATH_S
-        while any(lane.is_in_call() for lane in self._lanes) and time.monotonic() < deadline:
+        while any(self._is_in_call) and time.monotonic() < deadline:
             time.sleep(0.02)
         self.team.end(_GRACE_S)
-
-
-class _Lane:
-    """The thread that gives one worker its calls, one after another."""
-
-    def __init__(self, team: Team, rank: int, lost: Callable[[int], tuple[WorkerError, RankSeen]]) -> None:
-        """`lost` returns why the worker has ended."""
-        self.rank = rank
-        self._team = team
-        self._lost = lost
-        self._calls: SimpleQueue[tuple[Call[Any], bytes] | None] = SimpleQueue()
-        self._is_in_call = threading.Event()
-        threading.Thread(target=self._run, name=f"core-sdk-worker-{rank}", daemon=True).start()
-
-    def is_in_call(self) -> bool:
-        return self._is_in_call.is_set()
-
-    def give(self, call: Call[Any], request: bytes) -> None:
-        self._calls.put((call, request))
-
-    def close(self) -> None:
-        """Ends the thread after the calls that were given to it."""
-        self._calls.put(None)
-
-    def _run(self) -> None:
-        while (given := self._calls.get()) is not None:
-            call, request = given
-            try:
-                answer = self._exchange(request)
-            except WorkerLost:
-                call.fail(self.rank, Failure(*self._lost(self.rank)))
-            else:
-                self._deliver(call, answer)
-
-    def _exchange(self, request: bytes) -> Answer:
-        self._is_in_call.set()
-        try:
-            return self._team.exchange(self.rank, request)
-        finally:
-            # Cleared before the answer is delivered: its receiver may send a signal, which must not reach this worker.
-            self._is_in_call.clear()
-
-    def _deliver(self, call: Call[Any], answer: Answer) -> None:
-        if not answer.is_failure:
-            call.succeed(self.rank, answer.content)
-            return
-        error = decode_failure(call.function, self.rank, answer.content)
-        now = time.monotonic()
-        text = error.traceback_text.encode(errors="replace")
-        seen = RankSeen(self.rank, pid=0, code=1, ended_s=now, traceback_s=now, stderr=text)
-        call.fail(self.rank, Failure(error, seen))
 
 
 def _checked_size(num_workers: int) -> int:

@@ -12,8 +12,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from core_sdk.errors import NotPicklableError, WorkerFailedError
 from core_sdk.pickling import dumps_by_value
 from core_sdk.processes import shortened
@@ -22,15 +20,6 @@ from core_sdk.workers._engine import Answer
 Function = Callable[..., Any]
 
 _NOT_PICKLABLE = (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError)
-
-
-class _Raised(msgspec.Struct):
-    """An exception of a worker."""
-
-    error_text: str
-    traceback_text: str
-    pickled: bytes = b""
-    """Empty if it cannot be pickled."""
 
 
 def name_of(function: Function) -> str:
@@ -76,6 +65,7 @@ def decode_value(function: str, rank: int, content: bytes) -> Any:
 
 
 def encode_failure(error: BaseException) -> Answer:
+    """Encodes an exception: its text, its traceback, and itself, pickled, or nothing if it cannot be pickled."""
     lines = traceback.format_exception(error)
     try:
         pickled = dumps_by_value(error)
@@ -83,16 +73,16 @@ def encode_failure(error: BaseException) -> Answer:
         pickle.loads(pickled)  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - whatever a class of the script's raises
         pickled = b""
-    raised = _Raised(_printable(shortened(_last_line(error))), _printable(shortened("".join(lines))), pickled)
-    return Answer(is_failure=True, content=msgspec.msgpack.encode(raised))
+    texts = _printable(shortened(_last_line(error))), _printable(shortened("".join(lines)))
+    return Answer(is_failure=True, content=pickle.dumps((*texts, pickled)))
 
 
 def decode_failure(function: str, rank: int, content: bytes) -> WorkerFailedError:
-    raised = msgspec.msgpack.decode(content, type=_Raised)
-    failed = WorkerFailedError(rank, function, raised.error_text, raised.traceback_text)
-    if raised.pickled:
+    error_text, traceback_text, pickled = pickle.loads(content)  # noqa: S301 - of a worker that we have started
+    failed = WorkerFailedError(rank, function, error_text, traceback_text)
+    if pickled:
         try:
-            failed.__cause__ = pickle.loads(raised.pickled)  # noqa: S301 - of a worker that we have started
+            failed.__cause__ = pickle.loads(pickled)  # noqa: S301 - of a worker that we have started
         except Exception:  # noqa: BLE001 - its module is missing here; the text says all
             return failed
     return failed

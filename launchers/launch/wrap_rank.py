@@ -67,7 +67,7 @@ def _run(rank: int, command: Sequence[str]) -> int:
                 ranks.signal(number)
         output.wait_for_end(rank, _LAST_OUTPUT_S)
         signals.wait_for(output.close)
-        return exit_code(ranks.deaths()[rank].code)
+        return exit_code(process.wait())
 
 
 if __name__ == "__main__":

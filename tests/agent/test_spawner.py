@@ -14,8 +14,7 @@ import pytest
 from parts import needs
 from processes import TIMEOUT_S, kill_tree, wait_for
 
-from core_sdk.agent.spawning import AgentSpawner
-from core_sdk.agent.starting import Agent, Ended
+from core_sdk.agent.starting import Agent, AgentSpawner, Ended
 from core_sdk.errors import CommandNotExecutableError
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.killing import kill
@@ -216,7 +215,7 @@ def test_the_spawner_ends_with_its_starter(tmp_path: Path, run_script: Callable[
     """Also when that is killed."""
     source = """
         import os, signal, socket
-        from core_sdk.agent.spawning import AgentSpawner
+        from core_sdk.agent.starting import AgentSpawner
         from core_sdk.agent.starting import Agent
         spawner = AgentSpawner()
         agent = Agent(spawner)

@@ -15,7 +15,7 @@ import pytest
 from master.damage import HomeWithExperiments, flip, made_home, replace
 from parts import needs
 
-from core_sdk.agent.spawning import AgentSpawner
+from core_sdk.agent.starting import AgentSpawner
 from core_sdk.errors import CoreSDKError
 from core_sdk.master._master import Master
 from core_sdk.master.machine import Machine

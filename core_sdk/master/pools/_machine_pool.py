@@ -11,8 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from core_sdk.agent.spawning import AgentSpawner
-from core_sdk.agent.starting import Agent
+from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.machine import Machine

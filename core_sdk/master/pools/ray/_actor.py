@@ -12,8 +12,7 @@ from typing import Any
 
 import ray
 
-from core_sdk.agent.spawning import AgentSpawner
-from core_sdk.agent.starting import Agent
+from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.environment import visible_gpus
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.submitted import SubmittedExperiment
