@@ -7,7 +7,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from core_sdk.environment import agent_variables, child_variables
 from core_sdk.environment.names import HOME_VARIABLE, RUN_INFO_VARIABLE
 from core_sdk.errors import CommandNotExecutableError
-from core_sdk.processes import Spawner
+from core_sdk.processes import Spawner, start_helper
 from core_sdk.tracking.attempts.leftovers import mark_of_attempt
 
 if TYPE_CHECKING:
@@ -57,7 +56,13 @@ class Agent:
         self._socket, theirs = socket.socketpair()
         with theirs:
             if spawner is None:
-                self.process = _run_agent(theirs)
+                # `-P`: the user's working directory must not shadow our modules.
+                self.process = start_helper(
+                    ["-P", "-m", "core_sdk.agent"],
+                    env=agent_variables(),
+                    stdin=theirs.fileno(),
+                    stderr=subprocess.DEVNULL,
+                )
             else:
                 with contextlib.suppress(OSError):  # `start` notices that there is no agent
                     spawner.fork({}, [theirs.fileno()])
@@ -167,22 +172,4 @@ class AgentSpawner(Spawner):
 
     def __init__(self) -> None:
         function = "core_sdk.agent.__main__:begin_forked"
-        # An agent needs psutil at its end, and would import it anew each time.
-        super().__init__(function, agent_variables(), ["psutil"], is_adopting=False)
-
-
-def _run_agent(connection: socket.socket) -> subprocess.Popen[bytes]:
-    """Starts a process in a session of its own, with all signals blocked and the connection as its stdin."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        # `-P`: the user's working directory must not shadow our modules.
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "core_sdk.agent"],
-            env=agent_variables(),
-            stdin=connection.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        super().__init__(function, agent_variables(), is_adopting=False)

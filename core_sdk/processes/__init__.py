@@ -31,7 +31,7 @@ from core_sdk.processes._outcomes import (
     judge,
 )
 from core_sdk.processes._ranks import Ranks
-from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1, heed_signals
+from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1, heed_signals, start_helper
 from core_sdk.processes._spawner import Forked, Spawner
 from core_sdk.processes._spawner_process import exit_at_once
 from core_sdk.processes._statements import RankStatements

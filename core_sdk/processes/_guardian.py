@@ -21,14 +21,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
+
+from core_sdk.processes._signals import start_helper
 
 # The guardian's program needs the standard library only; psutil, too, where there is no /proc.
 _ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
@@ -45,24 +46,16 @@ class Guardian:
     """The supervisor's side of a guardian, which runs from construction to `dismiss` or `end_all`. Thread-safe."""
 
     def __init__(
-        self,
-        directory: Path | None,
-        mark: str,
-        variables: Mapping[str, str] | None = None,
-        *,
-        is_detached: bool = False,
-        held: Collection[int] = (),
+        self, directory: Path | None, mark: str, *, is_detached: bool = False, held: Collection[int] = ()
     ) -> None:
         """The guardian removes `directory`, if any, and kills processes with `mark` (`NAME=value`) in the environment.
 
-        `variables` is the guardian's own environment; None for this process's. `is_detached`: the guardian does not
-        stay a child of this process, so that it survives if this process is killed together with its children. Such a
-        guardian cannot be waited for, and is not replaced. The guardian keeps the descriptors `held`, such as this
-        process's locks, open while it lives.
+        `is_detached`: the guardian does not stay a child of this process, so that it survives if this process is killed
+        together with its children. Such a guardian cannot be waited for, and is not replaced. The guardian keeps the
+        descriptors `held`, such as this process's locks, open while it lives.
         """
         self.mark = mark
         self._arguments = [str(directory or ""), mark, *([_DETACHED] if is_detached else [])]
-        self._variables = variables
         self._is_detached = is_detached
         # Copies, since an `AliveLock` closes its own descriptor in forked children.
         self._held = [os.dup(descriptor) for descriptor in held]
@@ -76,18 +69,10 @@ class Guardian:
 
     def _start(self) -> None:
         from_supervisor, self._to_guardian = os.pipe()
-        # The guardian inherits the mask, so that no signal ends it before it ignores them.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        arguments = [*_ISOLATION, _PROGRAM, *self._arguments]
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, *_ISOLATION, _PROGRAM, *self._arguments],
-                env=self._variables,
-                cwd="/",
-                stdin=from_supervisor,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=self._held,
-                start_new_session=True,
+            self._process = start_helper(
+                arguments, cwd="/", stdin=from_supervisor, stderr=subprocess.DEVNULL, pass_fds=self._held
             )
         except BaseException:
             # Without the lock, which `_replace_killed` holds, and the constructor does not need.
@@ -95,7 +80,6 @@ class Guardian:
             self._close_descriptors()
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(from_supervisor)
 
     def guard(self, pid: int) -> None:

@@ -24,7 +24,6 @@ _MOST_S = 60.0
 # The time for which a guardian spares one below it.
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.05
-_SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the program's name
 # After Python itself and its options.
 _MOST_ARGUMENTS = 4
 
@@ -87,39 +86,55 @@ def is_any_marked(mark: str) -> bool:
     return next(_find(mark, ()), None) is not None
 
 
+def living() -> Iterator[tuple[int, int, int]]:
+    """Yields the pid, the parent's pid and the session of each living process of this machine."""
+    return _living_on_linux() if sys.platform == "linux" else _living_elsewhere()
+
+
+def _living_on_linux() -> Iterator[tuple[int, int, int]]:
+    for name in os.listdir("/proc"):  # noqa: PTH208 - this process does without pathlib
+        if name.isdecimal():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                state, parent, _, session = _read(int(name), "stat").rpartition(")")[2].split()[:4]
+                if state not in ("Z", "X"):
+                    yield int(name), int(parent), int(session)
+
+
+def _living_elsewhere() -> Iterator[tuple[int, int, int]]:
+    import psutil  # a third-party library, which Linux does without
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                yield process.pid, process.ppid(), os.getsid(process.pid)
+
+
 def _find(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
     """Yields the pids of processes that carry the mark or are in the sessions, and whether each is a guardian."""
     return _find_on_linux(mark, sessions) if sys.platform == "linux" else _find_elsewhere(mark, sessions)
 
 
 def _find_on_linux(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
-    for name in os.listdir("/proc"):  # noqa: PTH208 - this process does without pathlib
-        if not name.isdecimal():
-            continue
+    for pid, _, session in _living_on_linux():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-            fields = _read(name, "stat").rpartition(b")")[2].split()
-            is_alive = fields[0] not in (b"Z", b"X")
-            if is_alive and (int(fields[_SESSION_FIELD]) in sessions or _is_marked(name, mark)):
-                yield int(name), _is_guardian([os.fsdecode(word) for word in _read(name, "cmdline").split(b"\0")])
-
-
-def _is_marked(process: str, mark: str) -> bool:
-    return os.fsencode(mark) in _read(process, "environ").split(b"\0")
-
-
-def _read(process: str, file: str) -> bytes:
-    with open(f"/proc/{process}/{file}", "rb") as opened:  # noqa: PTH123 - this process does without pathlib
-        return opened.read()
+            if session in sessions or mark in _read(pid, "environ").split("\0"):
+                yield pid, _is_guardian(_read(pid, "cmdline").split("\0"))
 
 
 def _find_elsewhere(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
-    import psutil  # a third-party library, which Linux does without
+    import psutil
 
     name, _, value = mark.partition("=")
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if os.getsid(process.pid) in sessions or process.environ().get(name) == value:
-                yield process.pid, _is_guardian(process.cmdline())
+    for pid, _, session in _living_elsewhere():
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if session in sessions or process.environ().get(name) == value:
+                yield pid, _is_guardian(process.cmdline())
+
+
+def _read(pid: int, file: str) -> str:
+    with open(f"/proc/{pid}/{file}", "rb") as opened:  # noqa: PTH123 - this process does without pathlib
+        return os.fsdecode(opened.read())
 
 
 def _is_guardian(arguments: list[str]) -> bool:

@@ -6,13 +6,15 @@ A rank's own process may be a wrapper, such as a shell script, that waits for th
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from core_sdk.processes._guardian_process import living as all_living
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*", re.IGNORECASE)
 
@@ -50,20 +52,32 @@ def addressees(processes: Sequence[Process], own_pid: int, number: int) -> list[
 
 def living(sessions: Collection[int]) -> dict[int, list[Process]]:
     """Returns the living processes of these sessions, by session."""
-    import psutil  # a twentieth of a second, which the start should not pay
-
     found: defaultdict[int, list[Process]] = defaultdict(list)
-    for pid in psutil.pids() if sessions else ():
-        with contextlib.suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            if (session := os.getsid(pid)) in sessions:
-                seen = psutil.Process(pid).as_dict(("ppid", "status", "exe"))
-                if seen["status"] != psutil.STATUS_ZOMBIE:
-                    found[session].append(Process(pid, seen["ppid"], _is_python(seen["exe"] or "")))
+    for pid, parent, session in all_living() if sessions else ():
+        if session in sessions:
+            found[session].append(Process(pid, parent, _PYTHON.fullmatch(_program(pid)) is not None))
     return found
 
 
-def _is_python(program: str) -> bool:
-    return _PYTHON.fullmatch(Path(program).name) is not None
+def _program(pid: int) -> str:
+    """Returns the name of the process's program; empty if it is another user's, or has ended."""
+    return _program_on_linux(pid) if sys.platform == "linux" else _program_elsewhere(pid)
+
+
+def _program_on_linux(pid: int) -> str:
+    # Without psutil, whose import takes a twentieth of a second, by which an end would be told later.
+    with contextlib.suppress(OSError):
+        # The kernel marks a program whose file was replaced meanwhile, as by an upgrade.
+        return Path(f"/proc/{pid}/exe").readlink().name.removesuffix(" (deleted)")
+    return ""
+
+
+def _program_elsewhere(pid: int) -> str:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return Path(psutil.Process(pid).exe()).name
+    return ""
 
 
 def _ancestors(process: Process, by_pid: Mapping[int, Process]) -> list[int]:

@@ -6,10 +6,14 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 """The signals that ask for an end. SIGHUP does not: a terminal that is closed leaves the training running."""
@@ -72,6 +76,19 @@ def heed_signals() -> None:
     for number in (*STOPS, signal.SIGHUP, signal.SIGCHLD, *USER_SIGNALS):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def start_helper(arguments: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
+    """Starts a Python program in a session of its own. Its output is dropped. The options are those of `Popen`.
+
+    All signals are blocked in it, since Slurm and service managers send theirs to every process.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        command = [sys.executable, *arguments]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True, **options)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def block_usr1() -> None:

@@ -14,13 +14,14 @@ import contextlib
 import ctypes
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from core_sdk.processes._signals import start_helper
 
 _PROGRAM = Path(__file__).with_name("_spawner_process.py")
 _LIBC = ctypes.CDLL(None)
@@ -49,7 +50,7 @@ class Spawner:
     _forking = threading.Lock()
 
     def __init__(
-        self, function: str, variables: Mapping[str, str], modules: Sequence[str], *, is_adopting: bool
+        self, function: str, variables: Mapping[str, str], modules: Sequence[str] = (), *, is_adopting: bool
     ) -> None:
         """The process imports `modules`. Libraries may read its environment, `variables`, when they are imported.
 
@@ -93,24 +94,19 @@ class Spawner:
     def _begin(self) -> None:
         self._requests, theirs = socket.socketpair()
         self._answers = self._requests.makefile("rb")
-        # What is sent to all processes of a job must not end the spawner.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             with theirs:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-P", _PROGRAM, str(theirs.fileno())],
+                descriptor = theirs.fileno()
+                self.process = start_helper(
+                    ["-P", _PROGRAM, str(descriptor)],
                     env=self._variables,
-                    pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    start_new_session=True,
+                    pass_fds=[descriptor],
                 )
         except BaseException:
             self._answers.close()
             self._requests.close()
             raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._requests.sendall(_encode(self._order))
 
     def _ask(self, request: object, descriptors: Sequence[int]) -> int | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from core_sdk.environment import RankPlace
 from core_sdk.processes import RankSeen
+from core_sdk.workers._output import ShownOutput
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,15 +62,18 @@ class Team(ABC):
     def signal(self, rank: int, number: int) -> None:
         """Sends a signal to the worker's process. Does nothing if it has ended."""
 
-    @abstractmethod
     def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls the function in the process that has started the worker, which outlives it. Raises `WorkerLost`.
 
         The function must be importable there, and must not wait for the worker.
         """
+        return function(*args, **kwargs)
 
-    def hold(self) -> AbstractContextManager[None]:
-        """Keeps the processes of `call_beside` alive during the block. `end` waits for the block, but not forever."""
+    def hold(self) -> AbstractContextManager[object]:
+        """Keeps the processes of `call_beside` alive during the block. `end` waits for the block, but not forever.
+
+        One block at a time; the next one waits.
+        """
         return contextlib.nullcontext()
 
     @abstractmethod
@@ -82,22 +86,27 @@ class Team(ABC):
 
 
 class Engine(ABC):
-    """Starts workers. A group keeps it open and closes it."""
+    """Starts workers, and shows what they write. A group keeps it open and closes it."""
+
+    def __init__(self, log_path: str | os.PathLike[str] | None = None) -> None:
+        """The output of the workers is shown, each line with its rank, and appended to the file `log_path`."""
+        self.shown = ShownOutput(log_path)
 
     @abstractmethod
     def start(self, num_workers: int) -> Team:
         """Starts workers, and blocks until all of them listen. Raises `WorkersNotStartedError`."""
 
-    @abstractmethod
     def num_available(self) -> int | None:
         """Returns how many workers could be started if those of this engine ended; None if there is no limit.
 
         Raises `RayClusterError`.
         """
+        return None
 
-    @abstractmethod
     def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
         """Appends the later output of the workers to this file, in addition to showing it; None to show it only."""
+        self.shown.log_to(log_path)
 
-    def close(self) -> None:  # noqa: B027 - not every engine holds something
+    def close(self) -> None:
         """Called when the last team has ended."""
+        self.shown.close()

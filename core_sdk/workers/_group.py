@@ -95,7 +95,7 @@ class WorkerGroup:
         except WorkerLost as error:
             raise NodeLostError(f"worker {rank}") from error
 
-    def hold(self) -> AbstractContextManager[None]:
+    def hold(self) -> AbstractContextManager[object]:
         """Keeps the processes of `call_beside` alive during the block. Close the group after the block."""
         return self._start.team.hold()
 

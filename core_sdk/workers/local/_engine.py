@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
 from core_sdk.environment import Mark, RankPlace
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
@@ -21,14 +21,10 @@ from core_sdk.errors import WorkersNotStartedError
 from core_sdk.processes import Guardian, Ranks, cause_of, end_marked, excerpt
 from core_sdk.processes.output import RankOutput, Sink
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
-from core_sdk.workers._output import ShownOutput
 from core_sdk.workers.local._processes import WorkerProcess, WorkerSpawner, execute
 
 Start = Callable[[Mapping[str, str], int, int, int], WorkerProcess]
 """Starts a worker with these additional variables, its connection, stdout and stderr."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 # Processes that a worker leaves behind may hold its connection open.
 _LOOK_S = 0.2
@@ -46,9 +42,9 @@ class LocalEngine(Engine):
         With `imported_modules`, workers are forked from a process of this program that has imported these modules, and
         has run no code of the user's.
         """
+        super().__init__(log_path)
         self._imported_modules = imported_modules
-        self._shown = ShownOutput(log_path)
-        self._processes = WorkerProcesses(self._shown.stdout, self._shown.stderr)
+        self._processes = WorkerProcesses(self.shown.stdout, self.shown.stderr)
 
     def start(self, num_workers: int) -> LocalTeam:
         places = [RankPlace(rank, num_workers, rank, num_workers, 0, 1) for rank in range(num_workers)]
@@ -59,15 +55,9 @@ class LocalEngine(Engine):
             start = WorkerSpawner.of_this_program(self._imported_modules).start
         return LocalTeam(self._processes, places, "127.0.0.1", variables, Order(sys.path, sys.argv), start)
 
-    def num_available(self) -> None:
-        return None
-
-    def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
-        self._shown.log_to(log_path)
-
     def close(self) -> None:
         self._processes.close()
-        self._shown.close()
+        super().close()
 
 
 class Order(NamedTuple):
@@ -171,9 +161,6 @@ class LocalTeam(Team):
             if not self._is_ended:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._processes[rank].pid, number)
-
-    def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return function(*args, **kwargs)
 
     def end(self, grace_s: float) -> None:
         if grace_s == 0:

@@ -8,8 +8,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
@@ -71,13 +72,13 @@ class RayEngine(Engine):
 
         Raises `RayClusterError`.
         """
+        super().__init__(log_path)
         self._cluster = Cluster(address)
         demand = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
         self._demand = {name: amount for name, amount in demand.items() if amount > 0}
         self._strategy: Strategy = strategy
         self._placement_timeout_s = placement_timeout_s
         self._is_growing = is_growing
-        self._shown = ShownOutput(log_path)
         self._team: RayTeam | None = None
 
     def start(self, num_workers: int) -> RayTeam:
@@ -92,19 +93,13 @@ class RayEngine(Engine):
         except BaseException:
             _give_back([], group)
             raise
-        self._team = RayTeam(num_workers, group, self._demand, self._shown, self._cluster)
+        self._team = RayTeam(num_workers, group, self._demand, self.shown, self._cluster)
         return self._team
 
     def num_available(self) -> int:
         free = self._cluster.free()
         own = self._team.num_held() if self._team is not None else 0
         return own + int(room(self._demand, "PACK", [free]))
-
-    def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
-        self._shown.log_to(log_path)
-
-    def close(self) -> None:
-        self._shown.close()
 
     def _await_places(self, group: PlacementGroup, num_workers: int) -> None:
         if group.wait(min(_SILENCE_S, self._placement_timeout_s)):
@@ -138,8 +133,7 @@ class RayTeam(Team):
         self._is_ended = threading.Event()
         self._loss: str | None = None
         """The reason why the cluster cannot be used any more."""
-        self._holding = threading.Condition()
-        self._num_holding = 0
+        self._holding = threading.Lock()
         self._storing = threading.Lock()
         self._stored: tuple[bytes, Any] | None = None
         actors = [_actor(group, index, demand) for index in range(num_workers)]
@@ -180,16 +174,8 @@ class RayTeam(Team):
         result: T = self._result(self._actors[rank].call.remote(function, args, kwargs))
         return result
 
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        with self._holding:
-            self._num_holding += 1
-        try:
-            yield
-        finally:
-            with self._holding:
-                self._num_holding -= 1
-                self._holding.notify_all()
+    def hold(self) -> AbstractContextManager[object]:
+        return self._holding
 
     def _result(self, reference: Any) -> Any:
         """Blocks until the result is there, and returns it. Raises `WorkerLost`.
@@ -241,8 +227,8 @@ class RayTeam(Team):
                 return
             ray.wait(ends, num_returns=len(ends), timeout=grace_s + _PROMPT_S)
             self._showing.join(_PROMPT_S)
-            with self._holding:
-                self._holding.wait_for(lambda: self._num_holding == 0, _HOLD_S)
+            if self._holding.acquire(timeout=_HOLD_S):
+                self._holding.release()
             _give_back(self._actors, self._group)
             self._is_ended.set()
 
