@@ -56,16 +56,16 @@ class Guardian:
         """
         self.mark = mark
         self._arguments = [str(directory or ""), mark, *([_DETACHED] if is_detached else [])]
-        self._is_detached = is_detached
         # Copies, since an `AliveLock` closes its own descriptor in forked children.
         self._held = [os.dup(descriptor) for descriptor in held]
         self._guarded: set[int] = set()
         self._to_guardian = -1
         self._is_over = False
-        self._is_watched = False
         self._lock = threading.Lock()
         _open.add(self)
         self._start()
+        if not is_detached:
+            threading.Thread(target=self._replace_killed, name="core-sdk-guardian", daemon=True).start()
 
     def _start(self) -> None:
         from_supervisor, self._to_guardian = os.pipe()
@@ -87,9 +87,6 @@ class Guardian:
         with self._lock:
             self._guarded.add(pid)
             self._tell(f"+{pid}")
-            if not self._is_watched and not self._is_detached:
-                self._is_watched = True
-                threading.Thread(target=self._replace_killed, name="core-sdk-guardian", daemon=True).start()
 
     def release(self, pid: int) -> None:
         """Removes a process that has ended, together with all that it left behind."""

@@ -77,10 +77,13 @@ def _receive(requests: socket.socket) -> tuple[Any, list[int]]:
 
 
 def _fork_session(*, is_orphan: bool) -> int:
-    """Forks a process that leads a session; the parent of an orphan has ended. Returns as `_fork` does."""
+    """Forks a process that leads a session; the parent of an orphan has ended. Returns its pid, or 0 in the process.
+
+    Returns -1 if the orphan cannot be forked.
+    """
     told, telling = os.pipe()
-    parent = _fork()
-    if parent == 0 and is_orphan and _fork() != 0:
+    parent = os.fork()
+    if parent == 0 and is_orphan and os.fork() != 0:
         os._exit(0)
     if parent == 0:
         os.setsid()
@@ -89,20 +92,12 @@ def _fork_session(*, is_orphan: bool) -> int:
         os.close(telling)
         return 0
     os.close(telling)
-    if parent > 0 and is_orphan:
+    if is_orphan:
         with contextlib.suppress(ChildProcessError):  # it has been reaped by the kernel
             os.waitpid(parent, 0)
     pid = int(os.read(told, _CHUNK_BYTES) or -1)
     os.close(told)
     return pid
-
-
-def _fork() -> int:
-    """Returns the pid of the new process, 0 in the process itself, and -1 if none can be forked."""
-    try:
-        return os.fork()
-    except OSError:
-        return -1
 
 
 def exit_at_once(status: int = 0) -> NoReturn:

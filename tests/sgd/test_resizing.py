@@ -36,7 +36,7 @@ class SmallEngine(LocalEngine):
     room = 0
     num_looks = 0
 
-    def num_available(self) -> int:  # type: ignore[override]
+    def num_available(self) -> int:
         self.num_looks += 1
         return self.room
 
