@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -86,10 +87,9 @@ def test_nodes_are_given_by_options() -> None:
     assert decided("--nnodes=1:2", CLUSTER) == Nodes(2, 1, 8, "10.0.0.1")
 
 
-def test_what_only_torchrun_can_count_is_left_to_it() -> None:
-    """`gpu`, `cpu` and `auto` are numbers that it knows."""
-    assert decided("--nproc-per-node=gpu", CLUSTER).slots is None
-    assert configured("--nproc-per-node=cpu", Nodes(1, 0, None, "localhost")).max_nodes == 1
+def test_the_ranks_are_counted_as_torchrun_counts_them() -> None:
+    """A rank for each core on which the launcher may run, whatever the run info says."""
+    assert decided("--nproc-per-node=cpu", CLUSTER).slots == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(

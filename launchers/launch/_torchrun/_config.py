@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,7 +47,7 @@ class LaunchConfig:
 
 
 def configure(options: TorchrunOptions, nodes: Nodes) -> LaunchConfig:
-    """Decides on all that the options leave open. Imports torch if it is to count GPUs. Raises `UsageError`."""
+    """Decides on all that the options leave open. Raises `UsageError`."""
     least, most = node_range(options.nnodes) if "nnodes" in options.given else (nodes.num_nodes, nodes.num_nodes)
     if options.max_restarts < 0:
         raise UsageError(f"--max-restarts={options.max_restarts} cannot be: give 0 or more")
@@ -56,7 +55,7 @@ def configure(options: TorchrunOptions, nodes: Nodes) -> LaunchConfig:
     address, port = (None, 0) if rendezvous else _given_place(options)
     return LaunchConfig(
         options,
-        num_local_ranks=nodes.slots or count_ranks(options.nproc_per_node),
+        num_local_ranks=nodes.slots,
         min_nodes=least,
         max_nodes=most,
         run_id=_run_id(options.rdzv_id, nodes),
@@ -64,30 +63,6 @@ def configure(options: TorchrunOptions, nodes: Nodes) -> LaunchConfig:
         local_address=options.local_addr or address,
         port=port,
     )
-
-
-def count_ranks(nproc_per_node: str) -> int:
-    """Returns the number that `--nproc-per-node=auto`, `cpu`, `gpu`, `xpu` or a number stands for.
-
-    Imports torch, except for `cpu` and a number. Raises `UsageError`.
-    """
-    if nproc_per_node.isdecimal():
-        return int(nproc_per_node)
-    if nproc_per_node == "cpu":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    import torch  # a second, and only where devices have to be counted
-
-    if nproc_per_node == "auto" and not torch.accelerator.is_available():
-        return count_ranks("cpu")
-    module: Any = torch.accelerator if nproc_per_node == "auto" else None
-    if nproc_per_node != "auto":
-        # A backend from outside torch has a module of its name, as CUDA and XPU have.
-        module = getattr(torch, {"gpu": "cuda"}.get(nproc_per_node, nproc_per_node), None)
-    if not hasattr(module, "device_count"):
-        raise UsageError(f"--nproc-per-node={nproc_per_node} cannot be: give a number, auto, cpu, gpu or xpu")
-    if not (count := int(module.device_count())):
-        raise UsageError(f"--nproc-per-node={nproc_per_node}: this node has none")
-    return count
 
 
 def _rendezvous(options: TorchrunOptions, nodes: Nodes, max_nodes: int) -> Rendezvous | None:

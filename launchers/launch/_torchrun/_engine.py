@@ -20,14 +20,13 @@ from launch._command_line import CommandError, program_argv
 from launch._framework import Launch, Start
 from launch._rank_process import start_rank
 from launch._result import describe_lost, marked, result_of
-from launch._torchrun import _torch_names
 from launch._torchrun._config import LaunchConfig, configure
-from launch._torchrun._events import EventLog
 from launch._torchrun._meeting import Meeting, TrainingOver, errors_of_meeting, meeting_of
 from launch._torchrun._nodes import Nodes
 from launch._torchrun._options import TorchrunOptions
 from launch._torchrun._peer_nodes import NodeFacts, PeerNodes
 from launch._torchrun._rank_files import RankLogs
+from launch._torchrun._torch_names import EventLog, bound_to_cores
 from launch._torchrun._variables import defaults_of, num_ranks, torchrun_variables
 
 # The time for ranks that must make room for other nodes, as under torchrun. Ranks can save within it.
@@ -151,7 +150,7 @@ class NodeLauncher:
         program = program_argv(self.launch.command.script)
         command = [Template(argument).safe_substitute(local_rank=local_rank) for argument in program]
         if self.config.options.numa_binding is not None:
-            command = _torch_names.bound_to_cores(command, local_rank, self.config.options.numa_binding)
+            command = bound_to_cores(command, local_rank, self.config.options.numa_binding)
         cores = self.launch.framework.cores(local_rank, self.config.num_local_ranks)
         return start_rank(command, outputs, variables, defaults_of(self.config), cores)
 

@@ -34,8 +34,8 @@ class Nodes:
     """The number of nodes; the highest one, if nodes may come and go."""
     node_rank: int
     """The number of this node; 0 if torchrun's rendezvous decides it, and each rank finds it in GROUP_RANK."""
-    slots: int | None
-    """The number of ranks on this node; None if torchrun counts (`--nproc-per-node=gpu`)."""
+    slots: int
+    """The number of ranks on this node."""
     chief_address: str
     """The address of the first node; "localhost" for a single node."""
     port: int = _MASTER_PORT
@@ -64,7 +64,7 @@ def write_run_info(nodes: Nodes, directory: Path) -> None:
     path = directory / _RUN_INFO
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(encode_file(info if nodes.slots is None else _with_slots(info, nodes.slots)))
+        file.write(encode_file(_with_slots(info, nodes.slots)))
     use_run_info(path)
 
 
@@ -76,7 +76,7 @@ def decide_nodes(
     *,
     is_sent_by_head: bool = False,
 ) -> Nodes:
-    """Decides on the nodes. `options` are torchrun's, by torch's names. Pure. Raises `UsageError`.
+    """Decides on the nodes. `options` are torchrun's, by torch's names. Raises `UsageError`.
 
     The run info counts if it says more than the default, or if a head has started this launcher by ssh. Options take
     precedence over it.
@@ -132,15 +132,15 @@ def _placement() -> Placement | None:
         raise UsageError(str(error)) from error
 
 
-def _run_info(placement: Placement, slots: int | None) -> ClusterInfo:
+def _run_info(placement: Placement, slots: int) -> ClusterInfo:
     """Returns a run info without a trial, since the script begins one."""
     return ClusterInfo(
         task_type=PLACED,
         container_addrs=list(placement.addresses),
         container_rank=placement.node_rank,
         # A scheduler does not tell the slots of the other nodes, which usually have the same number.
-        container_slot_counts=[slots or 1] * len(placement.addresses),
-        named_slot_ids=list(range(slots)) if placement.slots and slots else [],
+        container_slot_counts=[slots] * len(placement.addresses),
+        named_slot_ids=list(range(slots)) if placement.slots else [],
     )
 
 
@@ -174,22 +174,38 @@ def _node_rank(options: Mapping[str, Any], group: ClusterInfo | None, num_nodes:
     return 0
 
 
-def _slots(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Callable[[], int]) -> int | None:
+def _slots(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Callable[[], int]) -> int:
     if "nproc_per_node" in options:
-        return _given_slots(options["nproc_per_node"])
+        return count_ranks(options["nproc_per_node"])
     if info is not None:
         return len(info.slot_ids)
     return max(count_gpus(), 1)
 
 
-def _given_slots(nproc_per_node: str) -> int | None:
-    try:
-        slots = int(nproc_per_node)
-    except ValueError:
-        return None
-    if slots < 1:
-        raise UsageError(f"--nproc-per-node={slots} would start nothing: give 1 or more")
-    return slots
+def count_ranks(nproc_per_node: str) -> int:
+    """Returns the number that `--nproc-per-node=auto`, `cpu`, `gpu`, `xpu` or a number stands for.
+
+    Imports torch, except for `cpu` and a number. Raises `UsageError`.
+    """
+    if nproc_per_node.isdecimal():
+        if (given := int(nproc_per_node)) < 1:
+            raise UsageError(f"--nproc-per-node={given} would start nothing: give 1 or more")
+        return given
+    if nproc_per_node == "cpu":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    import torch  # a second, and only where devices have to be counted
+
+    if nproc_per_node == "auto" and not torch.accelerator.is_available():
+        return count_ranks("cpu")
+    module: Any = torch.accelerator if nproc_per_node == "auto" else None
+    if nproc_per_node != "auto":
+        # A backend from outside torch has a module of its name, as CUDA and XPU have.
+        module = getattr(torch, {"gpu": "cuda"}.get(nproc_per_node, nproc_per_node), None)
+    if not hasattr(module, "device_count"):
+        raise UsageError(f"--nproc-per-node={nproc_per_node} cannot be: give a number, auto, cpu, gpu or xpu")
+    if not (count := int(module.device_count())):
+        raise UsageError(f"--nproc-per-node={nproc_per_node}: this node has none")
+    return count
 
 
 def _chief_address(options: Mapping[str, Any], group: ClusterInfo | None, num_nodes: int) -> str:
