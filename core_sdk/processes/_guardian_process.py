@@ -24,6 +24,8 @@ _MOST_S = 60.0
 # The time for which a guardian spares one below it.
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.05
+# The process has ended, or is another user's.
+_GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 # After Python itself and its options.
 _MOST_ARGUMENTS = 4
 
@@ -94,7 +96,7 @@ def living() -> Iterator[tuple[int, int, int]]:
 def _living_on_linux() -> Iterator[tuple[int, int, int]]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - this process does without pathlib
         if name.isdecimal():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with contextlib.suppress(*_GONE):
                 state, parent, _, session = _read(int(name), "stat").rpartition(")")[2].split()[:4]
                 if state not in ("Z", "X"):
                     yield int(name), int(parent), int(session)
@@ -116,7 +118,7 @@ def _find(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
 
 def _find_on_linux(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
     for pid, _, session in _living_on_linux():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        with contextlib.suppress(*_GONE):
             if session in sessions or mark in _read(pid, "environ").split("\0"):
                 yield pid, _is_guardian(_read(pid, "cmdline").split("\0"))
 

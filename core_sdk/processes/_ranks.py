@@ -48,6 +48,7 @@ class Ranks:
         self._output = output
         self._deaths: dict[int, RankSeen] = {}
         self._inner: defaultdict[int, set[int]] = defaultdict(set)
+        self._drained: set[int] = set()
         self._is_signalled = False
         self._lock = threading.Lock()
 
@@ -83,9 +84,10 @@ class Ranks:
         return are_over
 
     def await_output(self, rank: int) -> None:
-        """Blocks until the output of an ended rank has been forwarded, or for a moment."""
-        if self._output is not None:
+        """Blocks until the output of an ended rank has been forwarded, or once for a moment."""
+        if self._output is not None and rank not in self._drained:
             self._output.wait_for_end(rank, _LAST_OUTPUT_S)
+            self._drained.add(rank)
 
     def seen(self, rank: int, death: RankSeen | None) -> RankSeen:
         """Returns what is seen of a rank, with its stderr; `death` is None while it runs."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from core_sdk.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRACEBACK, WELL, RankSeen, failed
+from core_sdk.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRACEBACK, RankSeen, failed
 from core_sdk.processes._guardian import Guardian
 from core_sdk.processes._guardian_process import end_marked
 from core_sdk.processes._outcomes import Failed, Killed, Outcome, Succeeded, judge
@@ -65,7 +65,6 @@ class Supervisor:
         self._lock = threading.Lock()
         self._phase = _Phase.WAITING
         self._ranks = Ranks(guardian, output)
-        self._drained: set[int] = set()
         self._stops: list[int] = []
         self._stop_asked_s = 0.0
         self._killed: Killed | None = None
@@ -98,7 +97,7 @@ class Supervisor:
             ranks.add(rank, pid)
         with self._lock:
             self._phase = _Phase.RUNNING
-            self._ranks, self._drained, self.num_ranks = ranks, set(), num_ranks
+            self._ranks, self.num_ranks = ranks, num_ranks
             for number in self._stops:
                 self._ranks.signal(number)
 
@@ -235,10 +234,8 @@ class Supervisor:
         return Succeeded(was_stopped=False)
 
     def _see_all(self, deaths: Mapping[int, RankSeen]) -> list[RankSeen]:
-        for death in deaths.values():
-            if death.code not in WELL and death.rank not in self._drained:
-                self._drained.add(death.rank)
-                self._ranks.await_output(death.rank)
+        for death in failed([*deaths.values()]):
+            self._ranks.await_output(death.rank)
         return [self._with_recorded(self._ranks.seen(rank, deaths.get(rank))) for rank in self._ranks.pids]
 
     def _with_recorded(self, seen: RankSeen) -> RankSeen:
