@@ -51,8 +51,11 @@ class Team(ABC):
     """The address at which all workers can reach the node of rank 0."""
 
     @abstractmethod
-    def exchange(self, rank: int, request: bytes) -> Answer:
-        """Sends a request, and waits for its answer. One thread at a time for each rank. Raises `WorkerLost`."""
+    def exchange(self, rank: int, request: bytes, *, in_thread: bool = False) -> Answer:
+        """Sends a request, and waits for its answer. With `in_thread` a thread of the worker answers it.
+
+        Of each kind, there is one request at a time for each rank. Raises `WorkerLost`.
+        """
 
     @abstractmethod
     def death(self, rank: int) -> Death:

@@ -95,6 +95,13 @@ class WorkerGroup:
         except WorkerLost as error:
             raise NodeLostError(f"worker {rank}") from error
 
+    def call_in_thread(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls the function in a thread of the worker, whose main thread may be in another call, and waits.
+
+        Raises `NotPicklableError`, `WorkerFailedError`, or `WorkerError` if the worker has died or was ended.
+        """
+        return self._start.call_in_thread(rank, function, encode_request(function, args, kwargs))
+
     def hold(self) -> AbstractContextManager[object]:
         """Keeps the processes of `call_beside` alive during the block. Close the group after the block."""
         return self._start.team.hold()
@@ -172,6 +179,11 @@ class _Start:
                 self._calls[rank].put((call, request))
         return call
 
+    def call_in_thread(self, rank: int, function: Callable[..., T], request: bytes) -> T:
+        call = Call[T](name_of(function), [rank])
+        self._execute(rank, call, request, in_thread=True)
+        return call.results()[0]
+
     def signal(self, number: int) -> None:
         for rank, is_in_call in enumerate(self._is_in_call):
             if is_in_call:
@@ -183,13 +195,16 @@ class _Start:
 
     def _serve(self, rank: int) -> None:
         while (given := self._calls[rank].get()) is not None:
-            call, request = given
-            try:
-                answer = self._exchange(rank, request)
-            except WorkerLost:
-                call.fail(rank, *self._lost(rank))
-            else:
-                call.take(rank, answer)
+            self._execute(rank, *given)
+
+    def _execute(self, rank: int, call: Call[Any], request: bytes, *, in_thread: bool = False) -> None:
+        """Makes a call. Those in a thread of the worker's may be made beside others."""
+        try:
+            answer = self.team.exchange(rank, request, in_thread=True) if in_thread else self._exchange(rank, request)
+        except WorkerLost:
+            call.fail(rank, *self._lost(rank))
+        else:
+            call.take(rank, answer)
 
     def _exchange(self, rank: int, request: bytes) -> Answer:
         self._is_in_call[rank] = True

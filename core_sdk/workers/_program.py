@@ -54,10 +54,15 @@ class WorkerProgram:
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, _ignore)
 
-    def answer(self, request: bytes) -> Answer:
-        """Runs a call and returns its answer. Any exception is an answer, even `KeyboardInterrupt` and `SystemExit`."""
+    def answer(self, request: bytes, *, in_thread: bool = False) -> Answer:
+        """Runs a call and returns its answer. Any exception is an answer, even `KeyboardInterrupt` and `SystemExit`.
+
+        Calls `in_thread` leave the handling of signals to the main thread.
+        """
         try:
             function, args, kwargs = decode_request(request)
+            if in_thread:
+                return Answer(is_failure=False, content=encode_value(function(*args, **kwargs)))
             self._begin_call()
             try:
                 value = function(*args, **kwargs)

@@ -73,6 +73,46 @@ def test_calls_run_one_after_another_in_the_main_thread_and_share_a_state(progra
     """)
 
 
+def test_a_thread_of_a_worker_answers_beside_its_call(programs: Programs) -> None:
+    """Values and exceptions come back while the main thread is busy, and a death ends both calls."""
+    programs.run("""
+        def busy():
+            wait_for(lambda: is_marked("go on"))
+            return rank()
+
+        def beside(number):
+            this_worker().state["number"] = number
+            return b"x" * number
+
+        with WorkerGroup(2, engine()) as workers:
+            call = workers.submit(busy)
+            assert len(workers.call_in_thread(0, beside, 3_000_000)) == 3_000_000
+            try:
+                workers.call_in_thread(1, divmod, 1, 0)
+            except WorkerFailedError as error:
+                assert error.rank == 1 and isinstance(error.__cause__, ZeroDivisionError)
+            else:
+                raise AssertionError
+            mark("go on")
+            assert call.results() == [0, 1]
+            assert workers.run(lambda: this_worker().state.get("number")) == [3_000_000, None]
+            waiting = workers.submit(time.sleep, 600)
+            for attempt in range(2):
+                try:
+                    workers.call_in_thread(0, os._exit, 1)
+                except WorkerDiedError as error:
+                    assert error.rank == 0
+                else:
+                    raise AssertionError
+            try:
+                waiting.results()
+            except WorkerDiedError as error:
+                assert error.rank == 0
+            else:
+                raise AssertionError
+    """)
+
+
 def test_each_worker_has_what_torchrun_would_tell_it(programs: Programs) -> None:
     """The numbers of its place, in its environment and in `this_worker()`."""
     programs.run("""

@@ -23,8 +23,8 @@ from core_sdk.processes.output import RankOutput, Sink
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers.local._processes import WorkerProcess, WorkerSpawner, execute
 
-Start = Callable[[Mapping[str, str], int, int, int], WorkerProcess]
-"""Starts a worker with these additional variables, its connection, stdout and stderr."""
+Start = Callable[[Mapping[str, str], Sequence[int], int, int], WorkerProcess]
+"""Starts a worker with these additional variables, its two connections, stdout and stderr."""
 
 # Processes that a worker leaves behind may hold its connection open.
 _LOOK_S = 0.2
@@ -67,6 +67,13 @@ class Order(NamedTuple):
     """`sys.path`"""
     arguments: list[str]
     """`sys.argv`"""
+
+
+class _Line(NamedTuple):
+    """A connection to a worker, for one request at a time."""
+
+    connection: Connection[bytes, bytes]
+    lock: threading.Lock
 
 
 class WorkerProcesses:
@@ -124,8 +131,8 @@ class LocalTeam(Team):
         self._output = processes.output
         self._ending = threading.Lock()
         self._is_ended = False
-        self._connections: dict[int, Connection[bytes, bytes]] = {}
-        self._exchanging = {place.rank: threading.Lock() for place in places}
+        self._lines: dict[int, _Line] = {}
+        self._lines_of_threads: dict[int, _Line] = {}
         self._processes: dict[int, WorkerProcess] = {}
         self._ranks = Ranks(processes.guardian, processes.output)
         try:
@@ -140,11 +147,12 @@ class LocalTeam(Team):
                 raise WorkersNotStartedError(len(places), error.strerror or str(error)) from error
             raise
 
-    def exchange(self, rank: int, request: bytes) -> Answer:
-        with self._exchanging[rank]:
+    def exchange(self, rank: int, request: bytes, *, in_thread: bool = False) -> Answer:
+        line = (self._lines_of_threads if in_thread else self._lines)[rank]
+        with line.lock:
             try:
-                self._connections[rank].send_bytes(request)
-                return Answer(is_failure=bool(self._receive(rank)), content=self._receive(rank))
+                line.connection.send_bytes(request)
+                return Answer(is_failure=bool(self._receive(rank, line)), content=self._receive(rank, line))
             except (EOFError, OSError) as error:
                 raise WorkerLost from error
 
@@ -170,8 +178,9 @@ class LocalTeam(Team):
             if self._is_ended:
                 return
             self._is_ended = True
-            for connection in self._connections.values():
-                _shut_down(connection)
+            lines = [*self._lines.values(), *self._lines_of_threads.values()]
+            for line in lines:
+                _shut_down(line.connection)
             if grace_s > 0:
                 # Idle workers leave when the connection is closed.
                 self._ranks.await_ends(self._ranks.pids, _LEAVING_S)
@@ -179,35 +188,41 @@ class LocalTeam(Team):
             self._ranks.release()
             for rank in self._ranks.deaths():
                 self._processes[rank].wait()
-            for rank, connection in self._connections.items():
-                with self._exchanging[rank]:
-                    connection.close()
+            for line in lines:
+                with line.lock:
+                    line.connection.close()
 
     def _start(self, start: Start, place: RankPlace, variables: Mapping[str, str], order: Order) -> None:
-        ours, theirs = socket.socketpair()
+        (own, theirs), (own_of_thread, theirs_of_thread) = socket.socketpair(), socket.socketpair()
+        line = self._lines[place.rank] = _Line(Connection(own.detach()), threading.Lock())
+        self._lines_of_threads[place.rank] = _Line(Connection(own_of_thread.detach()), threading.Lock())
         pipes = self._output.open(place.rank)
-        with theirs, Path(pipes.stdout_path).open("wb") as stdout, Path(pipes.stderr_path).open("wb") as stderr:
-            connection = self._connections[place.rank] = Connection(ours.detach())
-            process = start({**place.variables(), **variables}, theirs.fileno(), stdout.fileno(), stderr.fileno())
+        with (
+            theirs,
+            theirs_of_thread,
+            Path(pipes.stdout_path).open("wb") as stdout,
+            Path(pipes.stderr_path).open("wb") as stderr,
+        ):
+            connections = [theirs.fileno(), theirs_of_thread.fileno()]
+            process = start({**place.variables(), **variables}, connections, stdout.fileno(), stderr.fileno())
         self._processes[place.rank] = process
         self._ranks.add(place.rank, process.pid)
         with contextlib.suppress(ConnectionError):  # it has ended already, which is seen when it is waited for
-            connection.send_bytes(json.dumps(order._asdict()).encode())
+            line.connection.send_bytes(json.dumps(order._asdict()).encode())
 
     def _await_ready(self, rank: int) -> None:
         try:
-            self._receive(rank)
+            self._receive(rank, self._lines[rank])
         except (EOFError, OSError) as error:
             death = self.death(rank)
             reason = "".join(f"\n    {line}" for line in death.last_lines)
             raise WorkersNotStartedError(len(self.places), f"worker {rank} {death.cause}{reason}") from error
 
-    def _receive(self, rank: int) -> bytes:
-        connection = self._connections[rank]
-        while not connection.poll(_LOOK_S):
+    def _receive(self, rank: int, line: _Line) -> bytes:
+        while not line.connection.poll(_LOOK_S):
             if rank in self._ranks.deaths():
                 raise EOFError
-        return connection.recv_bytes()
+        return line.connection.recv_bytes()
 
 
 def _shut_down(connection: Connection[bytes, bytes]) -> None:

@@ -18,12 +18,12 @@ _WORKER = Path(__file__).with_name("_worker.py")
 WorkerProcess = subprocess.Popen[bytes] | Forked
 
 
-def execute(variables: Mapping[str, str], connection: int, stdout: int, stderr: int) -> WorkerProcess:
+def execute(variables: Mapping[str, str], connections: Sequence[int], stdout: int, stderr: int) -> WorkerProcess:
     """Starts a worker as a new Python. Raises `OSError`."""
     return subprocess.Popen(
-        [sys.executable, "-P", str(_WORKER), str(connection)],
+        [sys.executable, "-P", str(_WORKER), *map(str, connections)],
         env=worker_variables(variables),
-        pass_fds=[connection],
+        pass_fds=connections,
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
@@ -54,8 +54,10 @@ class WorkerSpawner(Spawner):
                 cls._current = last = cls(origin)
         return last
 
-    def start(self, variables: Mapping[str, str], connection: int, stdout: int, stderr: int) -> WorkerProcess:
+    def start(
+        self, variables: Mapping[str, str], connections: Sequence[int], stdout: int, stderr: int
+    ) -> WorkerProcess:
         """Forks a worker. Blocks. Raises `OSError`."""
         mask = [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())]
         request = {"variables": dict(variables), "directory": str(Path.cwd()), "mask": mask}
-        return self.fork(request, [connection, stdout, stderr])
+        return self.fork(request, [*connections, stdout, stderr])

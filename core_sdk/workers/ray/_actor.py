@@ -16,8 +16,8 @@ from core_sdk.workers._engine import Answer, Death
 from core_sdk.workers.local import LocalTeam, Order, WorkerProcesses
 from core_sdk.workers.ray._cluster import Cluster
 
-NUM_THREADS = 5
-"""Threads for a call, a signal or the end during it, waiting for output, waiting for records, and one to spare."""
+NUM_THREADS = 6
+"""Threads for two calls, a signal or the end during them, waiting for output, waiting for records, and one to spare."""
 
 # How much output waits for a program that is slow to read it. Then the worker waits, in `print`.
 _MOST_CHUNKS = 16
@@ -69,9 +69,9 @@ class WorkerActor:
         self._team = LocalTeam(self._processes, [place], address, variables, order._replace(path=path))
         threading.Thread(target=self._watch_cluster, name="core-sdk-cluster", daemon=True).start()
 
-    def exchange(self, request: bytes) -> Answer:
+    def exchange(self, request: bytes, in_thread: bool = False) -> Answer:
         """Sends a request to the worker, and waits for its answer. Raises `WorkerLost`."""
-        return self._team.exchange(self._rank, request)
+        return self._team.exchange(self._rank, request, in_thread=in_thread)
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the function in this process, which is not the worker's."""

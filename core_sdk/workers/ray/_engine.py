@@ -162,10 +162,11 @@ class RayTeam(Team):
         """Returns the number of workers that hold their resources."""
         return 0 if self._is_ended.is_set() else len(self._actors)
 
-    def exchange(self, rank: int, request: bytes) -> Answer:
+    def exchange(self, rank: int, request: bytes, *, in_thread: bool = False) -> Answer:
         if self._is_lost():
             raise WorkerLost
-        answer: Answer = self._result(self._actors[rank].exchange.remote(self._as_argument(request)))
+        argument = self._as_argument(request)
+        answer: Answer = self._result(self._actors[rank].exchange.remote(argument, in_thread=in_thread))
         return answer
 
     def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
