@@ -15,7 +15,7 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core_sdk.core import Context
 from core_sdk.errors import MissingDependencyError
@@ -24,21 +24,21 @@ from core_sdk.integrations._reporting import Reporter
 from core_sdk.integrations._resuming import LatestCheckpoint
 
 try:
-    from lightning.pytorch import Callback, LightningModule, Trainer
-    from lightning.pytorch.callbacks import ModelCheckpoint
-    from lightning.pytorch.loggers import Logger
+    from lightning import pytorch as framework
 except ImportError:
     try:
-        from pytorch_lightning import Callback, LightningModule, Trainer
-        from pytorch_lightning.callbacks import ModelCheckpoint
-        from pytorch_lightning.loggers import Logger
+        import pytorch_lightning as framework
     except ImportError as error:
         raise MissingDependencyError("Lightning", "lightning", "core_sdk.integrations.lightning") from error
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
 
 _FILE = "lightning.ckpt"
 
 
-class CoreSDKCallback(Callback):
+class CoreSDKCallback(framework.Callback):
     """Reports what the module logs, stores what `ModelCheckpoint` saves, and stops the training when it should stop.
 
     On a stop it stores a checkpoint and sets `trainer.should_stop`. `min_epochs` and `min_steps` do not delay the stop.
@@ -168,7 +168,7 @@ def _follow_removals(trainer: Trainer, copies: Copies) -> None:
     setattr(trainer.strategy, "remove_checkpoint", remove)  # noqa: B010 - mypy lets nobody assign to a method
 
 
-class _Logger(Logger):
+class _Logger(framework.loggers.Logger):
     """A logger that Lightning calls, on the chief, with all values that are logged, and after each save."""
 
     def __init__(self, trainer: Trainer, callback: CoreSDKCallback, version: str) -> None:

@@ -9,30 +9,22 @@ def train_func():
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from core_sdk.errors import MissingDependencyError
+from core_sdk.integrations.lightning import framework
 from core_sdk.train import collective
 from core_sdk.train._checkpoint import Checkpoint
 from core_sdk.train._functions import get_context, report
 from core_sdk.train.torch import get_device
 
-try:
-    from lightning.pytorch import Callback, LightningModule, Trainer
-    from lightning.pytorch.plugins.environments import LightningEnvironment
-    from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy
-except ImportError:
-    try:
-        from pytorch_lightning import Callback, LightningModule, Trainer
-        from pytorch_lightning.plugins.environments import LightningEnvironment
-        from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy
-    except ImportError as error:
-        raise MissingDependencyError("Lightning", "lightning", "core_sdk.train.lightning") from error
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningModule, Trainer
 
 __all__ = [
     "RayDDPStrategy",
@@ -44,7 +36,10 @@ __all__ = [
 ]
 
 
-class RayLightningEnvironment(LightningEnvironment):  # type: ignore[misc]
+_environments: Any = importlib.import_module(f"{framework.__name__}.plugins.environments")
+
+
+class RayLightningEnvironment(_environments.LightningEnvironment):  # type: ignore[misc]
     """Tells Lightning that the workers are its ranks, and that they are already started."""
 
     @property
@@ -83,15 +78,15 @@ class _OnWorkers:
         return {"num_replicas": context.get_world_size(), "rank": context.get_world_rank()}
 
 
-class RayDDPStrategy(_OnWorkers, DDPStrategy):  # type: ignore[misc]
+class RayDDPStrategy(_OnWorkers, framework.strategies.DDPStrategy):  # type: ignore[misc]
     """Lightning's `DDPStrategy` on the workers; it takes the same arguments."""
 
 
-class RayFSDPStrategy(_OnWorkers, FSDPStrategy):  # type: ignore[misc]
+class RayFSDPStrategy(_OnWorkers, framework.strategies.FSDPStrategy):  # type: ignore[misc]
     """Lightning's `FSDPStrategy` on the workers; it takes the same arguments."""
 
 
-class RayDeepSpeedStrategy(_OnWorkers, DeepSpeedStrategy):  # type: ignore[misc]
+class RayDeepSpeedStrategy(_OnWorkers, framework.strategies.DeepSpeedStrategy):  # type: ignore[misc]
     """Lightning's `DeepSpeedStrategy` on the workers; it takes the same arguments."""
 
 
@@ -105,7 +100,7 @@ def prepare_trainer(trainer: Trainer) -> Trainer:
     return trainer
 
 
-class RayTrainReportCallback(Callback):  # type: ignore[misc]
+class RayTrainReportCallback(framework.Callback):  # type: ignore[misc]
     """Reports what the module has logged at the end of each epoch, with a checkpoint."""
 
     CHECKPOINT_NAME = "checkpoint.ckpt"

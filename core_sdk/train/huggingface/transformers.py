@@ -10,16 +10,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from core_sdk.errors import MissingDependencyError
+from core_sdk.integrations.transformers import TrainerCallback, checkpoint_directory
 from core_sdk.train._checkpoint import Checkpoint
 from core_sdk.train._functions import get_context, report
 
-try:
-    from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-except ImportError as error:
-    raise MissingDependencyError("Transformers", "transformers", "core_sdk.train.huggingface.transformers") from error
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 
 __all__ = ["RayTrainReportCallback", "prepare_trainer"]
 
@@ -44,7 +42,7 @@ class RayTrainReportCallback(TrainerCallback):  # type: ignore[misc]
         metrics: dict[str, float] = {}
         for logged in state.log_history:
             metrics |= {name: value for name, value in logged.items() if isinstance(value, int | float)}
-        source = Path(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+        source = checkpoint_directory(args, state.global_step)
         with tempfile.TemporaryDirectory(prefix="transformers-") as directory:
             # The ranks of a node have saved into one directory.
             if get_context().get_local_rank() == 0 and source.exists():
