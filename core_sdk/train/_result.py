@@ -9,13 +9,10 @@ from typing import Any
 
 from core_sdk.environment import Environment
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError
-from core_sdk.journal import find_records
-from core_sdk.records import AttemptStarted, Report, metrics_from_json
 from core_sdk.runtime.retention import CheckpointConfig, best
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.tracking.history import read_history
-from core_sdk.tracking.superseding import kept_until
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
 
 
@@ -115,8 +112,14 @@ class Result:
 
     @cached_property
     def _reports(self) -> list[tuple[int, dict[str, Any]]]:
-        self._folder.read_record()  # a trial that was deleted is an error
-        return read_reports(self._folder)
+        from core_sdk.client import Tracker  # slow to import
+
+        found = Tracker(self._folder.home_root).get_trial(self.trial_id).iter_metrics(rank=0)
+        return [
+            (each.steps_completed or 0, dict(each.metrics))
+            for each in found
+            if each.group in ("training", "validation")
+        ]
 
     @cached_property
     def _checkpoints(self) -> list[RecordedCheckpoint]:
@@ -133,25 +136,3 @@ class Result:
 
 def _stores_in(trial: TrialFolder, directory: Path) -> bool:
     return any(each.record.storage == directory.as_uri() for each in read_history(trial).checkpoints)
-
-
-def read_reports(folder: TrialFolder) -> list[tuple[int, dict[str, Any]]]:
-    """Returns the steps and metrics of all reports in order, without those that a later attempt has superseded.
-
-    They are read from the journals, without an index.
-    """
-    reports: dict[int, list[Report]] = {}
-    resumed: dict[int, int | None] = {}
-    for attempt in folder.attempts():
-        for record in find_records(folder.journal_path(attempt), ('"report"', '"attempt"')):
-            if isinstance(record, AttemptStarted):
-                resumed[attempt] = record.resumed_steps
-            elif isinstance(record, Report) and record.group in ("training", "validation"):
-                reports.setdefault(attempt, []).append(record)
-    kept = kept_until(resumed)
-    return [
-        (report.steps_completed, dict(metrics_from_json(report.metrics)))
-        for attempt, of_attempt in reports.items()
-        for report in of_attempt
-        if report.steps_completed <= kept[attempt]
-    ]

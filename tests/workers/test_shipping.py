@@ -16,10 +16,10 @@ from parts import needs
 from processes import Script, wait_for
 from workers.ray_hosts import RayHosts, ray_hosts
 
+from core_sdk.client import Tracker
 from core_sdk.journal import read_records
 from core_sdk.records import Report
 from core_sdk.tracking import Home, HomeTracker
-from core_sdk.train._result import read_reports
 
 # The hosts and their cluster take a minute to start.
 pytestmark = [needs("ray", "hosts"), pytest.mark.slow]
@@ -85,7 +85,7 @@ def reported(journal: Path) -> list[int]:
 
 def steps_at(home: Path, trial_id: int = 1) -> list[int]:
     """The steps that the trial has reported, without those that were superseded."""
-    return [int(metrics["step"]) for _, metrics in read_reports(Home(home).trial(trial_id))]
+    return [int(each.metrics["step"]) for each in Tracker(home).get_trial(trial_id).iter_metrics("training")]
 
 
 def trials_left(cluster: RayHosts) -> list[str]:
