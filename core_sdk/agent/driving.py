@@ -7,6 +7,7 @@ The attempts themselves are decided where those of agents are. `core_sdk.train` 
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from pathlib import Path
 
@@ -95,6 +96,19 @@ class DrivenTrial:
             for problem in record_end(self.folder, code):
                 logger.warning("%s", problem)
             self._lock.release()
+
+    def end_by(self, error: BaseException | None) -> None:
+        """Records that the attempt has ended, as a program does that does not catch this error."""
+        match error:
+            case None | SystemExit(code=None):
+                code = 0
+            case KeyboardInterrupt():
+                code = -signal.SIGINT
+            case SystemExit(code=int(status)):
+                code = status
+            case _:
+                code = 1
+        self.end(code, f"{type(error).__name__}: {error}" if code > 0 else "")
 
     def restart(self) -> None:
         """Begins the next attempt from the newest good checkpoint, after `end`. Raises `NothingToResumeError`."""

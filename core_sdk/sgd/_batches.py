@@ -18,7 +18,7 @@ class Share:
 
 
 class Batches(Iterator[Any]):
-    """The batches of a training pass, which can be iterated over once. The length is the number of batches."""
+    """The batches of one pass, which can be iterated over once. The length is the number of batches."""
 
     def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int | None, share: Share) -> None:
         """`drawn` may go on after this pass."""
@@ -36,7 +36,9 @@ class Batches(Iterator[Any]):
         """The time spent waiting for batches, in seconds."""
 
     def __len__(self) -> int:
-        return _known_length(self._num_batches)
+        if self._num_batches is None:
+            raise TypeError("the number of batches is not known yet: give the lengths of the shards")
+        return self._num_batches
 
     def __next__(self) -> Any:
         if self.is_over:
@@ -50,38 +52,3 @@ class Batches(Iterator[Any]):
         self.num_given += 1
         self.num_samples += self.last_size
         return batch
-
-
-class ValidationBatches(Iterator[Any]):
-    """The batches of the worker's own validation samples, which can be iterated over once.
-
-    The length is the number of batches.
-    """
-
-    def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int | None) -> None:
-        self._drawn = ((draw, batch) for draw, batch in drawn if not draw.is_filler)
-        self._num_batches = num_batches
-        self._first = next(self._drawn, None)
-        self.num_samples = 0
-        self.last_size = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether this worker has no samples, which happens if there are fewer samples than workers."""
-        return self._first is None and self.num_samples == 0
-
-    def __len__(self) -> int:
-        return _known_length(self._num_batches)
-
-    def __next__(self) -> Any:
-        draw, batch = self._first or next(self._drawn)
-        self._first = None
-        self.last_size = len(draw.indices)
-        self.num_samples += self.last_size
-        return batch
-
-
-def _known_length(num_batches: int | None) -> int:
-    if num_batches is None:
-        raise TypeError("the number of batches is not known yet: give the lengths of the shards")
-    return num_batches

@@ -6,8 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+
 Function = Callable[..., Any]
 SchedulerStep = Literal["batch", "epoch"] | None
+
+_REQUIRED = ("model_creator", "data_creator", "optimizer_creator", "loss_creator")
+_OPTIONAL = ("scheduler_creator", "train_function", "validation_function", "initialization_hook")
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,26 @@ class Creators:
     use_gpu: bool
     use_fp16: bool
     scheduler_step_freq: SchedulerStep
-    seed: int
-    trial_id: int
+    seed: int = 0
+    trial_id: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises `TypeError` for what is no function, and `ValueError` for other wrong options."""
+        for name in _REQUIRED + _OPTIONAL:
+            function = getattr(self, name)
+            if not callable(function) and not (name in _OPTIONAL and not function):
+                raise TypeError(f"{name} is a {type(function).__name__}; it must be a function")
+        if isinstance(self.loss_creator, torch.nn.Module):
+            raise TypeError("loss_creator is a loss; give its class, or a function of config that returns one")
+        if refused := sorted({"dataset", "batch_size", "batch_sampler"} & self.dataloader_config.keys()):
+            raise ValueError(
+                f"dataloader_config has {', '.join(refused)}: the trainer makes the batches. Pass its own batch_size=, "
+                "and return the datasets from data_creator()"
+            )
+        if self.scheduler_step_freq not in ("batch", "epoch", None):
+            raise ValueError(
+                f"scheduler_step_freq is {self.scheduler_step_freq!r}; it must be 'batch', 'epoch' or None"
+            )
 
 
 def as_list(created: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from core_sdk.runtime.torch_runtime import TorchRuntime
-from core_sdk.sgd._batches import Batches, ValidationBatches
+from core_sdk.sgd._batches import Batches
 
 Criterion = Any
 
@@ -38,9 +38,7 @@ def train(
     return {"train_loss": total_loss.item() / max(1, batches.num_samples)}
 
 
-def validate(
-    model: nn.Module, batches: ValidationBatches, criterion: Criterion, device: torch.device
-) -> Mapping[str, float]:
+def validate(model: nn.Module, batches: Batches, criterion: Criterion, device: torch.device) -> Mapping[str, float]:
     """Returns the mean loss over the data, and the accuracy if the targets are classes."""
     total_loss, num_right = (torch.zeros((), device=device) for _ in range(2))
     is_classifying = False

@@ -3,108 +3,63 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
 
-from core_sdk.errors import WorkerDiedError, WorkersNotStartedError
 from core_sdk.loop.keeping import Keep
-from core_sdk.sgd import _runner
+from core_sdk.runtime.workers import TrainingWorkers
 from core_sdk.sgd._creators import Creators
-from core_sdk.workers import Engine, WorkerGroup, named_as
+from core_sdk.sgd._runner import OnRunner, Restored, Runner, create
+from core_sdk.workers import Engine, named_as
 
 logger = logging.getLogger("core_sdk.sgd")
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-NUM_TRIES = 10
-"""The number of tries to start workers again. The waits between them double, beginning with one second."""
-
-# Ray takes a moment to notice the resources that the workers have freed.
-_SETTLING_S = 1.0
+# A start after a death waits for room, for 17 minutes in all.
+_NUM_TRIES = 11
 
 
-class Replicas:
+class Replicas(TrainingWorkers):
     """The workers of a trainer, at most `num_wanted`, each with a `Runner`."""
 
     def __init__(self, engine: Engine, num_wanted: int, creators: Creators, backend: str) -> None:
-        self._engine = engine
+        """Starts all that are wanted. Raises `WorkersNotStartedError`, or `WorkerFailedError` of a creator."""
+        super().__init__(engine, 0, num_wanted, backend=backend)
         self._num_wanted = num_wanted
         self._creators = creators
-        self._backend = backend
-        self._group = WorkerGroup(num_wanted, engine)
-        self.are_ended = False
-        """Whether a death or `end()` has ended them, so that `restart()` must come next."""
         try:
+            self.start(num_wanted)
             self._set_up()
         except BaseException:
-            self._group.kill()
-            self._group.close()
+            self.close(is_forced=True)
             raise
 
-    @property
-    def size(self) -> int:
-        return self._group.size
+    def call(self, function: Callable[Concatenate[Runner, P], T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        """Calls the function with the runner of each worker."""
+        return self.run(OnRunner(function), *args, **kwargs)
 
-    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
-        try:
-            return self._group.run(function, *args, **kwargs)
-        except WorkerDiedError:
-            self.are_ended = True
-            raise
+    def hold_state(self) -> Callable[[], bytes]:
+        """Copies the state of the training in the memory of worker 0. Returns a function that reads the copy.
 
-    def read_state(self) -> bytes:
-        """Returns the state of worker 0, with the random states of all workers."""
-        random_states = self.run(_runner.random_state)
-        return next(state for state in self.run(_runner.write_state, random_states) if state is not None)
+        It works in any thread, beside other calls, until the next copy is made.
+        """
+        random_states = self.call(Runner.hold_state)
+        return partial(self.group.call_in_thread, 0, OnRunner(Runner.held_state), random_states)
 
-    def can_grow(self) -> bool:
-        """Returns whether there is room for more workers, and fewer run than are wanted."""
-        return self.size < self._num_wanted and self._num_possible() > self.size
-
-    def restart(self, state: bytes, keep: Keep = "all") -> None:
+    def start_from(self, state: bytes, keep: Keep = "all") -> Restored:
         """Starts as many workers as there is room for, which go on from the state, or from a part of it.
 
         Blocks while there is no room for any. Raises `WorkersNotStartedError` after the last try.
         """
-        self.end()
-        if self._engine.num_available() is not None:
-            time.sleep(_SETTLING_S)
-        for attempt in range(NUM_TRIES):
-            if (num_workers := self._num_possible()) > 0:
-                try:
-                    self._group.restart(num_workers)
-                    break
-                except WorkersNotStartedError as error:
-                    logger.warning("%s", error)
-            wait_s = 2**attempt
-            logger.warning("there is no room for workers; looking again in %d s", wait_s)
-            time.sleep(wait_s)
-        else:
-            raise WorkersNotStartedError(1, f"there was no room for any in {NUM_TRIES} tries")
+        self.start(num_tries=_NUM_TRIES)
         logger.warning("%d of %d workers go on from the last good state", self.size, self._num_wanted)
         self._set_up()
-        self.run(_runner.read_state, state, keep)
-        self.are_ended = False
-
-    def end(self) -> None:
-        """Kills the workers, also after an error in a pass: one may wait for another that has left the pass."""
-        self.are_ended = True
-        self._group.kill()
-
-    def close(self, *, is_forced: bool) -> None:
-        if is_forced:
-            self._group.kill()
-        self._group.close()
-
-    def _num_possible(self) -> int:
-        available = self._engine.num_available()
-        return self._num_wanted if available is None else min(available, self._num_wanted)
+        return self.call(Runner.read_state, state, keep)[0]
 
     def _set_up(self) -> None:
         with named_as("what the trainer was given", vars(self._creators)):
-            self.run(_runner.create, self._creators)
-        if self.size > 1:
-            self._group.init_torch(self._backend)
-        self.run(_runner.set_up)
+            self.run(create, self._creators)
+        self.call(Runner.set_up)

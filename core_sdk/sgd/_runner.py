@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import io
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from filelock import FileLock
@@ -19,6 +20,7 @@ from torch.utils.data import DataLoader
 
 from core_sdk.environment import RankPlace
 from core_sdk.loop import ResumableLoader, State, resumable, rng
+from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import Keep, kept_parts
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.sharded_dataset import has_shards, is_sequence
@@ -27,11 +29,12 @@ from core_sdk.runtime.devices import devices
 from core_sdk.runtime.strategies import NoStrategy, WeightedDdpStrategy
 from core_sdk.runtime.torch_runtime import TorchRuntime
 from core_sdk.sgd import _passes
-from core_sdk.sgd._batches import Batches, Share, ValidationBatches
+from core_sdk.sgd._batches import Batches, Share
 from core_sdk.sgd._creators import Creators, as_given, as_list
 from core_sdk.sgd._metrics import Measured, as_numbers
 from core_sdk.workers import this_worker
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 PARTS = ("models", "optimizers", "lr_schedulers", "training")
@@ -119,6 +122,9 @@ class Runner:
         self._counts = {"epoch": 0}
         self._parts = self._named_objects()
         self._state = State(**{name: each for part in self._parts.values() for name, each in part.items()})
+        self._host_memory = HostMemory()
+        self._held: Mapping[str, Any] = {}
+        """The last copy of the state."""
         rng.seed_all(rng.key(creators.seed, "worker", self.rank))
 
     def train_pass(self) -> TrainedPass:
@@ -139,14 +145,19 @@ class Runner:
         }
         return TrainedPass(Measured(metrics, batches.num_samples), batches.num_given, self.progress(), times)
 
+    def step_schedulers(self, metric: float) -> None:
+        for scheduler in self.schedulers:
+            scheduler.step(metric)
+
     def validate(self) -> Measured:
         if self.validation_loader is None:
             raise ValueError("there are no data to validate on: let data_creator() return two datasets")
         for model in self.models:
             model.eval()
-        batches = ValidationBatches(self.validation_loader.single_pass(), self.validation_loader.batches_per_epoch)
-        if batches.is_empty:
-            return Measured({}, 0)
+        drawn = (each for each in self.validation_loader.single_pass() if not each[0].is_filler)
+        if (first := next(drawn, None)) is None:
+            return Measured({}, 0)  # there are fewer samples than workers
+        batches = Batches(itertools.chain([first], drawn), self.validation_loader.batches_per_epoch, Share())
         # Random numbers that are drawn here must not change the training.
         with torch.no_grad(), rng.seeded(self._creators.seed, "validation", self.epoch):
             metrics = as_numbers(self._validate(batches), "validation_function()")
@@ -155,15 +166,28 @@ class Runner:
     def progress(self) -> Progress:
         return Progress(self.epoch, self.train_loader.batches)
 
-    def write_state(self, random_states: Sequence[Mapping[str, Any]]) -> bytes:
-        """Returns the complete state, with the random states of all workers, for `torch.load(weights_only=True)`."""
-        content = self._state.state_dict()
-        (own,) = content["ranks"]
-        content["trial_id"] = self._creators.trial_id
-        content["ranks"] = [{**own, "random": state} for state in random_states]
-        for name, state in content["objects"].items():
-            check_plain(state, f"the state of {name!r}")
-        return _to_bytes(content)
+    def hold_state(self) -> Mapping[str, Any]:
+        """Copies the state of the training in host memory, on worker 0. Returns the random state of this worker.
+
+        The copy is valid until the next one is made.
+        """
+        if self.rank == 0:
+            content = self._state.state_dict()
+            content["trial_id"] = self._creators.trial_id
+            for name, state in content["objects"].items():
+                check_plain(state, f"the state of {name!r}")
+            self._held = self._host_memory.copy(content)
+        return rng.capture()
+
+    def held_state(self, random_states: Sequence[Mapping[str, Any]]) -> bytes:
+        """Returns the copied state, with the random states of all workers, for `torch.load(weights_only=True)`.
+
+        Only worker 0 has it. It may be called in any thread, also while the training goes on.
+        """
+        (own,) = self._held["ranks"]
+        written = io.BytesIO()
+        torch.save({**self._held, "ranks": [{**own, "random": state} for state in random_states]}, written)
+        return written.getvalue()
 
     def read_state(self, written: bytes, keep: Keep | None) -> Restored:
         """Loads the parts of a state that `keep` names; by default all, or the weights of another trial's state.
@@ -207,7 +231,7 @@ class Runner:
                 scheduler.step()
         return metrics
 
-    def _validate(self, batches: ValidationBatches) -> Any:
+    def _validate(self, batches: Batches) -> Any:
         function = self._creators.validation_function
         if function:
             schedulers = [as_given(self.schedulers)] if self.schedulers else []
@@ -261,60 +285,23 @@ class Runner:
 
 
 def create(creators: Creators) -> None:
-    """Makes the runner of this worker, which the following functions need."""
+    """Makes the runner of this worker."""
     worker = this_worker()
     runner = worker.state["runner"] = Runner(creators, worker.place)
     if creators.initialization_hook is not None:
         creators.initialization_hook(runner)
 
 
-def set_up() -> Progress:
-    _runner().set_up()
-    return _runner().progress()
+class OnRunner(Generic[P, T]):
+    """Calls a function with the runner of the worker that executes it."""
 
+    def __init__(self, function: Callable[Concatenate[Runner, P], T]) -> None:
+        self._function = function
+        # Errors name the call by it.
+        self.__qualname__: str = getattr(function, "__qualname__", type(function).__qualname__)
 
-def train_pass() -> TrainedPass:
-    return _runner().train_pass()
-
-
-def validate() -> Measured:
-    return _runner().validate()
-
-
-def step_schedulers(metric: float) -> None:
-    for scheduler in _runner().schedulers:
-        scheduler.step(metric)
-
-
-def call(function: Callable[[Runner], T]) -> T:
-    return function(_runner())
-
-
-def random_state() -> bytes:
-    return _to_bytes(rng.capture())
-
-
-def write_state(random_states: Sequence[bytes]) -> bytes | None:
-    """Returns the state on worker 0, and None on the others, since all have the same state."""
-    if this_worker().rank > 0:
-        return None
-    states = [torch.load(io.BytesIO(each), weights_only=True) for each in random_states]
-    return _runner().write_state(states)
-
-
-def read_state(written: bytes, keep: Keep | None) -> Restored:
-    return _runner().read_state(written, keep)
-
-
-def _runner() -> Runner:
-    runner: Runner = this_worker().state["runner"]
-    return runner
-
-
-def _to_bytes(content: Any) -> bytes:
-    written = io.BytesIO()
-    torch.save(content, written)
-    return written.getvalue()
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._function(this_worker().state["runner"], *args, **kwargs)
 
 
 def _only_one_on_this_node() -> FileLock:

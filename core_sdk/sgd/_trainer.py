@@ -7,10 +7,10 @@ import logging
 import os
 import zipfile
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 import torch
@@ -29,10 +29,11 @@ from core_sdk.files import write_atomically
 from core_sdk.loop.keeping import Keep, kept_parts
 from core_sdk.records import with_given
 from core_sdk.runtime.backends import usual_backend
-from core_sdk.sgd import _runner
+from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, Mark
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
 from core_sdk.sgd._metrics import Metrics, flat, mean
 from core_sdk.sgd._replicas import Replicas
+from core_sdk.sgd._runner import PARTS, Progress, Runner, TrainedPass
 from core_sdk.sgd._trial import TrainerTrial
 from core_sdk.workers import Engine, open_engine
 
@@ -41,7 +42,8 @@ logger = logging.getLogger("core_sdk.sgd")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_STATE_FILE = "state.pt"
+# What every worker imports before it gets the creators.
+_MODULES = ["cloudpickle", "torch.distributed", Runner.__module__]
 
 
 class PyTorchTrainer:
@@ -118,19 +120,25 @@ class PyTorchTrainer:
         Raises `ValueError` for options that exclude each other, `ContextInUseError`, `WorkersNotStartedError`,
         `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
         """
-        _check_functions(
+        creators = Creators(
             model_creator=model_creator,
             data_creator=data_creator,
             optimizer_creator=optimizer_creator,
             loss_creator=loss_creator,
             scheduler_creator=scheduler_creator,
             train_function=train_function,
-            validation_function=validation_function or None,
+            validation_function=validation_function,
             initialization_hook=initialization_hook,
+            config=dict(config or {}),
+            dataloader_config=dict(dataloader_config or {}),
+            batch_size=batch_size,
+            use_gpu=use_gpu,
+            use_fp16=use_fp16,
+            scheduler_step_freq=scheduler_step_freq,
         )
-        _check_options(num_replicas, batch_size, dataloader_config or {}, engine, scheduler_step_freq)
+        _check_workers(num_replicas, batch_size, engine)
         if keep is not None:
-            kept_parts(keep, _runner.PARTS, models=["models"])
+            kept_parts(keep, PARTS, models=["models"])
         if apex_args:
             _warn_of_apex(apex_args)
         if context is not None and seed is not None:
@@ -143,55 +151,26 @@ class PyTorchTrainer:
         else:
             if context in self._contexts_in_use:
                 raise ContextInUseError(context.info.trial.trial_id)
-            hparams = {} if (info := get_cluster_info()) is None else info.trial.hparams
+            hparams = {} if (given := get_cluster_info()) is None else given.trial.hparams
         self.context = context
-        self.config = with_given(dict(config or {}), hparams)
+        self._checkpoints = Checkpoints(context)
+        self._replicas: Replicas | None = None
+        self._progress = Progress(0, 0)
+        self._mark = Mark(num_changes=0, steps=0)
+        """The steps are the batches of the trial. Their number also grows after `restore()` has gone back."""
+        self._validated_at: int | None = None
+        self.config = with_given(creators.config, hparams)
+        info = context.info.trial
+        self._creators = replace(creators, config=self.config, seed=info.trial_seed, trial_id=info.trial_id)
         try:
-            self._creators = Creators(
-                model_creator=model_creator,
-                data_creator=data_creator,
-                optimizer_creator=optimizer_creator,
-                loss_creator=loss_creator,
-                scheduler_creator=scheduler_creator,
-                train_function=train_function,
-                validation_function=validation_function,
-                initialization_hook=initialization_hook,
-                config=self.config,
-                dataloader_config=dict(dataloader_config or {}),
-                batch_size=batch_size,
-                use_gpu=use_gpu,
-                use_fp16=use_fp16,
-                scheduler_step_freq=scheduler_step_freq,
-                seed=self.context.info.trial.trial_seed,
-                trial_id=self.context.info.trial.trial_id,
-            )
-            opened = open_engine(
-                engine,
-                num_replicas,
-                num_gpus=1 if use_gpu else 0,
-                imported_modules=["cloudpickle", "torch.distributed", _runner.__name__],
-            )
+            opened = open_engine(engine, num_replicas, num_gpus=1 if use_gpu else 0, imported_modules=_MODULES)
             if self._trial is not None:
                 opened.log_to(self._trial.log_path)
-            self._replicas: Replicas | None = Replicas(
-                opened,
-                num_replicas,
-                self._creators,
-                usual_backend(use_gpu) if backend == "auto" else backend,
-            )
-            self._progress = _runner.Progress(0, 0)
-            self._steps = 0
-            """The number of batches of the trial. It also grows after `restore()` has gone back."""
-            self._validated_at: int | None = None
-            self._good_checkpoint: str | None = None
-            """The checkpoint with the state to go on from after a death."""
-            self._is_current = False
-            """Whether the workers still have the state of that checkpoint."""
-            self._replaced_checkpoint: str | None = None
-            """The checkpoint that the next good one replaces."""
+            backend_name = usual_backend(use_gpu) if backend == "auto" else backend
+            self._replicas = Replicas(opened, num_replicas, self._creators, backend_name)
             self._resume(keep)
         except BaseException as error:
-            self._close(error, is_forced=True)
+            self._close(error)
             raise
         self._contexts_in_use.add(context)
 
@@ -203,7 +182,7 @@ class PyTorchTrainer:
     @property
     def num_workers(self) -> int:
         """The number of running workers. It is less than `num_replicas` if there was no room for all of them."""
-        return 0 if self._replicas is None or self._replicas.are_ended else self._replicas.size
+        return 0 if self._replicas is None else self._replicas.size
 
     def train(self, max_retries: int = 0, checkpoint: str | os.PathLike[str] | None = "auto") -> Metrics:
         """Trains one pass over the data, and returns its metrics: means over the samples of all workers.
@@ -213,9 +192,10 @@ class PyTorchTrainer:
         is no room for any worker, the trainer waits for at most 17 minutes. A later call starts the missing workers as
         soon as there is room.
 
-        With `max_retries` and "auto", the states before and after the pass are kept in checkpoints of the trial.
-        `checkpoint` may also be a file of `save()` from which the pass is repeated. An error of the train function is
-        not retried. It ends the workers, and the next call starts them again with the last state that was kept.
+        With `max_retries` and "auto", the states before and after the pass are kept in checkpoints of the trial. The
+        one after it is stored while the program goes on. If a worker dies before it is stored, that pass is repeated,
+        too. `checkpoint` may also be a file of `save()` from which the pass is repeated. An error of the train function
+        is not retried. It ends the workers, and the next call starts them again with the last state that was kept.
 
         Raises `WorkerFailedError`, `ReplicaDiedError` after the last retry, or `WorkersNotStartedError`.
         """
@@ -227,41 +207,40 @@ class PyTorchTrainer:
             )
         replicas = self._running("train")
         keeps_states = max_retries > 0 and checkpoint == "auto"
-        read_last_good: Callable[[], bytes]
         if keeps_states:
-            read_last_good = partial(self._read_checkpoint, self._kept_state())
-        else:
-            read_last_good = partial(_read_state_file, checkpoint or "")
-            if max_retries:
-                read_last_good()  # a file that cannot be read must fail now rather than after a death
-        trained, state = self._trained(replicas, max_retries, read_last_good, keeps_states)
-        self._steps += max(1, trained[0].num_batches)  # a train function may use its own data
-        self._progress = trained[0].progress
-        self._is_current = False
-        metrics = self._report_training(trained)
-        # The state is kept after the report, which a resume from this checkpoint must find.
-        if state is not None:
-            self._keep(state)
-        return metrics
-
-    def _trained(
-        self, replicas: Replicas, max_retries: int, read_last_good: Callable[[], bytes], keeps_states: bool
-    ) -> tuple[list[_runner.TrainedPass], bytes | None]:
-        """Trains a pass, with retries. Returns its results, and the state after it if that is to be kept."""
+            self._keep_current("train", wait=not self._checkpoints.lead_to(self._mark))
+        elif max_retries:
+            _read_state_file(checkpoint or "")  # a file that cannot be read must fail now rather than after a death
         for num_failed in range(max_retries + 1):
             try:
-                if num_failed:
-                    replicas.restart(read_last_good())
+                if num_failed and keeps_states:
+                    self._start_again(replicas)
+                elif num_failed:
+                    replicas.start_from(_read_state_file(checkpoint or ""))
                 elif replicas.can_grow():
-                    replicas.restart(replicas.read_state())
-                return replicas.run(_runner.train_pass), replicas.read_state() if keeps_states else None
+                    replicas.start_from(self._hold(replicas)())
+                trained = replicas.call(Runner.train_pass)
+                read_state = self._hold(replicas) if keeps_states else None
+                break
             except WorkerDiedError as error:
                 logger.warning("pass %d has failed: worker %d %s", self.epoch + 1, error.rank, error.cause)
                 death = error
             except BaseException:
-                replicas.end()
+                try:
+                    self._checkpoints.settle_or_lose()  # the workers still have its state
+                finally:
+                    replicas.end()
                 raise
-        raise self._death("train()", death, max_retries + 1) from death
+        else:
+            raise self._death("train", death, max_retries + 1) from death
+        # A train function may use its own data.
+        self._mark = self._mark._replace(steps=self._mark.steps + max(1, trained[0].num_batches))
+        self._progress = trained[0].progress
+        metrics = self._report_training(trained)
+        # A resume from this checkpoint must find the report.
+        if read_state is not None:
+            self._begin_checkpoint(read_state)
+        return metrics
 
     def validate(self) -> Metrics:
         """Validates on all workers, each on its part of the data, and returns means over all samples.
@@ -270,23 +249,23 @@ class PyTorchTrainer:
         """
         if self._creators.validation_function is False:
             return {}
-        metrics = mean(self._run("validate", _runner.validate), "validation_function()")
-        if self._validated_at != self._steps:
-            self.context.train.report_validation_metrics(self._steps, {**flat(metrics), "epoch": self.epoch})
-            self._validated_at = self._steps
+        metrics = mean(self._call("validate", Runner.validate), "validation_function()")
+        if self._validated_at != self._mark.steps:
+            self.context.train.report_validation_metrics(self._mark.steps, {**flat(metrics), "epoch": self.epoch})
+            self._validated_at = self._mark.steps
         return metrics
 
     def update_scheduler(self, metric: float) -> None:
         """Calls `scheduler.step(metric)` on all workers, as `ReduceLROnPlateau` needs it."""
-        self._change("update_scheduler", _runner.step_schedulers, metric)
+        self._change("update_scheduler", Runner.step_schedulers, metric)
 
-    def apply_all_workers(self, fn: Callable[[_runner.Runner], T]) -> list[T]:
+    def apply_all_workers(self, fn: Callable[[Runner], T]) -> list[T]:
         """Calls `fn(runner)` on each worker, and returns the results in the order of the ranks.
 
         The runner has `models`, `optimizers`, `schedulers`, `criterion`, `config`, `train_loader`,
         `validation_loader`, `device`, `epoch`, `rank` and `world_size`.
         """
-        return self._change("apply_all_workers", _runner.call, fn)
+        return self._change("apply_all_workers", fn)
 
     def get_model(self) -> Any:
         """Returns the trained model on the CPU of this process, or a list if the creator makes several models."""
@@ -296,18 +275,18 @@ class PyTorchTrainer:
             model.load_state_dict(content["objects"][f"model_{index}"])
         return as_given(models)
 
-    def save(self, checkpoint: str | os.PathLike[str] | None = None) -> str:
+    def save(self, checkpoint: str | os.PathLike[str] | None = None, *, wait: bool = True) -> str:
         """Saves the complete state of the training in this file, or by default as a checkpoint of the trial.
 
         Returns the path, or the storage id of the checkpoint. Either is written completely or not at all, and holds the
-        models, optimizers and schedulers in the format of `torch.save()`.
+        models, optimizers and schedulers in the format of `torch.save()`. With `wait=False` a checkpoint is stored in
+        the background; the next call that needs it waits for it, and raises the error if that has failed.
         """
         if checkpoint is not None:
             write_atomically(Path(checkpoint), self._read_state("save"))
             return os.fspath(checkpoint)
-        storage_id = self._kept_state()
-        self._replaced_checkpoint = None  # the next state replaces no checkpoint
-        return storage_id
+        self._keep_current("save", wait=wait)
+        return self._checkpoints.ask_for_last()
 
     def restore(self, checkpoint: str | os.PathLike[str], *, keep: Keep = "all") -> None:
         """Continues from a file of `save()`, which may come from another number of workers.
@@ -317,12 +296,12 @@ class PyTorchTrainer:
 
         Raises `StateMismatchError` if it holds other models, and `ValueError` if it is not a file of `save()`.
         """
-        kept_parts(keep, _runner.PARTS, models=["models"])
+        kept_parts(keep, PARTS, models=["models"])
         state = _read_state_file(checkpoint)
+        self._checkpoints.settle_or_lose()
         try:
             if self._replicas is not None and self._replicas.are_ended:
-                self._replicas.restart(state, keep)
-            self._is_current = False
+                self._replicas.start_from(state, keep)
             self._go_on_from(state, keep)
         except WorkerFailedError as error:
             if isinstance(error.__cause__, StateMismatchError):
@@ -333,7 +312,9 @@ class PyTorchTrainer:
 
     def shutdown(self, force: bool = False) -> None:
         """Ends the workers, with `force` at once, and the trial unless a Context was given. May be called again."""
-        self._close(None, is_forced=force)
+        if force and self._replicas is not None:
+            self._replicas.end()
+        self._close(None)
 
     def __enter__(self) -> Self:
         return self
@@ -341,7 +322,7 @@ class PyTorchTrainer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close(error, is_forced=error is not None)
+        self._close(error)
 
     def _resume(self, keep: Keep | None) -> None:
         """Continues from the checkpoint with which this attempt of the trial begins."""
@@ -349,64 +330,66 @@ class PyTorchTrainer:
         if info.latest_checkpoint is None:
             return
         with self.context.checkpoint.restore_path(info.latest_checkpoint) as directory:
-            if not (directory / _STATE_FILE).exists():
+            if not (directory / STATE_FILE).exists():
                 return
-            is_own = self._go_on_from((directory / _STATE_FILE).read_bytes(), keep)
+            is_own = self._go_on_from((directory / STATE_FILE).read_bytes(), keep)
         if is_own:
             metadata = self.context.checkpoint.get_metadata(info.latest_checkpoint)
-            self._steps = max(self._steps, metadata["steps_completed"])
+            self._mark = self._mark._replace(steps=max(self._mark.steps, metadata["steps_completed"]))
 
     def _go_on_from(self, state: bytes, keep: Keep | None) -> bool:
         """Loads a state into all workers, and returns whether it is one of the trial's own."""
-        restored = self._run("restore", _runner.read_state, state, keep)[0]
+        restored = self._change("restore", Runner.read_state, state, keep)[0]
         self._progress = restored.progress
-        self._steps = max(self._steps, self._progress.batches)
+        self._mark = self._mark._replace(steps=max(self._mark.steps, restored.progress.batches))
         return restored.is_own
 
-    def _kept_state(self) -> str:
-        """Returns the checkpoint with the state of the workers, which is stored if there is none yet."""
-        return (self._is_current and self._good_checkpoint) or self._keep(self._read_state("save"))
-
-    def _keep(self, state: bytes) -> str:
-        """Stores the state in a checkpoint, and returns its storage id.
-
-        It replaces the checkpoint before it, unless the trial has a configuration, which then says what is kept.
-        """
-        metadata = {"steps_completed": self._steps, "epoch": self.epoch}
-        with self.context.checkpoint.store_path(metadata) as (directory, storage_id):
-            (directory / _STATE_FILE).write_bytes(state)
-        replaced, self._good_checkpoint, self._is_current = self._replaced_checkpoint, storage_id, True
-        if replaced is not None and not self.context.info.trial.config:
-            self.context.checkpoint.release(replaced)
-        self._replaced_checkpoint = storage_id
-        return storage_id
-
-    def _read_checkpoint(self, storage_id: str) -> bytes:
-        with self.context.checkpoint.restore_path(storage_id) as directory:
-            return (directory / _STATE_FILE).read_bytes()
-
-    def _change(self, action: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
-        """Makes a call after which the state of the workers differs from the one that is kept."""
-        self._running(action)
-        self._is_current = False
-        return self._run(action, function, *args, **kwargs)
-
-    def _run(self, action: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
+    def _keep_current(self, action: str, *, wait: bool) -> None:
+        """Stores the state of the workers in a checkpoint, unless the last one has it."""
         try:
-            return self._running(action).run(function, *args, **kwargs)
+            if not self._checkpoints.has(self._mark):
+                self._begin_checkpoint(self._hold(self._running(action)))
+            if wait:
+                self._checkpoints.settle()
         except WorkerDiedError as error:
-            raise self._death(f"{action}()", error) from error
+            raise self._death(action, error) from error
+
+    def _begin_checkpoint(self, read_state: Callable[[], bytes]) -> None:
+        metadata = {"steps_completed": self._mark.steps, "epoch": self.epoch}
+        self._checkpoints.begin(read_state, metadata, self._mark)
+
+    def _hold(self, replicas: Replicas) -> Callable[[], bytes]:
+        """Copies the state of the workers, and returns a function that reads the copy, once the last copy is stored."""
+        self._checkpoints.settle_or_lose()
+        return replicas.hold_state()
+
+    def _change(
+        self, action: str, function: Callable[Concatenate[Runner, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> list[T]:
+        """Makes a call that changes the state of the workers."""
+        self._running(action)
+        self._mark = self._mark._replace(num_changes=self._mark.num_changes + 1)
+        return self._call(action, function, *args, **kwargs)
+
+    def _call(
+        self, action: str, function: Callable[Concatenate[Runner, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> list[T]:
+        try:
+            return self._running(action).call(function, *args, **kwargs)
+        except WorkerDiedError as error:
+            raise self._death(action, error) from error
 
     def _read_state(self, action: str) -> bytes:
         try:
-            return self._running(action).read_state()
+            return self._hold(self._running(action))()
         except WorkerDiedError as error:
-            raise self._death(f"{action}()", error) from error
+            raise self._death(action, error) from error
 
-    def _death(self, call: str, error: WorkerDiedError, num_tries: int = 1) -> ReplicaDiedError:
-        return ReplicaDiedError(call, num_tries, error, can_go_on=self._is_current)
+    def _death(self, action: str, error: WorkerDiedError, num_tries: int = 1) -> ReplicaDiedError:
+        self._checkpoints.settle_or_lose()
+        return ReplicaDiedError(f"{action}()", num_tries, error, can_go_on=self._checkpoints.lead_to(self._mark))
 
-    def _report_training(self, trained: list[_runner.TrainedPass]) -> Metrics:
+    def _report_training(self, trained: list[TrainedPass]) -> Metrics:
         measured = [each.measured for each in trained]
         times = {name: max(each.times[name] for each in trained) for name in trained[0].times}
         metrics = {
@@ -415,7 +398,7 @@ class PyTorchTrainer:
             "batch_processed": sum(each.num_samples for each in measured),
             **times,
         }
-        self.context.train.report_training_metrics(self._steps, flat(metrics))
+        self.context.train.report_training_metrics(self._mark.steps, flat(metrics))
         return metrics
 
     def _running(self, action: str) -> Replicas:
@@ -423,24 +406,40 @@ class PyTorchTrainer:
         if self._replicas is None:
             raise WorkersEndedError(f"{action}()", "were ended by shutdown()")
         if self._replicas.are_ended:
-            if not self._is_current or self._good_checkpoint is None:
+            self._checkpoints.settle_or_lose()
+            if not self._checkpoints.lead_to(self._mark):
                 raise WorkersEndedError(
                     f"{action}()",
                     "have ended with an error, and there is no state to go on from. restore() a file of save(), or "
                     "make a new trainer; train(max_retries=1) keeps states",
                 )
-            self._replicas.restart(self._read_checkpoint(self._good_checkpoint))
+            self._start_again(self._replicas)
         return self._replicas
 
-    def _close(self, error: BaseException | None, *, is_forced: bool) -> None:
-        replicas, self._replicas = getattr(self, "_replicas", None), None
+    def _start_again(self, replicas: Replicas) -> None:
+        """Starts the workers again with the last state that is stored, and repeats the passes since then."""
+        self._checkpoints.settle_or_lose()
+        progress = replicas.start_from(self._checkpoints.read()).progress
+        while progress.epoch < self.epoch:
+            logger.warning("pass %d is repeated, whose state was not stored", progress.epoch + 1)
+            progress = replicas.call(Runner.train_pass)[0].progress
+
+    def _close(self, error: BaseException | None) -> None:
+        replicas, self._replicas = self._replicas, None
         try:
             if replicas is not None:
-                replicas.close(is_forced=is_forced)
+                self._checkpoints.settle_or_lose()
+        except BaseException as failure:
+            error = error or failure
+            raise
         finally:
-            trial, self._trial = self._trial, None
-            if trial is not None:
-                trial.end(error)
+            try:
+                if replicas is not None:
+                    replicas.close(is_forced=error is not None)
+            finally:
+                trial, self._trial = self._trial, None
+                if trial is not None:
+                    trial.end(error)
 
 
 def _read_state_file(path: str | os.PathLike[str]) -> bytes:
@@ -452,18 +451,7 @@ def _read_state_file(path: str | os.PathLike[str]) -> bytes:
     return state
 
 
-def _check_functions(**functions: Any) -> None:
-    for name, function in functions.items():
-        is_optional = name not in ("model_creator", "data_creator", "optimizer_creator", "loss_creator")
-        if not callable(function) and not (function is None and is_optional):
-            raise TypeError(f"{name} is a {type(function).__name__}; it must be a function")
-        if name == "loss_creator" and isinstance(function, torch.nn.Module):
-            raise TypeError("loss_creator is a loss; give its class, or a function of config that returns one")
-
-
-def _check_options(
-    num_replicas: int, batch_size: int, loader_options: Mapping[str, Any], engine: object, scheduler_step_freq: object
-) -> None:
+def _check_workers(num_replicas: int, batch_size: int, engine: object) -> None:
     if num_replicas < 1:
         raise ValueError(f"num_replicas is {num_replicas}; there must be at least 1")
     if batch_size < num_replicas:
@@ -471,15 +459,8 @@ def _check_options(
             f"batch_size is {batch_size}, and counts the samples of all {num_replicas} replicas together: give at "
             "least one for each"
         )
-    if refused := sorted({"dataset", "batch_size", "batch_sampler"} & loader_options.keys()):
-        raise ValueError(
-            f"dataloader_config has {', '.join(refused)}: the trainer makes the batches. Pass its own batch_size=, "
-            "and return the datasets from data_creator()"
-        )
     if not isinstance(engine, Engine) and engine not in ("local", "ray", None):
         raise ValueError(f"engine is {engine!r}; it must be 'local', 'ray' or None")
-    if scheduler_step_freq not in ("batch", "epoch", None):
-        raise ValueError(f"scheduler_step_freq is {scheduler_step_freq!r}; it must be 'batch', 'epoch' or None")
 
 
 def _warn_of_apex(arguments: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,20 +38,7 @@ class TrainerTrial:
         try:
             self.context.close(type(error) if error else None, error, error.__traceback__ if error else None)
         finally:
-            self._driven.end(code := _exit_code(error), f"{type(error).__name__}: {error}" if code > 0 else "")
-
-
-def _exit_code(error: BaseException | None) -> int:
-    """Returns the exit status of a program that does not catch this error, or -N for death by signal N."""
-    match error:
-        case None | SystemExit(code=None):
-            return 0
-        case KeyboardInterrupt():
-            return -signal.SIGINT
-        case SystemExit(code=int(code)):
-            return code
-        case _:
-            return 1
+            self._driven.end_by(error)
 
 
 def init_alone(

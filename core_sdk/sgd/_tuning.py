@@ -87,7 +87,7 @@ def _train(arguments: Mapping[str, Any], num_passes: int, max_retries: int, metr
                     return
                 trainer.train(max_retries)
                 metrics = trainer.validate()
-                trainer.save()
+                trainer.save(wait=False)
                 operation.report_progress(trainer.epoch)
             operation.report_completed(_searched(metrics or trainer.validate(), metric))
 

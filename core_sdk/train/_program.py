@@ -3,35 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from core_sdk.runtime.retention import CheckpointConfig
+from core_sdk.agent.driving import DrivenTrial
+from core_sdk.environment import Environment
+from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
+
+
+@dataclass(frozen=True)
+class Training:
+    """The function and the configuration of a trainer."""
+
+    function: Callable[..., Any]
+    config: Mapping[str, Any] | None = None
+    datasets: Mapping[str, Any] = field(default_factory=dict)
+    scaling: ScalingConfig = field(default_factory=ScalingConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    backend: str | None = None
+    timeout_s: float = 1800.0
+
+    @property
+    def num_gpus(self) -> int:
+        """The number of GPUs of each worker; 0 if it computes on the CPU."""
+        return max(1, int(self.scaling.num_gpus_per_worker)) if self.scaling.use_gpu else 0
+
+    def program(self, trial: DrivenTrial | None, spools: Mapping[int, Path] | None = None) -> Program:
+        """Returns the program for the workers. `spools` are those of the nodes that do not see the home."""
+        return Program(
+            # The callbacks stay in this program.
+            training=replace(self, run=replace(self.run, callbacks=())),
+            has_callbacks=bool(self.run.callbacks),
+            home=Environment.read().home if trial is None else trial.folder.home_root.absolute(),
+            run_info=None if trial is None else trial.run_info_path,
+            spools=spools or {},
+        )
 
 
 @dataclass(frozen=True)
 class Program:
     """An execution of a training function, as the driver orders it from each worker."""
 
-    function: Callable[..., Any]
-    config: Mapping[str, Any] | None
-    datasets: Mapping[str, Any]
-    datasets_to_split: frozenset[str]
+    training: Training
+    has_callbacks: bool
     home: Path
     run_info: Path | None
     """None if a launcher gives each rank its run info."""
     spools: Mapping[int, Path]
     """The spool of each node that does not see the home, by node rank."""
-    experiment: str | None
-    """The name that the user gave the experiment, if any."""
-    storage: str | None
-    seed: int | None
-    num_gpus: int
-    """The number of GPUs of each worker; 0 if it computes on the CPU."""
-    checkpoint_config: CheckpointConfig
-    log_level: str
-    has_callbacks: bool
 
 
 @dataclass(frozen=True)

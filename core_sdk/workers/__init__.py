@@ -9,9 +9,9 @@ this machine, `RayEngine` of `core_sdk.workers.ray` on a Ray cluster.
 
 Workers stay between calls, because a start costs a second of imports. A call is one request and one answer, so that one
 thread of the program for each worker suffices, and nothing can deadlock. Calls run in the worker's main thread, where
-scripts may handle signals. The death of a worker ends all workers, since a rank that waits for a dead one in a
-collective would hang; an exception ends none. Each worker leads a session of its own, so that Ctrl-C reaches the
-program only.
+scripts may handle signals; a thread of the worker answers calls that must not wait for those. The death of a worker
+ends all workers, since a rank that waits for a dead one in a collective would hang; an exception ends none. Each worker
+leads a session of its own, so that Ctrl-C reaches the program only.
 """
 
 from __future__ import annotations

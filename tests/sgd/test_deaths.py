@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -13,12 +14,13 @@ from typing import Any
 import pytest
 import torch
 from parts import needs
+from processes import wait_for
 from sgd.creators import CREATORS, NUM_SAMPLES
 from torch import nn
 
 from core_sdk import client, core
 from core_sdk.errors import CheckpointNotFoundError, ReplicaDiedError
-from core_sdk.sgd import PyTorchTrainer
+from core_sdk.sgd import PyTorchTrainer, Runner
 from core_sdk.tracking import Home
 
 # Each starts several processes with torch: too long for `make test`.
@@ -62,8 +64,21 @@ def model_creator(config: dict[str, Any]) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
 
 
+def hold_saves(runner: Runner) -> None:
+    """Lets each worker write one state, and none after it before `config["deaths"]` has a file "may save"."""
+    write, num_begun = Runner.held_state, itertools.count()
+
+    def held(runner: Runner, random_states: Any) -> bytes:
+        if next(num_begun) > 0:
+            Path(runner.config["deaths"], "saving").touch()
+            wait_for(Path(runner.config["deaths"], "may save").exists)
+        return write(runner, random_states)
+
+    setattr(Runner, "held_state", held)  # noqa: B010 - mypy lets nobody assign to a method
+
+
 @contextlib.contextmanager
-def trainer(deaths: Path) -> Iterator[PyTorchTrainer]:
+def trainer(deaths: Path, **options: Any) -> Iterator[PyTorchTrainer]:
     """Each draws the same random numbers."""
     with core.init() as context:
         context.info.trial.trial_seed = 1
@@ -75,6 +90,7 @@ def trainer(deaths: Path) -> Iterator[PyTorchTrainer]:
             num_replicas=2,
             batch_size=BATCH_SIZE,
             context=context,
+            **options,
         ) as creator_trainer:
             yield creator_trainer
 
@@ -107,14 +123,58 @@ def test_a_death_at_any_batch_changes_no_number(deaths: Path) -> None:
     assert reported == [(NUM_BATCHES * number, loss) for number, loss in enumerate(losses(expected), 1)]
 
 
+def test_a_death_while_a_state_is_stored_repeats_its_pass_too(deaths: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The next pass begins before that state is stored, and the one before it stays until then. No number changes."""
+    with trainer(deaths) as undisturbed:
+        expected = [undisturbed.train() for _ in range(2)]
+
+    with trainer(deaths, initialization_hook=hold_saves) as disturbed:
+        trial = client.get_trial(disturbed.context.info.trial.trial_id)
+        passes = [disturbed.train(max_retries=1)]
+        wait_for((deaths / "saving").exists)
+        at_the_save = [each.metadata["epoch"] for each in trial.list_checkpoints()]
+        (deaths / "0").touch()
+        passes.append(disturbed.train(max_retries=1))
+        after_the_death = [each.metadata["epoch"] for each in trial.list_checkpoints()]
+
+    assert at_the_save == [0]
+    assert 0 in after_the_death
+    assert [each.metadata["epoch"] for each in trial.list_checkpoints()] == [2]
+    assert "pass 1 is repeated, whose state was not stored" in caplog.messages
+    assert losses(passes) == losses(expected)
+    reported = [(each.steps_completed, each.metrics["loss"]) for each in trial.iter_metrics("training")]
+    assert reported == [(NUM_BATCHES * number, loss) for number, loss in enumerate(losses(expected), 1)]
+
+
+def test_a_state_is_stored_while_the_program_goes_on(deaths: Path) -> None:
+    """A checkpoint that was asked for stays, and calls that need its copy of the state wait for it."""
+    with trainer(deaths, initialization_hook=hold_saves) as one:
+        trial = client.get_trial(one.context.info.trial.trial_id)
+        first = one.save()
+        one.train()
+        second = one.save(wait=False)
+        one.train()
+        stored = [each.uuid for each in trial.list_checkpoints()]
+        (deaths / "may save").touch()
+        third = one.save()
+        one.train(max_retries=1)
+
+    assert stored == [first]
+    epochs = {each.uuid: each.metadata["epoch"] for each in trial.list_checkpoints()}
+    assert [epochs.pop(each) for each in (first, second, third)] == [0, 1, 2]
+    assert list(epochs.values()) == [3]
+
+
 def test_a_kept_state_that_is_gone_is_named(deaths: Path, home: Home) -> None:
     """Where it is needed: a training that has a newer one goes on."""
     with trainer(deaths) as one:
         one.train(max_retries=1)
-        (kept,) = client.get_trial(1).list_checkpoints()
+        one.context.checkpoint.wait()
+        kept = client.get_trial(1).select_checkpoint(latest=True)
         shutil.rmtree(home.checkpoints / kept.uuid)
         one.apply_all_workers(lambda runner: None)
         one.train(max_retries=1)
+        one.context.checkpoint.wait()
         for each in home.checkpoints.iterdir():
             shutil.rmtree(each)
         (deaths / "1").touch()

@@ -8,9 +8,9 @@ import pytest
 
 from core_sdk.records import CheckpointPinned, CheckpointStored, recorded_config, with_given
 from core_sdk.runtime.retention import best, to_delete
+from core_sdk.runtime.workers import num_workers
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-from core_sdk.train.driver.growing import num_workers
 from core_sdk.train.worker.running import takes_config
 from core_sdk.train.worker.saving import own_names
 
@@ -60,9 +60,7 @@ def test_other_settings_that_cannot_be_are_refused() -> None:
 
 def test_as_many_workers_start_as_there_is_room_for() -> None:
     """At least the least, and at most the most."""
-    elastic = ScalingConfig(num_workers=(2, 4))
-
-    assert [num_workers(elastic, room) for room in (None, 0, 1, 2, 3, 4, 9)] == [4, 2, 2, 2, 3, 4, 4]
+    assert [num_workers(2, 4, room) for room in (None, 0, 1, 2, 3, 4, 9)] == [4, 2, 2, 2, 3, 4, 4]
 
 
 def recorded(*losses: float | None, pinned: int = -1) -> list[RecordedCheckpoint]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from core_sdk.agent.driving import DrivenTrial
 from core_sdk.core import DistributedContext
-from core_sdk.environment import Environment, num_ranks_started, run_info_used
+from core_sdk.environment import num_ranks_started, run_info_used
 from core_sdk.errors import (
     InvalidHP,
     TrainingFailedError,
@@ -21,21 +16,19 @@ from core_sdk.errors import (
     WorkerFailedError,
 )
 from core_sdk.runtime.backends import usual_backend
+from core_sdk.runtime.workers import TrainingWorkers
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig, TrainRunContext
-from core_sdk.train._program import Program, Returned
+from core_sdk.train._configs import ScalingConfig, TrainRunContext
+from core_sdk.train._program import Program, Returned, Training
 from core_sdk.train._result import Result
 from core_sdk.train.driver.callbacks import Callbacks
-from core_sdk.train.driver.growing import Growth, room_for
+from core_sdk.train.driver.growing import Growth
 from core_sdk.train.driver.stops import ForwardedStops
 from core_sdk.train.worker.callbacks import callbacks_path
 from core_sdk.train.worker.running import execute, run
-from core_sdk.workers import Engine, WorkerGroup, named_as, open_engine
+from core_sdk.workers import Engine, named_as, open_engine
 from core_sdk.workers.shipping import Shipping
 
-# The time that workers have to end by themselves: the others after one has failed, and all after Ctrl-C.
-_AFTER_FAILURE_S = 0.5
-_AFTER_INTERRUPT_S = 5.0
 # What every worker imports until it calls the function.
 _MODULES = (
     "cloudpickle",
@@ -47,39 +40,6 @@ _MODULES = (
 )
 
 Failure = WorkerFailedError | WorkerDiedError
-
-
-@dataclass(frozen=True)
-class Training:
-    """The function and the configuration of a trainer."""
-
-    function: Callable[..., Any]
-    config: Mapping[str, Any] | None = None
-    datasets: Mapping[str, Any] = field(default_factory=dict)
-    scaling: ScalingConfig = field(default_factory=ScalingConfig)
-    run: RunConfig = field(default_factory=RunConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    backend: str | None = None
-    timeout_s: float = 1800.0
-
-    def program(self, trial: DrivenTrial | None, spools: Mapping[int, Path] | None = None) -> Program:
-        """Returns the program for the workers. `spools` are those of the nodes that do not see the home."""
-        return Program(
-            function=self.function,
-            config=self.config,
-            datasets=self.datasets,
-            datasets_to_split=frozenset(name for name in self.datasets if self.data.is_split(name)),
-            home=Environment.read().home if trial is None else trial.folder.home_root.absolute(),
-            run_info=None if trial is None else trial.run_info_path,
-            spools=spools or {},
-            experiment=self.run.name,
-            storage=self.run.storage_path,
-            seed=self.run.seed,
-            num_gpus=max(1, int(self.scaling.num_gpus_per_worker)) if self.scaling.use_gpu else 0,
-            checkpoint_config=self.run.checkpoint_config,
-            log_level=self.run.logging_config.log_level,
-            has_callbacks=bool(self.run.callbacks),
-        )
 
 
 def fit(training: Training) -> Result:
@@ -150,14 +110,12 @@ class _Fit(ABC):
             raise failed from error.__cause__ or error
 
     def _give_up(self, trial: DrivenTrial, error: BaseException) -> None:
-        if isinstance(error, KeyboardInterrupt):
-            trial.end(-signal.SIGINT)
-        elif isinstance(error, Interrupted):
+        if isinstance(error, Interrupted):
             trial.end(-error.number)
-        elif not self._has_begun:
-            trial.withdraw()
+        elif self._has_begun or isinstance(error, KeyboardInterrupt):
+            trial.end_by(error)
         else:
-            trial.end(1, f"{type(error).__name__}: {error}")
+            trial.withdraw()
 
 
 class _WorkersFit(_Fit):
@@ -165,51 +123,53 @@ class _WorkersFit(_Fit):
 
     def __init__(self, training: Training) -> None:
         super().__init__(training)
-        self._last_size = 0
+        scaling = training.scaling
+        self._workers = TrainingWorkers(
+            _engine_of(scaling),
+            scaling.min_workers,
+            scaling.max_workers,
+            backend=training.backend or usual_backend(scaling.use_gpu),
+            timeout_s=training.timeout_s,
+        )
 
     def run(self) -> Result:
         try:
             return super().run()
-        except Interrupted as error:
+        except BaseException as error:
+            self._workers.close(is_forced=True)
+            if not isinstance(error, Interrupted):
+                raise
             # The signal has its usual effect on this program. A handler may let the program live.
             os.kill(os.getpid(), error.number)
             raise SystemExit(128 + error.number) from error
 
     def _attempt(self, trial: DrivenTrial) -> Returned | None:
         """Executes one attempt on workers that are started for it."""
-        training = self._training
-        engine = _engine_of(training.scaling)
-        engine.log_to(trial.log_path)
-        group = WorkerGroup(room_for(training.scaling, engine, self._last_size), engine)
-        self._last_size = group.size
+        workers, scaling = self._workers, self._training.scaling
+        workers.engine.log_to(trial.log_path)
+        workers.start()
         try:
-            group.init_torch(training.backend or usual_backend(training.scaling.use_gpu), training.timeout_s)
             with (
-                Shipping(group, trial.folder, trial.attempt) as shipping,
-                Growth(training.scaling, engine, group.size, trial) as growth,
+                Shipping(workers.group, trial.folder, trial.attempt) as shipping,
+                Growth(workers, scaling.elastic_resize_monitor_interval_s, trial) as growth,
             ):
-                returned = self._call(group, training.program(trial, shipping.spools))
+                returned = self._call(self._training.program(trial, shipping.spools))
         except BaseException:
-            group.close(0)
+            workers.end()
             raise
-        group.close()
-        return None if growth.is_wanted and returned.is_stopped else returned
+        if growth.is_wanted and returned.is_stopped:
+            return None
+        workers.close(is_forced=False)
+        return returned
 
-    def _call(self, group: WorkerGroup, program: Program) -> Returned:
+    def _call(self, program: Program) -> Returned:
         """Executes the program on all workers, and returns the result of rank 0."""
-        with named_as("what the trainer was given", vars(program)):
-            call = group.submit(run, program)
+        with named_as("what the trainer was given", vars(program.training)):
+            call = self._workers.group.submit(run, program)
         self._has_begun = True
-        with ForwardedStops(group) as stops:
+        with ForwardedStops(self._workers.group) as stops:
             try:
-                return call.results()[0]
-            except KeyboardInterrupt:
-                group.interrupt()
-                call.wait_for_all(_AFTER_INTERRUPT_S)
-                raise
-            except WorkerFailedError:
-                call.wait_for_all(_AFTER_FAILURE_S)
-                raise
+                return self._workers.results(call)[0]
             except WorkerDiedError as error:
                 if stops.received is not None:
                     raise Interrupted(stops.received) from error
@@ -227,7 +187,7 @@ class _HereFit(_Fit):
                 return execute(program, DistributedContext())
             except Exception as error:  # every exception of the function counts as a worker's failure
                 lines = traceback.format_exception(error)
-                function = f"{getattr(program.function, '__qualname__', program.function)}()"
+                function = f"{getattr(self._training.function, '__qualname__', self._training.function)}()"
                 raise WorkerFailedError(0, function, lines[-1].strip(), "".join(lines)) from error
 
 

@@ -18,7 +18,7 @@ def get_device() -> torch.device:
 def get_devices() -> list[torch.device]:
     """Returns all devices of this worker."""
     session = Session.current("get_devices()")
-    return devices(session.context.distributed.local_rank, session.program.num_gpus)
+    return devices(session.context.distributed.local_rank, session.program.training.num_gpus)
 
 
 def enable_reproducibility(seed: int = 0) -> None:

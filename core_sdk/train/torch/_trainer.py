@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
+from core_sdk.train._program import Training
 from core_sdk.train._result import Result
-from core_sdk.train.driver.fitting import Training, fit
+from core_sdk.train.driver.fitting import fit
 from core_sdk.train.worker.running import takes_config
 
 

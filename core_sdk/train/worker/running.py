@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from core_sdk.workers import this_worker
 
 def run(program: Program) -> Returned:
     """Executes the program in a worker whose torch process group is set up."""
-    logging.getLogger("core_sdk").setLevel(program.log_level)
+    logging.getLogger("core_sdk").setLevel(program.training.run.logging_config.log_level)
     _tell_accelerate(program)
     return execute(_see_home(program), DistributedContext.from_torch_distributed())
 
@@ -30,16 +31,16 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
 
     The functions of `core_sdk.train` work while it runs.
     """
-    info = get_cluster_info()
-    config = with_given(dict(program.config or {}), {} if info is None else info.trial.hparams)
+    info, training = get_cluster_info(), program.training
+    config = with_given(dict(training.config or {}), {} if info is None else info.trial.hparams)
     trial_id, invalid_hp = 0, None
     try:
         with core.init(
             distributed=distributed,
-            checkpoint_storage=program.storage,
-            name=program.experiment,
+            checkpoint_storage=training.run.storage_path,
+            name=training.run.name,
             hparams=recorded_config(config),
-            seed=program.seed,
+            seed=training.run.seed,
         ) as context:
             trial_id = context.info.trial.trial_id
             from core_sdk.loop import rng  # loads torch, which workers have loaded anyway
@@ -64,7 +65,7 @@ def _tell_accelerate(program: Program) -> None:
     """
     from core_sdk.runtime.devices import devices  # loads torch, as the workers have
 
-    own = devices(this_worker().place.local_rank, program.num_gpus)
+    own = devices(this_worker().place.local_rank, program.training.num_gpus)
     add_variables({"ACCELERATE_TORCH_DEVICE": str(own[0])})
 
 
@@ -80,7 +81,7 @@ def _call(program: Program, config: dict[str, Any], context: Context) -> Returne
     session = Session(context, program)
     with session.as_current():
         try:
-            value = _called(program, config)
+            value = _called(program.training.function, config)
         except Stopped:
             return Returned(context.info.trial.trial_id, is_stopped=True)
         except SystemExit as error:
@@ -92,27 +93,19 @@ def _call(program: Program, config: dict[str, Any], context: Context) -> Returne
     return Returned(context.info.trial.trial_id, value if context.distributed.is_chief else None, is_stopped)
 
 
-def _called(program: Program, config: dict[str, Any]) -> Any:
-    return program.function(config) if takes_config(program.function) else program.function()
+def _called(function: Callable[..., Any], config: dict[str, Any]) -> Any:
+    return function(config) if takes_config(function) else function()
 
 
 def takes_config(function: Callable[..., Any]) -> bool:
     """Whether the training function takes its configuration. Raises `TypeError` if it takes more. Pure."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except ValueError:  # of C
         return True
-    needed = [
-        each
-        for each in parameters
-        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-    ]
-    positional = [
-        each
-        for each in parameters
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.VAR_POSITIONAL)
-    ]
-    if len(needed) > 1 or (needed and not positional):
-        names = ", ".join(each.name for each in needed)
-        raise TypeError(f"the training function takes {names}; it must take nothing, or one dictionary, the config")
-    return bool(positional)
+    attempts: list[list[dict[str, Any]]] = [[{}], []]
+    for arguments in attempts:
+        with contextlib.suppress(TypeError):
+            signature.bind(*arguments)
+            return bool(arguments)
+    raise TypeError(f"the training function takes {signature}; it must take nothing, or one dictionary, the config")

@@ -115,17 +115,18 @@ class Session:
 
     def shard(self, name: str) -> DatasetShard:
         """Returns this worker's part of a dataset. Raises `KeyError` if there is no such dataset."""
-        if name not in self.program.datasets:
-            known = ", ".join(self.program.datasets) or "none"
+        training = self.program.training
+        if name not in training.datasets:
+            known = ", ".join(training.datasets) or "none"
             raise KeyError(f"the trainer was given no dataset {name!r}; datasets are: {known}")
         if name not in self._shards:
             from core_sdk.runtime.devices import devices  # these load torch
             from core_sdk.train.worker.shards import DatasetShard
 
-            distributed, program = self.context.distributed, self.program
-            device = devices(distributed.local_rank, program.num_gpus)[0]
-            dividing = distributed if name in program.datasets_to_split else None
-            self._shards[name] = DatasetShard(program.datasets[name], dividing, device)
+            distributed = self.context.distributed
+            device = devices(distributed.local_rank, training.num_gpus)[0]
+            dividing = distributed if training.data.is_split(name) else None
+            self._shards[name] = DatasetShard(training.datasets[name], dividing, device)
         return self._shards[name]
 
     def end(self) -> None:
@@ -151,9 +152,10 @@ class Session:
         self._latest = Checkpoint.stored(self.context.checkpoint.storage_url, storage_id)
         if delete:
             shutil.rmtree(directory, ignore_errors=True)
-        if self._is_chief and self.program.checkpoint_config.num_to_keep is not None:
+        config = self.program.training.run.checkpoint_config
+        if self._is_chief and config.num_to_keep is not None:
             self.context.checkpoint.wait()
-            for each in to_delete(read_history(self._folder).checkpoints, self.program.checkpoint_config):
+            for each in to_delete(read_history(self._folder).checkpoints, config):
                 self.context.checkpoint.release(each)
 
     def _latest_id(self) -> str | None:
@@ -165,7 +167,7 @@ class Session:
         try:
             name = home.experiment(info.trial.experiment_id).read().name
         except ExperimentNotFoundError:
-            name = self.program.experiment or ""
+            name = self.program.training.run.name or ""
         if info.latest_checkpoint is None:
             return name, None
         found = find_checkpoint(home, self._folder, info.latest_checkpoint)
