@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ class Gate:
         self._is_cancelled = False
         self.cuts_short = True
         """What is cancelled fails; else it goes on at once."""
+        self.thread_id = 0
+        """The system's number of the thread that has arrived."""
 
     def wait_until_reached(self) -> None:
         wait_for(self._reached.exists)
@@ -42,6 +45,7 @@ class Gate:
         self._opened.touch()
 
     def pass_through(self, storage_id: str) -> None:
+        self.thread_id = threading.get_native_id()
         self._reached.touch()
         wait_for(lambda: self._opened.exists() or self._is_cancelled)
         if self._is_cancelled:

@@ -747,6 +747,37 @@ def test_a_death_between_joining_all_and_joining_the_node_is_named_at_once(
     assert max(outcome.ended_at for outcome in others.values()) - ranks[culprit].time_of("dies") < NAMED_WITHIN_S
 
 
+def test_a_death_while_a_second_group_forms_is_named_by_the_chief(start_ranks: StartRanks) -> None:
+    """Although the chief only notices that another rank, which knows of the death already, has stopped waiting."""
+    ranks = start_ranks(
+        """
+        import os
+        from core_sdk.distributed.joining import _accepting, _join
+        from rank_script import await_mark, join, mark_when_waiting, rank
+
+        def die(*_):
+            await_mark("rank 1 waits")
+            os._exit(3)
+
+        distributed = join()
+        distributed.allgather(rank)
+        if rank == 0:
+            _accepting.min = lambda remaining_s, _: remaining_s  # looks around only when a connection changes
+        elif rank == 1:
+            mark_when_waiting()
+        else:
+            _join.join_chief = die
+        distributed.background_channel()
+        """,
+        3,
+    )
+
+    others = ranks.outcomes(without=[2])
+
+    assert [outcome.error for outcome in others.values()] == ["RankDiedError"] * 2, others
+    assert all(outcome.text.startswith("rank 2 (") for outcome in others.values()), others
+
+
 class Shells:
     """Ranks of which each has a shell for its parent, as in terminals of their own."""
 

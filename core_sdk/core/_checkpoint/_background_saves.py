@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import logging
 import os
@@ -164,11 +165,13 @@ class _BackgroundSave:
         self.failure: BaseException | None = None
         self._finish = finish
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="core-sdk-save", daemon=True)
+        self._thread_id: int | None = None
 
     def start(self) -> None:
         try:
-            self._thread.start()
+            # A `threading.Thread` would block the training for milliseconds: its `start()` waits until the thread runs,
+            # which then is at work and holds the interpreter's lock.
+            _thread.start_new_thread(self._run, ())
         except RuntimeError:
             # The system cannot start another thread, so this one finishes the save.
             self._work()
@@ -178,7 +181,7 @@ class _BackgroundSave:
         return self._is_over.wait(timeout_s)
 
     def is_own_thread(self) -> bool:
-        return threading.current_thread() is self._thread
+        return threading.get_ident() == self._thread_id and not self._is_over.is_set()
 
     def give_up(self) -> bool:
         """Cancels the save, waits a few seconds for its end, and returns whether it was stored after all."""
@@ -189,6 +192,7 @@ class _BackgroundSave:
         return self.failure is None
 
     def _run(self) -> None:
+        self._thread_id = threading.get_ident()
         if not self._is_urgent:
             _lower_priority()
         self._work()

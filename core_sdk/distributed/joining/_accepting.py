@@ -133,6 +133,7 @@ class RankAcceptor:
         """Handles a readable connection of a rank. It has ended, since ranks send nothing until all have joined."""
         connections = self._connections[hello.member]
         if len(connections) == 2:
+            self._check()  # the rank may have left because another one has died
             raise RankDiedError(hello.identity.known_as, hello.identity.process)
         # The rank's other connection may have been dropped among many strangers. Then the rank tries again.
         del self._connections[hello.member], self._members[hello.member]
