@@ -23,6 +23,13 @@ class Position(NamedTuple):
     """The units consumed in that epoch. At its end these are all, or more if the last batch was carried over."""
 
 
+class Ranks(NamedTuple):
+    """The place of a rank among those that divide the batches."""
+
+    rank: int = 0
+    size: int = 1
+
+
 class Draw(NamedTuple):
     """The part of a global batch that one rank takes."""
 

@@ -22,26 +22,16 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 
 def load_object(name: str, target: Any, state: Any) -> None:
     """Has `target` load its `state`. Raises `StateMismatchError` with `name`, the script's name of the object."""
-    if isinstance(target, torch.nn.Module):
-        load_module(name, target, state)
-    elif isinstance(target, torch.optim.Optimizer):
-        load_optimizer(name, target, state)
-    else:
+    if isinstance(target, torch.optim.Optimizer) and (found := _optimizer_differences(target.state_dict(), state)):
+        raise StateMismatchError(repr(name), found)
+    if not isinstance(target, torch.nn.Module):
         target.load_state_dict(state)
-
-
-def load_module(name: str, module: torch.nn.Module, state: dict[str, Any]) -> None:
+        return
+    module = unwrapped(target)
     try:
-        unwrapped(module).load_state_dict(state)
+        module.load_state_dict(state)
     except RuntimeError as error:
-        differences = _module_differences(unwrapped(module).state_dict(), state)
-        raise StateMismatchError(repr(name), differences or [str(error)]) from error
-
-
-def load_optimizer(name: str, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    if differences := _optimizer_differences(optimizer.state_dict(), state):
-        raise StateMismatchError(repr(name), differences)
-    optimizer.load_state_dict(state)
+        raise StateMismatchError(repr(name), _module_differences(module.state_dict(), state) or [str(error)]) from error
 
 
 def _module_differences(own: dict[str, Any], stored: dict[str, Any]) -> list[str]:

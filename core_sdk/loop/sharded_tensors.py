@@ -1,36 +1,25 @@
 """Stores tensors that are spread over ranks in a checkpoint. Any number of other ranks can read them.
 
-`torch.distributed.checkpoint` plans which rank writes which part, and which parts a rank reads. Its own files are not
-used, since their metadata is a pickle. Here each rank writes one file of `torch.save()` that loads with
-`weights_only=True`, and the chief writes an index in JSON. `take_out()` removes these tensors from a state, whose rest
-is stored as any other state is; a `ShardPlanner` says which parts a rank writes; `put_back()` puts them back.
+Each rank writes one file of `torch.save()` that loads with `weights_only=True`, and the chief writes an index in JSON.
+The files of `torch.distributed.checkpoint` are not used, since their metadata is a pickle. `ShardPlanner.take_out()`
+removes these tensors from a state, whose rest is stored as any other state is, and says which parts a rank writes;
+`put_back()` puts them back.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
-import torch.distributed as dist
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import (
-    ChunkStorageMetadata,
-    Metadata,
-    MetadataIndex,
-    TensorProperties,
-    TensorStorageMetadata,
-)
-from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, SavePlanner, WriteItem
-from torch.distributed.checkpoint.state_dict_saver import save
-from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.futures import Future
 
 from core_sdk.distributed import Channel
 from core_sdk.errors import CheckpointTooNewError
@@ -79,6 +68,7 @@ def take_out(state: Any) -> tuple[Any, dict[Place, DTensor]]:
 class Parts(NamedTuple):
     """The parts of tensors that one rank writes."""
 
+    rank: int
     tensors: dict[tuple[str, tuple[int, ...]], torch.Tensor]
     """The parts by the name of the whole tensor and the offsets of the part."""
     encoded_index: bytes | None
@@ -87,44 +77,77 @@ class Parts(NamedTuple):
     def write(self, directory: Path) -> None:
         """Writes them into a file of the directory; the chief also writes the index."""
         own = {key: _on_its_own(part) for key, part in self.tensors.items()}
-        torch.save(own, directory / _file_name(dist.get_rank()))
+        torch.save(own, directory / _file_name(self.rank))
         if self.encoded_index is not None:
             (directory / INDEX_NAME).write_bytes(self.encoded_index)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """The parts that this rank writes, and on the chief the index of all parts."""
-
-    structure: object
-    """The structure of the tensors. The plan holds for other tensors with the same one."""
-    items: Sequence[WriteItem]
-    index: bytes | None
 
 
 class ShardPlanner:
     """Decides which parts each rank writes. The ranks plan together only when the tensors' structure has changed."""
 
     def __init__(self) -> None:
-        self._plan: _Plan | None = None
+        self._structure: object = None
+        """The structure of the tensors for which the plan was made."""
+        self._entries: list[_Entry] = []
+        self._encoded_index = b""
+
+    def take_out(self, state: Any, channel: Channel) -> tuple[Any, Parts]:
+        """Returns the state with None in place of each tensor that is spread over ranks, and this rank's parts.
+
+        Collective.
+        """
+        state, tensors = take_out(state)
+        return state, self.own_parts(tensors, channel)
 
     def own_parts(self, tensors: Mapping[Place, DTensor], channel: Channel) -> Parts:
-        """Returns the parts that this rank writes. Collective over `channel`, by which ranks agree whether to plan.
-
-        To plan is also collective over torch's process group.
-        """
+        """Returns the parts that this rank writes. Collective."""
         structure = [(place, t.dtype, t.shape, t.placements, t.device_mesh) for place, t in tensors.items()]
-        named = {_name(place): tensor for place, tensor in tensors.items()}
-        plan = self._plan
-        is_known = plan is not None and plan.structure == structure
-        if plan is None or not all(channel.allgather(is_known)):
-            recorder = _PlanRecorder()
-            save(named, storage_writer=recorder, planner=_planner())
-            plan = self._plan = _Plan(structure, recorder.items, recorder.index)
-        planner = _planner()
-        planner.set_up_planner(named)
-        own = {_key(item.index): cast(torch.Tensor, planner.resolve_data(item)) for item in plan.items}
-        return Parts(own, plan.index)
+        if not all(channel.allgather(structure == self._structure)):
+            held = [_held(place, tensor, channel.rank) for place, tensor in tensors.items()]
+            self._structure, self._entries = structure, planned(channel.allgather(held))
+            self._encoded_index = msgspec.json.encode(_Index(INDEX_VERSION, tuple(self._entries)))
+        own = {
+            (_name(entry.place), part.offsets): tensors[entry.place].to_local().detach()
+            for entry in self._entries
+            for part in entry.parts
+            if part.rank == channel.rank
+        }
+        return Parts(channel.rank, own, self._encoded_index if channel.rank == 0 else None)
+
+
+def planned(held: Sequence[Sequence[_Entry]]) -> list[_Entry]:
+    """Returns all tensors with each part once, given those of each rank with the part that it holds.
+
+    Of the ranks that hold a part, the one with the fewest numbers so far writes it.
+    """
+    entries: dict[Place, _Entry] = {}
+    holders: defaultdict[tuple[Place, tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
+    for entry in itertools.chain.from_iterable(held):
+        entries.setdefault(entry.place, entry)
+        for part in entry.parts:
+            holders[entry.place, part.offsets, part.sizes].append(part.rank)
+    parts: defaultdict[Place, list[_Part]] = defaultdict(list)
+    num_written = [0] * len(held)
+    for (place, offsets, sizes), ranks in holders.items():
+        rank = min(ranks, key=num_written.__getitem__)
+        num_written[rank] += math.prod(sizes)
+        parts[place].append(_Part(rank, offsets, sizes))
+    return [msgspec.structs.replace(entry, parts=tuple(parts[place])) for place, entry in entries.items()]
+
+
+def _held(place: Place, tensor: DTensor, rank: int) -> _Entry:
+    """Returns a tensor with the part that this rank holds, unless that is empty."""
+    offsets, sizes = _extent(tensor)
+    parts = (_Part(rank, offsets, sizes),) if math.prod(sizes) else ()
+    return _Entry(place, str(tensor.dtype).removeprefix("torch."), tuple(tensor.size()), parts)
+
+
+def _extent(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the offsets and sizes of the part of a tensor that this rank holds."""
+    if not isinstance(tensor, DTensor):
+        return (0,) * tensor.ndim, tuple(tensor.size())
+    (chunk,) = tensor.__create_chunk_list__()  # type: ignore[no-untyped-call]
+    return tuple(chunk.offsets), tuple(chunk.sizes)
 
 
 def put_back(state: Any, directory: Path, present: Any, *, within: Place = ()) -> Any:
@@ -171,11 +194,14 @@ def _read(directory: Path, present: Any, within: Place) -> dict[Place, torch.Ten
     index = msgspec.json.decode((directory / INDEX_NAME).read_bytes(), type=_Index)
     if index.version > INDEX_VERSION:
         raise CheckpointTooNewError(directory.name, index.version, INDEX_VERSION)
-    entries = [entry for entry in index.tensors if entry.place[: len(within)] == within]
-    tensors = {entry.place: _empty(entry, present) for entry in entries}
-    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    planner.set_up_planner({_name(place): tensor for place, tensor in tensors.items()}, _metadata(index))
-    _fill(planner, index, directory)
+    # Mapped into memory, since a rank may need only some of another one's parts.
+    read = functools.cache(
+        lambda rank: torch.load(directory / _file_name(rank), map_location="cpu", mmap=True, weights_only=True)
+    )
+    tensors = {entry.place: _empty(entry, present) for entry in index.tensors if entry.place[: len(within)] == within}
+    for entry in index.tensors:
+        if entry.place in tensors:
+            _fill(tensors[entry.place], entry, read)
     return tensors
 
 
@@ -187,20 +213,18 @@ def _empty(entry: _Entry, present: Any) -> torch.Tensor:
     return torch.empty(size, dtype=dtype)
 
 
-def _fill(planner: DefaultLoadPlanner, index: _Index, directory: Path) -> None:
-    ranks = {(_name(entry.place), part.offsets): part.rank for entry in index.tensors for part in entry.parts}
-    plan: LoadPlan = planner.create_local_plan()
-
-    def rank_of(item: ReadItem) -> int:
-        return ranks[_key(item.storage_index)]
-
-    for rank, items in itertools.groupby(sorted(plan.items, key=rank_of), key=rank_of):
-        parts = torch.load(directory / _file_name(rank), map_location="cpu", mmap=True, weights_only=True)
-        for item in items:
-            part = parts[_key(item.storage_index)]
-            for dim, (start, length) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
-                part = part.narrow(dim, start, length)
-            planner.resolve_tensor(item).detach().copy_(part)
+def _fill(tensor: torch.Tensor, entry: _Entry, read: Callable[[int], Any]) -> None:
+    """Copies from all parts what belongs into this rank's part of a tensor. `read` returns a rank's parts."""
+    extents = [*zip(*_extent(tensor), strict=True)]
+    own = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    for part in entry.parts:
+        here, there = [], []
+        for (offset, size), other_offset, other_size in zip(extents, part.offsets, part.sizes, strict=True):
+            start, end = max(offset, other_offset), min(offset + size, other_offset + other_size)
+            here.append(slice(start - offset, max(start, end) - offset))
+            there.append(slice(start - other_offset, max(start, end) - other_offset))
+        if own[tuple(here)].numel():
+            own[tuple(here)] = read(part.rank)[_name(entry.place), part.offsets][tuple(there)]
 
 
 def _spread(whole: torch.Tensor, target: DTensor) -> DTensor:
@@ -220,67 +244,6 @@ def _mapped(value: Any, change: Callable[[Place, Any], Any], place: Place = ()) 
     return change(place, value)
 
 
-def _planner() -> DefaultSavePlanner:
-    return DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-
-
-class _PlanRecorder(StorageWriter):
-    """Keeps the plan of a save, and writes nothing."""
-
-    def __init__(self) -> None:
-        self.items: Sequence[WriteItem] = ()
-        self.index: bytes | None = None
-        self._rank = dist.get_rank()
-
-    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        self.items = plan.items
-        written: Future[list[WriteResult]] = Future()
-        written.set_result([WriteResult(item.index, 0, self._rank) for item in plan.items])
-        return written
-
-    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        ranks = {_key(result.index): result.storage_data for result in itertools.chain.from_iterable(results)}
-        self.index = msgspec.json.encode(_Index(INDEX_VERSION, tuple(_entries(metadata, ranks))))
-
-    def reset(self, checkpoint_id: Any = None) -> None:
-        pass
-
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        pass
-
-    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        return plan
-
-    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        return plans
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
-        return True
-
-
-def _entries(metadata: Metadata, ranks: Mapping[tuple[str, tuple[int, ...]], int]) -> Iterator[_Entry]:
-    tensors = cast(dict[str, TensorStorageMetadata], metadata.state_dict_metadata)
-    for name, tensor in tensors.items():
-        chunks = ((tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in tensor.chunks)
-        parts = tuple(_Part(ranks[name, offsets], offsets, sizes) for offsets, sizes in chunks)
-        dtype = str(tensor.properties.dtype).removeprefix("torch.")
-        yield _Entry(msgspec.json.decode(name, type=Place), dtype, tuple(tensor.size), parts)
-
-
-def _metadata(index: _Index) -> Metadata:
-    return Metadata(
-        {
-            _name(entry.place): TensorStorageMetadata(
-                TensorProperties(dtype=_dtype(entry.dtype)),
-                torch.Size(entry.size),
-                [ChunkStorageMetadata(torch.Size(part.offsets), torch.Size(part.sizes)) for part in entry.parts],
-            )
-            for entry in index.tensors
-        }
-    )
-
-
 def _on_its_own(tensor: torch.Tensor) -> torch.Tensor:
     """Returns a tensor with its own storage, since `torch.save()` writes the whole storage of a tensor."""
     return tensor.clone() if tensor.untyped_storage().nbytes() != tensor.nbytes else tensor
@@ -295,10 +258,6 @@ def _dtype(name: str) -> torch.dtype:
 
 def _name(place: Place) -> str:
     return msgspec.json.encode(place).decode()
-
-
-def _key(index: MetadataIndex) -> tuple[str, tuple[int, ...]]:
-    return index.fqn, tuple(index.offset or ())
 
 
 def _file_name(rank: int) -> str:

@@ -182,11 +182,11 @@ class State:
         """Returns what this rank writes of the content. Collective if the content has tensors spread over ranks."""
         parts = None
         if is_sharded:
-            from core_sdk.loop.sharded_tensors import ShardPlanner, take_out  # slow to import
+            from core_sdk.loop.sharded_tensors import ShardPlanner  # slow to import
 
-            content["objects"], tensors = take_out(content["objects"])
             self._shard_planner = self._shard_planner or ShardPlanner()
-            parts = self._shard_planner.own_parts(tensors, core_context.distributed.channel)
+            channel = core_context.distributed.channel
+            content["objects"], parts = self._shard_planner.take_out(content["objects"], channel)
         if not core_context.distributed.is_chief:
             return None, parts
         _check_content(content)

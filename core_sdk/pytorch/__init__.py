@@ -21,10 +21,9 @@ from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.runtime.lr_scheduler import LRScheduler
 
 if TYPE_CHECKING:
-    from core_sdk.pytorch._fitting.result import FitResult
     from core_sdk.pytorch._init import init
     from core_sdk.pytorch._loading import CheckpointLoadContext, load_trial_from_checkpoint_path
-    from core_sdk.pytorch._trainer import Trainer
+    from core_sdk.pytorch._trainer import FitResult, Trainer
 
 __all__ = [
     "Batch",
@@ -55,7 +54,7 @@ __all__ = [
 # Loaded when first used: training needs all of the Core API, but a worker of a data loader, for example, does not.
 _NAMES = {
     "CheckpointLoadContext": "_loading",
-    "FitResult": "_fitting.result",
+    "FitResult": "_trainer",
     "Trainer": "_trainer",
     "init": "_init",
     "load_trial_from_checkpoint_path": "_loading",

@@ -41,6 +41,8 @@ class TrialRun(Generic[R]):
     hparams: dict[str, Any] | None
     exp_conf: dict[str, Any] | None
     runtime: R
+    trial_type: str = "PyTorchTrial"
+    """The base class of the trial, which its checkpoints name."""
     enables_tensorboard: bool = True
     checks_datasets: bool = True
     """Whether data loaders must be able to resume exactly."""

@@ -1,4 +1,4 @@
-"""The Trainer, which trains a trial."""
+"""The Trainer, which trains a trial, and its result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Collection
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from core_sdk.core import Unit
 from core_sdk.environment import is_test_mode
@@ -20,10 +21,9 @@ from core_sdk.pytorch._fitting.checkpoint import TrialState, batches_trained, is
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.progress import FitProgress
-from core_sdk.pytorch._fitting.result import FitResult
 from core_sdk.pytorch._fitting.validation import Validator
 from core_sdk.pytorch._trial import PyTorchTrial
-from core_sdk.runtime.stopping import StopFlag
+from core_sdk.runtime.stopping import StopFlag, StopReason
 
 logger = logging.getLogger("core_sdk.pytorch")
 
@@ -39,12 +39,28 @@ _UNITS: dict[Unit | None, type[TrainUnit]] = {
 }
 
 
+@dataclass(frozen=True)
+class FitResult:
+    """The result of a training; the same on all ranks."""
+
+    metrics: dict[str, Any]
+    """The metrics of the last validation; empty if there was none."""
+    best_checkpoint: str | None
+    """The storage id of this trial's checkpoint with the best validation; None if no metric says which is the best."""
+    latest_checkpoint: str | None
+    """The storage id of the newest checkpoint; it has the state at the end of the training."""
+    steps_completed: int
+    """The number of global batches, counted from the beginning of the training."""
+    reason: Literal["completed"] | StopReason
+    """The reason for the end: it is "completed"; "preempted", and can be resumed; "stopped" by `context.set_stop_requested()`; or
+    the "searcher" wants no more of it."""
+
+
 class Trainer:
     """Trains a trial, inside the `with` of the `pytorch.init()` that has given its context."""
 
     _fitting_class: type[Fitting] = Fitting
     _validator_class: type[Validator] = Validator
-    _state_class: type[TrialState] = TrialState
 
     def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
         self._trial = trial
@@ -124,10 +140,10 @@ class Trainer:
             if profiling_enabled:
                 core_context.profiler.on()
                 ends.callback(core_context.profiler.off)
-            driver = Driver(fitting, schedule, progress.driver, self._run.distributed.broadcast)
+            driver = Driver(fitting, schedule, progress, self._run.distributed.broadcast)
             bar = self._progress_bar(progress_bar, fitting.batches_per_epoch, progress)
             try:
-                length = Batch(progress.batches + 1) if is_test else max_length
+                length = Batch(progress.counts[0] + 1) if is_test else max_length
                 if length is None:
                     is_complete = self._train_as_searched(fitting, driver, bar)
                 else:
@@ -138,13 +154,13 @@ class Trainer:
                 fitting.explain(error)
                 raise
         if is_complete:
-            self._run.runtime.end_training(progress.batches)
+            self._run.runtime.end_training(progress.counts[0])
         self._latest_checkpoint = progress.latest_checkpoint
         return FitResult(
             metrics=progress.metrics,
             best_checkpoint=fitting.best_checkpoint(),
             latest_checkpoint=progress.latest_checkpoint,
-            steps_completed=progress.batches,
+            steps_completed=progress.counts[0],
             reason="completed" if is_complete else stop_flag.reason,
         )
 
@@ -159,7 +175,7 @@ class Trainer:
     ) -> Fitting:
         """Makes a training, and loads the checkpoint into it, so that it is ready for the next batch."""
         trial, run = self._trial, self._run
-        content = None if storage_id is None else self._read(storage_id)
+        content = None if storage_id is None else read_state(run, storage_id)
         kept = parts_to_keep(keep, content is not None and is_own(run, content))
         is_resumed = content is not None and "training" in kept
         run.position.initial_batch = batches_trained(content) if content is not None and is_resumed else 0
@@ -167,7 +183,7 @@ class Trainer:
         data = self._training_data()
         data.check_ranks(run.distributed)
         validator = self._validator_class(trial, run, callbacks, 1 if is_test else None)
-        state = self._state_class(trial, run, callbacks, progress, data)
+        state = TrialState(trial, run, callbacks, progress, data)
         fitting = self._fitting_class(trial, run, callbacks, progress, data, validator, state, stop_flag)
         if storage_id is not None and content is not None:
             self._load(fitting, content, storage_id, kept)
@@ -179,9 +195,6 @@ class Trainer:
 
     def _training_data(self) -> Data:
         return Data(self._trial, built_loader(self._trial, TRAINING_LOADER, self._run), TRAINING_LOADER, self._run)
-
-    def _read(self, storage_id: str) -> dict[str, Any]:
-        return read_state(self._run, storage_id)
 
     def _load(self, fitting: Fitting, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
         fitting.load(content, storage_id, kept)
@@ -220,4 +233,4 @@ class Trainer:
             return lambda length: contextlib.nullcontext()
         from core_sdk.pytorch._fitting.progress_bar import ProgressBar  # rich, which others need not import
 
-        return lambda length: ProgressBar(length, batches_per_epoch, lambda: progress.driver.counters)
+        return lambda length: ProgressBar(length, batches_per_epoch, lambda: progress.counters)

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from core_sdk import client
 from core_sdk.core import Context, DistributedContext
 from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._init import begun_attempt
 from core_sdk.pytorch._run import TrialRun
+from core_sdk.pytorch.samplers import DistributedBatchSampler
 from core_sdk.runtime.ranks import joined_ranks
 from core_sdk.runtime.strategies import UntouchedStrategy
 from core_sdk.runtime.torch_runtime import TorchRuntime
@@ -117,7 +118,7 @@ def torch_batch_process(
         raise ValueError(f"checkpoint_interval is {checkpoint_interval}; it must be at least 1")
     if max_batches is not None and max_batches < 1:
         raise ValueError(f"max_batches is {max_batches}; it must be at least 1, or None for all")
-    options = _Options.of(dataset, batch_size, dataloader_kwargs or {})
+    options = _Options.of(batch_size, dataloader_kwargs or {})
     with (
         joined_ranks(distributed_context) as ranks,
         tempfile.TemporaryDirectory() as directory,
@@ -140,11 +141,11 @@ class _Options:
     """The options by which a dataset is divided into batches, and loaded."""
 
     batch_size: int
-    num_batches: int
+    drop_last: bool
     loading: Mapping[str, Any]
 
     @classmethod
-    def of(cls, dataset: Sized, batch_size: int | None, loading: Mapping[str, Any]) -> _Options:
+    def of(cls, batch_size: int | None, loading: Mapping[str, Any]) -> _Options:
         rest = dict(loading)
         if rest.pop("shuffle", False):
             raise ValueError("shuffle must be False: a resume goes on by the position in the dataset")
@@ -156,25 +157,11 @@ class _Options:
         if batch_size is not None and "batch_size" in rest:
             raise ValueError("batch_size is given twice: as an argument and in dataloader_kwargs")
         size = rest.pop("batch_size", batch_size) or _DEFAULT_BATCH_SIZE
-        num_batches = len(dataset) // size if rest.pop("drop_last", False) else math.ceil(len(dataset) / size)
-        return cls(size, num_batches, rest)
+        return cls(size, bool(rest.pop("drop_last", False)), rest)
 
-
-class _Batches(Sampler[list[int]]):
-    """Draws the batches of one rank: every `size`-th of all batches from `first` on."""
-
-    def __init__(self, first: int, rank: int, size: int, options: _Options, num_samples: int) -> None:
-        self._numbers = range(first + rank, options.num_batches, size)
-        self._batch_size = options.batch_size
-        self._num_samples = num_samples
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for number in self._numbers:
-            begin = number * self._batch_size
-            yield list(range(begin, min(begin + self._batch_size, self._num_samples)))
+    def batches(self, num_samples: int, first: int = 0) -> BatchSampler:
+        """Returns a sampler of the batches of all ranks, from number `first` on."""
+        return BatchSampler(range(first * self.batch_size, num_samples), self.batch_size, self.drop_last)
 
 
 class _Work:
@@ -191,13 +178,15 @@ class _Work:
         self._steps: int = metadata.get("steps_completed", 0)
         self._batches: int = metadata.get("batches_completed", 0)
         """The number of batches of all ranks, in this attempt and earlier ones."""
+        self._num_batches: int
 
     def run(self, processor: TorchBatchProcessor, dataset: Any, max_batches: int | None) -> None:
         ranks, options = self._run.distributed, self._options
-        num_steps = max(0, math.ceil((options.num_batches - self._batches) / ranks.size))
+        self._num_batches = len(options.batches(len(dataset)))
+        num_steps = max(0, math.ceil((self._num_batches - self._batches) / ranks.size))
         if max_batches is not None:
             num_steps = min(num_steps, max(0, max_batches - self._steps))
-        sampler = _Batches(self._batches, ranks.rank, ranks.size, options, len(dataset))
+        sampler = DistributedBatchSampler(options.batches(len(dataset), self._batches), ranks.size, ranks.rank)
         batches = iter(DataLoader(dataset, batch_sampler=sampler, **options.loading))
         num_unsaved, is_stopped = 0, False
         for left in reversed(range(num_steps)):
@@ -231,7 +220,7 @@ class _Work:
         if ranks.is_chief:
             if has_output:
                 client.get_checkpoint(storage_id).pin("it has output of torch_batch_process()")
-            self._core.train.report_progress(min(1.0, self._batches / self._options.num_batches))
+            self._core.train.report_progress(min(1.0, self._batches / self._num_batches))
 
     def _report(self) -> None:
         """Reports the metrics of the reducers. Collective."""

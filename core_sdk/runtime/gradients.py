@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import torch
 
@@ -33,27 +34,15 @@ def read_gradients(directory: Path, ranks: Ranks) -> Gradients | None:
     """Reads this rank's gradients, or the mean of all if the number of ranks has changed. Returns None without any."""
     files = sorted(directory.glob(f"{GRADIENT_FILES}*"))
     if len(files) == ranks.size:
-        return _read(directory / f"{GRADIENT_FILES}{ranks.rank}.pt")
-    total: Gradients | None = None
-    for file in files:
-        total = _read(file) if total is None else _sum(total, _read(file))
-    return None if total is None else [[_divided(each, len(files)) for each in of_one] for of_one in total]
+        files = [directory / f"{GRADIENT_FILES}{ranks.rank}.pt"]
+    if not files:
+        return None
+    # Mapped, since all ranks' gradients may not fit in memory at once.
+    everyone = [torch.load(file, map_location="cpu", weights_only=True, mmap=True) for file in files]
+    return [[_mean(each) for each in zip(*of_one, strict=True)] for of_one in zip(*everyone, strict=True)]
 
 
-def _read(file: Path) -> Gradients:
-    return cast(Gradients, torch.load(file, map_location="cpu", weights_only=True))
-
-
-def _sum(total: Gradients, more: Gradients) -> Gradients:
-    pairs = zip(total, more, strict=True)
-    return [[_added(*pair) for pair in zip(first, second, strict=True)] for first, second in pairs]
-
-
-def _added(first: torch.Tensor | None, second: torch.Tensor | None) -> torch.Tensor | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second
-
-
-def _divided(gradient: torch.Tensor | None, divisor: int) -> torch.Tensor | None:
-    return None if gradient is None else gradient / divisor
+def _mean(gradients: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """Returns the mean. A rank without a gradient counts as one with zeros, unless there is none at all."""
+    present = [gradient for gradient in gradients if gradient is not None]
+    return functools.reduce(operator.add, present) / len(gradients) if present else None

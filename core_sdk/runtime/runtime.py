@@ -5,20 +5,13 @@ from __future__ import annotations
 import abc
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from core_sdk.distributed import Channel
 
 PARTS = ("models", "optimizers", "lr_schedulers")
 """The parts of a runtime's state that can be loaded apart from each other."""
-
-
-class DataRanks(NamedTuple):
-    """The place of a rank among those that divide the batches."""
-
-    rank: int
-    size: int
 
 
 class Ranks(Protocol):
@@ -45,7 +38,7 @@ class Runtime(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def data_ranks(self) -> Ranks | DataRanks:
+    def data_ranks(self) -> Ranks:
         """The place of this rank among those that divide the batches."""
 
     def begin_batch(self, index: int, *, is_first: bool) -> None:  # noqa: B027
@@ -78,9 +71,16 @@ class Runtime(abc.ABC):
     def load_gradients(self, state: dict[str, Any]) -> None:  # noqa: B027
         """Loads the gradients that no step had used, so that a training can go on between two steps."""
 
-    def take_part(self, state: dict[str, Any], channel: Channel) -> tuple[dict[str, Any], Any]:
-        """Returns the state without the part that only this rank has, and that part. Collective if there are parts."""
+    def take_part(self, state: dict[str, Any], channel: Channel, directory: Path) -> tuple[dict[str, Any], Any]:
+        """Returns the state without the part that only this rank has, and that part. Collective if there are parts.
+
+        The part will be written into `directory`, or a copy of it while the training goes on.
+        """
         return state, None
 
+    def read_parts(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
+        """Returns the state with the parts that the ranks have written, for this rank."""
+        return state
+
     def write_part(self, part: Any, directory: Path) -> None:  # noqa: B027
-        """Writes the part of this rank. Collective unless `writes_in_background`."""
+        """Writes the part of this rank, or a copy of it."""

@@ -15,7 +15,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop.restoring import load_object
 from core_sdk.loop.state import SHARDED_FILES
-from core_sdk.runtime.compilation import compile_in_place
 from core_sdk.runtime.gradients import (
     GRADIENT_FILES,
     Gradients,
@@ -102,7 +101,7 @@ class TorchRuntime(Runtime):
         chosen = named_strategy(strategy, self.strategy)
         wrapped = chosen.wrap_model(model, self.device, options or {})
         if compile is not False and self._is_trained:
-            compile_in_place(wrapped, {} if compile is True else compile)
+            _compile(wrapped, {} if compile is True else compile)
         self.models.append(wrapped)
         self._strategies.append(chosen)
         return wrapped
@@ -259,14 +258,13 @@ class TorchRuntime(Runtime):
         if "gradients" in state:
             restore_gradients(self.optimizers, state["gradients"])
 
-    def take_part(self, state: dict[str, Any], channel: Channel) -> tuple[dict[str, Any], RankPart]:
+    def take_part(self, state: dict[str, Any], channel: Channel, directory: Path) -> tuple[dict[str, Any], RankPart]:
         shards = None
         if self.is_sharding:
-            from core_sdk.loop.sharded_tensors import ShardPlanner, take_out  # slow to import
+            from core_sdk.loop.sharded_tensors import ShardPlanner  # slow to import
 
-            state, tensors = take_out(state)
             self._shard_planner = self._shard_planner or ShardPlanner()
-            shards = self._shard_planner.own_parts(tensors, channel)
+            state, shards = self._shard_planner.take_out(state, channel)
         return state, RankPart(shards, pending_gradients(self.optimizers) if self._has_own_gradients else None)
 
     def write_part(self, part: RankPart, directory: Path) -> None:
@@ -276,7 +274,6 @@ class TorchRuntime(Runtime):
             torch.save(part.gradients, directory / f"{GRADIENT_FILES}{self._ranks.rank}.pt")
 
     def read_parts(self, state: dict[str, Any], directory: Path) -> dict[str, Any]:
-        """Returns the state with the parts that each rank has written, for this rank."""
         if self.is_sharding or any(directory.glob(f"{SHARDED_FILES}*")):
             from core_sdk.loop.sharded_tensors import presence, put_back  # slow to import
 
@@ -327,3 +324,15 @@ def load_all(what: str, targets: Sequence[Any], states: Sequence[Any]) -> None:
         )
     for index, (target, state) in enumerate(zip(targets, states, strict=True)):
         load_object(what if len(targets) == 1 else f"{what} {index}", target, state)
+
+
+def _compile(model: nn.Module, arguments: Mapping[str, Any]) -> None:
+    """Has calls of the model run its compiled forward pass. Its class, attributes and state do not change.
+
+    `Module.compile()` does the same, but silently skips torch's own modules, such as `nn.Sequential`.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return model._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    model._compiled_call_impl = torch.compile(call, **arguments)

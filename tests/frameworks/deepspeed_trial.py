@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,21 @@ class StopAfter(PyTorchCallback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+class Files(PyTorchCallback):
+    """Notes whether the training waits for each file that torch writes."""
+
+    def __init__(self) -> None:
+        self.are_waited_for: list[bool] = []
+        save = torch.save
+
+        def noting_save(value: Any, file: Any, **options: Any) -> None:
+            if isinstance(file, str | Path):
+                self.are_waited_for.append(threading.current_thread() is threading.main_thread())
+            save(value, file, **options)
+
+        torch.save = noting_save  # type: ignore[assignment]
+
+
 class EngineTrial(DeepSpeedTrial):
     """Writes down which samples it trains on, with what loss, and a random number that it draws each time."""
 
@@ -61,7 +77,8 @@ class EngineTrial(DeepSpeedTrial):
         return DataLoader(TensorDataset(x, 2 * x + 1), 4)
 
     def build_callbacks(self) -> dict[str, PyTorchCallback]:
-        return {"stop": StopAfter()}
+        self.files = Files()
+        return {"stop": StopAfter(), "files": self.files}
 
     def train_batch(self, dataloader_iter: Iterator[Any] | None, epoch_idx: int, batch_idx: int) -> Any:
         assert dataloader_iter is not None
@@ -106,7 +123,12 @@ def main() -> None:
         torch.manual_seed(17)
         trial = PipelineTrial(context) if STAGE == "pipeline" else EngineTrial(context)
         result = Trainer(trial, context).fit(max_length=Batch(6), validation_period=Batch(3))
-        outcome = {"trained": trial.trained, "metrics": result.metrics, "reason": result.reason}
+        outcome = {
+            "trained": trial.trained,
+            "metrics": result.metrics,
+            "reason": result.reason,
+            "waits_for_files": any(trial.files.are_waited_for),
+        }
         (RESULTS / f"{JOB}.{context.distributed.rank}.json").write_text(json.dumps(outcome))
 
 

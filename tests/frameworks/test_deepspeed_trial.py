@@ -62,6 +62,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_never_been_stopped(
         assert len(first[rank]["trained"]) == 6  # three batches of two micro-batches
         assert first[rank]["trained"] + second[rank]["trained"] == whole[rank]["trained"]
         assert second[rank]["metrics"] == whole[rank]["metrics"]
+        assert not whole[rank]["waits_for_files"]
         assert whole[rank]["metrics"]["mean_x"] == 4
 
 

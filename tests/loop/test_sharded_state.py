@@ -11,12 +11,12 @@ import pytest
 import torch
 from parts import needs
 from pytorch.ranks import Ranks
-from torch.distributed.checkpoint import state_dict_saver
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from core_sdk import core
 from core_sdk.loop import State
+from core_sdk.loop.sharded_tensors import planned
 
 
 def train(job: str, num_steps: str, result: str, splits: str = "True") -> None:
@@ -48,7 +48,7 @@ def count_plans() -> None:
     distributed = core.DistributedContext.from_torch_distributed()
     with (
         core.init(distributed=distributed) as core_context,
-        patch("core_sdk.loop.sharded_tensors.save", wraps=state_dict_saver.save) as plan,
+        patch("core_sdk.loop.sharded_tensors.planned", wraps=planned) as plan,
     ):
         model = torch.nn.Linear(3, 5)
         fully_shard(model)
@@ -86,7 +86,7 @@ def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path)
 
 @needs("many processes")
 def test_the_ranks_plan_once_as_long_as_the_tensors_stay_the_same(ranks: Ranks) -> None:
-    """A plan needs collectives of torch in the thread that trains."""
+    """A plan needs one more message in the thread that trains."""
     assert ranks.run(count_plans, 2) == ["1 1 2 2\n"] * 2
 
 

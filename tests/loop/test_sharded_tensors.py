@@ -13,7 +13,7 @@ from pytorch.ranks import Ranks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
-from core_sdk.distributed import SoloChannel
+from core_sdk.core import DistributedContext
 from core_sdk.errors import CheckpointTooNewError
 from core_sdk.loop import sharded_tensors
 from core_sdk.loop.sharded_tensors import Place
@@ -57,7 +57,8 @@ def write(directory: str) -> None:
         "steps": (3, {"tied": spread(WEIGHT)}),
     }
     rest, tensors = sharded_tensors.take_out(state)
-    sharded_tensors.ShardPlanner().own_parts(tensors, SoloChannel()).write(Path(directory))
+    with DistributedContext.from_torch_distributed() as distributed:
+        sharded_tensors.ShardPlanner().own_parts(tensors, distributed.channel).write(Path(directory))
     torch.save(rest, Path(directory) / "rest.pt")
 
 
@@ -76,7 +77,8 @@ def write_replicas(directory: str) -> None:
     """A tensor spread over two ranks, and held twice."""
     mesh = init_device_mesh("cpu", (2, 2))
     tensor = distribute_tensor(WEIGHT, mesh, [Replicate(), Shard(0)])
-    sharded_tensors.ShardPlanner().own_parts({("weight",): tensor}, SoloChannel()).write(Path(directory))
+    with DistributedContext.from_torch_distributed() as distributed:
+        sharded_tensors.ShardPlanner().own_parts({("weight",): tensor}, distributed.channel).write(Path(directory))
 
 
 def check(state: dict[str, object], *, is_spread: bool) -> None:

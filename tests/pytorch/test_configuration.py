@@ -9,7 +9,7 @@ import pytest
 from core_sdk.config import load, to_mapping
 from core_sdk.environment import is_test_mode
 from core_sdk.loop import Batch, Epoch, Record
-from core_sdk.pytorch._configuration import fit_arguments
+from core_sdk.pytorch._harness import fit_arguments
 
 SINGLE = "entrypoint: model_def:MyTrial\nsearcher: {name: single, metric: loss, max_length: {batches: 937}}\n"
 HALVING = "entrypoint: a:B\nsearcher: {name: asha, metric: loss, max_trials: 9, num_rungs: 3, %s}\n"

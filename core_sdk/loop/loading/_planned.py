@@ -15,9 +15,9 @@ from core_sdk.errors import DataChangedError
 from core_sdk.loop import rng
 from core_sdk.loop.loading._fetching import Fetching, WorkerStart, as_it_is
 from core_sdk.loop.loading._sampling import Sampling
-from core_sdk.loop.loading._source import Ranks, Source
+from core_sdk.loop.loading._source import Source
 from core_sdk.loop.orders import Order
-from core_sdk.loop.plan import Draw, LastBatch, Plan, Position
+from core_sdk.loop.plan import Draw, LastBatch, Plan, Position, Ranks
 
 
 class PlannedSource(Source):

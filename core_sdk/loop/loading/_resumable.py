@@ -15,13 +15,12 @@ from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import RankPlace, trial_seed
 from core_sdk.errors import NotExactError
 from core_sdk.loop.loading._fetching import Fetching
-from core_sdk.loop.loading._iterated import IteratedSource
-from core_sdk.loop.loading._nodes import check_samplers, is_nodes_loader
+from core_sdk.loop.loading._iterated import IteratedSource, check_samplers, is_nodes_loader
 from core_sdk.loop.loading._planned import PlannedSource
 from core_sdk.loop.loading._sampling import read_sampling
 from core_sdk.loop.loading._sharded import ShardedSource, as_shards
-from core_sdk.loop.loading._source import Ranks, Source, is_stateful
-from core_sdk.loop.plan import Draw, LastBatch, Position
+from core_sdk.loop.loading._source import Source, is_stateful
+from core_sdk.loop.plan import Draw, LastBatch, Position, Ranks
 
 
 def resumable(

@@ -17,9 +17,8 @@ from core_sdk.loop.loading._fetching import ShardFetching
 from core_sdk.loop.loading._planned import PlannedSource, check_same
 from core_sdk.loop.loading._sampling import Form, Sampling
 from core_sdk.loop.loading._shards import ShardReader
-from core_sdk.loop.loading._source import Ranks
 from core_sdk.loop.orders import Positions
-from core_sdk.loop.plan import Draw, LastBatch, Position
+from core_sdk.loop.plan import Draw, LastBatch, Position, Ranks
 from core_sdk.loop.sharded_dataset import ShardedDataset, has_shards
 
 

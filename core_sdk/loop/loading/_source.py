@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from core_sdk.loop.plan import Draw, Position
-
-
-class Ranks(NamedTuple):
-    rank: int = 0
-    size: int = 1
 
 
 class Source(abc.ABC):

@@ -1,4 +1,4 @@
-"""The interface of all orders, and the plainest one."""
+"""The interface of all orders, and the plainest ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import abc
 from typing import Any
 
 import torch
+
+ENDLESS = 1 << 62
+"""The length of an epoch whose length is not known yet."""
 
 
 class Order(abc.ABC):
@@ -40,3 +43,21 @@ class Sequential(Order):
 
     def indices(self, epoch: int, positions: torch.Tensor) -> list[int]:
         return positions.tolist()
+
+
+class Positions(Order):
+    """Gives each position as a pair of the epoch and the position in it: such data find their samples themselves."""
+
+    def __init__(self, num_positions: int | None) -> None:
+        """`num_positions` is None if it is not known yet: then the epoch has no end."""
+        self._num_positions = ENDLESS if num_positions is None else num_positions
+
+    def __len__(self) -> int:
+        return self._num_positions
+
+    @property
+    def stride(self) -> int:
+        return 1 << 40  # the same before the length is known and after it
+
+    def indices(self, epoch: int, positions: torch.Tensor) -> list[tuple[int, int]]:
+        return [(epoch, position) for position in positions.tolist()]

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from core_sdk.pytorch._context._experimental import PyTorchExperimentalContext, check_nothing_is_wrapped
 from core_sdk.pytorch._context._trial_context import TrialContext
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.runtime.lr_scheduler import LRScheduler
@@ -19,6 +18,33 @@ from core_sdk.runtime.torch_runtime import TorchRuntime
 
 _Models = TypeVar("_Models")
 _Optimizers = TypeVar("_Optimizers")
+
+
+class PyTorchExperimentalContext:
+    """The parts of the context that may change: `context.experimental`."""
+
+    def __init__(self, run: TrialRun[TorchRuntime]) -> None:
+        self._run = run
+
+    def use_amp(self) -> None:
+        """Trains all models in mixed precision: with autocast, and on a GPU with scaled losses.
+
+        Call it before `wrap_model()`. Models then return float32. `backward()` scales the loss, and
+        `step_optimizer()` unscales the gradients before it clips them.
+        """
+        _check_nothing_is_wrapped(self._run.runtime)
+        self._run.runtime.use_amp()
+
+    def disable_dataset_reproducibility_checks(self) -> None:
+        """Accepts data loaders of any class, and samplers that draw another order each time.
+
+        The trial itself must divide the data of such a loader among the ranks.
+        """
+        self._run.checks_datasets = False
+
+    def disable_auto_to_device(self) -> None:
+        """Leaves batches on the device where the loader has put them. `context.to_device()` moves them."""
+        self._run.moves_batches = False
 
 
 class PyTorchTrialContext(TrialContext):
@@ -83,7 +109,7 @@ class PyTorchTrialContext(TrialContext):
         The trial scales its losses, calls `unscale_()` before it clips gradients, gives the scaler to
         `step_optimizer()`, and calls `update()` after that. `experimental.use_amp()` does all of this itself.
         """
-        check_nothing_is_wrapped(self._runtime)
+        _check_nothing_is_wrapped(self._runtime)
         self._runtime.precision.register(scaler)
         return scaler
 
@@ -147,3 +173,9 @@ class PyTorchTrialContext(TrialContext):
             optimizer.zero_grad()
         elif not has_stepped and not auto_zero_grads:
             raise ValueError("step_optimizer(auto_zero_grads=False) needs an aggregation_frequency of 1")
+
+
+def _check_nothing_is_wrapped(runtime: TorchRuntime) -> None:
+    """Raises `ValueError` if a model is wrapped already, which the precision would not apply to."""
+    if runtime.models:
+        raise ValueError("call wrap_scaler(), or experimental.use_amp(), before wrap_model()")

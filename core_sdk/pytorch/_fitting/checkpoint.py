@@ -25,18 +25,18 @@ from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.runtime.gradients import GRADIENT_FILES
 from core_sdk.runtime.runtime import PARTS as WRAPPED
-from core_sdk.runtime.torch_runtime import TorchRuntime
+from core_sdk.runtime.runtime import Runtime
 
 STATE_FILE = "state_dict.pth"
 LOAD_DATA_FILE = "load_data.json"
 CODE_DIRECTORY = "code"
 
 
-def read_state(run: TrialRun[TorchRuntime], storage_id: str) -> dict[str, Any]:
+def read_state(run: TrialRun[Any], storage_id: str) -> dict[str, Any]:
     """Reads the content of a trial's checkpoint, for its models and optimizers here. Collective within a node."""
     selected = (STATE_FILE, SHARDED_FILES, GRADIENT_FILES)
     with run.core.checkpoint.restore_path(storage_id, selector=lambda name: name.startswith(selected)) as directory:
-        advice = "Pass the checkpoint of a Trainer as latest_checkpoint, or begin a new trial"
+        advice = f"Pass the checkpoint of a {run.trial_type} as latest_checkpoint, or begin a new trial"
         return read_content(run.runtime, checked_file(directory, STATE_FILE, storage_id, advice))
 
 
@@ -48,7 +48,7 @@ def checked_file(directory: Path, name: str, checkpoint: str, advice: str) -> Pa
     return file
 
 
-def read_content(runtime: TorchRuntime, file: Path, **options: Any) -> dict[str, Any]:
+def read_content(runtime: Runtime, file: Path, **options: Any) -> dict[str, Any]:
     """Returns the content of a checkpoint's state file, with the tensors of the files beside it.
 
     `options` are those of `torch.load`.
@@ -82,8 +82,6 @@ _HOOKS_OF_FILES = ("on_checkpoint_end", "on_checkpoint_write_end", "on_checkpoin
 
 class TrialState:
     """The whole state of a training, saved and loaded as one checkpoint."""
-
-    trial_type = "PyTorchTrial"
 
     def __init__(
         self, trial: PyTorchTrial, run: TrialRun[Any], callbacks: Callbacks, progress: FitProgress, data: Data
@@ -148,36 +146,37 @@ class TrialState:
 
     def _store(self, content: dict[str, Any], *, shard: bool) -> str:
         """Stores a checkpoint. Collective if `shard`: then each rank writes the part that only it has."""
-        run, is_chief = self._run, self._run.distributed.is_chief
+        run = self._run
         with run.core.checkpoint.store_path(
-            self._metadata(),
-            shard=shard,
-            wait=self._waits,
-            write_later=None if self._waits else lambda path: self._write(*copied, path),
+            self._metadata(), shard=shard, wait=self._waits, write_later=lambda path: self._write(*held, path)
         ) as (directory, storage_id):
-            content, part = run.runtime.take_part(content, run.distributed.channel)
-            held = content if is_chief else None
-            if held is not None:
-                self._callbacks.call("on_checkpoint_save_start", held)
-                for name, value in held.items():
+            content, part = run.runtime.take_part(content, run.distributed.channel, directory)
+            if run.distributed.is_chief:
+                self._callbacks.call("on_checkpoint_save_start", content)
+                for name, value in content.items():
                     check_plain(value, name)
-                self._write_definition(directory)
-            if self._waits:
-                self._write(held, part, directory)
-            else:
-                copied = self._host_memory.copy((held, part))
-            if is_chief and self._waits:
-                self._callbacks.call("on_checkpoint_end", str(directory))
-                self._callbacks.call("on_checkpoint_write_end", str(directory))
+            held = content if run.distributed.is_chief else None, part, self._definition()
+            if not self._waits:
+                held = self._host_memory.copy(held)
         return storage_id
 
-    def _write(self, content: dict[str, Any] | None, part: Any, directory: Path) -> None:
+    def _write(self, content: dict[str, Any] | None, part: Any, definition: str, directory: Path) -> None:
+        """Writes the part of this rank. On the chief also the content, and what is needed to build the trial again."""
         self._run.runtime.write_part(part, directory)
-        if content is not None:
-            torch.save(content, directory / STATE_FILE)
+        if content is None:
+            return
+        torch.save(content, directory / STATE_FILE)
+        (directory / LOAD_DATA_FILE).write_text(definition)
+        for name, source in imported_sources(type(self._trial)).items():
+            target = directory / CODE_DIRECTORY / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+        if self._waits:
+            self._callbacks.call("on_checkpoint_end", str(directory))
+            self._callbacks.call("on_checkpoint_write_end", str(directory))
 
     def _metadata(self) -> dict[str, Any]:
-        counters = self._progress.driver.counters
+        counters = self._progress.counters
         return {
             "steps_completed": counters.batches,
             "epochs": counters.epochs,
@@ -187,18 +186,13 @@ class TrialState:
             "core_sdk_version": __version__,
         }
 
-    def _write_definition(self, directory: Path) -> None:
-        """Writes what is needed to build the trial again: its class, its code and its hyperparameters."""
-        kind = type(self._trial)
+    def _definition(self) -> str:
+        """Returns the class of the trial and its hyperparameters, as JSON."""
         load_data = {
-            "trial_type": self.trial_type,
+            "trial_type": self._run.trial_type,
             "experiment_config": self._run.exp_conf,
             "hparams": self._run.hparams,
-            "trial_cls_spec": entrypoint(kind),
+            "trial_cls_spec": entrypoint(type(self._trial)),
             "is_trainer": True,
         }
-        (directory / LOAD_DATA_FILE).write_text(json.dumps(load_data, default=str))
-        for name, source in imported_sources(kind).items():
-            target = directory / CODE_DIRECTORY / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
+        return json.dumps(load_data, default=str)

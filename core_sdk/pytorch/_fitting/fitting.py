@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from core_sdk.loop import rng
-from core_sdk.loop.driver import Trained
 from core_sdk.loop.plan import Draw
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState, is_own
@@ -30,13 +29,6 @@ from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.runtime.best import BestValidation
 from core_sdk.runtime.runtime import Runtime
 from core_sdk.runtime.stopping import StopFlag
-
-
-class BatchOfEpoch(Trained, Protocol):
-    """A global batch that knows the epoch in which it begins."""
-
-    @property
-    def epoch(self) -> int: ...
 
 
 class Fitting:
@@ -91,10 +83,10 @@ class Fitting:
     def batches_per_epoch(self) -> int | None:
         return self._data.batches_per_epoch
 
-    def train_batch(self) -> Trained:
+    def train_batch(self) -> Any:
         trained, batch = self._next_batch()
         progress, position, epoch = self._progress, self._run.position, trained.epoch
-        index, is_epoch_end = progress.driver.counts[0], trained.is_epoch_end
+        index, is_epoch_end = progress.counts[0], trained.is_epoch_end
         position.batch, position.epoch = index, epoch
         position.is_epoch_start, position.is_epoch_end = progress.is_epoch_start, is_epoch_end
         self._runtime.begin_batch(index, is_first=index == position.initial_batch)
@@ -111,8 +103,8 @@ class Fitting:
             self._callbacks.call("on_training_epoch_end", epoch)
         return trained
 
-    def _next_batch(self) -> tuple[BatchOfEpoch, Any]:
-        """Returns the next global batch, and this rank's part of it."""
+    def _next_batch(self) -> tuple[Any, Any]:
+        """Returns the next global batch, which also knows the epoch in which it begins, and this rank's part of it."""
         return next(self._stream)
 
     def _train_on(self, batch: Any, draw: Any, index: int) -> Any:
@@ -137,7 +129,7 @@ class Fitting:
         batch_metrics = means_of_batches(ranks)
         if self._is_chief:
             numbers, others = self._split(avg_metrics)
-            self._train.report_training_metrics(self._progress.batches, numbers, batch_metrics)
+            self._train.report_training_metrics(self._progress.counts[0], numbers, batch_metrics)
             self._report_others("training", others)
             self._train.report_progress(progress)
         if self._has_workload_hooks:
@@ -148,7 +140,7 @@ class Fitting:
     def validate(self) -> bool | None:
         if self._is_chief:
             self._train.set_status("validating")
-        metrics = self._validator.run(self._progress.batches, self.should_stop, self._progress.shown)
+        metrics = self._validator.run(self._progress.counts[0], self.should_stop, self._progress.shown)
         if metrics is None:
             return None
         self._progress.metrics = metrics
@@ -156,7 +148,7 @@ class Fitting:
         def report() -> bool:
             numbers, others = self._split(metrics)
             is_best = self._best.is_best(numbers)
-            self._train.report_validation_metrics(self._progress.batches, numbers)
+            self._train.report_validation_metrics(self._progress.counts[0], numbers)
             self._report_others("validation", others)
             self._train.set_status("training")
             return is_best
@@ -203,4 +195,4 @@ class Fitting:
 
     def _report_others(self, group: str, others: dict[str, Any]) -> None:
         if others:
-            self._train.report_metrics(f"{group}_values", self._progress.batches, others)
+            self._train.report_metrics(f"{group}_values", self._progress.counts[0], others)

@@ -15,7 +15,6 @@ from core_sdk.records import from_json, to_json
 
 logger = logging.getLogger("core_sdk.pytorch")
 
-Number = float | int | None
 Reduce = Callable[[Sequence[float], Sequence[int]], float]
 """A function of the values of batches, and the numbers of samples of these batches."""
 

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from core_sdk.loop.driver import Progress
 
 
-@dataclass
-class FitProgress:
+class FitProgress(Progress):
     """The progress of a training and its results so far."""
 
-    driver: Progress = field(default_factory=Progress)
-    is_epoch_start: bool = True
-    """Whether the next batch begins an epoch."""
-    metrics: dict[str, Any] = field(default_factory=dict)
-    """The metrics of the last validation."""
-    latest_checkpoint: str | None = None
-
-    @property
-    def batches(self) -> int:
-        """The number of global batches that are trained."""
-        return self.driver.counts[0]
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_epoch_start = True
+        """Whether the next batch begins an epoch."""
+        self.metrics: dict[str, Any] = {}
+        """The metrics of the last validation."""
+        self.latest_checkpoint: str | None = None
 
     @property
     def shown(self) -> dict[str, Any]:
         """The progress as it is reported beside the metrics."""
-        batches, epochs, *_ = self.driver.counts
+        batches, epochs, *_ = self.counts
         return {"batches": batches, "epochs": epochs}
 
     def state_dict(self) -> dict[str, Any]:
         numbers = {name: value for name, value in self.metrics.items() if isinstance(value, int | float)}
-        return {"driver": self.driver.state_dict(), "is_epoch_start": self.is_epoch_start, "metrics": numbers}
+        return {"driver": super().state_dict(), "is_epoch_start": self.is_epoch_start, "metrics": numbers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.driver.load_state_dict(state["driver"])
+        super().load_state_dict(state["driver"])
         self.is_epoch_start = state["is_epoch_start"]
         self.metrics = state["metrics"]

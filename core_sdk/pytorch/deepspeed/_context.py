@@ -2,36 +2,71 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import logging
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from core_sdk.core import DistributedContext
 from core_sdk.errors import MissingDependencyError
+from core_sdk.loop.plan import Ranks
 from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._run import TrialRun
-from core_sdk.pytorch.deepspeed._mpu import ModelParallelUnit, make_data_parallel_mpu, make_deepspeed_mpu
-from core_sdk.runtime.runtime import DataRanks, Runtime
+from core_sdk.runtime.runtime import Runtime
 
 try:
     from deepspeed import DeepSpeedEngine, PipelineEngine
+    from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine
 except ImportError as error:
     raise MissingDependencyError("DeepSpeed", "deepspeed", "core_sdk.pytorch.deepspeed") from error
 
+if TYPE_CHECKING:
+    from core_sdk.distributed import Channel
+
 logger = logging.getLogger("core_sdk.pytorch")
+
+
+@dataclass
+class ModelParallelUnit:
+    """The part of a rank. `context.set_mpu()` takes one, for model parallelism that is not DeepSpeed's own."""
+
+    data_parallel_rank: int
+    """The index of the rank's share of each batch."""
+    data_parallel_world_size: int
+    """The number of shares into which a batch is divided."""
+    should_report_metrics: bool
+    """Whether the rank's metrics are reported, usually true on the ranks with the last layers."""
+    should_build_data_loader: bool
+    """Whether the rank reads data, usually true on the ranks with the first and the last layers."""
+
+
+def make_data_parallel_mpu(dist_context: DistributedContext) -> ModelParallelUnit:
+    """Returns this rank's part for a model that is whole on each rank, or divided by ZeRO."""
+    return ModelParallelUnit(dist_context.rank, dist_context.size, True, True)
+
+
+def make_deepspeed_mpu(topology: Any) -> ModelParallelUnit:
+    """Returns this rank's part in a pipeline. `topology` is the `mpu` of DeepSpeed's `PipelineEngine`."""
+    stage, num_stages = topology.get_pipe_parallel_rank(), topology.get_pipe_parallel_world_size()
+    return ModelParallelUnit(
+        data_parallel_rank=topology.get_data_parallel_rank(),
+        data_parallel_world_size=topology.get_data_parallel_world_size(),
+        should_report_metrics=True,
+        should_build_data_loader=topology.get_slice_parallel_rank() == 0 and stage in (0, num_stages - 1),
+    )
 
 
 class EngineRuntime(Runtime):
     """The engines of a training, which DeepSpeed spreads over the ranks."""
 
     writes_on_all_ranks = True
-    writes_in_background = False
 
     def __init__(self, ranks: DistributedContext, device: torch.device) -> None:
         self.models: list[DeepSpeedEngine] = []
@@ -43,8 +78,8 @@ class EngineRuntime(Runtime):
         """Saves the engines into the directory of a checkpoint, on all ranks."""
 
     @property
-    def data_ranks(self) -> DataRanks:
-        return DataRanks(self.mpu.data_parallel_rank, self.mpu.data_parallel_world_size)
+    def data_ranks(self) -> Ranks:
+        return Ranks(self.mpu.data_parallel_rank, self.mpu.data_parallel_world_size)
 
     @property
     def is_pipeline(self) -> bool:
@@ -89,8 +124,38 @@ class EngineRuntime(Runtime):
     def load_state_dict(self, state: dict[str, Any], kept: Collection[str]) -> None:
         """Does nothing, since the engines are loaded already."""
 
-    def write_part(self, part: None, directory: Path) -> None:
-        self.save_engines(directory)
+    @property
+    def writes_in_background(self) -> bool:  # type: ignore[override]
+        """Whether all engines leave it to torch to write their files."""
+        return all(type(engine.checkpoint_engine) is TorchCheckpointEngine for engine in self.models)
+
+    def take_part(
+        self, state: dict[str, Any], channel: Channel, directory: Path
+    ) -> tuple[dict[str, Any], list[tuple[Any, str]]]:
+        """Returns the state, and what the engines would write into each file. What they write otherwise is written."""
+        taken: list[tuple[Any, str]] = []
+        with contextlib.ExitStack() as undo:
+            if self.writes_in_background:
+                for engine in self.models:
+                    undo.callback(setattr, engine, "checkpoint_engine", engine.checkpoint_engine)
+                    engine.checkpoint_engine = _Taking(taken)
+            self.save_engines(directory)
+        return state, taken
+
+    def write_part(self, part: list[tuple[Any, str]], directory: Path) -> None:
+        for state, file in part:
+            self.models[0].checkpoint_engine.save(state, file)
+
+
+class _Taking(TorchCheckpointEngine):  # type: ignore[misc]
+    """Takes what an engine would write into each file."""
+
+    def __init__(self, taken: list[tuple[Any, str]]) -> None:
+        super().__init__()
+        self._taken = taken
+
+    def save(self, state_dict: Any, path: str) -> None:
+        self._taken.append((state_dict, path))
 
 
 class DeepSpeedTrialContext(TrialContext):
@@ -102,6 +167,7 @@ class DeepSpeedTrialContext(TrialContext):
 
     def __init__(self, run: TrialRun[EngineRuntime]) -> None:
         super().__init__(run)
+        run.trial_type = "DeepSpeedTrial"
         run.moves_batches = False
         run.waiver = "call context.disable_dataset_reproducibility_checks() in the trial's __init__()"
         self._runtime = run.runtime

@@ -1,4 +1,4 @@
-"""The training with micro-batches, and the checkpoints of engines."""
+"""The training with micro-batches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from core_sdk.loop.plan import Draw
-from core_sdk.pytorch._fitting.checkpoint import TrialState
 from core_sdk.pytorch._fitting.data import VALIDATION_LOADER, Data
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.validation import Validator
@@ -164,9 +163,3 @@ def _groups(items: Iterable[tuple[Any, int]], length: int) -> Iterator[list[tupl
     iterator = iter(items)
     while len(group := list(itertools.islice(iterator, length))) == length:
         yield group
-
-
-class EngineState(TrialState):
-    """The state of a DeepSpeed training. Each rank saves its part of the engines in DeepSpeed's own files."""
-
-    trial_type = "DeepSpeedTrial"

@@ -6,14 +6,11 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, cast
 
-import torch
-
-from core_sdk.pytorch._fitting.checkpoint import STATE_FILE, checked_file
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, Data
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._trainer import Trainer as PyTorchTrainer
 from core_sdk.pytorch.deepspeed._context import DeepSpeedTrialContext
-from core_sdk.pytorch.deepspeed._fitting import EngineFitting, EngineState, EngineValidator, NoData
+from core_sdk.pytorch.deepspeed._fitting import EngineFitting, EngineValidator, NoData
 from core_sdk.pytorch.deepspeed._trial import DeepSpeedTrial
 from core_sdk.runtime.runtime import PARTS as WRAPPED
 
@@ -26,7 +23,6 @@ class Trainer(PyTorchTrainer):
 
     _fitting_class = EngineFitting
     _validator_class = EngineValidator
-    _state_class = EngineState
 
     def __init__(self, trial: DeepSpeedTrial, context: DeepSpeedTrialContext) -> None:
         super().__init__(trial, cast(Any, context))
@@ -35,12 +31,6 @@ class Trainer(PyTorchTrainer):
 
     def _training_data(self) -> Data:
         return super()._training_data() if self._run.runtime.mpu.should_build_data_loader else NoData(TRAINING_LOADER)
-
-    def _read(self, storage_id: str) -> dict[str, Any]:
-        with self._run.core.checkpoint.restore_path(storage_id, selector=STATE_FILE.__eq__) as directory:
-            advice = "Pass the checkpoint of a DeepSpeedTrial as latest_checkpoint, or begin a new trial"
-            file = checked_file(directory, STATE_FILE, storage_id, advice)
-            return cast(dict[str, Any], torch.load(file, map_location="cpu", weights_only=True))
 
     def _load(self, fitting: Fitting, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
         if not set(WRAPPED).issubset(kept):

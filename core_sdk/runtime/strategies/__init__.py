@@ -2,5 +2,10 @@
 
 from core_sdk.runtime.strategies._choice import default_strategy, named_strategy, worker_strategy
 from core_sdk.runtime.strategies._ddp import WeightedDdpStrategy
-from core_sdk.runtime.strategies._none import NoStrategy, UntouchedStrategy
-from core_sdk.runtime.strategies._strategy import OptimizerStep, Strategy, parameters_of
+from core_sdk.runtime.strategies._strategy import (
+    NoStrategy,
+    OptimizerStep,
+    Strategy,
+    UntouchedStrategy,
+    parameters_of,
+)

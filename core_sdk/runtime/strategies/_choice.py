@@ -9,8 +9,7 @@ from torch import distributed as dist
 
 from core_sdk.runtime.strategies._ddp import DdpStrategy
 from core_sdk.runtime.strategies._horovod import HorovodStrategy
-from core_sdk.runtime.strategies._none import NoStrategy, UntouchedStrategy
-from core_sdk.runtime.strategies._strategy import Strategy
+from core_sdk.runtime.strategies._strategy import NoStrategy, Strategy, UntouchedStrategy
 
 if TYPE_CHECKING:
     from core_sdk.core import DistributedContext

@@ -37,9 +37,6 @@ class FsdpStrategy(Strategy):
             fully_shard(module, **chosen)
         return model
 
-    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        """Does nothing: the gradients of split models are always averaged."""
-
 
 class Fsdp1Strategy(Strategy):
     """Trains with torch's older `FullyShardedDataParallel`, which takes its own options."""
@@ -49,9 +46,6 @@ class Fsdp1Strategy(Strategy):
 
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
         return FullyShardedDataParallel(model.to(device), **{"device_id": device, **options})
-
-    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        """Does nothing: the gradients of split models are always averaged."""
 
 
 def _units(model: nn.Module, kinds: Any) -> list[nn.Module]:

@@ -26,9 +26,6 @@ class HorovodStrategy(Strategy):
         self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         return model
 
-    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        """Does nothing, since Horovod's optimizer counts the backward passes itself."""
-
     def wrap_optimizer(
         self,
         optimizer: torch.optim.Optimizer,

@@ -1,4 +1,4 @@
-"""The interface of all ways of spreading a model over the ranks."""
+"""The interface of all ways of spreading a model over the ranks, and the plainest ones."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ class Strategy(abc.ABC):
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
         """Returns the model to call in place of this one, with the chief's weights on every rank. Collective."""
 
-    @abc.abstractmethod
-    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        """Sets whether gradients are averaged over the ranks, from the next forward pass on."""
+    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:  # noqa: B027
+        """Sets whether gradients are averaged over the ranks, from the next forward pass on, if that can be chosen."""
 
     def set_forward_sync(self, model: nn.Module, is_on: bool) -> None:  # noqa: B027
         """Sets whether forward passes exchange data between ranks. If not, a rank may make one alone."""
@@ -49,6 +48,23 @@ class Strategy(abc.ABC):
     def model_state(self, model: nn.Module) -> dict[str, Any]:
         """Returns the state to save, which is the same for every strategy and number of ranks."""
         return self.inner_model(model).state_dict()
+
+
+class NoStrategy(Strategy):
+    """Moves the model to the device of its rank. Nothing is exchanged between ranks."""
+
+    name = "none"
+
+    def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        check_replica_options(options)
+        return model.to(device)
+
+
+class UntouchedStrategy(NoStrategy):
+    """Leaves the model where it is. For a trial that is only loaded."""
+
+    def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        return model
 
 
 def check_replica_options(options: Mapping[str, Any]) -> None:
