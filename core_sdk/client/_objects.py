@@ -46,6 +46,7 @@ from core_sdk.records import (
     CheckpointUnpinned,
     Metric,
     Record,
+    TrialLabelsChanged,
     Wish,
     check_name,
     to_json,
@@ -318,6 +319,8 @@ class Trial(Training):
     def _facts(self) -> Mapping[str, object]:
         return {
             "Trial": self.trial_id,
+            "Name": self.name,
+            "Labels": ", ".join(self.labels) or None,
             "Experiment": f"{self.experiment_name} ({self.experiment_id})",
             "State": f"{self.state.name}: {self.reason}" if self.reason else self.state.name,
             "Steps": self.steps_completed,
@@ -334,6 +337,9 @@ class Trial(Training):
         self.experiment_id = row.experiment_id
         self._scope = Scope(row.experiment_id, row.trial_id)
         self.experiment_name = row.experiment_name
+        self.name = row.name
+        self.labels = set(row.labels)
+        self.notes = row.notes
         self.hparams = row.hparams
         self.state = State[row.state]
         self.reason = row.reason
@@ -500,6 +506,32 @@ class Trial(Training):
 
     def unarchive(self) -> None:
         self._tracker.archive_trial(self.trial_id, is_archived=False)
+        self.reload()
+
+    def set_name(self, name: str) -> None:
+        """Renames the trial. Several trials may have the same name; an empty one is the generated one."""
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a string, not {type(name).__name__}")
+        self._tracker.describe_trial(self.trial_id, name=name)
+        self.reload()
+
+    def set_notes(self, notes: str) -> None:
+        """Replaces the notes, which are Markdown."""
+        if not isinstance(notes, str):
+            raise TypeError(f"notes must be a string, not {type(notes).__name__}")
+        self._tracker.describe_trial(self.trial_id, notes=notes)
+        self.reload()
+
+    def add_label(self, label: str) -> None:
+        self._change_labels(added=[check_name("label", label)])
+
+    def remove_label(self, label: str) -> None:
+        """Removes a label. Does nothing if the trial does not have it."""
+        self._change_labels(removed=[check_name("label", label)])
+
+    def _change_labels(self, *, added: Sequence[str] = (), removed: Sequence[str] = ()) -> None:
+        change = TrialLabelsChanged(time=time.time(), added=list(added), removed=list(removed))
+        self._tracker.append_change(self.trial_id, change)
         self.reload()
 
     def delete(self, *, force: bool = False) -> None:

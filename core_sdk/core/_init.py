@@ -50,10 +50,11 @@ _NUM_REMEMBERED = 20
 _STDERR = 2
 _WORDS_OF_OTHERS = {
     "config": "hparams",
+    "display_name": "trial_name",
     "experiment": "name",
     "id": "job_id",
-    "notes": "description",
     "project": "name",
+    "run_name": "trial_name",
     "tags": "labels",
 }
 """The names by which other trackers know our arguments."""
@@ -81,8 +82,10 @@ def init(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
     name: str | None = None,
+    trial_name: str | None = None,
     hparams: Mapping[str, Any] | None = None,
     labels: Sequence[str] | None = None,
+    notes: str | None = None,
     description: str | None = None,
     data: Mapping[str, Any] | None = None,
     max_length: int | Mapping[str, int] | None = None,
@@ -105,10 +108,14 @@ def init(
     - `tensorboard_mode`: who writes TensorBoard's event files. Default: they follow the reports.
     - `name`: the experiment to which the trial belongs. `core-sdk run --name` has precedence. Default: the script's
       name.
+    - `trial_name`: the name of the trial, which need not be the only one of this name. Default: a generated one, such
+      as "calm-otter-12".
     - `hparams`: the trial's hyperparameters, for lists and charts. They replace those of `core-sdk run --hparam` that
       have the same names, with a warning; in a trial of a search they only add to what the search has chosen. What JSON
       cannot keep is recorded as text, with a warning.
-    - `labels`, `description`: of the experiment. Labels add to those of `core-sdk run --label`.
+    - `labels`: words to find the trial by, and its experiment. They add to those of `core-sdk run --label`.
+    - `notes`: what people should know of the trial, in Markdown.
+    - `description`: of the experiment.
     - `data`: anything that JSON can keep, for `core_context.info.user_data`.
     - `max_length`: how long to train, for `searcher.operations()`: a number, or `{"epochs": 20}` with `batches`,
       `records` or `epochs`. Default: no length; a search brings its own.
@@ -121,7 +128,8 @@ def init(
     - `job_id`: names the training: each start with the same name goes on with its trial. Default: the variable
       CORE_SDK_JOB_ID, else Slurm's job, else none.
 
-    A trial that is resumed keeps the `hparams`, `data`, `max_length` and `seed` of its first attempt.
+    A trial that is resumed keeps the `hparams`, `data`, `max_length` and `seed` of its first attempt, and its name,
+    labels and notes, as somebody may have changed them since.
 
     On several ranks `init()` is collective. The chief claims the attempt; its arguments describe the trial, and its end
     is the attempt's. All ranks use its home; a rank whose node does not see that home records nothing. The modes, the
@@ -138,8 +146,10 @@ def init(
         return _Given(
             definition=Definition(
                 name=name,
+                trial_name=trial_name,
                 hparams=hparams,
                 labels=labels,
+                notes=notes,
                 description=description,
                 data=data,
                 max_length=max_length,

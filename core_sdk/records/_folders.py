@@ -130,7 +130,11 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     is_defined: bool = False
     """Whether the script has called `init()`; False in a trial that `core-sdk run` has just made."""
     labels: list[str] = []
-    """The labels of the command line. The trial's experiment gets them too."""
+    """The labels of the command line and of `init()`. The trial's experiment gets them too."""
+    name: str = ""
+    """The name that `init()` has given to the trial; empty for the generated one."""
+    notes: str = ""
+    """The notes of `init()`, in Markdown."""
     is_named: bool = False
     """The experiment was chosen when the trial was made: `init(name=…)` no longer changes it."""
     is_seed_given: bool = False

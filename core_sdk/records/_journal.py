@@ -150,6 +150,14 @@ class TrialLabelsChanged(Line, tag="trial_labels"):
     removed: list[str] = []
 
 
+class TrialDescribed(Line, tag="trial_described"):
+    """Somebody named the trial, or wrote its notes. What is None is unchanged."""
+
+    name: str | None = None
+    """An empty name stands for the generated one."""
+    notes: str | None = None
+
+
 class TrialArchivedSet(Line, tag="trial_archived"):
     """The trial was archived or unarchived. Lists hide an archived trial until an attempt after `attempt` begins."""
 
@@ -209,6 +217,7 @@ Record = (
     | CheckpointUnpinned
     | CheckpointMetadataSet
     | TrialLabelsChanged
+    | TrialDescribed
     | TrialArchivedSet
     | Settled
     | CheckpointUsed

@@ -30,7 +30,10 @@ from core_sdk.records import (
     StopAcknowledged,
     StopRequest,
     TrialArchivedSet,
+    TrialDescribed,
     TrialRecord,
+    check_name,
+    check_text,
 )
 from core_sdk.tracking.history import check_listed
 from core_sdk.tracking.home import Home, TrialFolder
@@ -168,6 +171,13 @@ class HomeTracker(Tracker):
             raise TrialRunningError(trial_id, running, "archive", is_stopping=is_stopping)
         newest = max(folder.attempts(), default=0) if is_archived else None
         folder.append_change(TrialArchivedSet(time=time.time(), attempt=newest))
+
+    def describe_trial(self, trial_id: int, *, name: str | None = None, notes: str | None = None) -> None:
+        if name:
+            check_name("the trial's name", name)
+        if notes is not None:
+            check_text("the notes", notes)
+        self.home.trial(trial_id).append_change(TrialDescribed(time=time.time(), name=name, notes=notes))
 
     def change_experiment(self, experiment_id: int, change: ExperimentChange) -> None:
         search = self.experiment_record(experiment_id).search

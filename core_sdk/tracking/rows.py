@@ -85,6 +85,25 @@ class TrialRow:
     environment: EnvironmentRecord | None
     """The newest that an attempt has recorded."""
     is_archived: bool = False
+    name: str = ""
+    """The name that somebody has given to it, or else a generated one."""
+    notes: str = ""
+    """Markdown."""
+
+
+@dataclass(frozen=True)
+class AlertRow:
+    """An alert of a trial's script."""
+
+    trial_id: int
+    attempt: int
+    steps_completed: int
+    """The step of the last report before it."""
+    time: float
+    title: str
+    description: str
+    level: str
+    is_superseded: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from core_sdk.records import CommandRecord, ExperimentRecord, Metric, Record, StopRequest, TrialRecord
 from core_sdk.tracking.rows import (
+    AlertRow,
     AttemptRow,
     Bins,
     Bucket,
@@ -91,6 +92,9 @@ class View(Protocol):
 
     def media(self, trial_id: int, *, rank: Ranks = None, superseded: bool = False) -> list[MediaRow]:
         """Returns the files of media that the trial has reported, in the order of `reports`."""
+
+    def alerts(self, trial_id: int) -> list[AlertRow]:
+        """Returns the alerts of the trial's script, in order."""
 
     def groups(self, trial_id: int) -> list[str]:
         """Returns the groups in which anything was reported, the profiler's too."""
@@ -221,6 +225,9 @@ class Tracker(Protocol):
 
     def archive_trial(self, trial_id: int, *, is_archived: bool = True) -> None:
         """Hides the trial from lists until a later attempt begins, or shows it again. Raises `TrialRunningError`."""
+
+    def describe_trial(self, trial_id: int, *, name: str | None = None, notes: str | None = None) -> None:
+        """Changes the trial's name or its notes. An empty name is the generated one. Raises `InvalidNameError`."""
 
     def change_experiment(self, experiment_id: int, change: ExperimentChange) -> None:
         """Changes an experiment.

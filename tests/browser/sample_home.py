@@ -18,6 +18,7 @@ from core_sdk import media
 from core_sdk.journal import encode_line
 from core_sdk.records import (
     FORMAT,
+    Alert,
     AttemptStarted,
     CheckpointStored,
     CommandRecord,
@@ -30,6 +31,7 @@ from core_sdk.records import (
     Report,
     RetentionPolicy,
     SearcherMetric,
+    TrialDescribed,
     TrialLabelsChanged,
     TrialRecord,
 )
@@ -83,6 +85,8 @@ def write_restarted_trial(home: Home, *, created: float, num_steps: int = 1200) 
                 at = begun + (step - first)
                 drift = 0.012 * max(0, step - bounds[1][0]) if attempt == 1 else 0.0
                 _write_language_model_reports(lines, step, at, drift, random.Random(step * 7 + attempt))
+                if step == 778:
+                    lines.append(Alert(time=at, title="Spike", description="the loss is 7", level="error"))
                 if step % 5 == 0:
                     _write_figures(lines, at, random.Random(step))
                 if step % 300 == 0:
@@ -98,6 +102,7 @@ def write_restarted_trial(home: Home, *, created: float, num_steps: int = 1200) 
         )  # fmt: skip
         folder.write_environment(attempt, environment)
     folder.write_command(CommandRecord(argv=["python3", "train.py"], cwd="/home/ada/char-lm", environment={}))
+    folder.append_change(TrialDescribed(time=created, name="long warm-up", notes=NOTES))
     return folder
 
 

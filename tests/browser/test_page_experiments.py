@@ -34,6 +34,15 @@ def test_notes_are_edited(own_site: Site, open_view: OpenView) -> None:
     assert own_site.home.experiment(2).read().notes.startswith("# Done")
 
 
+def test_an_overview_begins_with_the_curves_of_the_best_trials(site: Site, open_view: OpenView) -> None:
+    """Above all else, at the height at which one sees it first."""
+    page = open_view(site, "experiments/2")
+    chart = page.get_by_role("img", name=re.compile("^Chart of validation.loss, the best 9 of 9 trials"))
+
+    expect(chart).to_be_in_viewport()
+    expect(page.locator(".pane > :first-child")).to_have_class("chart")
+
+
 def test_a_search_shows_its_rungs_and_brackets(site: Site, open_view: OpenView) -> None:
     """And what became of each trial."""
     page = open_view(site, "experiments/5/search")
@@ -172,6 +181,23 @@ def test_a_server_that_went_away_is_told_of(own_site: Site, open_view: OpenView)
 
     expect(page.locator(".connection-interrupted")).to_have_text("Server does not answer")
     expect(page.get_by_role("heading", name="Trial 25")).to_be_visible()
+    page.goto(site.address("experiments/2"))
+    expect(page.get_by_role("status", name="Loading again").first).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(1)
+
+
+def test_a_question_that_did_not_reach_the_server_is_asked_again(site: Site, open_view: OpenView) -> None:
+    """By the page itself, while all else works."""
+    page = open_view(site, "queue")
+    expect(page.locator(".connection-live")).to_be_visible()
+    page.route("**/api/v1/trials/25/metrics?*", lambda route: route.abort())
+    page.goto(site.address("trials/25"))
+    expect(page.get_by_text("The page asks again by itself.").first).to_be_visible()
+
+    page.unroute("**/api/v1/trials/25/metrics?*")
+
+    expect(page.get_by_role("img", name=re.compile("^Chart of training loss"))).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_a_page_that_was_cut_off_hears_of_what_comes_afterwards(own_site: Site, open_view: OpenView) -> None:
@@ -181,7 +207,7 @@ def test_a_page_that_was_cut_off_hears_of_what_comes_afterwards(own_site: Site, 
     page.route("**/api/v1/events", lambda route: route.fulfill(status=503, body="{}"))
     page.goto(own_site.address("queue"))
     page.reload()
-    expect(page.locator(".connection-interrupted")).to_be_visible()
+    expect(page.locator(".connection-refused")).to_be_visible()
     page.unroute("**/api/v1/events")
 
     expect(page.locator(".connection-live")).to_be_visible()

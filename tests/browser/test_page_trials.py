@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import HOSTILE, write_log_lines
-from browser.seeing import expect, wait_for_query
+from browser.seeing import expect, rows, wait_for_query
 from processes import Script, wait_for
 
 from core_sdk.journal import encode_line
@@ -45,6 +45,44 @@ def test_each_metric_has_a_chart(site: Site, open_view: OpenView) -> None:
 
     expect(page.locator(".chart")).to_have_count(5)
     wait_for_query(page, "by=name")
+
+
+def test_an_alert_is_shown_where_it_happened(site: Site, open_view: OpenView) -> None:
+    """Its words come when the pointer is at it, and stand in the overview."""
+    page = open_view(site, "trials/25?from=758&to=798")
+    plot = page.locator(".chart .u-over").first
+    expect(page.get_by_role("button", name="Show all").first).to_be_visible()
+
+    def words_at_the_middle() -> str:
+        if (box := plot.bounding_box()) is not None:
+            page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
+        return page.locator(".chart-values").first.inner_text()
+
+    wait_for(lambda: "Spike: the loss is 7" in words_at_the_middle())
+    page.goto(site.address("trials/25/overview"))
+    expect(page.get_by_role("row", name=re.compile("778 .* error Spike the loss is 7"))).to_be_visible()
+
+
+def test_a_trial_is_named_and_noted(own_site: Site, open_view: OpenView) -> None:
+    """And found by both; what deletes it is red, unlike what names it."""
+    page = open_view(own_site, "trials/25/overview")
+    page.get_by_role("button", name="Rename …").click()
+    page.get_by_label("New name").fill("the good one")
+    page.get_by_role("button", name="Rename trial").click()
+    expect(page.locator(".subject").get_by_text("the good one")).to_be_visible()
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Notes in Markdown").fill("It *converges*.")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".markdown em")).to_have_text("converges")
+    page.get_by_role("button", name="Delete …").click()
+    delete = page.get_by_role("button", name="Delete trial")
+    expect(delete).to_have_css("background-color", "rgb(180, 35, 35)")
+    page.get_by_role("button", name="Cancel").click()
+
+    for question in ("search=the good one", "where=notes contains converges and name contains good"):
+        page.goto(own_site.address(f"runs?{question}"))
+        expect(rows(page)).to_have_count(1)
+        expect(rows(page)).to_contain_text("the good one")
 
 
 def test_a_spike_of_one_point_is_drawn(site: Site, open_view: OpenView) -> None:

@@ -124,6 +124,25 @@ def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
 
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
+def test_trials_are_found_by_their_names_and_notes(cli: Cli) -> None:
+    """The list shows names as soon as one was given."""
+    before = cli("trial", "list", COLUMNS="200").output
+    renamed = cli("trial", "rename", "2", "the good one")
+    cli("trial", "note", "1", "A *wide* model.")
+    cli("trial", "note", "1", "It diverges.", "--append")
+
+    assert ids(cli, "--where", "name='the good one'") == [2]
+    assert ids(cli, "--where", "notes contains diverges and not name contains good") == [1]
+    assert "Name" not in before
+    assert "the good one" in cli("trial", "list", COLUMNS="200").output
+    assert renamed.output == "the name of trial 2: the good one\n"
+    assert cli("trial", "note", "1").output == "A *wide* model.\n\nIt diverges.\n"
+    assert "Notes" in cli("trial", "describe", "1").output
+    assert cli("trial", "rename", "9", "nobody").status == 3
+
+
+@needs("many processes")
+@pytest.mark.usefixtures("three_trials")
 def test_trials_are_found_by_their_labels(cli: Cli) -> None:
     """Labels are given and taken away; one that is refused changes nothing."""
     cli("trial", "label", "1", "good", "fast")

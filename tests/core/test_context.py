@@ -24,7 +24,7 @@ from core_sdk.core import Context
 from core_sdk.errors import AttemptClaimedError, HomeNotWritableError, HomeTooNewError, JournalClosedError, RunInfoError
 from core_sdk.journal import read_records
 from core_sdk.records import Alert, AttemptStarted, ClusterInfo, EarlyExit, Ended, Record, TrialInfo
-from core_sdk.tracking import Home
+from core_sdk.tracking import Home, HomeTracker
 
 RunScript = Callable[..., tuple[int, str, str]]
 
@@ -51,6 +51,26 @@ def test_a_first_start_is_a_new_trial(home: Home) -> None:
         assert info.latest_checkpoint is None
     experiment = home.experiment(1).read()
     assert (experiment.name, experiment.labels, experiment.description) == ("digits", ["a"], "d")
+
+
+def test_a_script_names_and_notes_its_trial(home: Home) -> None:
+    """What somebody has changed since stays so in later attempts."""
+    described: dict[str, Any] = {"trial_name": "wide", "labels": ["wide", "new"], "notes": "Twice as *wide*."}
+    with core.init(job_id="digits", **described) as context:
+        assert context.info.trial.trial_id == 1
+    tracker = HomeTracker(home)
+    with tracker.view() as view:
+        first = view.trial(1)
+    tracker.describe_trial(1, name="renamed")
+    with core.init(job_id="digits", **described):
+        pass
+
+    assert (first.name, first.labels, first.notes) == ("wide", ("wide", "new"), "Twice as *wide*.")
+    with tracker.view() as view:
+        again = view.trial(1)
+    assert (again.name, again.num_attempts, again.labels, again.notes) == ("renamed", 2, first.labels, first.notes)
+    with pytest.raises(TypeError, match="notes must be a string"):
+        core.init(notes=3)  # type: ignore[arg-type]
 
 
 @needs("many processes")

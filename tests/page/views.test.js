@@ -144,7 +144,7 @@ test("a metric also has columns of its extremes", () => {
 test("the table begins with what most trials have", () => {
   const known = [column("metric", "rare"), column("metric", "common", 9), column("metric", "validation.epochs", 9), column("hyperparameter", "lr")];
 
-  assert.deepEqual(standardColumns(known), ["id", "experiment", "state", "steps", "common", "rare", "lr", "started", "duration", "label"]);
+  assert.deepEqual(standardColumns(known), ["id", "name", "experiment", "state", "steps", "common", "rare", "lr", "started", "duration", "label"]);
 });
 
 test("nested values have dotted names", () => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -9,8 +10,14 @@ from parts import needs
 from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.alive import AliveLock
-from core_sdk.errors import NameTakenError, TrialNotFoundError, TrialNotRunningError, TrialRunningError
-from core_sdk.records import CheckpointPinned, Ended, TrialLabelsChanged
+from core_sdk.errors import (
+    InvalidNameError,
+    NameTakenError,
+    TrialNotFoundError,
+    TrialNotRunningError,
+    TrialRunningError,
+)
+from core_sdk.records import Alert, CheckpointPinned, Ended, TrialLabelsChanged
 from core_sdk.tracking import Home, HomeTracker, Tracker
 from core_sdk.tracking.rows import ExperimentChange, Figures, Reading, StreamPosition
 
@@ -157,6 +164,53 @@ def test_labels_of_a_trial_are_added_and_removed(tracker: Tracker, home: Home) -
 
     with tracker.view() as view:
         assert view.trial(folder.trial_id).labels == ("best",)
+
+
+def test_a_trial_has_a_generated_name_until_it_is_named(tracker: Tracker, home: Home) -> None:
+    """In homes that know no names, too; an empty name is the generated one again, and notes stay as they are."""
+    first, second = new_trial(home), new_trial(home)
+    record(first)
+    record(second)
+
+    def names() -> list[str]:
+        with tracker.view() as view:
+            return [row.name for row in view.trials()]
+
+    generated = names()
+    tracker.describe_trial(1, name="the good one")
+    tracker.describe_trial(1, notes="# Why\n\nIt is good.")
+    named = names()
+    tracker.describe_trial(1, name="")
+
+    assert all(re.fullmatch(rf"[a-z]+-[a-z]+-{number}", name) for number, name in enumerate(generated, 1))
+    assert named == ["the good one", generated[1]]
+    assert names() == generated
+    with tracker.view() as view:
+        assert (view.trial(1).notes, view.trial(2).notes) == ("# Why\n\nIt is good.", "")
+    with pytest.raises(InvalidNameError):
+        tracker.describe_trial(1, name="x" * 1025)
+
+
+def test_alerts_are_at_the_step_of_the_report_before_them(tracker: Tracker, home: Home) -> None:
+    """A journal may be read in parts; a later attempt supersedes those beyond the step from which it goes on."""
+    folder = new_trial(home)
+    begin, low, high = (Alert(time=number, title=str(number), description="", level="warn") for number in range(3))
+    record(folder, begin, report(40, loss=1.0), low, report(60, loss=0.5))
+    with tracker.view() as view:
+        first = [(one.title, one.steps_completed) for one in view.alerts(1)]
+    append(folder, 1, lines(high))
+    record(folder, Alert(time=9.0, title="again", description="it goes on", level="info"), attempt=2, resumed_steps=40)
+
+    with tracker.view() as view:
+        found = view.alerts(folder.trial_id)
+
+    assert first == [("0", 0), ("1", 40)]
+    assert [(one.attempt, one.title, one.steps_completed, one.is_superseded) for one in found] == [
+        (1, "0", 0, False),
+        (1, "1", 40, False),
+        (1, "2", 60, True),
+        (2, "again", 40, False),
+    ]
 
 
 def test_a_trial_is_archived_until_its_next_attempt(tracker: Tracker, home: Home) -> None:

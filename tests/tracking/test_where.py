@@ -36,6 +36,7 @@ TRIAL: dict[str, Any] = {
         "state=completed",
         "amp=true",
         "label=good and label != slow",
+        "label contains OOD and not label contains slow and optimizer contains 'da' and not lr contains 0",
         "val/acc>0.5",
         '"my metric" > 1',
         "not lr=0.1",
@@ -80,8 +81,8 @@ def test_the_names_in_a_condition_are_known_with_their_places() -> None:
     ("text", "place", "problem"),
     [
         ("", 0, "a name is missing"),
-        ("lr", 2, "an operator (= != < <= > >=) is missing"),
-        ("lr 0.01", 3, "an operator (= != < <= > >=) is missing"),
+        ("lr", 2, "an operator (= != < <= > >= contains) is missing"),
+        ("lr 0.01", 3, "an operator (= != < <= > >= contains) is missing"),
         ("lr >", 4, "a value is missing"),
         ("lr > and b=1", 5, "a value is missing"),
         ("lr>1 b=2", 5, "`and` or `or` is missing"),
@@ -89,7 +90,7 @@ def test_the_names_in_a_condition_are_known_with_their_places() -> None:
         ("(lr>1", 5, "a `)` is missing"),
         ("lr>1)", 4, "`and` or `or` is missing"),
         ("lr='a", 3, "the closing quote is missing"),
-        ("lr ! 1", 3, "an operator (= != < <= > >=) is missing"),
+        ("lr ! 1", 3, "an operator (= != < <= > >= contains) is missing"),
     ],
 )
 def test_a_mistake_is_pointed_at(text: str, place: int, problem: str) -> None:

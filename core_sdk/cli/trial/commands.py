@@ -16,10 +16,8 @@ from core_sdk.charts.trials import trial_charts
 from core_sdk.cli._arguments import (
     Detach,
     Force,
-    Labels,
     Metrics,
     Output,
-    Remove,
     Seed,
     SmallerIsBetter,
     TrialId,
@@ -38,13 +36,13 @@ from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 from core_sdk.cli.render.text import printable
-from core_sdk.cli.trial import media, reports
+from core_sdk.cli.trial import media, naming, reports
 from core_sdk.cli.trial.description import describe_trial
 from core_sdk.cli.trial.listing import choose_trials, print_trials
 from core_sdk.cli.trial.logs import print_logs
 from core_sdk.errors import CoreSDKError, MissingDependencyError
 from core_sdk.experiments.killing import kill_trial
-from core_sdk.records import MEDIA_KINDS, TrialLabelsChanged, check_name
+from core_sdk.records import MEDIA_KINDS
 from core_sdk.tracking import HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.log_levels import LEVELS
@@ -88,9 +86,9 @@ def list_trials(
     allows; --json and --csv have all.
 
     NAME is a hyperparameter (lr, model.layers), a metric (accuracy, training.loss), the extreme of a metric
-    (min.loss, max.accuracy), or one of id, experiment, state, steps, attempts, reason, label. A condition compares
-    names with values by = != < <= > >=, and joins comparisons by and, or, not and parentheses. Text with spaces
-    stands in quotes. A trial that lacks a name fulfils no comparison with it.
+    (min.loss, max.accuracy), or one of id, experiment, state, steps, attempts, reason, label, name, notes. A condition
+    compares names with values by = != < <= > >= contains, and joins comparisons by and, or, not and parentheses. Text
+    with spaces stands in quotes. A trial that lacks a name fulfils no comparison with it.
     """
     form = choose_format(as_json, as_csv)
     with open_tracker().view() as view:
@@ -524,15 +522,5 @@ def tensorboard(
         raise typer.Exit(exit_code(subprocess.call(program)))
 
 
-@app.command()
-def label(trial_id: TrialId, labels: Labels, remove: Remove = False) -> None:
-    """Give a trial labels, or take them away."""
-    tracker = open_tracker()
-    with tracker.view() as view:
-        view.trial(trial_id)
-    texts = [check_name("the label", text) for text in labels]
-    added, removed = ([], texts) if remove else (texts, [])
-    tracker.append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
-    with tracker.view() as view:
-        now = view.trial(trial_id).labels
-    typer.echo(f"labels of trial {trial_id}: {printable(', '.join(now)) or 'none'}")
+for command in (naming.rename, naming.note, naming.label):
+    app.command()(command)

@@ -41,6 +41,7 @@ def describe_trial(tracker: Tracker, trial_id: int) -> tuple[dict[str, Any], dic
 def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str]:
     return {
         "Trial": str(trial.trial_id),
+        "Name": trial.name,
         "Experiment": f"{trial.experiment_name} ({trial.experiment_id})",
         "Labels": ", ".join(trial.labels),
         "State": trial.state,
@@ -60,6 +61,7 @@ def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str
         "Directory": command.cwd if command else "",
         **(_environment(trial.environment) if trial.environment else {}),
         "Lost records": f"{trial.num_dropped} (the disk refused them)" if trial.num_dropped else "",
+        "Notes": trial.notes,
         "Damaged lines": str(trial.num_bad_lines) if trial.num_bad_lines else "",
     }
 

@@ -13,7 +13,7 @@ from core_sdk.cli.render.json import print_list
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_time
-from core_sdk.records import fields_of, format_number, strict_json
+from core_sdk.records import fields_of, format_number, generated_name, strict_json
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.facts import Facts, differing_first, flattened, metric_titles, read_facts, unknown_name
 from core_sdk.tracking.finding.order import in_order
@@ -109,6 +109,8 @@ def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: boo
         "state": Column("State", lambda one: one.row.state),
         "steps": Column("Steps", lambda one: str(one.row.steps_completed), is_number=True),
     }
+    if any(one.row.name != generated_name(one.row.trial_id, one.row.created) for one in found):
+        first["name"] = Column("Name", lambda one: one.row.name, can_be_cut=True)
     if not names_experiment:
         del first["experiment"]
     last: dict[str, Column[Facts]] = {

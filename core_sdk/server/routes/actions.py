@@ -59,6 +59,14 @@ class ChangeBody(Body, frozen=True):
     notes: Annotated[str, msgspec.Meta(max_length=60_000)] | None = None
 
 
+class TrialBody(Body, frozen=True):
+    """Fields that are null are left unchanged."""
+
+    name: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+    """An empty name is the generated one."""
+    notes: Annotated[str, msgspec.Meta(max_length=60_000)] | None = None
+
+
 class SettingsBody(Body, frozen=True):
     priority: Annotated[int, msgspec.Meta(ge=1, le=99)] | None = None
     """Smaller numbers are served first."""
@@ -114,6 +122,12 @@ def label_trial(records: Records, trial_id: Id, body: LabelsBody) -> Done:
     added, removed = _checked(body.add), _checked(body.remove)
     records.tracker.append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
     return Done(f"changed the labels of trial {trial_id}")
+
+
+def change_trial(records: Records, trial_id: Id, body: TrialBody) -> Done:
+    """Changes the name or the notes of a trial."""
+    records.tracker.describe_trial(trial_id, name=body.name, notes=body.notes)
+    return Done(f"changed trial {trial_id}")
 
 
 def delete_trial(records: Records, trial_id: Id, body: DeleteBody) -> Done:

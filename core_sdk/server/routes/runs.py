@@ -36,6 +36,8 @@ _FIELDS = {
     "checkpoint": "text",
     "continued_from": "text",
     "damaged_lines": "number",
+    "name": "text",
+    "notes": "text",
 }
 
 
@@ -69,7 +71,7 @@ class RunsQuery(Query, frozen=True):
     where: Text = ""
     """A condition: lr>0.01 and state=COMPLETED."""
     search: Text = ""
-    """Text in a name, a label, a reason or a hyperparameter, in upper or lower case."""
+    """Text in a name, a label, the notes, a reason or a hyperparameter, in upper or lower case."""
     sort: Text = "-id"
     """The name of a column; -NAME: the largest first."""
     columns: Names = ("id", "experiment", "state", "steps", "started", "ended", "label")
@@ -195,5 +197,6 @@ def _searched(one: Facts) -> str:
     """Returns the text of a trial in which a search looks, in lower case."""
     row = one.row
     hparams = (part for name, value in one.hparams.items() for part in (name, str(value)))
-    texts = (str(row.trial_id), row.experiment_name, row.state, row.reason, row.status, *row.labels, *hparams)
+    told = (row.name, row.experiment_name, row.state, row.reason, row.status, row.notes)
+    texts = (str(row.trial_id), *told, *row.labels, *hparams)
     return "\0".join(texts).casefold()

@@ -55,6 +55,7 @@ ROUTES = (
     Action("/trials/{trial_id}/actions/archive", actions.archive_trial),
     Action("/trials/{trial_id}/actions/unarchive", actions.unarchive_trial),
     Action("/trials/{trial_id}/actions/label", actions.label_trial),
+    Action("/trials/{trial_id}/actions/change", actions.change_trial),
     Action("/trials/{trial_id}/actions/delete", actions.delete_trial),
     Action("/experiments/{experiment_id}/actions/pause", actions.pause_experiment),
     Action("/experiments/{experiment_id}/actions/activate", actions.activate_experiment),

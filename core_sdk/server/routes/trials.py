@@ -9,7 +9,9 @@ import msgspec
 from core_sdk.errors import RecordDamagedError
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id
-from core_sdk.tracking.rows import AttemptRow, TrialRow
+from core_sdk.tracking.rows import AlertRow, AttemptRow, TrialRow
+
+_MAX_ALERTS = 1000
 
 
 class SeriesName(msgspec.Struct, frozen=True):
@@ -27,6 +29,8 @@ class TrialAnswer(msgspec.Struct, frozen=True):
     """The profiler's groups."""
     resume_points: list[int]
     """The steps from which later attempts went on."""
+    alerts: list[AlertRow]
+    """The newest ones, at most a thousand."""
     reporting_ranks: list[int]
     """The ranks that have reported metrics."""
     command: list[str] | None
@@ -48,10 +52,11 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
             view.figures([trial_id]).get(trial_id, {}),
             view.groups(trial_id),
             view.resume_points(trial_id),
+            view.alerts(trial_id)[-_MAX_ALERTS:],
             view.reporting_ranks(trial_id),
         )
 
-    row, figures, groups, resume_points, reporting_ranks = records.ask(read)
+    row, figures, groups, resume_points, alerts, reporting_ranks = records.ask(read)
     problem = ""
     try:
         command = records.tracker.command(trial_id)
@@ -66,6 +71,7 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
         ],
         system_groups=[group for group in groups if group not in figures],
         resume_points=resume_points,
+        alerts=alerts,
         reporting_ranks=reporting_ranks,
         command=command.argv if command else None,
         working_directory=command.cwd if command else None,

@@ -33,6 +33,8 @@ class Definition:
     name: str | None = None
     hparams: Mapping[str, Any] | None = None
     labels: Sequence[str] | None = None
+    trial_name: str | None = None
+    notes: str | None = None
     description: str | None = None
     data: Mapping[str, Any] | None = None
     max_length: int | Mapping[str, int] | None = None
@@ -44,9 +46,12 @@ class Definition:
             raise TypeError(f"labels is {self.labels!r}, a str; it must be a list of labels")
         if self.name is not None:
             self.name = check_name("the experiment's name", self.name)
+        if self.trial_name is not None:
+            self.trial_name = check_name("the trial's name", self.trial_name)
         if self.labels is not None:
             self.labels = [check_name("the label", label) for label in self.labels]
         self.hparams = None if self.hparams is None else _recordable(self.hparams)
+        self.notes = _checked(self.notes, "notes", str, "a string")
         self.description = _checked(self.description, "description", str, "a string")
         self.data = _checked(self.data, "data", Mapping, "a dict")
         self.max_length = to_json(self.max_length, "max_length")
@@ -100,6 +105,8 @@ def define(record: TrialRecord, definition: Definition) -> None:
         else:
             _warn_of_command_line(record, definition)
             record.hparams = merged_groups(record.hparams, definition.hparams)
+    record.name, record.notes = definition.trial_name or "", definition.notes or ""
+    record.labels = list(dict.fromkeys([*record.labels, *(definition.labels or ())]))
     if definition.data is not None:
         record.data = dict(definition.data)
     if definition.max_length is not None:

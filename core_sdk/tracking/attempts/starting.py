@@ -247,6 +247,8 @@ def continue_from(
         created=time.time(),
         continued_from=continuation.storage_id,
         labels=[],
+        name="",
+        notes="",
         hparams=trial.hparams | changed,
         given_hparams=trial.given_hparams | changed,
         is_defined=False,

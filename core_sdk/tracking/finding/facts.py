@@ -4,7 +4,7 @@ A name is `id`, `experiment`, `state`, `steps`, `attempts`, `reason` or `label`;
 `model.layers`); or a metric, which means its last value (`accuracy`, `training.loss`), or `min.` or `max.` before one.
 A metric without its group is that of "validation", else of "training", else of any other group. There are also
 `experiment_id`, `started`, `ended`, `duration` (in seconds), `progress`, `status`, `archived`, `checkpoint` (the
-latest), `continued_from` and `damaged_lines`, unless a hyperparameter or a metric has the same name.
+latest), `continued_from`, `damaged_lines`, `name` and `notes`, unless a hyperparameter or a metric has the same name.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ def _course(row: TrialRow) -> dict[str, Any]:
         "checkpoint": row.latest_checkpoint,
         "continued_from": row.continued_from,
         "damaged_lines": row.num_bad_lines,
+        "name": row.name,
+        "notes": row.notes,
     }
 
 

@@ -3,7 +3,7 @@
     condition  = all ("or" all)*
     all        = one ("and" one)*
     one        = "not" one | "(" condition ")" | NAME operator VALUE
-    operator   = "=" | "==" | "!=" | "<" | "<=" | ">" | ">="
+    operator   = "=" | "==" | "!=" | "<" | "<=" | ">" | ">=" | "contains"
 
 A NAME or a VALUE is a word, or any text in quotes.
 """
@@ -30,6 +30,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+    "contains": operator.contains,
 }
 _KEYWORDS = ("and", "or", "not")
 _MAX_DEPTH = 50
@@ -117,12 +118,12 @@ class _Parser:
     def _comparison(self) -> _Rule:
         name = self._take_text("a name")
         self.names.setdefault(name.text, name.place)
-        token = self._take("operator")
+        token = self._take("operator") or self._take("word", "contains")
         if token is None:
-            raise self._missing("an operator (= != < <= > >=)")
+            raise self._missing("an operator (= != < <= > >= contains)")
         value = self._take_text("a value")
-        literal = _literal(value.text) if value.kind == "word" else value.text
-        return _comparison(name.text, token.text, literal)
+        is_text = value.kind != "word" or token.kind == "word"
+        return _comparison(name.text, token.text, value.text if is_text else _literal(value.text))
 
     @property
     def _next(self) -> _Token | None:
@@ -191,6 +192,8 @@ def _comparison(name: str, symbol: str, literal: bool | float | str) -> _Rule:
         if kind is str:
             return is_text and bool(compare(value.casefold(), wanted))
         if kind is tuple:  # labels: one of them, or none
+            if compare is operator.contains:
+                return any(wanted in label.casefold() for label in value)
             is_there = any(label.casefold() == wanted for label in value)
             return is_there if compare is operator.eq else compare is operator.ne and not is_there
         return kind in kinds and bool(compare(value, wanted))

@@ -33,6 +33,7 @@ from core_sdk.tracking.index._reading_progress import ReadingProgress
 from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.index._trials import AttemptKey
 from core_sdk.tracking.rows import (
+    AlertRow,
     Bins,
     Bucket,
     CheckpointRow,
@@ -154,6 +155,9 @@ class Index(View):
 
     def media(self, trial_id: int, *, rank: Ranks = None, superseded: bool = False) -> list[MediaRow]:
         return self._ask(_reports.read_media, _reports.ReportsOf(trial_id, None, rank, superseded))
+
+    def alerts(self, trial_id: int) -> list[AlertRow]:
+        return self._ask(_trials.read_alerts, trial_id)
 
     def groups(self, trial_id: int) -> list[str]:
         return self._ask(_curves.read_groups, trial_id)

@@ -12,6 +12,7 @@ import msgspec
 
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
+    Alert,
     AttemptStarted,
     CheckpointMetadataSet,
     CheckpointStored,
@@ -26,6 +27,7 @@ from core_sdk.records import (
     StatusSet,
     StopAcknowledged,
     TrialArchivedSet,
+    TrialDescribed,
     TrialLabelsChanged,
     from_json,
 )
@@ -48,6 +50,9 @@ _COURSE = (
     "status",
     "metadata",
     "label_changes",
+    "new_name",
+    "new_notes",
+    "last_steps",
     "archived_attempt",
     "settled",
 )
@@ -148,12 +153,19 @@ class JournalIndexer:
 
     def _add_others(self, records: Iterable[Record]) -> list[ValueError]:
         problems = []
+        last_steps = self._row["last_steps"]
         for record in records:
-            if type(record) is not Report:
-                try:
+            if type(record) is Report:
+                last_steps = record.steps_completed
+                continue
+            try:
+                if type(record) is Alert:
+                    self._add_alert(record, last_steps)
+                else:
                     self._add_other(record)
-                except ValueError as error:
-                    problems.append(error)
+            except ValueError as error:
+                problems.append(error)
+        self._row["last_steps"] = last_steps
         return problems
 
     def _add_other(self, record: Record) -> None:
@@ -174,6 +186,9 @@ class JournalIndexer:
                 changes = msgspec.json.decode(row["label_changes"] or "{}")
                 changes |= dict.fromkeys(record.added, True) | dict.fromkeys(record.removed, False)
                 row["label_changes"] = _json(changes)
+            case TrialDescribed():
+                row["new_name"] = row["new_name"] if record.name is None else record.name
+                row["new_notes"] = row["new_notes"] if record.notes is None else record.notes
             case TrialArchivedSet():
                 row["archived_attempt"] = record.attempt
             case Settled():
@@ -194,6 +209,11 @@ class JournalIndexer:
             series_id, points = self._series[True, record.group, name]
             points.append((series_id, int(record.time * 1000), ticks, value))
 
+    def _add_alert(self, record: Alert, last_steps: int | None) -> None:
+        steps = (self._row["resumed_steps"] or 0) if last_steps is None else last_steps
+        values = self._row["id"], steps, record.time, record.title, record.description, record.level
+        self._connection.execute("INSERT INTO alert VALUES (?, ?, ?, ?, ?, ?)", values)
+
     def _add_checkpoint_record(self, record: CheckpointRecord) -> None:
         if isinstance(record, (CheckpointStored, CheckpointMetadataSet)):
             from_json(record.metadata)
@@ -209,6 +229,7 @@ def _forget_content(connection: sqlite3.Connection, attempt_ids: list[int]) -> N
     connection.executemany(of_series, ids)
     connection.executemany("DELETE FROM series WHERE attempt_id = ?", ids)
     connection.executemany("DELETE FROM checkpoint_record WHERE attempt_id = ?", ids)
+    connection.executemany("DELETE FROM alert WHERE attempt_id = ?", ids)
 
 
 def _json(value: object) -> str:

@@ -11,7 +11,7 @@ from core_sdk.records import MAX_INT
 from core_sdk.tracking.index._values import COMPARABLE
 from core_sdk.tracking.superseding import EVERYTHING
 
-REVISION = 12
+REVISION = 13
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -34,6 +34,8 @@ CREATE TABLE trial (
     created REAL NOT NULL,
     hparams TEXT NOT NULL,
     labels TEXT NOT NULL,
+    name TEXT NOT NULL,
+    notes TEXT NOT NULL,
     continued_from TEXT,
     num_attempts INTEGER NOT NULL,
     steps_completed INTEGER NOT NULL,
@@ -67,6 +69,11 @@ CREATE TABLE attempt (
     environment TEXT,
     -- Label -> whether the trial was given it, or lost it.
     label_changes TEXT,
+    -- What somebody has named the trial, and noted about it.
+    new_name TEXT,
+    new_notes TEXT,
+    -- The step of the last report, at which an alert after it has happened.
+    last_steps INTEGER,
     -- The newest attempt when the trial was archived.
     archived_attempt INTEGER,
     -- What somebody has settled about the trial, as JSON.
@@ -119,6 +126,16 @@ CREATE TABLE checkpoint_record (
     PRIMARY KEY (attempt_id, position)
 ) WITHOUT ROWID;
 CREATE INDEX record_of_checkpoint ON checkpoint_record (storage_id);
+
+CREATE TABLE alert (
+    attempt_id INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    time REAL NOT NULL,
+    title TEXT NOT NULL,
+    description TEXT NOT NULL,
+    level TEXT NOT NULL
+);
+CREATE INDEX alert_of_attempt ON alert (attempt_id);
 """
 
 POINTS = """attempt JOIN series ON series.attempt_id = attempt.id JOIN point ON point.series_id = series.id"""

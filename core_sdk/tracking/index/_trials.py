@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.records import EnvironmentRecord, SearchRecord, Settled, from_json
+from core_sdk.records import EnvironmentRecord, SearchRecord, Settled, from_json, generated_name
 from core_sdk.tracking.home import Home
 from core_sdk.tracking.index._checkpoints import latest_checkpoints
 from core_sdk.tracking.index._schema import Where
-from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
+from core_sdk.tracking.rows import AlertRow, ExperimentRow, RankRow, TrialRow, TrialState
 from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
 
 AttemptKey = tuple[int, int]
@@ -59,6 +59,19 @@ def read_trials(
     ]
 
 
+def read_alerts(connection: sqlite3.Connection, trial_id: int) -> list[AlertRow]:
+    """Reads the alerts of a trial, in the order in which they were made."""
+    query = """SELECT attempt.attempt, steps, time, title, description, level, EXISTS (
+            SELECT 1 FROM attempt AS later WHERE later.trial_id = attempt.trial_id AND later.rank = 0
+            AND later.attempt > attempt.attempt AND later.resumed_steps < steps
+        ) FROM alert JOIN attempt ON attempt.id = attempt_id WHERE trial_id = ? ORDER BY attempt.attempt, alert.rowid"""
+    found = connection.execute(query, (trial_id,))
+    return [
+        AlertRow(trial_id, attempt, steps, time, title, description, level, bool(is_superseded))
+        for attempt, steps, time, title, description, level, is_superseded in found
+    ]
+
+
 def read_experiments(
     connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]
 ) -> list[ExperimentRow]:
@@ -97,6 +110,8 @@ def _trial_row(
     chief, others = _by_rank(attempts)
     state, reason = _state(row["trial_id"], chief, is_running)
     metadata, environment = _newest(chief, "metadata"), _newest(chief, "environment")
+    new_name, new_notes = _newest(chief, "new_name"), _newest(chief, "new_notes")
+    name = row["name"] if new_name is None else new_name
     return TrialRow(
         trial_id=row["trial_id"],
         experiment_id=row["experiment_id"],
@@ -118,6 +133,8 @@ def _trial_row(
         ranks=_ranks(chief, others),
         labels=_labels(row, chief),
         is_archived=_is_archived(chief),
+        name=name or generated_name(row["trial_id"], row["created"]),
+        notes=row["notes"] if new_notes is None else new_notes,
         environment=None if environment is None else msgspec.json.decode(environment, type=EnvironmentRecord),
     )
 

@@ -10,16 +10,18 @@ import { saveFile } from "../parts/saving.js";
 import { LineSample } from "./palette.js";
 import { createPlot } from "./plot.js";
 /** @import { Curve, Trace } from "./curves.js" */
-/** @import { Plot, PlotOptions } from "./plot.js" */
+/** @import { Mark, Plot, PlotOptions } from "./plot.js" */
 
-/** @type {{x: number, label: string}[]} */
+/** @type {Mark[]} */
 const NO_MARKS = [];
+/** The pointer is at a mark if it is within this part of the width. */
+const NEAR = 60;
 
 /**
  * @param {object} props
  * @param {string} props.title
  * @param {Curve[]} props.curves
- * @param {{x: number, label: string}[]} [props.marks]
+ * @param {Mark[]} [props.marks]
  * @param {"steps" | "time" | "epochs"} props.axis
  * @param {number} [props.smoothing]
  * @param {boolean} [props.isLogarithmic]
@@ -90,7 +92,7 @@ export function Chart({
         style=${{ height: `${height}px` }}
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options.whole, zoom, onZoom)}
       ></div>
-      ${showsValues && html`<${Values} traces=${traces} cursor=${cursor} axis=${axis} format=${format} />`}
+      ${showsValues && html`<${Values} traces=${traces} marks=${marksAt(marks, cursor, zoom ?? options.whole)} cursor=${cursor} axis=${axis} format=${format} />`}
       ${note && html`<p class="chart-note soft">${note}</p>`}
     </figure>
   `;
@@ -98,14 +100,15 @@ export function Chart({
 
 /**
  * The values at the pointer, or the last ones.
- * @param {{traces: Trace[], cursor: number | null, axis: PlotOptions["axis"], format: (value: number) => string}} props
+ * @param {{traces: Trace[], marks: Mark[], cursor: number | null, axis: PlotOptions["axis"], format: (value: number) => string}} props
  */
-function Values({ traces, cursor, axis, format }) {
+function Values({ traces, marks, cursor, axis, format }) {
   const shown = traces.filter((trace) => !trace.isFaint && trace.places.length > 0);
   const place = cursor === null ? "last" : axis === "time" ? formatDuration(Math.max(0, cursor)) : formatNumber(Math.round(cursor));
   return html`
     <div class="chart-values" aria-hidden="true">
       <span class="chart-place">${place}</span>
+      ${marks.map(({ text }) => html`<b class="warning">⚠ ${text}</b>`)}
       ${shown.map((trace) => {
         const index = cursor === null ? trace.places.length - 1 : nearest(trace, cursor);
         return html`
@@ -120,6 +123,10 @@ function Values({ traces, cursor, axis, format }) {
     </div>
   `;
 }
+
+/** The marks with a text near which the pointer is. @param {Mark[]} marks @param {number | null} cursor @param {[number, number] | null} visible */
+const marksAt = (marks, cursor, visible) =>
+  cursor === null || visible === null ? NO_MARKS : marks.filter(({ x, text }) => text && Math.abs(x - cursor) <= (visible[1] - visible[0]) / NEAR);
 
 function valueAt(/** @type {Trace} */ trace, /** @type {number} */ index, /** @type {(value: number) => string} */ format) {
   if (trace.smooth) return format(trace.smooth[index]);

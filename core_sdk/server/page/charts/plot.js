@@ -7,9 +7,17 @@ import { lineOf, rangeOfY, within } from "./curves.js";
 /** @import { Trace } from "./curves.js" */
 
 /**
+ * @typedef {object} Mark
+ * @property {number} x
+ * @property {string} label
+ * @property {string} [text] What is written beside the values while the pointer is at it.
+ * @property {boolean} [isError]
+ */
+
+/**
  * @typedef {object} PlotOptions
  * @property {Trace[]} traces
- * @property {{x: number, label: string}[]} marks Vertical lines, for example where an attempt has begun.
+ * @property {Mark[]} marks Vertical lines, for example where an attempt has begun.
  * @property {"steps" | "time" | "epochs"} axis
  * @property {boolean} isLogarithmic
  * @property {boolean} ignoresOutliers
@@ -106,13 +114,13 @@ function drawEverything(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { 
 
 function drawMarks(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"]} */ marks) {
   const { ctx, bbox } = self;
-  ctx.strokeStyle = colour("--line-strong");
-  ctx.fillStyle = colour("--text-soft");
   ctx.textAlign = "left";
   ctx.font = `${10 * devicePixelRatio}px ${colour("--font")}`;
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-  for (const { x, label } of marks) {
+  for (const { x, label, isError } of marks) {
+    ctx.strokeStyle = colour(isError ? "--error" : "--line-strong");
+    ctx.fillStyle = colour(isError ? "--error" : "--text-soft");
     const left = Math.round(self.valToPos(x, "x", true)) + 0.5;
     ctx.beginPath();
     ctx.moveTo(left, bbox.top);
@@ -172,12 +180,13 @@ function strokePath(self, { places }, isLogarithmic, columns) {
   let numSinceGap = 0;
   let left = 0;
   let top = 0;
+  const dots = new Path2D();
   const endStretch = () => {
     if (numSinceGap !== 1) return;
     // A lone point has no line: it is a dot.
-    const radius = devicePixelRatio;
-    ctx.moveTo(left + radius, top);
-    ctx.arc(left, top, radius, 0, 2 * Math.PI);
+    const radius = 2.5 * devicePixelRatio;
+    dots.moveTo(left + radius, top);
+    dots.arc(left, top, radius, 0, 2 * Math.PI);
   };
   ctx.beginPath();
   for (let index = 0; index < places.length; index += 1) {
@@ -200,6 +209,8 @@ function strokePath(self, { places }, isLogarithmic, columns) {
   }
   endStretch();
   ctx.stroke();
+  ctx.fillStyle = ctx.strokeStyle;
+  ctx.fill(dots);
 }
 
 function chooseZoom(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { onZoom }) {

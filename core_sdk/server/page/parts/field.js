@@ -5,3 +5,6 @@ export const withText =
   (use) =>
   (/** @type {Event} */ { target }) =>
     use(/** @type {HTMLInputElement} */ (target).value);
+
+/** Whether the key ends what is written; an Enter that chooses a word of an input method does not. @param {KeyboardEvent} event */
+export const isEnter = (event) => event.key === "Enter" && !event.isComposing;

@@ -1,7 +1,7 @@
 /** A whole number that is changed by Enter or by leaving the field; Escape leaves it as it was. */
 
 import { html, useState } from "../preact.js";
-import { withText } from "./field.js";
+import { isEnter, withText } from "./field.js";
 
 /**
  * @param {object} props
@@ -32,7 +32,7 @@ export function NumberField({ label, value, min, max = 1e9, none = "", onCommit 
       onInput=${withText(setDraft)}
       onBlur=${commit}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
-        if (event.key === "Enter") commit();
+        if (isEnter(event)) commit();
         if (event.key === "Escape") setDraft(null);
       }}
     />

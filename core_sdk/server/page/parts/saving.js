@@ -4,7 +4,7 @@
 export function saveFile(name, content, type = "application/octet-stream") {
   const blob = content instanceof Blob ? content : new Blob([content], { type });
   const url = URL.createObjectURL(blob);
-  saveFrom(url, name.replace(/[^\w.() -]+/g, "_"));
+  saveFrom(url, name.replace(/[^\p{L}\p{N}\p{M}_.() -]+/gu, "_"));
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 

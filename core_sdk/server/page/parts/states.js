@@ -1,6 +1,7 @@
 /** What stands where there is nothing to show yet, nothing at all, too much, or an error. */
 
 import { html } from "../preact.js";
+import { useConnection } from "../state/events.js";
 /** @import { ComponentChildren } from "preact" */
 /** @import { Answer } from "../state/answers.js" */
 
@@ -21,10 +22,11 @@ export function Empty({ title, children = null }) {
   return html`<div class="empty" role="status"><h2>${title}</h2><div>${children}</div></div>`;
 }
 
-/** @typedef {{message: string, hint?: string}} Problem */
+/** @typedef {{kind?: string, message: string, hint?: string}} Problem */
 
-/** Something failed: what, and what to do. @param {{error: Problem, onRetry?: () => void}} props */
+/** Something failed: what, and what to do. That the server is away stands once, at the top of the page. @param {{error: Problem, onRetry?: () => void}} props */
 export function Failure({ error, onRetry }) {
+  if (useConnection() === "interrupted" && error.kind === "unreachable" && onRetry) return html`<${Loading} what="again" />`;
   return html`
     <div class="failure" role="alert">
       <strong>${error.message}</strong>

@@ -46,7 +46,7 @@ function urlOf(path, query = {}) {
  * @returns {Promise<Answer>}
  */
 export async function get(url, signal) {
-  return answer(() => ask(url, { signal, headers: { Accept: "application/json" } }));
+  return answer(() => ask(url, { signal, headers: { Accept: "application/json" } }), "The page asks again by itself.");
 }
 
 /**
@@ -56,7 +56,7 @@ export async function get(url, signal) {
  * @returns {Promise<Blob>}
  */
 export async function getContent(url, signal) {
-  const response = await fetched(() => ask(url, { signal }));
+  const response = await fetched(() => ask(url, { signal }), "");
   if (response.ok) return response.blob();
   throw new ApiError(problemOf(await response.text(), response.status), response.status);
 }
@@ -70,30 +70,26 @@ export async function getContent(url, signal) {
  */
 export async function act(path, body) {
   const headers = { "Content-Type": "application/json", "X-Core-SDK-Action": "1" };
-  return answer(() => ask(urlOf(path), { method: "POST", headers, body: JSON.stringify(body ?? {}) }));
+  return answer(() => ask(urlOf(path), { method: "POST", headers, body: JSON.stringify(body ?? {}) }), "It is not known whether it was done.");
 }
 
-async function answer(/** @type {() => Promise<Response>} */ asked) {
-  const response = await fetched(asked);
+async function answer(/** @type {() => Promise<Response>} */ asked, /** @type {string} */ whenUnreachable) {
+  const response = await fetched(asked, whenUnreachable);
   const text = await response.text();
   if (response.ok) return text === "" ? null : JSON.parse(text);
   throw new ApiError(problemOf(text, response.status), response.status);
 }
 
-async function fetched(/** @type {() => Promise<Response>} */ asked) {
+async function fetched(/** @type {() => Promise<Response>} */ asked, /** @type {string} */ whenUnreachable) {
   try {
     return await asked();
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(UNREACHABLE, 0);
+    throw new ApiError({ ...UNREACHABLE, hint: `${UNREACHABLE.hint} ${whenUnreachable}` }, 0);
   }
 }
 
-const UNREACHABLE = {
-  kind: "unreachable",
-  message: "The server does not answer.",
-  hint: "Is `core-sdk ui` still running? The page asks again by itself.",
-};
+export const UNREACHABLE = { kind: "unreachable", message: "The server does not answer.", hint: "Is `core-sdk ui` still running?" };
 
 function problemOf(/** @type {string} */ text, /** @type {number} */ status) {
   try {

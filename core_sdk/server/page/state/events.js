@@ -11,7 +11,7 @@ import { ask } from "./token.js";
  * What the stream says; what has not changed is left out.
  * @typedef {{trials?: number[], gone?: number[], experiments?: number[], has_master?: boolean | null, everything?: boolean}} Told
  */
-/** @typedef {"connecting" | "live" | "interrupted"} Connection */
+/** @typedef {"connecting" | "live" | "interrupted" | "refused"} Connection */
 
 /** @type {Set<(change: Change, isEverything: boolean) => void>} */
 const listeners = new Set();
@@ -53,7 +53,7 @@ async function connect() {
   }
   if (stream !== own) return;
   stream = null;
-  become("interrupted");
+  become(isRefused ? "refused" : "interrupted");
   if (isRefused) tellEverybody(); // The answers say why: a server that was started again has another token.
   setTimeout(() => document.hidden || connect(), isRefused ? PAUSE_AFTER_REFUSAL_MS : PAUSE_MS);
 }

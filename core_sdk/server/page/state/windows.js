@@ -2,6 +2,7 @@
 
 import { useCallback, useLayoutEffect, useReducer, useRef } from "../preact.js";
 import { get } from "./api.js";
+import { RETRY_MS } from "./answers.js";
 import { coalesced } from "./coalescing.js";
 import { useChanges } from "./events.js";
 /** @import { Address } from "api" */
@@ -50,6 +51,7 @@ export function useWindows(urlOf, read, { size, about, follows }) {
         into.asked.delete(index);
         if (list.current.about !== into.about) list.current = into;
         list.current.error = /** @type {ApiError} */ (error);
+        if (list.current.error.kind === "unreachable") setTimeout(() => into.canceler.signal.aborted || again.current(), RETRY_MS);
       }
       draw(0);
     },

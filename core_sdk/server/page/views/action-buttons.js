@@ -6,7 +6,7 @@ import { Menu } from "../parts/menu.js";
 import { useCanAct } from "../state/home.js";
 import { splitNames } from "../state/place.js";
 import { ACTIONS, Doing, idOf, perform } from "./actions.js";
-import { withText } from "../parts/field.js";
+import { isEnter, withText } from "../parts/field.js";
 /** @import { LabelsBody } from "api" */
 /** @import { Action, Kind, Row } from "./actions.js" */
 
@@ -50,7 +50,7 @@ function useActions({ kind, rows, onDone }) {
   };
   const dialog =
     asked && html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} />`;
-  return { choices: ACTIONS[kind].filter(({ fits }) => rows.some(fits)), start, dialog, canAct };
+  return { choices: ACTIONS[kind].filter(({ fits, isForOne }) => rows.some(fits) && !(isForOne && rows.length > 1)), start, dialog, canAct };
 }
 
 const nameOf = (/** @type {Action} */ { label, question }) => (question ? `${label} …` : label);
@@ -87,7 +87,7 @@ function LabelDialog({ kind, rows, onClose, onDone }) {
           autofocus
           value=${text}
           onInput=${withText(setText)}
-          onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && text.trim() && add()}
+          onKeyDown=${(/** @type {KeyboardEvent} */ event) => isEnter(event) && text.trim() && add()}
         />
         ${
           common.length > 0 &&

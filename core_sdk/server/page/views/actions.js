@@ -5,7 +5,7 @@ import { Switch } from "../parts/choice.js";
 import { Dialog } from "../parts/dialog.js";
 import { say, sayFailure } from "../parts/toast.js";
 import { act } from "../state/api.js";
-import { withText } from "../parts/field.js";
+import { isEnter, withText } from "../parts/field.js";
 
 /** @typedef {"trials" | "experiments" | "checkpoints"} Kind */
 
@@ -31,6 +31,7 @@ import { withText } from "../parts/field.js";
  * @property {{name: string, label: string}} [text] Words that are sent with it.
  * @property {string} [force] What it does beyond, if that is chosen.
  * @property {boolean} [isDangerous]
+ * @property {boolean} [isForOne] Whether it makes sense for a single row only.
  * @property {(row: Row) => unknown} fits Whether it can be done to a row.
  */
 
@@ -52,6 +53,15 @@ export const ACTIONS = {
       question: "Their processes are killed at once, without a last checkpoint.",
       isDangerous: true,
       fits: isActive,
+    },
+    {
+      name: "change",
+      label: "Rename",
+      done: "renamed",
+      question: "Without a name it gets its first one again.",
+      text: { name: "name", label: "New name" },
+      isForOne: true,
+      fits: () => true,
     },
     { name: "archive", label: "Archive", done: "archived", fits: (row) => !isActive(row) && !row.is_archived },
     { name: "unarchive", label: "Unarchive", done: "brought back from the archive", fits: (row) => row.is_archived },
@@ -133,12 +143,12 @@ export function Doing({ kind, action, rows, onClose, onDone }) {
       <div class="dialog-body">
         <p>${action.question}</p>
         <p class="mono ids">${ids.join(", ")}</p>
-        ${action.text && html`<input type="text" aria-label=${action.text.label} placeholder=${action.text.label} autofocus value=${text} onInput=${withText(setText)} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !isUnderway && start()} />`}
+        ${action.text && html`<input type="text" aria-label=${action.text.label} placeholder=${action.text.label} autofocus value=${text} onInput=${withText(setText)} onKeyDown=${(/** @type {KeyboardEvent} */ event) => isEnter(event) && !isUnderway && start()} />`}
         ${action.force && html`<${Switch} label=${action.force} isOn=${isForced} onChange=${setIsForced} />`}
       </div>
       <div class="dialog-feet">
         <button onClick=${onClose}>Cancel</button>
-        <button class="primary" disabled=${isUnderway} onClick=${start}>${action.label} ${noun}</button>
+        <button class=${`primary ${action.isDangerous ? "dangerous" : ""}`} disabled=${isUnderway} onClick=${start}>${action.label} ${noun}</button>
       </div>
     <//>
   `;

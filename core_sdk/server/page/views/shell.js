@@ -2,10 +2,11 @@
 
 import { html, useEffect, useErrorBoundary, useState } from "../preact.js";
 import { Dialog } from "../parts/dialog.js";
-import { Empty, Remark, Title } from "../parts/states.js";
+import { Empty, Failure, Remark, Title } from "../parts/states.js";
 import { Progress } from "../parts/progress.js";
 import { counted } from "../parts/text.js";
 import { Toasts } from "../parts/toast.js";
+import { UNREACHABLE } from "../state/api.js";
 import { useConnection } from "../state/events.js";
 import { HomeProvider, useAskedHome } from "../state/home.js";
 import { go, linkTo, usePlace } from "../state/place.js";
@@ -18,6 +19,7 @@ import { Queue } from "./queue.js";
 /** @import { ComponentChildren } from "preact" */
 
 const MAX_LEFT_OUT = 5;
+const AWAY = { ...UNREACHABLE, hint: `${UNREACHABLE.hint} The page asks again by itself.` };
 const LINKS = [
   ["runs", "Runs"],
   ["queue", "Queue"],
@@ -35,7 +37,7 @@ export function Shell() {
   return html`
     <a class="skip" href="#content" onClick=${skip}>Skip to the content</a>
     <header class="head">
-      <a class="brand" href=${linkTo(["runs"])}><img src="icon.svg" alt="" /><span>Core SDK</span></a>
+      <a class="brand" href=${linkTo(["runs"])} aria-label="Core SDK"><img src="icon.svg" alt="" /><span>Core SDK</span></a>
       <nav aria-label="Views">
         ${LINKS.map(([name, title]) => html`<a href=${linkTo([name])} aria-current=${name === first ? "page" : undefined}>${title}</a>`)}
       </nav>
@@ -46,6 +48,7 @@ export function Shell() {
       <button class="quiet" aria-label="Keys" title="Keys  ?" onClick=${() => setIsHelpOpen(true)}>?</button>
     </header>
     <main id="content" tabindex="-1">
+      ${useConnection() === "interrupted" && html`<${Failure} error=${AWAY} />`}
       ${home && home.left_out.length > 0 && html`<${Remark}>${counted(home.left_out.length, "record")} cannot be read, and what they describe is left out: ${home.left_out.slice(0, MAX_LEFT_OUT).join(", ")}${home.left_out.length > MAX_LEFT_OUT && " …"}<//>`}
       ${
         home?.reading
@@ -104,7 +107,7 @@ function Guarded({ children }) {
 
 function Connection() {
   const connection = useConnection();
-  const words = { live: "Live", connecting: "Connecting", interrupted: "Server does not answer" }[connection];
+  const words = { live: "Live", connecting: "Connecting", interrupted: "Server does not answer", refused: "Server refuses" }[connection];
   return html`<span class=${`connection connection-${connection}`} role="status" title=${words}><i></i><span>${words}</span></span>`;
 }
 

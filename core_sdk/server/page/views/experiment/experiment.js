@@ -55,7 +55,7 @@ function Found({ found, tab, follows, onDone }) {
     <${Head} found=${found} onDone=${onDone} />
     <${Tabs} label="Parts of the experiment" tabs=${tabs} current=${current} />
     <div class="tab">
-      ${current === "overview" && html`<${ExperimentOverview} found=${found} onDone=${onDone} />`}
+      ${current === "overview" && html`<${ExperimentOverview} found=${found} follows=${follows} onDone=${onDone} />`}
       ${current === "search" && html`<${Search} experimentId=${id} follows=${follows} />`}
       ${current === "curves" && html`<${LearningCurves} found=${found} follows=${follows} />`}
       ${current === "hyperparameters" && html`<${Hyperparameters} found=${found} follows=${follows} />`}

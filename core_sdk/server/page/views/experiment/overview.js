@@ -1,25 +1,29 @@
 /** What an experiment is about, and how its trials stand. */
 
-import { html, useState } from "../../preact.js";
-import { Markdown } from "../../parts/markdown.js";
+import { html, useMemo } from "../../preact.js";
+import { Chart } from "../../charts/chart.js";
+import { seriesColour } from "../../charts/palette.js";
+import { useChartSettings } from "../../charts/settings.js";
 import { StateBadge } from "../../parts/state-badge.js";
-import { formatNumber, formatTime } from "../../parts/text.js";
-import { say, sayFailure } from "../../parts/toast.js";
-import { Remark } from "../../parts/states.js";
-import { act } from "../../state/api.js";
+import { counted, formatNumber, formatTime } from "../../parts/text.js";
+import { Answered, Remark } from "../../parts/states.js";
+import { act, address } from "../../state/api.js";
+import { useAnswer } from "../../state/answers.js";
 import { linkTo } from "../../state/place.js";
 import { Card } from "../facts.js";
-import { withText } from "../../parts/field.js";
-/** @import { ExperimentAnswer } from "api" */
+import { Notes } from "../notes.js";
+/** @import { CurvesAnswer, ExperimentAnswer } from "api" */
+/** @import { Change } from "../../state/events.js" */
 
-/** @param {{found: ExperimentAnswer, onDone: () => void}} props */
-export function ExperimentOverview({ found, onDone }) {
+/** @param {{found: ExperimentAnswer, follows: (change: Change) => boolean, onDone: () => void}} props */
+export function ExperimentOverview({ found, follows, onDone }) {
   const { experiment, notes, metric, smaller_is_better: smallerIsBetter, best, states } = found;
   const { search } = experiment;
   return html`
     <div class="pane">
       ${(search?.warnings ?? []).map((warning) => html`<${Remark}>${warning}<//>`)}
-      <div class="cards flat">
+      <${BestCurves} experimentId=${experiment.experiment_id} follows=${follows} />
+      <div class="cards flat spaced">
         <section class="card">
           <h2>Trials</h2>
           <dl class="facts">
@@ -39,38 +43,23 @@ export function ExperimentOverview({ found, onDone }) {
           ]}
         />
       </div>
-      <${Notes} experimentId=${experiment.experiment_id} notes=${notes} onSaved=${onDone} />
+      <${Notes} notes=${notes} save=${(/** @type {string} */ text) => act(["experiments", experiment.experiment_id, "actions", "change"], { notes: text })} onSaved=${onDone} />
     </div>
   `;
 }
 
-/** @param {{experimentId: number, notes: string, onSaved: () => void}} props */
-function Notes({ experimentId, notes, onSaved }) {
-  const [draft, setDraft] = useState(/** @type {string | null} */ (null));
-  const save = async () => {
-    try {
-      await act(["experiments", experimentId, "actions", "change"], { notes: draft });
-      setDraft(null);
-      say("The notes are saved.");
-      onSaved();
-    } catch (error) {
-      sayFailure(error);
-    }
-  };
+/** The curves of the best trials, by which one sees how the experiment went. @param {{experimentId: number, follows: (change: Change) => boolean}} props */
+function BestCurves({ experimentId, follows }) {
+  const settings = { ...useChartSettings(), axis: /** @type {const} */ ("steps") };
+  const answer = useAnswer(address(["experiments", experimentId, "curves"], { top: "10", buckets: 300 }), { follows });
+  const curves = useMemo(
+    () => (answer.value?.curves ?? []).map((series, index) => ({ label: String(series.trial_id), colour: seriesColour(index), series })),
+    [answer.value],
+  );
+  if (answer.value?.curves.length === 0) return null;
   return html`
-    <section class="card spaced">
-      <div class="row">
-        <h2>Notes</h2>
-        <span class="spread"></span>
-        ${draft === null ? html`<button class="small" onClick=${() => setDraft(notes)}>Edit</button>` : html`<button class="small" onClick=${() => setDraft(null)}>Cancel</button><button class="small primary" onClick=${save}>Save</button>`}
-      </div>
-      ${
-        draft !== null
-          ? html`<textarea rows="14" aria-label="Notes in Markdown" value=${draft} onInput=${withText(setDraft)}></textarea>`
-          : notes
-            ? html`<${Markdown} text=${notes} />`
-            : html`<p class="soft">None yet. They are written in Markdown.</p>`
-      }
-    </section>
+    <${Answered} answer=${answer} what="curves">
+      ${(/** @type {CurvesAnswer} */ { metric, num_trials: numTrials }) => html`<${Chart} title=${`${metric}, the best ${curves.length} of ${counted(numTrials, "trial")}`} curves=${curves} height=${260} ...${settings} />`}
+    <//>
   `;
 }

@@ -23,6 +23,8 @@ const FIELDS = {
     show: ({ values: { experiment, experiment_id: id } }) =>
       html`<a class="plain" href=${linkTo(["experiments", id])} tabindex="-1" title=${experiment}>${experiment || `experiment ${id}`}</a>`,
   },
+  name: { title: "Name", width: 160 },
+  notes: { title: "Notes", width: 200 },
   state: { title: "State", width: 118, show: ({ values }) => showState(values) },
   steps: { title: "Steps", width: 80 },
   started: { title: "Started", width: 96, isNumber: false, show: ({ values: { started } }) => showTime(started) },
@@ -63,7 +65,7 @@ export function standardColumns(known) {
       .sort((one, other) => other.num_trials - one.num_trials)
       .slice(0, NUM_OF_A_KIND)
       .map(({ name }) => name);
-  return ["id", "experiment", "state", "steps", ...some("metric"), ...some("hyperparameter"), "started", "duration", "label"];
+  return ["id", "name", "experiment", "state", "steps", ...some("metric"), ...some("hyperparameter"), "started", "duration", "label"];
 }
 
 /** @param {ColumnAnswer} known @returns {Column<Run>} */

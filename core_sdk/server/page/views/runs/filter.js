@@ -1,7 +1,7 @@
 /** The filter's box: the condition is checked by the server, which says where it does not parse. */
 
 import { html, useEffect, useRef, useState } from "../../preact.js";
-import { withText } from "../../parts/field.js";
+import { isEnter, withText } from "../../parts/field.js";
 /** @import { ApiError } from "../../state/api.js" */
 
 const PAUSE_MS = 120;
@@ -31,7 +31,7 @@ export function Filter({ where, onChange, error, names }) {
         list="filter-names"
         value=${text}
         onInput=${withText(change)}
-        onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && change(/** @type {HTMLInputElement} */ (event.target).value, 0)}
+        onKeyDown=${(/** @type {KeyboardEvent} */ event) => isEnter(event) && change(/** @type {HTMLInputElement} */ (event.target).value, 0)}
       />
       <datalist id="filter-names">${names.map((name) => html`<option value=${quoted(name)}></option>`)}</datalist>
       ${problem && html`<div class="filter-problem" id="filter-problem" role="alert"><${Place} text=${text} place=${problem.place} />${firstLine(problem.message)}</div>`}

@@ -6,7 +6,7 @@ import { Menu } from "../../parts/menu.js";
 import { sayFailure } from "../../parts/toast.js";
 import { currentPlace, go, linkTo } from "../../state/place.js";
 import { usePreference } from "../../state/preferences.js";
-import { withText } from "../../parts/field.js";
+import { isEnter, withText } from "../../parts/field.js";
 
 export function SavedViews() {
   const [views, keepViews] = usePreference("views", []);
@@ -46,7 +46,7 @@ function NameDialog({ onSave, onClose }) {
           autofocus
           value=${name}
           onInput=${withText(setName)}
-          onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && name.trim() && onSave(name.trim())}
+          onKeyDown=${(/** @type {KeyboardEvent} */ event) => isEnter(event) && name.trim() && onSave(name.trim())}
         />
       </div>
       <div class="dialog-feet">

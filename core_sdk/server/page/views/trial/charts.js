@@ -11,11 +11,12 @@ import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
+import { alertMarks, placeAt } from "./alerts.js";
 import { RankChoice, titleWithRank, useRank } from "../rank-choice.js";
 import { MAX_CURVES, nameOf } from "../series.js";
 import { withText } from "../../parts/field.js";
 /** @import { Named } from "../series.js" */
-/** @import { Curve, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
+/** @import { AlertRow, Curve, MetricsAnswer, TrialAnswer, TrialRow } from "api" */
 /** @import { ChartSettings } from "../../charts/settings.js" */
 
 const NUM_CHARTS = 24;
@@ -24,7 +25,7 @@ const NUM_BUCKETS = 800;
 /** @typedef {{title: string, series: Named[]}} ChartOfMetric The metrics of a chart. */
 
 /** @param {{found: TrialAnswer}} props */
-export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }) {
+export function TrialCharts({ found: { trial, series, alerts, reporting_ranks: ranks } }) {
   const [search, setSearch] = useSetting("search");
   const [order, setOrder] = useSetting("by", "group");
   const [faint, setFaint] = useSetting("superseded", "1");
@@ -45,23 +46,23 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
     <//>
     <div class="pane">
       ${sections.length === 0 && html`<${Empty} title="No metric has such a name." />`}
-      ${sections.map(({ title, charts }) => html`<${Section} key=${title} title=${title} charts=${charts} trial=${trial} numRanks=${rank === "all" ? ranks.length : 1} showsSuperseded=${faint === "1"} />`)}
+      ${sections.map(({ title, charts }) => html`<${Section} key=${title} title=${title} charts=${charts} trial=${trial} alerts=${alerts} numRanks=${rank === "all" ? ranks.length : 1} showsSuperseded=${faint === "1"} />`)}
     </div>
   `;
 }
 
 /**
  * The charts of one group, or those of metrics that several groups have.
- * @param {{title: string, charts: ChartOfMetric[], trial: TrialRow, numRanks: number, showsSuperseded: boolean}} props
+ * @param {{title: string, charts: ChartOfMetric[], trial: TrialRow, alerts: AlertRow[], numRanks: number, showsSuperseded: boolean}} props
  */
-function Section({ title, charts, trial, numRanks, showsSuperseded }) {
+function Section({ title, charts, trial, alerts, numRanks, showsSuperseded }) {
   const [numShown, setNumShown] = useState(1);
   const parts = useMemo(() => partsOf(charts, numRanks), [charts, numRanks]);
   const next = parts[numShown];
   return html`
     <section class="chart-section" aria-label=${title}>
       <h2>${title} <span class="soft">${charts.length}</span></h2>
-      ${parts.slice(0, numShown).map((part, index) => html`<${Part} key=${index} title=${title} charts=${part} trial=${trial} showsSuperseded=${showsSuperseded} />`)}
+      ${parts.slice(0, numShown).map((part, index) => html`<${Part} key=${index} title=${title} charts=${part} trial=${trial} alerts=${alerts} showsSuperseded=${showsSuperseded} />`)}
       ${next && html`<button class="more" onClick=${() => setNumShown(numShown + 1)}>Show ${counted(next.length, "more chart")}</button>`}
     </section>
   `;
@@ -88,8 +89,8 @@ export function partsOf(charts, numRanks) {
   return parts;
 }
 
-/** Charts that are asked for together. @param {{title: string, charts: ChartOfMetric[], trial: TrialRow, showsSuperseded: boolean}} props */
-function Part({ title, charts, trial, showsSuperseded }) {
+/** Charts that are asked for together. @param {{title: string, charts: ChartOfMetric[], trial: TrialRow, alerts: AlertRow[], showsSuperseded: boolean}} props */
+function Part({ title, charts, trial, alerts, showsSuperseded }) {
   const settings = useChartSettings();
   const [rank] = useRank();
   const names = charts.flatMap(({ series }) => series.map(nameOf));
@@ -119,7 +120,10 @@ function Part({ title, charts, trial, showsSuperseded }) {
         <div class="charts">
           ${charts
             .filter((chart) => rank === "" || hasCurve(value, chart))
-            .map((chart) => html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} settings=${settings} />`)}
+            .map(
+              (chart) =>
+                html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} alerts=${alerts} settings=${settings} />`,
+            )}
         </div>
       `}
     <//>
@@ -142,8 +146,8 @@ function distanceOf(/** @type {Curve[]} */ curves) {
   return greatest > 0 ? 2 ** Math.ceil(Math.log2(greatest)) : null;
 }
 
-/** @param {{chart: ChartOfMetric, answer: MetricsAnswer, trial: TrialRow, settings: ChartSettings}} props */
-function MetricChart({ chart: { title, series }, answer, trial, settings }) {
+/** @param {{chart: ChartOfMetric, answer: MetricsAnswer, trial: TrialRow, alerts: AlertRow[], settings: ChartSettings}} props */
+function MetricChart({ chart: { title, series }, answer, trial, alerts, settings }) {
   const origin = settings.axis === "time" ? trial.created : 0;
   const curves = useMemo(
     () =>
@@ -164,7 +168,10 @@ function MetricChart({ chart: { title, series }, answer, trial, settings }) {
       }),
     [answer, series, origin],
   );
-  const marks = useMemo(() => marksOf(answer, curves, origin), [answer, curves, origin]);
+  const marks = useMemo(
+    () => [...marksOf(answer, curves, origin), ...alertMarks(alerts, curves, settings.axis, origin)],
+    [answer, alerts, curves, origin],
+  );
   // What is beyond the zoom was not asked for.
   const whole = settings.zoom !== null && settings.axis === "steps" ? [0, trial.steps_completed] : null;
   return html`<${Chart} title=${titleWithRank(title, curves)} curves=${curves} marks=${marks} whole=${whole} ...${settings} />`;
@@ -184,7 +191,7 @@ export function marksOf({ resume_points: points }, curves, origin) {
   const series = curves.find(({ isFaint }) => !isFaint)?.series;
   if (series === undefined) return [];
   return points.flatMap((point) => {
-    const x = series.x[series.last_steps.findIndex((steps) => steps >= point)] ?? null;
+    const x = placeAt(series, point);
     return x === null ? [] : [{ x: x - origin, label: "restart" }];
   });
 }

@@ -2,15 +2,18 @@
 
 import { html } from "../../preact.js";
 import { formatNumber, formatSize, formatTime } from "../../parts/text.js";
+import { act } from "../../state/api.js";
 import { linkTo } from "../../state/place.js";
 import { Card, flattened } from "../facts.js";
-/** @import { RankRow, TrialAnswer } from "api" */
+import { Notes } from "../notes.js";
+/** @import { AlertRow, RankRow, TrialAnswer } from "api" */
 
-/** @param {{found: TrialAnswer}} props */
-export function Overview({ found: { trial, series, command, working_directory: directory } }) {
+/** @param {{found: TrialAnswer, onDone: () => void}} props */
+export function Overview({ found: { trial, series, alerts, command, working_directory: directory }, onDone }) {
   const { environment } = trial;
   return html`
-    <div class="pane cards">
+    <div class="pane">
+    <div class="cards flat">
       <${Card} title="Last values" facts=${series.map(({ group, name, last }) => [`${group}.${name}`, formatNumber(last, 6)])} none="Nothing was reported." />
       <${Card} title="Hyperparameters" facts=${flattened(trial.hparams)} none="It has none." />
       <${Card}
@@ -48,9 +51,31 @@ export function Overview({ found: { trial, series, command, working_directory: d
       }
       ${trial.metadata && html`<${Card} title="Metadata" facts=${flattened(trial.metadata)} />`}
       ${trial.ranks.length > 0 && html`<${Ranks} ranks=${trial.ranks} />`}
+      ${alerts.length > 0 && html`<${Alerts} alerts=${alerts} />`}
+    </div>
+    <${Notes} notes=${trial.notes} save=${(/** @type {string} */ notes) => act(["trials", trial.trial_id, "actions", "change"], { notes })} onSaved=${onDone} />
     </div>
   `;
 }
+
+/** @param {{alerts: AlertRow[]}} props */
+const Alerts = ({ alerts }) => html`
+  <section class="card">
+    <h2>Alerts</h2>
+    <table class="plain-table">
+      <thead><tr><th class="number">Step</th><th>When</th><th>Level</th><th>Alert</th></tr></thead>
+      <tbody>
+        ${alerts.map(
+          (alert) => html`
+            <tr class=${alert.is_superseded ? "soft" : ""}>
+              <td class="number">${alert.steps_completed}</td><td>${formatTime(alert.time)}</td><td>${alert.level}</td><td><b>${alert.title}</b> ${alert.description}</td>
+            </tr>
+          `,
+        )}
+      </tbody>
+    </table>
+  </section>
+`;
 
 /** @param {{ranks: RankRow[]}} props */
 function Ranks({ ranks }) {

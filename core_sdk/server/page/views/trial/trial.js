@@ -46,7 +46,7 @@ export function Trial({ id, tab }) {
           <div class="tab">
             ${current === "charts" && html`<${TrialCharts} found=${found} />`}
             ${current === "media" && html`<${TrialMedia} found=${found} />`}
-            ${current === "overview" && html`<${Overview} found=${found} />`}
+            ${current === "overview" && html`<${Overview} found=${found} onDone=${answer.reload} />`}
             ${current === "system" && html`<${System} found=${found} />`}
             ${current === "logs" && html`<${Logs} trial=${found.trial} />`}
             ${current === "checkpoints" && html`<${Checkpoints} query=${{ trial: Number(id) }} experimentId=${found.trial.experiment_id} follows=${(/** @type {Change} */ { trials }) => trials.includes(Number(id))} />`}
@@ -67,6 +67,7 @@ function Head({ trial, onDone }) {
         <a href=${linkTo(["experiments", trial.experiment_id])} title=${trial.experiment_name}>${trial.experiment_name || `experiment ${trial.experiment_id}`}</a>
         <span class="soft" aria-hidden="true">›</span>
         <h1>Trial ${trial.trial_id}</h1>
+        <b>${trial.name}</b>
         <${StateBadge} state=${trial.state} reason=${trial.reason} />
         ${trial.state === "ACTIVE" && trial.progress != null && html`<${Progress} part=${trial.progress} />`}
         ${trial.is_archived && html`<span class="chip">archived</span>`}
