@@ -38,6 +38,7 @@ from core_sdk.records import (
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.registry import Registry
 
 SCRIPT = "<script>document.title='hacked'</script>"
 HOSTILE = f"<img src=x onerror=\"document.title='hacked'\">{SCRIPT}"
@@ -69,6 +70,10 @@ def write_sample_home(root: Path, *, num_trials: int = 24, hostile_name: str = H
         record.notes, record.description = NOTES, "Is a longer warm-up worth its steps?"
         record.searcher_metric = SearcherMetric(name="loss", smaller_is_better=True)
         record.retention = RetentionPolicy(save_experiment_best=1, save_trial_best=1, save_trial_latest=1)
+    registry = Registry(home)
+    model = registry.create("digit reader", "Reads *digits*.", {"task": "vision"}, ["paper"])
+    (checkpoint,) = (home.root / "checkpoints").glob("c00003-*")
+    registry.register(model.model_id, home.folder(3), checkpoint.name, "first", NOTES)
     return home
 
 

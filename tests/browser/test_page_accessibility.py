@@ -18,6 +18,7 @@ VIEWS = [
     "experiments/5/hyperparameters?picture=heat", "experiments/5/hyperparameters?picture=importance",
     "experiments/5/code?form=difference", "compare?trials=23,25", "compare/values?trials=23,25", "queue", "trials/4711",
     "compare?trials=1,2,3,4&group=optimizer", "experiments/2/curves?group=optimizer,label&band=range",
+    "models", "models/1", "models/1/1",
 ]  # fmt: skip
 
 
@@ -58,7 +59,15 @@ def test_every_view_has_a_head(site: Site, open_view: OpenView, view: str) -> No
 
 @pytest.mark.parametrize(
     "view",
-    ["runs", "trials/25", "trials/25/logs", "experiments/5/search", "experiments/5/hyperparameters", "queue"],
+    [
+        "runs",
+        "trials/25",
+        "trials/25/logs",
+        "experiments/5/search",
+        "experiments/5/hyperparameters",
+        "queue",
+        "models/1/1",
+    ],
 )
 def test_a_narrow_window_needs_no_scrolling_sideways(site: Site, open_view: OpenView, view: str) -> None:
     """Only tables, output and pictures scroll, within themselves."""

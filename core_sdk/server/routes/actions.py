@@ -119,7 +119,7 @@ def unarchive_trial(records: Records, trial_id: Id) -> Done:
 def label_trial(records: Records, trial_id: Id, body: LabelsBody) -> Done:
     """Gives a trial labels, or takes them away."""
     records.tracker.trial_record(trial_id)
-    added, removed = _checked(body.add), _checked(body.remove)
+    added, removed = checked_labels(body.add), checked_labels(body.remove)
     records.tracker.append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
     return Done(f"changed the labels of trial {trial_id}")
 
@@ -185,7 +185,9 @@ def unarchive_experiment(records: Records, experiment_id: Id) -> Done:
 
 def label_experiment(records: Records, experiment_id: Id, body: LabelsBody) -> Done:
     """Gives an experiment labels, or takes them away."""
-    change = ExperimentChange(added_labels=tuple(_checked(body.add)), removed_labels=tuple(_checked(body.remove)))
+    change = ExperimentChange(
+        added_labels=tuple(checked_labels(body.add)), removed_labels=tuple(checked_labels(body.remove))
+    )
     records.tracker.change_experiment(experiment_id, change)
     return Done(f"changed the labels of experiment {experiment_id}")
 
@@ -241,7 +243,7 @@ def delete_checkpoint(records: Records, storage_id: StorageId, body: DeleteBody)
     return Done(f"deleted checkpoint {storage_id}")
 
 
-def _checked(labels: list[str]) -> list[str]:
+def checked_labels(labels: list[str]) -> list[str]:
     return [check_name("the label", label) for label in labels]
 
 

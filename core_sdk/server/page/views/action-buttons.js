@@ -11,12 +11,12 @@ import { isEnter, withText } from "../parts/field.js";
 /** @import { Action, Kind, Row } from "./actions.js" */
 
 /**
- * @typedef {{kind: Kind, rows: Row[], onDone: () => void}} Subject
+ * @typedef {{kind: Kind, rows: Row[], onDone: () => void, onDeleted?: () => void}} Subject `onDeleted` is called in place of `onDone`.
  */
 
 /** @param {Subject & {withLabels?: boolean}} props */
-export function ActionButtons({ kind, rows, onDone, withLabels = kind !== "checkpoints" }) {
-  const { choices, start, dialog, canAct } = useActions({ kind, rows, onDone });
+export function ActionButtons({ kind, rows, onDone, onDeleted, withLabels = kind !== "checkpoints" }) {
+  const { choices, start, dialog, canAct } = useActions({ kind, rows, onDone, onDeleted });
   const [isLabelling, setIsLabelling] = useState(false);
   if (!canAct) return html`<span class="soft">This page can only read.</span>`;
   return html`
@@ -36,7 +36,7 @@ export function ActionMenu({ kind, rows, onDone, label }) {
 }
 
 /** What can be done to the rows, how it is begun, and the dialog that asks before it. @param {Subject} subject */
-function useActions({ kind, rows, onDone }) {
+function useActions({ kind, rows, onDone, onDeleted }) {
   const [asked, setAsked] = useState(/** @type {Action | null} */ (null));
   const canAct = useCanAct();
   const start = async (/** @type {Action} */ action) => {
@@ -49,7 +49,8 @@ function useActions({ kind, rows, onDone }) {
     onDone();
   };
   const dialog =
-    asked && html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} />`;
+    asked &&
+    html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} onDeleted=${onDeleted} />`;
   return { choices: ACTIONS[kind].filter(({ fits, isForOne }) => rows.some(fits) && !(isForOne && rows.length > 1)), start, dialog, canAct };
 }
 

@@ -7,10 +7,10 @@ import { say, sayFailure } from "../parts/toast.js";
 import { act } from "../state/api.js";
 import { isEnter, withText } from "../parts/field.js";
 
-/** @typedef {"trials" | "experiments" | "checkpoints"} Kind */
+/** @typedef {"trials" | "experiments" | "checkpoints" | "models" | "versions"} Kind */
 
 /**
- * What is known of a trial, an experiment or a checkpoint in every table that has actions; each has the id of its kind.
+ * What is known of a trial, an experiment, a checkpoint, a model or a version in every table that has actions; each has the id of its kind.
  * @typedef {object} Row
  * @property {string} state
  * @property {string[]} [labels] A checkpoint has none.
@@ -20,6 +20,8 @@ import { isEnter, withText } from "../parts/field.js";
  * @property {number} [trial_id]
  * @property {number} [experiment_id]
  * @property {string} [storage_id]
+ * @property {number} [model_id]
+ * @property {number} [version]
  */
 
 /**
@@ -111,6 +113,15 @@ export const ACTIONS = {
     },
     { name: "unpin", label: "Unpin", done: "unpinned", fits: (row) => row.is_pinned },
     {
+      name: "register",
+      label: "Register",
+      done: "registered",
+      question: "It becomes the newest version of a model, and nothing deletes it while it is that. A model that is not there is made.",
+      text: { name: "model", label: "Name of the model" },
+      isForOne: true,
+      fits: ({ state }) => state !== "DELETED",
+    },
+    {
       name: "delete",
       label: "Delete",
       done: "deleted",
@@ -120,22 +131,54 @@ export const ACTIONS = {
       fits: ({ state }) => state !== "DELETED",
     },
   ],
+  models: [
+    { name: "archive", label: "Archive", done: "archived", fits: (row) => !row.is_archived },
+    { name: "unarchive", label: "Unarchive", done: "brought back from the archive", fits: (row) => row.is_archived },
+    {
+      name: "delete",
+      label: "Delete",
+      done: "deleted",
+      question: "It leaves the registry with all its versions. Their checkpoints stay, and can be deleted then.",
+      isDangerous: true,
+      fits: () => true,
+    },
+  ],
+  versions: [
+    {
+      name: "change",
+      label: "Rename",
+      done: "renamed",
+      question: "What this version is called.",
+      text: { name: "name", label: "New name" },
+      isForOne: true,
+      fits: () => true,
+    },
+    {
+      name: "delete",
+      label: "Delete",
+      done: "deleted",
+      question: "It leaves the registry. Its checkpoint stays, and can be deleted then.",
+      isDangerous: true,
+      fits: () => true,
+    },
+  ],
 };
 
 /**
  * Asks where an action asks, does it to each row, and says what came of it.
- * @param {{kind: Kind, action: Action, rows: Row[], onClose: () => void, onDone: () => void}} props
+ * @param {{kind: Kind, action: Action, rows: Row[], onClose: () => void, onDone: () => void, onDeleted?: () => void}} props
  */
-export function Doing({ kind, action, rows, onClose, onDone }) {
+export function Doing({ kind, action, rows, onClose, onDone, onDeleted }) {
   const [isUnderway, setIsUnderway] = useState(false);
   const [text, setText] = useState("");
   const [isForced, setIsForced] = useState(false);
   const ids = rows.map((row) => idOf(kind, row));
   const start = async () => {
     setIsUnderway(true);
-    await perform(kind, action, ids, { ...(action.text && { [action.text.name]: text }), ...(action.force && { force: isForced }) });
+    const isDone = await perform(kind, action, ids, { ...(action.text && { [action.text.name]: text }), ...(action.force && { force: isForced }) });
     onClose();
-    onDone();
+    if (isDone && action.name === "delete" && onDeleted) onDeleted();
+    else onDone();
   };
   const noun = `${kind.slice(0, -1)}${ids.length === 1 ? "" : "s"}`;
   return html`
@@ -157,16 +200,34 @@ export function Doing({ kind, action, rows, onClose, onDone }) {
 /** @typedef {import("api").Action["path"]} Path */
 /** @typedef {import("api").BodyOf<Path>} Body */
 
-/** Does something to each, and says what came of it. @param {Kind} kind @param {Action} action @param {(string | number)[]} ids @param {Body} [body] */
+/** Does something to each, says what came of it, and returns whether all was done. @param {Kind} kind @param {Action} action @param {(string | number)[]} ids @param {Body} [body] */
 export async function perform(kind, action, ids, body) {
-  const outcomes = await Promise.allSettled(ids.map((id) => act(/** @type {Path} */ ([kind, id, "actions", action.name]), body)));
+  const outcomes = await Promise.allSettled(
+    ids.map((id) => act(/** @type {Path} */ (/** @type {unknown} */ ([...pathOf(kind, id), "actions", action.name])), body)),
+  );
   const done = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
   const failed = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
   if (done.length === 1) say(done[0].message);
   else if (done.length > 1) say(`${done.length} ${kind}: ${action.done}.`);
   for (const reason of failed.slice(0, 3)) sayFailure(reason);
+  return failed.length === 0;
 }
 
-/** @param {Kind} kind @param {Row} row @returns {string | number} */
-export const idOf = (kind, row) =>
-  /** @type {string | number} */ (kind === "trials" ? row.trial_id : kind === "experiments" ? row.experiment_id : row.storage_id);
+/** The id of a version is that of its model, a slash and its number. @param {Kind} kind @param {Row} row @returns {string | number} */
+export function idOf(kind, row) {
+  const ids = {
+    trials: row.trial_id,
+    experiments: row.experiment_id,
+    checkpoints: row.storage_id,
+    models: row.model_id,
+    versions: `${row.model_id}/${row.version}`,
+  };
+  return /** @type {string | number} */ (ids[kind]);
+}
+
+/** @param {Kind} kind @param {string | number} id */
+function pathOf(kind, id) {
+  if (kind !== "versions") return [kind, id];
+  const [model, version] = String(id).split("/");
+  return ["models", model, "versions", version];
+}

@@ -14,6 +14,7 @@ import { ActionButtons } from "./action-buttons.js";
 import { Card, flattened } from "./facts.js";
 import { FileLink } from "./file-link.js";
 import { SelectionBar } from "./runs/selection.js";
+import { Way } from "./way.js";
 /** @import { CheckpointRow, CheckpointsAnswer, KeptAnswer, RetentionAnswer } from "api" */
 /** @import { Change } from "../state/events.js" */
 
@@ -219,6 +220,7 @@ function Details({ row, onDone }) {
         ["Pinned because", row.pin_note],
       ]} />
     </div>
+    <${Way} storageId=${row.storage_id} />
   `;
 }
 

@@ -15,6 +15,8 @@ import { Runs } from "./runs/runs.js";
 import { Trial } from "./trial/trial.js";
 import { Experiment } from "./experiment/experiment.js";
 import { Compare } from "./compare.js";
+import { Model } from "./models/model.js";
+import { Models } from "./models/models.js";
 import { Queue } from "./queue.js";
 /** @import { ComponentChildren } from "preact" */
 
@@ -23,6 +25,7 @@ const AWAY = { ...UNREACHABLE, hint: `${UNREACHABLE.hint} The page asks again by
 const LINKS = [
   ["runs", "Runs"],
   ["queue", "Queue"],
+  ["models", "Models"],
 ];
 
 export function Shell() {
@@ -88,6 +91,7 @@ function View({ path: [name = "runs", id = "", tab = ""] }) {
   if (name === "trials" && id) return html`<${Trial} key=${id} id=${id} tab=${tab} />`;
   if (name === "experiments" && id) return html`<${Experiment} key=${id} id=${id} tab=${tab} />`;
   if (name === "compare") return html`<${Compare} />`;
+  if (name === "models") return id ? html`<${Model} key=${id} id=${id} version=${tab} />` : html`<${Models} />`;
   if (name === "queue") return html`<${Queue} />`;
   return html`<${Title} text="Nothing is here" /><${Empty} title="There is no such view."><a href=${linkTo(["runs"])}>All runs</a><//>`;
 }

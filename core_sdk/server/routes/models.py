@@ -1,0 +1,238 @@
+"""The model registry: models, their versions, and the way of the checkpoints that these are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from core_sdk.errors import CheckpointNotFoundError, ModelNotFoundError
+from core_sdk.records import ModelRecord, ModelVersionRecord, check_text, from_json
+from core_sdk.server.errors import RequestError
+from core_sdk.server.records import Records
+from core_sdk.server.route import Id, Query
+from core_sdk.server.routes.actions import Body, Done, Label, LabelsBody, checked_labels
+from core_sdk.server.routes.checkpoints import StorageId
+from core_sdk.tracking.finding.lineage import Stretch, read_lineage
+from core_sdk.tracking.registry import Registry
+from core_sdk.tracking.rows import CheckpointRow
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+_Text = Annotated[str, msgspec.Meta(max_length=10_000)]
+_Notes = Annotated[str, msgspec.Meta(max_length=60_000)]
+
+
+class ModelsQuery(Query, frozen=True):
+    archived: bool = False
+    """Also those that are archived."""
+
+
+class ModelAnswer(msgspec.Struct, frozen=True):
+    model_id: int
+    name: str
+    description: str
+    labels: list[str]
+    metadata: dict[str, Any]
+    created: float
+    updated: float
+    is_archived: bool
+    num_versions: int
+    newest: int | None
+    """The number of its newest version."""
+
+
+class ModelsAnswer(msgspec.Struct, frozen=True):
+    models: list[ModelAnswer]
+
+
+class VersionAnswer(msgspec.Struct, frozen=True):
+    version: int
+    name: str
+    notes: str
+    created: float
+    metadata: dict[str, Any]
+    storage_id: str
+    checkpoint: CheckpointRow | None
+    """None if its trial was deleted by force."""
+
+
+class ModelVersionsAnswer(msgspec.Struct, frozen=True):
+    model: ModelAnswer
+    versions: list[VersionAnswer]
+    """The newest first."""
+
+
+class RegisteredVersion(msgspec.Struct, frozen=True):
+    model_id: int
+    model_name: str
+    version: int
+
+
+class LineageAnswer(msgspec.Struct, frozen=True):
+    stretches: list[Stretch]
+    """The attempts that led to the checkpoint, the last one first."""
+    registered: list[RegisteredVersion]
+    """The versions of models that the checkpoint is."""
+
+
+class NewModelBody(Body, frozen=True):
+    name: _Name
+    description: _Text = ""
+    labels: Annotated[list[Label], msgspec.Meta(max_length=100)] = []
+
+
+class ModelBody(Body, frozen=True):
+    description: _Text
+
+
+class RegisterBody(Body, frozen=True):
+    model: _Name
+    """The name of the model. One that has this name is made if there is none."""
+    name: _Text = ""
+    notes: _Notes = ""
+
+
+class VersionBody(Body, frozen=True):
+    """Fields that are null are left unchanged."""
+
+    name: _Text | None = None
+    notes: _Notes | None = None
+
+
+def models(records: Records, query: ModelsQuery) -> ModelsAnswer:
+    """Returns the models of the registry."""
+    found = _registry(records).models()
+    return ModelsAnswer([_model(one) for one in found if query.archived or not one.is_archived])
+
+
+def model(records: Records, model_id: Id) -> ModelVersionsAnswer:
+    """Returns a model with its versions and their checkpoints."""
+    found = _registry(records).model(model_id)
+    return ModelVersionsAnswer(_model(found), [_version(records, one) for one in reversed(found.versions)])
+
+
+def lineage(records: Records, storage_id: StorageId) -> LineageAnswer:
+    """Returns how a checkpoint came to be, and which versions of models it is."""
+    stretches = records.ask(lambda view: read_lineage(view, records.tracker.home, storage_id))
+    registered = [
+        RegisteredVersion(one.model_id, one.name, version.version)
+        for one in _registry(records).models()
+        for version in one.versions
+        if version.checkpoint == storage_id
+    ]
+    return LineageAnswer(stretches, registered)
+
+
+def create_model(records: Records, body: NewModelBody) -> Done:
+    """Makes a model, which has no versions yet."""
+    labels = checked_labels(body.labels)
+    made = _registry(records).create(body.name, check_text("the description", body.description), {}, labels)
+    return Done(f"created model {made.model_id}")
+
+
+def change_model(records: Records, model_id: Id, body: ModelBody) -> Done:
+    """Changes the description of a model."""
+    with _registry(records).edit(model_id) as record:
+        record.description = check_text("the description", body.description)
+    return Done(f"changed model {model_id}")
+
+
+def label_model(records: Records, model_id: Id, body: LabelsBody) -> Done:
+    """Gives a model labels, or takes them away."""
+    added, removed = checked_labels(body.add), set(body.remove)
+    with _registry(records).edit(model_id) as record:
+        record.labels = [label for label in dict.fromkeys((*record.labels, *added)) if label not in removed]
+    return Done(f"changed the labels of model {model_id}")
+
+
+def archive_model(records: Records, model_id: Id) -> Done:
+    """Hides a model from lists."""
+    with _registry(records).edit(model_id) as record:
+        record.is_archived = True
+    return Done(f"archived model {model_id}")
+
+
+def unarchive_model(records: Records, model_id: Id) -> Done:
+    """Shows a model in lists again."""
+    with _registry(records).edit(model_id) as record:
+        record.is_archived = False
+    return Done(f"model {model_id} is in lists again")
+
+
+def delete_model(records: Records, model_id: Id) -> Done:
+    """Takes a model with all its versions out of the registry; the checkpoints stay."""
+    _registry(records).model(model_id)
+    _registry(records).delete(model_id)
+    return Done(f"deleted model {model_id}")
+
+
+def register(records: Records, storage_id: StorageId, body: RegisterBody) -> Done:
+    """Makes a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
+    row = records.ask(lambda view: view.checkpoint(storage_id))
+    registry = _registry(records)
+    try:
+        found = registry.model(body.model)
+    except ModelNotFoundError:
+        found = registry.create(body.model, "", {}, [])
+    folder = records.tracker.home.folder(row.trial_id)
+    texts = check_text("the name", body.name), check_text("the notes", body.notes)
+    version = registry.register(found.model_id, folder, storage_id, *texts)
+    return Done(f"registered the checkpoint as version {version.version} of model {found.model_id}")
+
+
+def change_version(records: Records, model_id: Id, version: Id, body: VersionBody) -> Done:
+    """Changes the name or the notes of a version."""
+    with _registry(records).edit(model_id) as record:
+        found = _find(record, version)
+        found.name = found.name if body.name is None else check_text("the name", body.name)
+        found.notes = found.notes if body.notes is None else check_text("the notes", body.notes)
+    return Done(f"changed version {version} of model {model_id}")
+
+
+def delete_version(records: Records, model_id: Id, version: Id) -> Done:
+    """Takes a version out of the registry; its checkpoint stays, and can be deleted then."""
+    with _registry(records).edit(model_id) as record:
+        record.versions.remove(_find(record, version))
+    return Done(f"deleted version {version} of model {model_id}")
+
+
+def _registry(records: Records) -> Registry:
+    return Registry(records.tracker.home)
+
+
+def _find(record: ModelRecord, version: int) -> ModelVersionRecord:
+    for one in record.versions:
+        if one.version == version:
+            return one
+    raise RequestError(404, "model_version_not_found", f"model {record.model_id} has no version {version}")
+
+
+def _model(record: ModelRecord) -> ModelAnswer:
+    return ModelAnswer(
+        model_id=record.model_id,
+        name=record.name,
+        description=record.description,
+        labels=record.labels,
+        metadata=from_json(record.metadata),
+        created=record.created,
+        updated=record.updated,
+        is_archived=record.is_archived,
+        num_versions=len(record.versions),
+        newest=record.versions[-1].version if record.versions else None,
+    )
+
+
+def _version(records: Records, record: ModelVersionRecord) -> VersionAnswer:
+    try:
+        row = records.ask(lambda view: view.checkpoint(record.checkpoint))
+    except CheckpointNotFoundError:
+        row = None
+    return VersionAnswer(
+        version=record.version,
+        name=record.name,
+        notes=record.notes,
+        created=record.created,
+        metadata=from_json(record.metadata),
+        storage_id=record.checkpoint,
+        checkpoint=row,
+    )
