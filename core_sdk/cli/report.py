@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200
 _MOST_COLUMNS = 24
+_MOST_TRIALS_WITH_MEDIA = 8
+_MOST_MEDIA_BYTES = 16 << 20
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f2328; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; font-size: 13px } td, th { border-bottom: 1px solid #d0d7de; padding: .25rem .6rem;
 text-align: left; white-space: nowrap } .wide { overflow-x: auto } svg { max-width: 100%; height: auto }
+.media { display: flex; flex-wrap: wrap; gap: 1rem } figure { margin: 0 } img, video { max-width: 100% }
 pre { background: #f6f8fa; padding: 1rem; overflow-x: auto }
 """
 # No script could run even if a name of a run were one.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
 
 
 def report(
@@ -34,7 +37,7 @@ def report(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file.", show_default="report-ID.html")
     ] = None,
 ) -> None:
-    """Write an experiment into one HTML file: its charts, its trials, what mattered, and its configuration.
+    """Write an experiment into one HTML file: its charts, trials and media, what mattered, and its configuration.
 
     The file needs no server and no network. Secrets of the configuration are masked.
     """
@@ -65,6 +68,7 @@ def _document(tracker: HomeTracker, row: ExperimentRow) -> str:
         Picture(charts)._repr_html_(),
         *_importances(tracker, row, found),
         *_trials(found),
+        *_media(tracker, found),
         *_configuration(tracker, row),
     ]
     head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{_text(row.name)}</title>'
@@ -118,8 +122,48 @@ def _trials(found: Sequence[Facts]) -> Iterable[str]:
     yield "<h2>Trials</h2>"
     if len(shown) < len(found):
         yield f"<p>The newest {len(shown)} of {len(found)}.</p>"
-    rows = [[one.row.trial_id, one.row.state, one.row.steps_completed, *map(one.values.get, names)] for one in shown]
-    yield _table(["trial", "state", "steps", *names], rows)
+    fields = ((one, one.row) for one in shown)
+    rows = [
+        [row.trial_id, row.name, row.state, row.steps_completed, *map(one.values.get, names)] for one, row in fields
+    ]
+    yield _table(["trial", "name", "state", "steps", *names], rows)
+    yield from (
+        f"<h3>Notes of trial {one.row.trial_id}</h3>\n<pre>{_text(one.row.notes)}</pre>"
+        for one in shown
+        if one.row.notes
+    )
+
+
+def _media(tracker: HomeTracker, found: Sequence[Facts]) -> Iterable[str]:
+    """Yields the newest medium of each name of the newest trials that have any, up to a size of all together."""
+    from core_sdk.cli.render.media import media_html
+    from core_sdk.errors import RecordDamagedError
+
+    size_bytes = num_left_out = num_trials = 0
+    for one in reversed(found):
+        with tracker.view() as view:
+            newest = {(row.group, row.name): row for row in view.media(one.row.trial_id)}
+        if not newest or num_trials == _MOST_TRIALS_WITH_MEDIA:
+            continue
+        num_trials += 1
+        shown = []
+        for row in newest.values():
+            size_bytes += row.file.size_bytes
+            try:
+                is_small = size_bytes <= _MOST_MEDIA_BYTES and not row.file.problem
+                content = tracker.read_media(row.trial_id, row.file.name) if is_small else None
+            except RecordDamagedError:
+                content = None
+            drawn = None if content is None else media_html(row.file, content)
+            if drawn is None:
+                num_left_out += 1
+                continue
+            caption = _text(f"{row.group}.{row.name} at {row.steps_completed} {row.file.caption}")
+            shown.append(f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>")
+        yield f"<h2>Media of trial {one.row.trial_id}</h2>"
+        yield f'<div class="media">{"".join(shown)}</div>'
+    if num_left_out:
+        yield f"<p>{num_left_out} media are too large for this file, damaged, or would have to run to be shown.</p>"
 
 
 def _configuration(tracker: HomeTracker, row: ExperimentRow) -> Iterable[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
+import torch
 from cli.commands import Cli
 from parts import needs
 from tracking.journals import new_trial, record, report
 
+from core_sdk import core, media
 from core_sdk.tracking import Home
 
 HOSTILE = "<script>alert(1)</script>"
@@ -41,6 +43,33 @@ def test_a_report_is_one_file_that_needs_nothing_else(cli: Cli, home: Home, tmp_
     assert "script" not in [tag for tag, _ in tags]
     assert not [attributes for _, attributes in tags if {"src", "href"} & attributes.keys()]
     assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
+
+
+def test_a_report_shows_media(cli: Cli, home: Home, tmp_path: Path) -> None:
+    """The newest of each name, within the file; nothing that would run."""
+    with core.init(name="digits", trial_name=HOSTILE, notes=HOSTILE) as context:
+        for step in (1, 2):
+            values = {
+                "picture": media.Image(torch.rand(3, 8, 8), caption=HOSTILE),
+                "words": media.Text(f"{HOSTILE} at {step}"),
+                "sound": media.Audio(torch.zeros(1, 800), sample_rate=8000),
+                "weights": media.Histogram(torch.randn(100)),
+                "rows": media.Table([[HOSTILE, step]], ["name", "step"]),
+                "confused": media.ConfusionMatrix([[1, 2], [3, 4]]),
+            }
+            context.train.report_metrics("validation", step, {"loss": 1 / step, **values})
+
+    assert cli("report", "digits", "-o", "report.html").status == 0
+
+    text = (tmp_path / "report.html").read_text()
+    tags = Tags(text).found
+    sources = [attributes["src"] or "" for _, attributes in tags if "src" in attributes]
+    assert [source.partition(";")[0] for source in sources] == ["data:image/png", "data:audio/wav"]
+    assert {"figure", "rect"} <= {name for name, _ in tags}
+    assert "script" not in [name for name, _ in tags]
+    assert text.count("<figure>") == 6
+    assert "at 2" in text
+    assert "validation.words at 1" not in text
 
 
 @needs("many processes")

@@ -104,6 +104,27 @@ def test_media_survive_kill_nine(start_script: StartScript, home: Home) -> None:
     assert all(one.read().startswith(b"\x89PNG") for one in found)
 
 
+def test_what_a_killed_writer_leaves_is_swept_by_the_next_attempt(start_script: StartScript, home: Home) -> None:
+    """It had begun to write a file, and was killed before the file had its name."""
+    script = """
+        import os, pathlib, signal
+        from core_sdk import core, media
+
+        with core.init(job_id="training") as context:
+            context.train.report_metrics("own", 1, {"text": media.Text("whole")})
+            if context.info.trial.attempt == 1:
+                pathlib.Path.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+                context.train.report_metrics("own", 2, {"text": media.Text("torn")})
+    """
+    assert start_script(script).process.wait() == -signal.SIGKILL
+    left = files(home)
+    assert start_script(script).process.wait() == 0
+
+    assert [name.endswith(".tmp") for name in left] == [True, False]
+    assert files(home) == left[1:]
+    assert [one.read() for one in client.get_trial(1).iter_media()] == [b"whole"]
+
+
 def test_media_that_a_full_disk_refuses_are_counted(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers of the report are kept, the training goes on, and later media are kept again."""
     monkeypatch.setenv("CORE_SDK_HOME", str(small_disk / "home"))

@@ -78,6 +78,11 @@ class TrialFolder:
             else:
                 entry.unlink(missing_ok=True)
 
+    def sweep_media(self) -> None:
+        """Removes files of media that a process which was killed had begun to write. No attempt may be running."""
+        for unfinished in self.media_path.glob(".*.tmp"):
+            unfinished.unlink(missing_ok=True)
+
     def attempts(self) -> list[int]:
         """Returns the attempts that have begun, in order. The latest may have no journal yet."""
         found = (_OF_ATTEMPT.fullmatch(entry.name) for entry in os.scandir(self.path))

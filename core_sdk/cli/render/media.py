@@ -1,0 +1,69 @@
+"""Media as HTML that refers to nothing outside of itself."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from core_sdk.records import MediaFile, format_number, from_json
+
+_MOST_ROWS = 20
+_MOST_CHARS = 4000
+
+
+def media_html(file: MediaFile, content: bytes) -> str | None:
+    """Returns a medium as HTML, or None for one that cannot be shown without running what is in it."""
+    kind, _, _ = file.media_type.partition("/")
+    if kind in ("image", "audio", "video"):
+        source = f"data:{file.media_type};base64,{base64.b64encode(content).decode()}"
+        if kind == "image":
+            return f'<img alt="{html.escape(file.caption)}" src="{html.escape(source)}">'
+        return f'<{kind} controls src="{html.escape(source)}"></{kind}>'
+    if file.kind == "text":
+        return f"<pre>{html.escape(content.decode(errors='replace')[:_MOST_CHARS])}</pre>"
+    draw = _DRAWN.get(file.kind)
+    return None if draw is None else draw(from_json(msgspec.json.decode(content)))
+
+
+def table_html(titles: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    lines = [titles, *rows[:_MOST_ROWS]]
+    cells = ("".join(f"<td>{html.escape(_told(cell))}</td>" for cell in line) for line in lines)
+    left_out = f"<p>{len(rows) - _MOST_ROWS} more rows</p>" if len(rows) > _MOST_ROWS else ""
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>{left_out}"
+
+
+def _table(value: dict[str, Any]) -> str:
+    return table_html(value["columns"], value["rows"])
+
+
+def _matrix(value: dict[str, Any]) -> str:
+    labels = value["labels"]
+    return table_html(["true", *labels], [[label, *row] for label, row in zip(labels, value["matrix"], strict=True)])
+
+
+def _histogram(value: dict[str, Any]) -> str:
+    first, last, most = value["edges"][0], value["edges"][-1], max(value["counts"], default=0) or 1
+    width = last - first or 1
+    bars = "".join(
+        f'<rect x="{300 * (low - first) / width:.1f}" y="{80 - 80 * count / most:.1f}" '
+        f'width="{300 * (high - low) / width:.1f}" height="{80 * count / most:.1f}"/>'
+        for (low, high), count in zip(pairwise(value["edges"]), value["counts"], strict=True)
+    )
+    told = f"{format_number(first)} … {format_number(last)}"
+    return f'<svg width="300" height="80" role="img" aria-label="Histogram" fill="#1f5fd6">{bars}</svg><p>{told}</p>'
+
+
+_DRAWN: dict[str, Callable[[dict[str, Any]], str]] = {
+    "table": _table,
+    "confusion_matrix": _matrix,
+    "histogram": _histogram,
+}
+
+
+def _told(cell: object) -> str:
+    return "" if cell is None else str(format_number(cell))
