@@ -1,10 +1,10 @@
-"""Encodes TensorBoard's events as bytes: `tensorflow.Event` messages of three kinds, each in a TFRecord frame.
+"""Encodes TensorBoard's events as bytes: `tensorflow.Event` messages, each in a TFRecord frame.
 
 The messages are small and their fields never change, so they are spelled out by hand:
 
     Event       1 wall_time: double   2 step: int64   3 file_version: string   5 summary: Summary   7 session_log
     Summary     1 value: Value
-    Value       1 tag: string   2 simple_value: float
+    Value       1 tag: string   2 simple_value: float   4 image   5 histo   6 audio   8 tensor   9 metadata
     SessionLog  1 status: enum (1 is START)
 
 A frame is the size (8 bytes), the size's checksum, the message, the message's checksum; a checksum is a CRC-32C,
@@ -20,6 +20,8 @@ from __future__ import annotations
 import functools
 import math
 import struct
+from collections.abc import Sequence
+from itertools import pairwise
 
 import google_crc32c
 
@@ -40,6 +42,7 @@ _SIMPLE_VALUE = bytes([2 << 3 | 5])
 _STATUS = bytes([1 << 3 | 0])
 
 _FLOAT_BYTES = 4
+_DT_STRING = 7
 
 
 def file_version(wall_time: float) -> bytes:
@@ -55,6 +58,47 @@ def session_start(wall_time: float, step: int) -> bytes:
 def scalar(wall_time: float, step: int, tag: str, value: float) -> bytes:
     """Returns a point of a curve. TensorBoard keeps 32-bit floats: a larger value becomes an infinity."""
     return _framed(_summary_before_value(tag), _float(value) + _when(wall_time, step))
+
+
+def image(wall_time: float, step: int, tag: str, content: bytes, width: int, height: int) -> bytes:
+    """Returns an image, which is a PNG, a JPEG or a GIF."""
+    return _media(wall_time, step, tag, 4, _number(1, height) + _number(2, width) + _bytes(4, content))
+
+
+def audio(wall_time: float, step: int, tag: str, content: bytes, media_type: str) -> bytes:
+    return _media(wall_time, step, tag, 6, _bytes(4, content) + _bytes(5, media_type.encode()))
+
+
+def text(wall_time: float, step: int, tag: str, content: bytes) -> bytes:
+    """Returns a text, which TensorBoard shows as Markdown: a tensor of one string, for the plugin of texts."""
+    tensor = _number(1, _DT_STRING) + _bytes(2, _bytes(2, _number(1, 1))) + _bytes(8, content)
+    return _media(wall_time, step, tag, 8, tensor, _bytes(9, _bytes(1, _bytes(1, b"text"))))
+
+
+def histogram(wall_time: float, step: int, tag: str, counts: Sequence[float], edges: Sequence[float]) -> bytes:
+    """Returns a histogram. The sums are those of values in the middle of their bins."""
+    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+    total = sum(count * middle for count, middle in zip(counts, middles, strict=True))
+    squares = sum(count * middle * middle for count, middle in zip(counts, middles, strict=True))
+    numbers = (edges[0], edges[-1], sum(counts), total, squares)
+    content = b"".join(bytes([field << 3 | 1]) + _pack_double(value) for field, value in enumerate(numbers, start=1))
+    limits, sizes = (b"".join(map(_pack_double, column)) for column in (edges[1:], counts))
+    return _media(wall_time, step, tag, 5, content + _bytes(6, limits) + _bytes(7, sizes))
+
+
+def _media(wall_time: float, step: int, tag: str, field: int, content: bytes, metadata: bytes = b"") -> bytes:
+    summary = _SUMMARY + _sized(_VALUE + _sized(_TAG + _sized(tag.encode()) + _bytes(field, content) + metadata))
+    message = summary + _when(wall_time, step)
+    checksum = int(google_crc32c.value(message)) ^ 0xFFFFFFFF
+    return _frame_head(len(message)) + message + _masked(checksum)
+
+
+def _bytes(field: int, data: bytes) -> bytes:
+    return bytes([field << 3 | 2]) + _sized(data)
+
+
+def _number(field: int, number: int) -> bytes:
+    return bytes([field << 3 | 0]) + _varint(number)
 
 
 def _when(wall_time: float, step: int) -> bytes:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from core_sdk.files import opened
-from core_sdk.records import AttemptStarted
+from core_sdk.journal import read_journal
+from core_sdk.records import AttemptStarted, Report
 from core_sdk.tensorboard import _encoding
+from core_sdk.tensorboard._media import Medium, media_of
 from core_sdk.tensorboard._scalars import JournalScalars, Scalar
 
 _CHUNK_BYTES = 1 << 20
@@ -20,9 +23,9 @@ _MAX_SCALARS = 10_000
 
 
 def write_event_files(journal_paths: Iterable[Path], directory: Path) -> list[Path]:
-    """Writes each attempt's complete event file, replaces an existing one, and returns the paths.
+    """Writes each attempt's complete event file, with its media, replaces an existing one, and returns the paths.
 
-    An attempt without scalars gets no file. An attempt whose `TensorboardMirror` is still writing is skipped.
+    An attempt without reports gets no file. An attempt whose `TensorboardMirror` is still writing is skipped.
     """
     paths = (_write_event_file(journal_path, directory) for journal_path in journal_paths)
     return [path for path in paths if path is not None]
@@ -48,6 +51,10 @@ class EventFile:
     def append(self, scalars: Iterable[Scalar]) -> None:
         self._write(b"".join([_encoding.scalar(*scalar) for scalar in scalars]))
 
+    def append_media(self, media: Iterable[Medium]) -> None:
+        for medium in media:
+            self._write(medium.encoded() or b"")
+
     def close(self) -> None:
         os.close(self._descriptor)
 
@@ -70,7 +77,9 @@ def _write_event_file(journal_path: Path, directory: Path) -> Path | None:
     scalars = journal.read(_MAX_SCALARS)
     while scalars == []:
         scalars = journal.read(_MAX_SCALARS)
-    if scalars is None:
+    media = _media(journal_path)
+    first = next(media, None)
+    if scalars is None and first is None:
         return None
     path = event_file_path(directory, journal.started)
     if _is_being_written(path):
@@ -82,10 +91,18 @@ def _write_event_file(journal_path: Path, directory: Path) -> Path | None:
             while scalars is not None:
                 file.append(scalars)
                 scalars = journal.read(_MAX_SCALARS)
+            file.append_media(itertools.chain([first] if first else [], media))
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def _media(journal_path: Path) -> Iterator[Medium]:
+    for chunk in read_journal(journal_path, chunk_bytes=_CHUNK_BYTES):
+        for record in chunk.records:
+            if isinstance(record, Report) and record.json_metrics is not None:
+                yield from media_of(record, journal_path.parent)
 
 
 def _is_being_written(path: Path) -> bool:

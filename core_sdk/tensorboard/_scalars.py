@@ -32,11 +32,11 @@ def scalars_of(report: Report) -> Iterator[Scalar]:
     first_step = report.steps_completed - len(batches)
     for batch_index, batch in enumerate(batches):
         for name, value in _floats(batch):
-            yield Scalar(report.time, first_step + batch_index, _tag(report.group, name), value)
+            yield Scalar(report.time, first_step + batch_index, tag_of(report.group, name), value)
     names_in_batches = set().union(*batches)
     for name, value in _floats(report.metrics):
         if name not in names_in_batches:
-            yield Scalar(report.time, report.steps_completed, _tag(report.group, name), value)
+            yield Scalar(report.time, report.steps_completed, tag_of(report.group, name), value)
 
 
 def _floats(metrics: Mapping[str, Metric | str]) -> Iterator[tuple[str, float]]:
@@ -44,7 +44,7 @@ def _floats(metrics: Mapping[str, Metric | str]) -> Iterator[tuple[str, float]]:
         yield name, number_from_json(value) if isinstance(value, str) else float(value)
 
 
-def _tag(group: str, name: str) -> str:
+def tag_of(group: str, name: str) -> str:
     if group == "training":
         return f"Determined/{name}"
     if group == "validation":

@@ -15,11 +15,13 @@ import msgspec
 import pytest
 import torch
 from processes import Script
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from core_sdk import client, core, media
 from core_sdk.errors import InvalidMetricError, RecordDamagedError, ReportsDroppedError
 from core_sdk.journal import JournalWriter, RankJournal, encode_line, read_records
 from core_sdk.records import AttemptStarted, Report
+from core_sdk.tensorboard import write_event_files
 from core_sdk.tracking import Home, HomeTracker, TrialFolder
 from core_sdk.tracking.spool.shipment import Shipment
 
@@ -102,6 +104,28 @@ def test_media_survive_kill_nine(start_script: StartScript, home: Home) -> None:
     found = list(client.get_trial(1).iter_media())
     assert [one.steps_completed for one in found][: last + 1] == list(range(last + 1))
     assert all(one.read().startswith(b"\x89PNG") for one in found)
+
+
+def test_tensorboard_shows_media(home: Home) -> None:
+    """As images, sounds, texts and histograms, also where nothing else was reported; a damaged file is left out."""
+    sound = media.Audio(torch.zeros(1, 80), sample_rate=8000)
+    with core.init() as context:
+        values = {"words": media.Text("hi"), "sound": sound, "weights": media.Histogram(torch.tensor([1.0, 2.0, 2.0]))}
+        context.train.report_metrics("own", 3, {"picture": image(1), "rows": media.Table([[1]], ["n"]), **values})
+        context.train.report_metrics("own", 4, {"picture": image(2)})
+    home.folder(1).media_path.joinpath(image(2).file.name).write_bytes(b"torn")
+
+    write_event_files([home.folder(1).journal_path(1)], home.folder(1).tensorboard_path)
+
+    shown = EventAccumulator(str(home.folder(1).tensorboard_path))
+    shown.Reload()
+    (picture,), (heard,) = shown.Images("own/picture"), shown.Audio("own/sound")
+    (words,), (weights,) = shown.Tensors("own/words"), shown.Histograms("own/weights")
+    assert (picture.step, picture.width, picture.encoded_image_string) == (3, 16, image(1).content)
+    assert heard.encoded_audio_string == sound.content
+    assert list(words.tensor_proto.string_val) == [b"hi"]
+    bins = weights.histogram_value
+    assert (bins.min, bins.max, bins.num, sum(bins.bucket), bins.bucket_limit[-1]) == (1, 2, 3, 3, 2)
 
 
 def test_what_a_killed_writer_leaves_is_swept_by_the_next_attempt(start_script: StartScript, home: Home) -> None:
