@@ -52,8 +52,8 @@ class FitResult:
     steps_completed: int
     """The number of global batches, counted from the beginning of the training."""
     reason: Literal["completed"] | StopReason
-    """The reason for the end: it is "completed"; "preempted", and can be resumed; "stopped" by `context.set_stop_requested()`; or
-    the "searcher" wants no more of it."""
+    """The reason for the end: it is "completed"; "preempted", and can be resumed; "stopped" by
+    `context.set_stop_requested()`; or the "searcher" wants no more of it."""
 
 
 class Trainer:
