@@ -43,7 +43,7 @@ EVERY_ADDRESS = ADDRESSES + [f"/api/v1{route.path}" for route in ROUTES]
 
 
 def url_of(route: Route) -> str:
-    ids = {"{trial_id}": "1", "{experiment_id}": "1", "{storage_id}": "c1"}
+    ids = {"{trial_id}": "1", "{experiment_id}": "1", "{storage_id}": "c1", "{model_id}": "1", "{version}": "1"}
     return "/api/v1" + "/".join(ids.get(part, part) for part in route.path.split("/"))
 
 
@@ -249,11 +249,16 @@ def test_every_action_is_a_post_and_needs_a_server_that_acts(home: Home, trials:
         "label": {"add": ["x"]},
         "change": {"name": "x"},
         "settings": {"priority": 1},
+        "create": {"name": "x"},
+        "register": {"model": "x"},
+        "/models/{model_id}/actions/change": {"description": "x"},
     }
     actions = [route for route in ROUTES if "/actions/" in route.path and not route.path.endswith("/verify")]
 
     answers = [
-        visitor.act(url_of(route).removeprefix("/api/v1"), bodies.get(route.path.rpartition("/")[2]))
+        visitor.act(
+            url_of(route).removeprefix("/api/v1"), bodies.get(route.path) or bodies.get(route.path.rpartition("/")[2])
+        )
         for route in actions
     ]
     visitor.close()
