@@ -203,7 +203,15 @@ def test_a_rank_that_saves_is_left_in_peace_when_others_die_of_the_signal(start_
 @needs("many processes")
 def test_a_stop_after_a_failure_does_not_lengthen_the_end(start_launch: StartLaunch, launch_directory: Path) -> None:
     """Nor does it hide the failure."""
-    source = "on(15, do=lambda: open('told', 'w').close())\nif rank == 1: sys.exit(3)\nwait(); wait()"
+    source = """
+if rank == 1:
+    while not os.path.exists("listens"):
+        time.sleep(0.01)
+    sys.exit(3)
+on(15, do=lambda: open("told", "w").close())
+open("listens", "w").close()
+wait(); wait()
+"""
     launch = start_launch(_PROLOGUE + source)
     wait_for((launch_directory / "told").exists)
 
