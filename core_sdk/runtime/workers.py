@@ -18,8 +18,9 @@ T = TypeVar("T")
 # The time that workers have to end a call by themselves: the others after one has failed, and all after Ctrl-C.
 _AFTER_FAILURE_S = 0.5
 _AFTER_INTERRUPT_S = 5.0
-# The time that a cluster may take to free the places of workers that have ended.
+# A cluster takes a moment to free the places of workers that have ended, and to give them to others that wait.
 _RELEASE_S = 5.0
+_SETTLING_S = 1.0
 _POLL_S = 0.1
 
 
@@ -97,11 +98,11 @@ class TrainingWorkers:
         """Returns whether fewer workers were started than are wanted, and there is room for more."""
         return self.is_short and self._room() > self.group.size
 
-    def end(self) -> None:
-        """Kills the workers, also after an error of one: another one may wait for it."""
+    def end(self, grace_s: float = 0) -> None:
+        """Kills the workers, also after an error of one: another one may wait for it. Idle ones may have a grace."""
         self.are_ended = True
         if self._last_size > 0:
-            self.group.kill()
+            self.group.kill(grace_s)
 
     def close(self, *, is_forced: bool) -> None:
         """Ends the workers, with `is_forced` at once. They cannot be started again."""
@@ -123,6 +124,8 @@ class TrainingWorkers:
         self.are_ended = False
 
     def _room_after_release(self) -> int:
+        if self._last_size > 0 and self.engine.num_available() is not None:
+            time.sleep(_SETTLING_S)
         deadline = time.monotonic() + _RELEASE_S
         while (room := self._room()) < self._last_size and time.monotonic() < deadline:
             time.sleep(_POLL_S)

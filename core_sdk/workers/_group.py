@@ -128,9 +128,12 @@ class WorkerGroup:
         """
         self._start.signal(signal.SIGTERM)
 
-    def kill(self) -> None:
-        """Kills all workers at once. Open calls fail; `restart` starts the workers again."""
-        self._start.end("were killed", 0)
+    def kill(self, grace_s: float = 0) -> None:
+        """Kills all workers, by default at once. Open calls fail; `restart` starts the workers again.
+
+        With a grace, idle workers leave by themselves, and the others get a SIGTERM first.
+        """
+        self._start.end("were killed", grace_s)
 
     def restart(self, num_workers: int | None = None) -> None:
         """Kills all workers at once, and starts as many again, or `num_workers`.

@@ -39,6 +39,9 @@ _MODULES = (
     "core_sdk.train.worker.running",
 )
 
+# The time that idle workers have to leave.
+_LEAVING_S = 5.0
+
 Failure = WorkerFailedError | WorkerDiedError
 
 
@@ -158,6 +161,7 @@ class _WorkersFit(_Fit):
             workers.end()
             raise
         if growth.is_wanted and returned.is_stopped:
+            workers.end(_LEAVING_S)
             return None
         workers.close(is_forced=False)
         return returned
