@@ -48,15 +48,6 @@ def evaluates_batches(trial: PyTorchTrial) -> bool:
     return has_batch
 
 
-def batch_evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
-    """Returns `evaluate_batch()` as a function of the batch and its index, which the trial's method may lack."""
-    parameters = inspect.signature(trial.evaluate_batch).parameters
-    takes_index = "batch_idx" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    if takes_index:
-        return lambda batch, index: trial.evaluate_batch(batch=batch, batch_idx=index)
-    return lambda batch, index: trial.evaluate_batch(batch=batch)
-
-
 def reduces_of(reducer: Any, names: Sequence[str]) -> dict[str, Reduce]:
     """Returns the reduction of each metric, from the result of `evaluation_reducer()`.
 
@@ -175,7 +166,11 @@ class Validator:
         return self._data.single_pass()
 
     def _batch_evaluator(self) -> Callable[[Any, int], Any]:
-        return batch_evaluator(self._trial)
+        """Returns `evaluate_batch()` as a function of the batch and its index, which the trial's method may lack."""
+        trial, parameters = self._trial, inspect.signature(self._trial.evaluate_batch).parameters
+        if "batch_idx" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+            return lambda batch, index: trial.evaluate_batch(batch=batch, batch_idx=index)
+        return lambda batch, index: trial.evaluate_batch(batch=batch)
 
     def _over_ranks(self, ranks: Sequence[Columns]) -> dict[str, Any]:
         names = metric_names(ranks)
