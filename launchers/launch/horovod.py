@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from core_sdk.environment import horovod_variables, meeting_port
+from core_sdk.environment import horovod_variables
 from launch._command_line import CommandError
 from launch._framework import Framework, Plan, Start
 from launch._horovod._options import HorovodOptions, check_number, options_of, parse, plan_of
 from launch._horovod._rendezvous import Rendezvous, meet
 from launch._launcher import run
 from launch._result import say
+from launch._ssh._head import is_placed
 
 if TYPE_CHECKING:
     from launch._torchrun._nodes import Nodes
@@ -47,7 +48,7 @@ class Horovod(Framework):
         with _needing_horovod():
             # So that a missing Horovod is noticed before the start.
             from launch._horovod import _rendezvous_server  # noqa: F401
-        return plan_of(options, lambda: _nodes().num_nodes, is_sent_by_head=meeting_port() is not None)
+        return plan_of(options, lambda: _nodes().num_nodes, is_placed=is_placed())
 
     def meet(self, start: Start, rank_counts: Sequence[int]) -> None:
         if self._is_without_horovod:

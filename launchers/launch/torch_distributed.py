@@ -12,6 +12,7 @@ from core_sdk.environment import torchrun_variables
 from launch._command_line import UsageError
 from launch._framework import Framework, Plan
 from launch._launcher import run
+from launch._ssh._head import is_placed
 from launch._ssh._hostfile import Host, SshLaunch, read_hostfile
 from launch._torchrun._options import node_range, options_text, parse_options, split_hostfile
 
@@ -24,7 +25,8 @@ class TorchDistributed(Framework):
         hostfile, options = split_hostfile(overrides)
         if hostfile is None:
             return Plan(options)
-        ssh_launch = plan_ssh_launch(hosts := read_hostfile(hostfile), options)
+        hosts = read_hostfile(hostfile)
+        ssh_launch = None if is_placed() else plan_ssh_launch(hosts, options)
         # With several hosts, a scheduler has placed this launcher: otherwise it would be a head.
         if len(hosts) != 1 or "nproc_per_node" in torchrun_variables():
             return Plan(options, ssh_launch)

@@ -61,8 +61,8 @@ def options(**given: object) -> HorovodOptions:
     return options_of(values(**given), {})
 
 
-def torchrun(given: HorovodOptions, num_nodes: int, *, is_sent_by_head: bool = False) -> tuple[str, ...]:
-    return plan_of(given, lambda: num_nodes, is_sent_by_head=is_sent_by_head).torchrun
+def torchrun(given: HorovodOptions, num_nodes: int, *, is_placed: bool = False) -> tuple[str, ...]:
+    return plan_of(given, lambda: num_nodes, is_placed=is_placed).torchrun
 
 
 def ssh_launch(given: HorovodOptions) -> SshLaunch | None:
@@ -96,7 +96,7 @@ def test_hosts_are_spread_over_with_the_slots_that_get_a_rank() -> None:
     assert plan.hosts == (Host("h1", 2), Host("h2", 1))
     assert plan.ssh == Ssh(2222, Path("key"))
     assert torchrun(named, 2) == ()
-    assert torchrun(named, 1, is_sent_by_head=True) == ()
+    assert torchrun(options(hostfile="/nowhere"), 1, is_placed=True) == (), "it need not be there"
 
 
 def test_one_host_gives_this_node_its_slots() -> None:

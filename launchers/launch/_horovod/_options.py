@@ -142,17 +142,18 @@ def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
     return tuple(used)
 
 
-def plan_of(options: HorovodOptions, num_nodes: Callable[[], int], *, is_sent_by_head: bool = False) -> Plan:
+def plan_of(options: HorovodOptions, num_nodes: Callable[[], int], *, is_placed: bool = False) -> Plan:
     """Plans the launch. Asks for the number of nodes if no hosts are named. Raises `UsageError`.
 
-    `is_sent_by_head`: this launcher was started by another one, which has told it its slots.
+    `is_placed`: this launcher was told its place among several nodes, and its slots. Then the hosts are not read, since
+    a hostfile need not be there.
     """
     if options.names_hosts:
+        if is_placed:
+            return Plan(_torchrun(options, None))
         hosts = hosts_of(options)
-        # A launcher that a scheduler has placed on one of several hosts was told its slots, too.
-        slots = hosts[0].slots if len(hosts) == 1 and not is_sent_by_head else None
-        return Plan(_torchrun(options, slots), SshLaunch(hosts, options.ssh))
-    if is_sent_by_head or options.num_ranks is None or options.num_ranks % (count := num_nodes()) != 0:
+        return Plan(_torchrun(options, hosts[0].slots if len(hosts) == 1 else None), SshLaunch(hosts, options.ssh))
+    if options.num_ranks is None or options.num_ranks % (count := num_nodes()) != 0:
         return Plan(_torchrun(options, None))
     return Plan(_torchrun(options, options.num_ranks // count))
 

@@ -51,12 +51,13 @@ def hosts_to_reach(plan: Plan) -> SshLaunch | None:
     Raises `RunInfoError`, and `ValueError` for variables that make no sense.
     """
     hosts = plan.ssh_launch
-    if _is_placed() or hosts is None or (len(hosts.hosts) == 1 and is_here(hosts.hosts[0])):
+    if is_placed() or hosts is None or (len(hosts.hosts) == 1 and is_here(hosts.hosts[0])):
         return None
     return hosts
 
 
-def _is_placed() -> bool:
+def is_placed() -> bool:
+    """Whether another launcher or a scheduler has told this one its place among several nodes."""
     info = run_info()
     if meeting_port() is not None or (info is not None and len(info.container_addrs) > 1):
         return True
