@@ -10,7 +10,6 @@ from pathlib import Path
 
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".svg": "image/svg+xml",
@@ -35,7 +34,7 @@ def read_page(folder: Path = _FOLDER) -> Mapping[str, PageFile]:
     files = {
         f"/{path.relative_to(folder).as_posix()}": _read(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix not in (".py", ".pyc", ".ts", ".mts")
+        if path.is_file() and path.suffix not in (".py", ".pyc", ".ts")
     }
     return files | ({"/": files["/index.html"]} if "/index.html" in files else {})
 

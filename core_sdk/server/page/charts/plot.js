@@ -1,6 +1,6 @@
 /** A plot: uPlot's axes, scales, zoom and cursor, with our curves drawn into them. */
 
-import uPlot from "../vendor/uplot/uPlot.esm.js";
+import uPlot from "../vendor/uplot/uPlot.min.js";
 import { colour } from "../state/theme.js";
 import { formatNumber } from "../parts/text.js";
 import { lineOf, rangeOfY, within } from "./curves.js";

@@ -22,7 +22,7 @@ async function safeFragment(text) {
   // Few look at notes, so the libraries are loaded with the first one.
   const [{ Marked }, { default: purify }] = await Promise.all([
     import("../vendor/marked/marked.esm.js"),
-    import("../vendor/dompurify/purify.es.mjs"),
+    import("../vendor/dompurify/purify.min.js"),
   ]);
   const withoutHtml = {
     renderer: {
