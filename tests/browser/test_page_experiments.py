@@ -19,6 +19,7 @@ def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: Op
     expect(notes.get_by_role("heading", name="What we look for")).to_be_visible()
     expect(notes.get_by_role("link", name="the paper")).to_have_attribute("rel", "noopener noreferrer")
     expect(notes).to_contain_text("<script>document.title = 'hacked'</script>")
+    expect(notes.get_by_role("row")).to_have_text(["warm-upaccuracy", "1000.93", "5000.97"])
     assert notes.locator("script, img").count() == 0
 
 

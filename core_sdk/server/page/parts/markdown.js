@@ -1,45 +1,70 @@
-/** Notes in Markdown, without anything that could run or load. */
+/** Notes in Markdown. They become elements, never markup, so nothing in them can run or load. */
 
-import { html, useEffect, useRef } from "../preact.js";
-import { escaped } from "./text.js";
-/** @import { Tokens } from "marked" */
+import { html, useEffect, useState } from "../preact.js";
+/** @import { MarkedToken, Token, Tokens } from "marked" */
+/** @import { ComponentChildren } from "preact" */
 
 /** @param {{text: string}} props */
 export function Markdown({ text }) {
-  const element = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const [tokens, setTokens] = useState(/** @type {Token[]} */ ([]));
   useEffect(() => {
     let isCurrent = true;
-    safeFragment(text).then((fragment) => isCurrent && element.current?.replaceChildren(fragment));
+    // Few look at notes, so the library is loaded with the first one.
+    import("../vendor/marked/marked.esm.js").then(({ lexer }) => isCurrent && setTokens(lexer(text)));
     return () => {
       isCurrent = false;
     };
   }, [text]);
-  return html`<div class="markdown" ref=${element}></div>`;
+  return html`<div class="markdown">${elementsOf(tokens)}</div>`;
 }
 
-/** @param {string} text @returns {Promise<DocumentFragment>} */
-async function safeFragment(text) {
-  // Few look at notes, so the libraries are loaded with the first one.
-  const [{ Marked }, { default: purify }] = await Promise.all([
-    import("../vendor/marked/marked.esm.js"),
-    import("../vendor/dompurify/purify.min.js"),
-  ]);
-  const withoutHtml = {
-    renderer: {
-      html: (/** @type {Tokens.HTML | Tokens.Tag} */ token) => escaped(token.text),
-      image: (/** @type {Tokens.Image} */ token) => escaped(token.raw),
-    },
-  };
-  const fragment = purify.sanitize(await new Marked(withoutHtml).parse(text), {
-    RETURN_DOM_FRAGMENT: true,
-    USE_PROFILES: { html: true },
-    // An image would tell its server who reads the note; a form could pretend to be ours.
-    FORBID_TAGS: ["img", "picture", "video", "audio", "source", "style", "form", "input", "button", "select", "textarea"],
-    FORBID_ATTR: ["style", "id", "name", "class"],
-  });
-  for (const link of fragment.querySelectorAll("a[href]")) {
-    link.setAttribute("rel", "noopener noreferrer");
-    link.setAttribute("target", "_blank");
+const elementsOf = (/** @type {Token[]} */ tokens) => tokens.map((token) => elementOf(/** @type {MarkedToken} */ (token)));
+
+/** @param {MarkedToken} token @returns {ComponentChildren} */
+function elementOf(token) {
+  switch (token.type) {
+    case "paragraph":
+      return html`<p>${elementsOf(token.tokens)}</p>`;
+    case "heading":
+      return html`<${`h${token.depth}`}>${elementsOf(token.tokens)}<//>`;
+    case "blockquote":
+    case "strong":
+    case "em":
+    case "del":
+      return html`<${token.type}>${elementsOf(token.tokens)}<//>`;
+    case "list":
+      return html`<${token.ordered ? "ol" : "ul"} start=${token.start || undefined}>${token.items.map(({ tokens }) => html`<li>${elementsOf(tokens)}</li>`)}<//>`;
+    case "checkbox":
+      return token.checked ? "☑ " : "☐ ";
+    case "table":
+      return html`<table><thead>${rowOf(token.header)}</thead><tbody>${token.rows.map(rowOf)}</tbody></table>`;
+    case "code":
+      return html`<pre><code>${token.text}</code></pre>`;
+    case "codespan":
+      return html`<code>${token.text}</code>`;
+    case "link":
+      return /^(https?|mailto):/i.test(token.href)
+        ? html`<a href=${token.href} rel="noopener noreferrer" target="_blank">${elementsOf(token.tokens)}</a>`
+        : token.raw;
+    case "text":
+      return token.tokens ? elementsOf(token.tokens) : withCharacters(token.text);
+    case "escape":
+      return token.text;
+    case "hr":
+    case "br":
+      return html`<${token.type} />`;
+    case "space":
+    case "def":
+      return null;
+    default:
+      // HTML is shown as text, and so is an image, which would tell its server who reads the note.
+      return token.raw;
   }
-  return fragment;
 }
+
+const rowOf = (/** @type {Tokens.TableCell[]} */ cells) =>
+  html`<tr>${cells.map(({ header, tokens }) => html`<${header ? "th" : "td"}>${elementsOf(tokens)}<//>`)}</tr>`;
+
+/** The text with the characters that its references name, such as `&copy;`. */
+const withCharacters = (/** @type {string} */ text) =>
+  new DOMParser().parseFromString(text.replaceAll("<", "&lt;"), "text/html").documentElement.textContent;
