@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, bin_width, group_curve
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, TrialNotFoundError
 from core_sdk.experiments.calling import is_master_running
 from core_sdk.experiments.following import Follower
 from core_sdk.experiments.picture import SearchPicture, read_picture
@@ -187,6 +187,14 @@ class Records:
     def snapshot(self) -> Snapshot:
         self._look_if_old()
         return self._snapshot
+
+    def chosen_trials(self, trial_ids: Sequence[int]) -> list[Facts]:
+        """Returns these trials, each once. Raises `TrialNotFoundError` if there is no such trial."""
+        trials = self.snapshot().trials
+        for trial_id in trial_ids:
+            if trial_id not in trials:
+                raise TrialNotFoundError(trial_id, self.tracker.home.root)
+        return [trials[trial_id] for trial_id in dict.fromkeys(trial_ids)]
 
     def log_page(self, trial_id: int, attempt: int, first: int, limit: int, wanted: LogFilter) -> LogPage:
         """Returns lines of an attempt's output. The places of its lines are remembered for the latest attempts."""

@@ -186,8 +186,8 @@ def test_names_may_hold_a_comma(visitor: Visitor, home: Home) -> None:
     assert [[curve["name"] for curve in one["curves"]] for one in compared] == [["top,1"]]
 
 
-@pytest.mark.parametrize("trials", [[], [""], [1, "x"], ["1,2"], [0], [1.5], list(range(1, 32))])
-def test_a_comparison_is_of_1_to_30_trials(visitor: Visitor, trials: list[object]) -> None:
+@pytest.mark.parametrize("trials", [[], [""], [1, "x"], ["1,2"], [0], [1.5], list(range(1, 102))])
+def test_a_comparison_is_of_1_to_100_trials(visitor: Visitor, trials: list[object]) -> None:
     """Others are refused, and so is what is no id."""
     assert visitor.get(target_of("/comparison", trials=trials)).problem == "bad_parameter"
 
@@ -205,6 +205,37 @@ def test_time_and_epochs_are_axes(visitor: Visitor, home: Home) -> None:
 
     assert by_time["x"] == pytest.approx([one.time for one in reports])
     assert by_epochs["x"] == pytest.approx([step / 10 for step in range(21)])
+
+
+def test_any_metric_is_an_axis(visitor: Visitor, home: Home) -> None:
+    """Its values lie between two reports where it was reported at other steps; a trial without it has no place."""
+    folder, other = new_trial(home), new_trial(home)
+    validations = [report(1, "validation", error=9.0), report(5, "validation", error=1.0)]
+    record(folder, *(report(step, loss=1.0) for step in range(1, 6)), *validations)
+    record(other, report(1, loss=1.0))
+
+    compared = visitor.question(
+        "/comparison/metrics",
+        trials=[folder.trial_id, other.trial_id],
+        names="training.loss",
+        x="validation.error",
+    )["trials"]
+
+    assert [one["curves"][0]["x"] for one in compared] == [[9.0, 7.0, 5.0, 3.0, 1.0], [None]]
+    assert visitor.get(target_of(f"/trials/{other.trial_id}/metrics", x="years")).problem == "bad_parameter"
+
+
+def test_chosen_trials_are_a_table_too(visitor: Visitor, home: Home) -> None:
+    """Archived ones too, with the columns that they have; an unknown one is named."""
+    folder = new_trial(home, lr=0.5)
+    record(folder, report(1, "test", score=1.0))
+
+    table = visitor.question("/runs", trials=[folder.trial_id, 1], sort="id", columns="id")
+    columns = visitor.question("/columns", trials=folder.trial_id)["columns"]
+
+    assert table["ids"] == [1, folder.trial_id]
+    assert [one["name"] for one in columns if one["kind"] != "field"] == ["lr", "test.score"]
+    assert visitor.get(target_of("/runs", trials=4711)).status == 404
 
 
 def test_logs_are_read_by_line_rank_and_text(visitor: Visitor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -27,8 +28,8 @@ class MetricsQuery(Query, frozen=True):
     """The only group to give."""
     names: Names = ()
     """The only metrics to give."""
-    x: Literal["steps", "time", "epochs"] = "steps"
-    """The meaning of `x`; buckets are always equally wide in steps."""
+    x: Annotated[str, msgspec.Meta(pattern=r"^(steps|time|epochs|.+\..+)$", max_length=1000)] = "steps"
+    """The meaning of `x`; a metric is given as `group.name`. Buckets are always equally wide in steps."""
     first: Steps | None = None
     """The first step."""
     last: Steps | None = None
@@ -154,6 +155,8 @@ def _curve(view: View, query: MetricsQuery, buckets: Sequence[Bucket], of: _Of) 
         x = of.times(view, buckets)
     elif query.x == "epochs":
         x = _epochs(view, of, buckets)
+    elif query.x != "steps":
+        x = _metric(view, of, buckets, query)
     return _columns(of.group, of.name, buckets, x, attempt=of.attempt, rank=of.rank)
 
 
@@ -189,6 +192,19 @@ def _epochs(view: View, of: _Of, buckets: Sequence[Bucket]) -> list[float | None
         points = [(one.last_steps, float(one.maximum)) for one in told if one.maximum is not None]
         if points:
             return [_between(points, bucket.last_steps) for bucket in buckets]
+    return [None] * len(buckets)
+
+
+def _metric(view: View, of: _Of, buckets: Sequence[Bucket], query: MetricsQuery) -> list[float | None]:
+    """Returns the mean of another metric in each bucket, interpolated between reports; None if it was not reported."""
+    within = int(buckets[0].first_steps), int(buckets[-1].last_steps)
+    figures = view.figures([of.trial_id]).get(of.trial_id, {})
+    for group, name in ((group, name) for group, of_group in figures.items() for name in of_group):
+        if f"{group}.{name}" == query.x:
+            told = replace(of, group=group, name=name).buckets(view, query.buckets, within)
+            points = [(one.last_steps, one.mean) for one in told if one.mean is not None and math.isfinite(one.mean)]
+            if points:
+                return [_between(points, bucket.last_steps) for bucket in buckets]
     return [None] * len(buckets)
 
 

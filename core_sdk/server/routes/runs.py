@@ -17,6 +17,7 @@ from core_sdk.tracking.finding.where import ConditionError, parse_condition
 
 Cell = bool | int | float | str | None | list[Any]
 Kind = Literal["field", "hyperparameter", "metric"]
+TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(max_length=1000)]
 
 _FIELDS = {
     "id": "number",
@@ -56,6 +57,8 @@ class ColumnAnswer(msgspec.Struct, frozen=True):
 class ColumnsQuery(Query, frozen=True):
     experiment: Id | None = None
     """The experiment whose trials are described; by default all are."""
+    trials: TrialIds = ()
+    """The only trials that are described."""
 
 
 class ColumnsAnswer(msgspec.Struct, frozen=True):
@@ -68,6 +71,8 @@ class ColumnsAnswer(msgspec.Struct, frozen=True):
 class RunsQuery(Query, frozen=True):
     experiment: Id | None = None
     """The id of an experiment."""
+    trials: TrialIds = ()
+    """Only these trials, archived or not."""
     where: Text = ""
     """A condition: lr>0.01 and state=COMPLETED."""
     search: Text = ""
@@ -99,10 +104,14 @@ class RunsAnswer(msgspec.Struct, frozen=True):
 def columns(records: Records, query: ColumnsQuery) -> ColumnsAnswer:
     """Returns the columns that the table can have: fields, and every hyperparameter and metric that a trial has."""
     snapshot, of = records.snapshot(), query.experiment
-    answer = snapshot.remember(
-        f"columns {of}", lambda: _columns_of(list(snapshot.trials.values()) if of is None else snapshot.trials_of(of))
-    )
-    experiment_ids = snapshot.experiments if of is None else [of]
+    if query.trials:
+        found = records.chosen_trials(query.trials)
+        answer = _columns_of(found)
+        experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
+    else:
+        found = list(snapshot.trials.values()) if of is None else snapshot.trials_of(of)
+        answer = snapshot.remember(f"columns {of}", lambda: _columns_of(found))
+        experiment_ids = dict.fromkeys(snapshot.experiments if of is None else [of])
     ranking = recorded_ranking(map(records.searcher_metric, experiment_ids))
     return msgspec.structs.replace(answer, best_by=ranking.name if ranking else None)
 
@@ -163,7 +172,7 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
             if condition and name in condition.names:
                 raise ConditionError(problem, query.where, condition.names[name])
             raise RequestError(400, "unknown_column", problem)
-    found = _in_question(snapshot, query)
+    found = records.chosen_trials(query.trials) if query.trials else _in_question(snapshot, query)
     if condition is not None:
         found = [one for one in found if condition.holds(one.values.get)]
     if text := query.search.casefold():

@@ -11,7 +11,7 @@ from core_sdk.server.route import Id, Query
 from core_sdk.server.routes.metrics import MetricsAnswer, MetricsQuery, metrics
 from core_sdk.server.routes.trials import TrialAnswer, trial
 
-TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(min_length=1, max_length=30)]
+TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(min_length=1, max_length=100)]
 
 
 class ComparisonQuery(Query, frozen=True):

@@ -8,7 +8,6 @@ from typing import Annotated
 import msgspec
 
 from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join
-from core_sdk.errors import TrialNotFoundError
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
@@ -120,16 +119,12 @@ def groups(records: Records, query: GroupsQuery) -> GroupsAnswer:
 
 
 def _trials(records: Records, query: GroupsQuery) -> list[Facts]:
-    snapshot = records.snapshot()
     if query.experiment is not None:
-        found = [one for one in snapshot.trials_of(query.experiment) if not one.row.is_archived]
+        found = [one for one in records.snapshot().trials_of(query.experiment) if not one.row.is_archived]
         if len(found) > _MAX_TRIALS:
             raise RequestError(400, "too_many_trials", f"at most {_MAX_TRIALS} trials can be grouped, not {len(found)}")
         return found
-    for trial_id in query.trials:
-        if trial_id not in snapshot.trials:
-            raise TrialNotFoundError(trial_id, records.tracker.home.root)
-    return [snapshot.trials[trial_id] for trial_id in dict.fromkeys(query.trials)]
+    return records.chosen_trials(query.trials)
 
 
 def _group(group: TrialGroup, ranking: Ranking | None) -> GroupAnswer:
