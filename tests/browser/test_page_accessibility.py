@@ -19,6 +19,7 @@ VIEWS = [
     "experiments/5/code?form=difference", "compare?trials=23,25", "compare/values?trials=23,25", "queue", "trials/4711",
     "compare?trials=1,2,3,4&group=optimizer", "experiments/2/curves?group=optimizer,label&band=range",
     "models", "models/1", "models/1/1",
+    "runs?view=charts&colour=lr", "runs?view=charts&colour=state&eyes=none,3,4",
 ]  # fmt: skip
 
 
@@ -67,6 +68,7 @@ def test_every_view_has_a_head(site: Site, open_view: OpenView, view: str) -> No
         "experiments/5/hyperparameters",
         "queue",
         "models/1/1",
+        "runs?view=charts",
     ],
 )
 def test_a_narrow_window_needs_no_scrolling_sideways(site: Site, open_view: OpenView, view: str) -> None:

@@ -57,11 +57,16 @@ def test_a_search_shows_its_rungs_and_brackets(site: Site, open_view: OpenView) 
 def test_learning_curves_of_the_best_trials_lie_over_each_other(site: Site, open_view: OpenView) -> None:
     """As many as are asked for."""
     page = open_view(site, "experiments/5/curves")
-    expect(page.get_by_text("the best 9 of 9 trials")).to_be_visible()
+    values = page.locator(".chart").first.locator(".chart-value")
+    expect(values).to_have_count(9)
+    best = page.locator(".subject-facts a").inner_text().removeprefix("trial ")
 
-    page.get_by_label("Best", exact=True).select_option("1")
+    page.get_by_label("Curves", exact=True).select_option("1")
 
-    expect(page.get_by_text("the best 1 of 9 trials")).to_be_visible()
+    expect(values).to_have_count(1)
+    expect(page.get_by_role("button", name="Curve of trial", pressed=True)).to_have_attribute(
+        "aria-label", f"Curve of trial {best}"
+    )
     wait_for_query(page, "top=1")
 
 
@@ -141,7 +146,7 @@ def test_configuration_and_code_are_shown(site: Site, open_view: OpenView) -> No
 def test_trials_are_compared(site: Site, open_view: OpenView) -> None:
     """Their curves share charts, and values that differ are marked."""
     page = open_view(site, "compare?trials=22,23,25")
-    expect(page.get_by_role("img", name=re.compile("Chart of training.loss.*22.*23.*25"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Chart of validation.loss.*22.*23.*25"))).to_be_visible()
 
     page.get_by_role("link", name="Values and hyperparameters").click()
 

@@ -59,11 +59,11 @@ def click(name: str) -> Callable[[Page], None]:
 @pytest.mark.parametrize(
     ("view", "shown", "question", "change"),
     [
-        ("compare?trials=1,2,3", ".chart", "comparison**", go("compare?trials=4,5")),
+        ("compare?trials=1,2,3", ".chart", "runs**", go("compare?trials=4,5")),
         ("compare?trials=1,2,3", ".chart", "comparison/metrics**", go("compare?trials=4,5")),
         ("compare?trials=1,2,3", ".chart", "comparison/metrics**", click("Time")),
         ("trials/25", ".chart", "trials/25/metrics**", click("Time")),
-        ("experiments/5/curves", ".chart", "experiments/5/curves**", choose("Best", "1")),
+        ("experiments/5/curves", ".chart", "comparison/metrics**", choose("Curves", "1")),
         ("compare/configuration?trials=1,2,3", ".difference", "trials/*/configuration", choose("From", "2")),
         ("trials/25/logs?attempt=1", ".log-line", "trials/25/logs**", choose("Attempt", "2")),
         ("trials/25/logs?attempt=1&level=ERROR", ".log-line", "trials/25/logs**", choose("Level", "WARNING")),
@@ -92,7 +92,7 @@ def test_an_old_answer_does_not_come_back_with_a_failure(site: Site, open_view: 
     page = open_view(site, "compare?trials=1,2,3")
     expect(charts(page).first).to_be_visible()
 
-    page.route("**/api/v1/comparison**", lambda route: route.abort())
+    page.route("**/api/v1/runs**", lambda route: route.abort())
     go("compare?trials=4,5")(page)
 
     expect(page.locator(".failure")).to_be_visible()

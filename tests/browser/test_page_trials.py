@@ -106,7 +106,7 @@ def test_the_address_holds_how_charts_are_drawn(site: Site, open_view: OpenView)
     """A link shows a colleague the same."""
     page = open_view(site, "trials/25")
     page.get_by_role("button", name="Time").click()
-    page.get_by_label("Logarithmic").check()
+    page.get_by_label("Log y").check()
     page.get_by_label("Ignore outliers").check()
     page.get_by_label("Smoothing").fill("0.8")
     page.get_by_label("Superseded").uncheck()
@@ -116,7 +116,7 @@ def test_the_address_holds_how_charts_are_drawn(site: Site, open_view: OpenView)
     page.reload()
 
     expect(page.get_by_role("button", name="Time")).to_have_attribute("aria-pressed", "true")
-    expect(page.get_by_label("Logarithmic")).to_be_checked()
+    expect(page.get_by_label("Log y")).to_be_checked()
     expect(page.locator("output.smoothing")).to_have_text("0.80")
 
 

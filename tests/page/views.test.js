@@ -73,8 +73,8 @@ test("groups stand in the order of their first run, and a folded one hides its r
   const found = grouped(all, ["lr"], new Set(["[0.1]"]));
 
   assert.deepEqual(found, [
-    { group: "lr: 0.1", key: "[0.1]", count: 2, isOpen: false, aggregates: {}, best: null },
-    { group: "lr: none", key: "[null]", count: 1, isOpen: true, aggregates: {}, best: null },
+    { group: "lr: 0.1", key: "[0.1]", count: 2, isOpen: false, ids: [1, 3], values: all[0].values, aggregates: {}, best: null },
+    { group: "lr: none", key: "[null]", count: 1, isOpen: true, ids: [2], values: all[1].values, aggregates: {}, best: null },
     all[1],
   ]);
 });
@@ -93,6 +93,8 @@ test("the head of a group has what is typical of it, and its best run", () => {
     key: '[0.1,"a, b"]',
     count: 3,
     isOpen: true,
+    ids: [1, 2, 3],
+    values: all[0].values,
     aggregates: { loss: { mean: 2, std: Math.SQRT2, count: 2, numLeftOut: 1 } },
     best: { id: 9, value: 0.7 },
   });

@@ -4,27 +4,34 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { Menu } from "../parts/menu.js";
 import { formatDuration, formatNumber } from "../parts/text.js";
 import { useThemeVersion } from "../state/theme.js";
-import { nearest, rangeOfX, traceOf, within } from "./curves.js";
+import { moved, nearest, rangeOfX, traceOf } from "./curves.js";
 import { csvOf, pngOf, svgOf } from "./export.js";
+import { pointingAt, useIsHighlighted } from "./highlight.js";
 import { saveFile } from "../parts/saving.js";
 import { LineSample } from "./palette.js";
 import { createPlot } from "./plot.js";
-/** @import { Curve, Trace } from "./curves.js" */
+/** @import { ComponentChildren } from "preact" */
+/** @import { MenuItem } from "../parts/menu.js" */
+/** @import { Curve, Limits, Trace } from "./curves.js" */
 /** @import { Mark, Plot, PlotOptions } from "./plot.js" */
 
 /** @type {Mark[]} */
 const NO_MARKS = [];
 /** The pointer is at a mark if it is within this part of the width. */
 const NEAR = 60;
+/** @type {Limits} */
+const NO_LIMITS = [null, null];
 
 /**
  * @param {object} props
  * @param {string} props.title
  * @param {Curve[]} props.curves
  * @param {Mark[]} [props.marks]
- * @param {"steps" | "time" | "epochs"} props.axis
+ * @param {string} props.axis "steps", "time", "epochs", or a metric.
  * @param {number} [props.smoothing]
- * @param {boolean} [props.isLogarithmic]
+ * @param {boolean} [props.isLogX]
+ * @param {boolean} [props.isLogarithmic] Whether the vertical axis is.
+ * @param {Limits} [props.limits] The ends of the vertical axis, where they are set.
  * @param {boolean} [props.ignoresOutliers]
  * @param {[number, number] | null} props.zoom
  * @param {(zoom: [number, number] | null) => void} props.onZoom
@@ -32,7 +39,10 @@ const NEAR = 60;
  * @param {number} [props.height]
  * @param {(value: number) => string} [props.format] How a value is written.
  * @param {string} [props.note] What is to be known of the curves, below them.
+ * @param {string} [props.caption] What somebody has written about the chart.
  * @param {boolean} [props.showsValues] Whether the values under the pointer are written below the plot.
+ * @param {MenuItem[]} [props.actions] What else can be done with the chart.
+ * @param {ComponentChildren} [props.handle] What stands before the title.
  */
 export function Chart({
   title,
@@ -40,7 +50,9 @@ export function Chart({
   marks = NO_MARKS,
   axis,
   smoothing = 0,
+  isLogX = false,
   isLogarithmic = false,
+  limits = NO_LIMITS,
   ignoresOutliers = false,
   zoom,
   onZoom,
@@ -48,7 +60,10 @@ export function Chart({
   height = 210,
   format = formatNumber,
   note = "",
+  caption = "",
   showsValues = true,
+  actions = [],
+  handle = null,
 }) {
   const traces = useMemo(() => curves.map((curve) => traceOf(curve, smoothing)), [curves, smoothing]);
   const [box, width] = useWidth();
@@ -56,7 +71,8 @@ export function Chart({
   const plot = useRef(/** @type {Plot | null} */ (null));
   const [cursor, setCursor] = useState(/** @type {number | null} */ (null));
   const themeVersion = useThemeVersion();
-  const options = { traces, marks, axis, isLogarithmic, ignoresOutliers, zoom, whole: whole ?? rangeOfX(traces), width, height, format };
+  const extent = useMemo(() => rangeOfX(traces, isLogX), [traces, isLogX]);
+  const options = { traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom, whole: whole ?? extent, width, height, format };
 
   const wanted = { ...options, onZoom, onCursor: setCursor };
   useLayoutEffect(() => {
@@ -67,11 +83,15 @@ export function Chart({
       created.destroy();
       plot.current = null;
     };
-  }, [axis, isLogarithmic, width, height, themeVersion]);
-  useLayoutEffect(() => plot.current?.update(wanted), [traces, marks, ignoresOutliers, zoom?.[0], zoom?.[1], whole?.[0], whole?.[1], onZoom, format]);
+  }, [axis, isLogX, isLogarithmic, width, height, themeVersion]);
+  useLayoutEffect(
+    () => plot.current?.update(wanted),
+    [traces, marks, ignoresOutliers, zoom?.[0], zoom?.[1], whole?.[0], whole?.[1], limits[0], limits[1], onZoom, format],
+  );
 
-  const picture = { title, traces, marks, axis, isLogarithmic, ignoresOutliers, zoom: zoom ?? whole };
-  const exports = [
+  const picture = { title, traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom: zoom ?? whole };
+  const items = [
+    ...actions,
     { label: "Save as PNG", onSelect: () => plot.current && pngOf(plot.current.canvas, picture, (blob) => saveFile(`${title}.png`, blob)) },
     { label: "Save as SVG", onSelect: () => saveFile(`${title}.svg`, svgOf(picture), "image/svg+xml") },
     { label: "Save as CSV", onSelect: () => saveFile(`${title}.csv`, csvOf(traces, axis), "text/csv") },
@@ -79,9 +99,10 @@ export function Chart({
   return html`
     <figure class="chart" ref=${box}>
       <figcaption class="chart-head">
+        ${handle}
         <span class="chart-title" title=${title}>${title}</span>
         ${zoom && html`<button class="quiet small" onClick=${() => onZoom(null)}>Show all</button>`}
-        <${Menu} label=${`Export ${title}`} text="⋯" items=${exports} />
+        <${Menu} label=${actions.length ? `More of ${title}` : `Export ${title}`} text="⋯" items=${items} />
       </figcaption>
       <div
         class="chart-plot"
@@ -90,9 +111,10 @@ export function Chart({
         tabindex="0"
         aria-label=${describe(title, traces, format)}
         style=${{ height: `${height}px` }}
-        onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options.whole, zoom, onZoom)}
+        onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options, onZoom)}
       ></div>
       ${showsValues && html`<${Values} traces=${traces} marks=${marksAt(marks, cursor, zoom ?? options.whole)} cursor=${cursor} axis=${axis} format=${format} />`}
+      ${caption && html`<p class="chart-note">${caption}</p>`}
       ${note && html`<p class="chart-note soft">${note}</p>`}
     </figure>
   `;
@@ -109,17 +131,7 @@ function Values({ traces, marks, cursor, axis, format }) {
     <div class="chart-values" aria-hidden="true">
       <span class="chart-place">${place}</span>
       ${marks.map(({ text }) => html`<b class="warning">⚠ ${text}</b>`)}
-      ${shown.map((trace) => {
-        const index = cursor === null ? trace.places.length - 1 : nearest(trace, cursor);
-        return html`
-          <span class="chart-value">
-            ${trace.isBand ? html`<${LineSample} ...${trace} />` : html`<i class="swatch" style=${{ background: `var(${trace.colour})` }}></i>`}
-            ${traces.length > 1 && html`<span class="chart-label">${trace.label}</span>`}
-            <b>${valueAt(trace, index, format)}</b>
-            ${trace.isBand && html`<span class="soft">${bandAt(trace, index, format)}</span>`}
-          </span>
-        `;
-      })}
+      ${shown.map((trace) => html`<${Value} key=${trace.label} trace=${trace} cursor=${cursor} hasLabel=${traces.length > 1} format=${format} />`)}
     </div>
   `;
 }
@@ -127,6 +139,21 @@ function Values({ traces, marks, cursor, axis, format }) {
 /** The marks with a text near which the pointer is. @param {Mark[]} marks @param {number | null} cursor @param {[number, number] | null} visible */
 const marksAt = (marks, cursor, visible) =>
   cursor === null || visible === null ? NO_MARKS : marks.filter(({ x, text }) => text && Math.abs(x - cursor) <= (visible[1] - visible[0]) / NEAR);
+
+/** @param {{trace: Trace, cursor: number | null, hasLabel: boolean, format: (value: number) => string}} props */
+function Value({ trace, cursor, hasLabel, format }) {
+  const isMarked = useIsHighlighted(trace.key);
+  const index = cursor === null ? trace.places.length - 1 : nearest(trace, cursor);
+  // With the pointer in a plot, the curve that stands out comes first; with the pointer here, nothing moves.
+  return html`
+    <span class=${`chart-value ${isMarked ? "marked" : ""} ${isMarked && cursor !== null ? "first" : ""}`} ...${hasLabel ? pointingAt(trace.key) : {}}>
+      <${LineSample} ...${trace} />
+      ${hasLabel && html`<span class="chart-label">${trace.label}</span>`}
+      <b>${valueAt(trace, index, format)}</b>
+      ${trace.isBand && html`<span class="soft">${bandAt(trace, index, format)}</span>`}
+    </span>
+  `;
+}
 
 function valueAt(/** @type {Trace} */ trace, /** @type {number} */ index, /** @type {(value: number) => string} */ format) {
   if (trace.smooth) return format(trace.smooth[index]);
@@ -163,26 +190,17 @@ function describe(/** @type {string} */ title, /** @type {Trace[]} */ traces, /*
 /** Zooms and pans by keys. */
 function steer(
   /** @type {KeyboardEvent} */ event,
-  /** @type {[number, number] | null} */ whole,
-  /** @type {[number, number] | null} */ zoom,
+  /** @type {Pick<PlotOptions, "whole" | "zoom" | "isLogX">} */ { whole, zoom, isLogX },
   /** @type {(zoom: [number, number] | null) => void} */ onZoom,
 ) {
-  if (whole === null || event.ctrlKey || event.metaKey || event.altKey) return;
-  const [from, to] = zoom ?? whole;
-  const step = (to - from) / 5;
-  /** @type {Record<string, [number, number]>} */
-  const moves = {
-    "+": [from + step, to - step],
-    "=": [from + step, to - step],
-    "-": [from - step, to + step],
-    ArrowLeft: [from - step, to - step],
-    ArrowRight: [from + step, to + step],
-    0: whole,
-  };
-  if (!(event.key in moves)) return;
+  if (whole === null || event.ctrlKey || event.metaKey || event.altKey || !(event.key in MOVES)) return;
   event.preventDefault();
-  onZoom(within(moves[event.key], whole));
+  const [left, right] = MOVES[event.key];
+  onZoom(moved(zoom ?? whole, whole, isLogX, (from, to) => [from + (left * (to - from)) / 5, to + (right * (to - from)) / 5]));
 }
+
+/** By how many fifths of what is seen each end moves. @type {Record<string, [number, number]>} */
+const MOVES = { "+": [1, -1], "=": [1, -1], "-": [-1, 1], ArrowLeft: [-1, -1], ArrowRight: [1, 1], 0: [-Infinity, Infinity] };
 
 /** A reference to an element, and its width. @returns {[{current: HTMLElement | null}, number]} */
 export function useWidth() {

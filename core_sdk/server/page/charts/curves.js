@@ -23,7 +23,8 @@ import { smoothed } from "./smoothing.js";
 /**
  * @typedef {object} Curve
  * @property {string} label
- * @property {string} colour The name of a colour of the style sheet.
+ * @property {string} [key] What the curve is of, for example a trial; curves of one key stand out together. By default its label.
+ * @property {string} colour The name of a colour of the style sheet, or a colour of CSS.
  * @property {Series} series
  * @property {number} [origin] What of x is the chart's zero, for example when the trial has begun.
  * @property {boolean} [isFaint] Superseded by a later attempt.
@@ -35,9 +36,11 @@ import { smoothed } from "./smoothing.js";
  * A curve as arrays with a value for each bucket.
  * @typedef {object} Trace
  * @property {string} label
+ * @property {string} key
  * @property {string} colour
  * @property {boolean} isFaint
  * @property {Float64Array} places
+ * @property {boolean} isAscending Whether the places are; a metric as axis may go back.
  * @property {Float64Array} lows NaN where every value is NaN; infinities stay.
  * @property {Float64Array} highs
  * @property {Float64Array} means
@@ -52,7 +55,7 @@ import { smoothed } from "./smoothing.js";
  * @param {number} smoothing
  * @returns {Trace}
  */
-export function traceOf({ label, colour, series, origin = 0, isFaint = false, dash = [], isBand = false }, smoothing) {
+export function traceOf({ label, key = label, colour, series, origin = 0, isFaint = false, dash = [], isBand = false }, smoothing) {
   const isPlaced = series.x.map((x) => x !== null);
   const column = (/** @type {(Metric | null)[]} */ values) =>
     Float64Array.from(
@@ -62,12 +65,15 @@ export function traceOf({ label, colour, series, origin = 0, isFaint = false, da
   // Where there is no band, as about a single trial, it has no width.
   const ends = (/** @type {(Metric | null)[]} */ values) => (isBand ? values.map((value, index) => value ?? series.mean[index]) : values);
   const lows = column(ends(series.minimum));
+  const places = column(series.x).map((x) => x - origin);
   const means = column(series.mean).map((mean, index) => (Number.isNaN(mean) ? lows[index] : mean));
   return {
     label,
+    key,
     colour,
     isFaint,
-    places: column(series.x).map((x) => x - origin),
+    places,
+    isAscending: places.every((place, index) => index === 0 || place >= places[index - 1]),
     lows,
     highs: column(ends(series.maximum)),
     means,
@@ -88,11 +94,14 @@ export function traceOf({ label, colour, series, origin = 0, isFaint = false, da
   };
 }
 
+/** The lower and the upper end of y, where they are set. @typedef {[number | null, number | null]} Limits */
+
 /** The columns of the line that is drawn: through the extremes of each bucket, or through the centres of a band. */
 export const lineOf = (/** @type {Trace} */ { isBand, lows, highs, means }) => (isBand ? [means] : [lows, highs]);
 
 /** The index of the bucket that is nearest to `x`; -1 without buckets. @param {Trace} trace @param {number} x */
-export function nearest({ places }, x) {
+export function nearest({ places, isAscending }, x) {
+  if (!isAscending) return places.reduce((best, place, index) => (Math.abs(place - x) < Math.abs(places[best] - x) ? index : best), 0);
   let low = 0;
   let high = places.length - 1;
   while (low < high) {
@@ -104,16 +113,24 @@ export function nearest({ places }, x) {
 }
 
 /**
- * The range of x of all traces; null without any.
+ * The range of x of all traces, on a logarithmic axis of those that have a place there; null without any.
  * @param {Trace[]} traces
+ * @param {boolean} [isLogarithmic]
  * @returns {[number, number] | null}
  */
-export function rangeOfX(traces) {
-  const some = traces.filter(({ places }) => places.length > 0);
-  if (some.length === 0) return null;
-  const low = Math.min(...some.map(({ places }) => places[0]));
-  const high = Math.max(...some.map(({ places }) => places[places.length - 1]));
-  return low === high ? [low - 0.5, high + 0.5] : [low, high];
+export function rangeOfX(traces, isLogarithmic = false) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const { places } of traces) {
+    for (const place of places) {
+      if (isLogarithmic && place <= 0) continue;
+      if (place < low) low = place;
+      if (place > high) high = place;
+    }
+  }
+  if (low > high) return null;
+  if (low < high) return [low, high];
+  return isLogarithmic ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
 }
 
 /**
@@ -139,6 +156,65 @@ export function rangeOfY(traces, [from, to], { isLogarithmic, ignoresOutliers })
   if (isLogarithmic) return low === high ? [low / 2, high * 2] : [low / 1.15, high * 1.15];
   const padding = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * 0.05;
   return [low - padding, high + padding];
+}
+
+/**
+ * The stretch after a move that is the same at each place of the axis, also of a logarithmic one; null if it is the whole.
+ * @param {[number, number]} stretch
+ * @param {[number, number]} whole
+ * @param {boolean} isLogarithmic
+ * @param {(from: number, to: number) => [number, number]} move
+ * @returns {[number, number] | null}
+ */
+export function moved(stretch, whole, isLogarithmic, move) {
+  if (!isLogarithmic) return within(move(...stretch), whole);
+  const [[from, to], [first, last]] = [stretch.map(Math.log), whole.map(Math.log)];
+  const next = within(move(from, to), [first, last]);
+  return next && [Math.exp(next[0]), Math.exp(next[1])];
+}
+
+/**
+ * The range of y with the limits that are set in the place of its ends.
+ * @param {[number, number]} range
+ * @param {Limits} limits
+ * @param {boolean} isLogarithmic
+ * @returns {[number, number]}
+ */
+export function limited([low, high], [least, most], isLogarithmic) {
+  const from = least === null || (isLogarithmic && least <= 0) ? low : least;
+  const to = most === null || (isLogarithmic && most <= 0) ? high : most;
+  return from < to ? [from, to] : [low, high];
+}
+
+/** The trace that is drawn nearest to a point, if it is at most `reach` pixels away. */
+export function traceAt(
+  /** @type {Trace[]} */ traces,
+  /** @type {{x: number, left: number, top: number}} */ { x, left, top },
+  /** @type {(trace: Trace, index: number) => [number, number]} */ positionOf,
+  /** @type {number} */ reach,
+) {
+  /** @type {Trace | null} */
+  let found = null;
+  let least = reach;
+  for (const trace of traces) {
+    if (trace.places.length === 0) continue;
+    const middle = nearest(trace, x);
+    const first = trace.isAscending ? Math.max(0, middle - 1) : 0;
+    const last = trace.isAscending ? Math.min(trace.places.length - 1, middle + 1) : trace.places.length - 1;
+    for (let index = first; index <= last; index += 1) {
+      const distance = distanceToLine([left, top], positionOf(trace, Math.max(first, index - 1)), positionOf(trace, index));
+      if (distance < least) [least, found] = [distance, trace];
+    }
+  }
+  return found;
+}
+
+/** @typedef {[number, number]} Point */
+
+function distanceToLine(/** @type {Point} */ [x, y], /** @type {Point} */ [fromX, fromY], /** @type {Point} */ [toX, toY]) {
+  const square = (toX - fromX) ** 2 + (toY - fromY) ** 2;
+  const part = square === 0 ? 0 : Math.min(1, Math.max(0, ((x - fromX) * (toX - fromX) + (y - fromY) * (toY - fromY)) / square));
+  return Math.hypot(x - fromX - part * (toX - fromX), y - fromY - part * (toY - fromY));
 }
 
 /** The stretch, moved and cut so that it lies in the whole; null if it is the whole. */

@@ -3,7 +3,7 @@
 import { colour } from "../state/theme.js";
 import { csvText } from "../parts/saving.js";
 import { escaped, formatDuration, formatNumber } from "../parts/text.js";
-import { lineOf, rangeOfX, rangeOfY } from "./curves.js";
+import { limited, lineOf, rangeOfX, rangeOfY } from "./curves.js";
 /** @import { default as uPlot } from "uplot" */
 /** @import { Trace } from "./curves.js" */
 /** @import { PlotOptions } from "./plot.js" */
@@ -12,21 +12,19 @@ const WIDTH = 900;
 const HEIGHT = 420;
 const MARGIN = { left: 70, right: 16, top: 36, bottom: 30 };
 
-/** @typedef {Pick<PlotOptions, "traces" | "marks" | "axis" | "isLogarithmic" | "ignoresOutliers" | "zoom"> & {title: string}} Picture */
+/** @typedef {Pick<PlotOptions, "traces" | "marks" | "axis" | "isLogX" | "isLogarithmic" | "limits" | "ignoresOutliers" | "zoom"> & {title: string}} Picture */
 
 /** What is seen of the chart, as an SVG. @param {Picture} picture */
-export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutliers, zoom }) {
-  const rangeX = zoom ?? rangeOfX(traces) ?? [0, 1];
-  const rangeY = rangeOfY(traces, rangeX, { isLogarithmic, ignoresOutliers }) ?? [0, 1];
-  const bend = isLogarithmic ? Math.log10 : (/** @type {number} */ value) => value;
+export function svgOf({ title, traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom }) {
+  const rangeX = zoom ?? rangeOfX(traces, isLogX) ?? [0.1, 1];
+  const rangeY = limited(rangeOfY(traces, rangeX, { isLogarithmic, ignoresOutliers }) ?? [0.1, 1], limits, isLogarithmic);
   const legendTop = HEIGHT;
-  const left = (/** @type {number} */ x) => MARGIN.left + ((x - rangeX[0]) / (rangeX[1] - rangeX[0])) * (WIDTH - MARGIN.left - MARGIN.right);
-  const top = (/** @type {number} */ y) =>
-    HEIGHT - MARGIN.bottom - ((bend(y) - bend(rangeY[0])) / (bend(rangeY[1]) - bend(rangeY[0]))) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+  const left = (/** @type {number} */ x) => MARGIN.left + partOf(x, rangeX, isLogX) * (WIDTH - MARGIN.left - MARGIN.right);
+  const top = (/** @type {number} */ y) => HEIGHT - MARGIN.bottom - partOf(y, rangeY, isLogarithmic) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const labelOf = (/** @type {number} */ x) => (axis === "time" ? formatDuration(Math.max(0, x)) : formatNumber(x));
   const fractions = [0, 0.25, 0.5, 0.75, 1];
-  const ticksX = fractions.map((part) => rangeX[0] + part * (rangeX[1] - rangeX[0]));
-  const ticksY = fractions.map((part) => (isLogarithmic ? rangeY[0] * (rangeY[1] / rangeY[0]) ** part : rangeY[0] + part * (rangeY[1] - rangeY[0])));
+  const ticksX = fractions.map((part) => valueAt(part, rangeX, isLogX));
+  const ticksY = fractions.map((part) => valueAt(part, rangeY, isLogarithmic));
   const shown = traces.filter(({ isFaint }) => !isFaint);
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${HEIGHT + 18 * shown.length}" font-family="sans-serif" font-size="12">`,
@@ -48,9 +46,9 @@ export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutlie
     ...traces.map((trace) => {
       const opacity = trace.isFaint || trace.smooth ? 0.3 : 1;
       const line = `stroke="${colour(trace.colour)}" stroke-dasharray="${trace.dash.join(" ")}"`;
-      const raw = `${bandOf(trace, left, top, isLogarithmic)}<path d="${pathOf(trace, lineOf(trace), left, top, isLogarithmic)}" ${line} opacity="${opacity}"/>`;
+      const raw = `${bandOf(trace, left, top)}<path d="${pathOf(trace, lineOf(trace), left, top)}" ${line} opacity="${opacity}"/>`;
       if (!trace.smooth) return raw;
-      return `${raw}<path d="${pathOf(trace, [trace.smooth], left, top, isLogarithmic)}" ${line} stroke-width="2"/>`;
+      return `${raw}<path d="${pathOf(trace, [trace.smooth], left, top)}" ${line} stroke-width="2"/>`;
     }),
     "</g>",
     ...shown.map(
@@ -114,16 +112,24 @@ export function csvOf(traces, axis) {
   return csvText([head, ...rows]);
 }
 
+/** Where a value is in a range, from 0 to 1; not finite where it has no logarithm. @param {number} value @param {[number, number]} range @param {boolean} isLogarithmic */
+function partOf(value, [low, high], isLogarithmic) {
+  const bend = isLogarithmic ? Math.log10 : Number;
+  return (bend(value) - bend(low)) / (bend(high) - bend(low));
+}
+
+/** The value at such a place. @param {number} part @param {[number, number]} range @param {boolean} isLogarithmic */
+const valueAt = (part, [low, high], isLogarithmic) => (isLogarithmic ? low * (high / low) ** part : low + part * (high - low));
+
 /** The band of a group, down to the lower end of the plot where its end has no logarithm; empty for other curves. */
 function bandOf(
   /** @type {Trace} */ { isBand, places, lows, highs, colour: name },
   /** @type {(x: number) => number} */ left,
   /** @type {(y: number) => number} */ top,
-  /** @type {boolean} */ isLogarithmic,
 ) {
   if (!isBand) return "";
   const at = (/** @type {number} */ place, /** @type {number} */ value) =>
-    `${round(left(place))},${isLogarithmic && value <= 0 ? HEIGHT - MARGIN.bottom : round(top(value))}`;
+    `${Number.isFinite(left(place)) ? round(left(place)) : MARGIN.left},${Number.isFinite(top(value)) ? round(top(value)) : HEIGHT - MARGIN.bottom}`;
   const points = [
     ...Array.from(places, (place, index) => at(place, highs[index])),
     ...Array.from(places, (place, index) => at(place, lows[index])).reverse(),
@@ -136,18 +142,17 @@ function pathOf(
   /** @type {Float64Array[]} */ columns,
   /** @type {(x: number) => number} */ left,
   /** @type {(y: number) => number} */ top,
-  /** @type {boolean} */ isLogarithmic,
 ) {
   let path = "";
   let command = "M";
   for (let index = 0; index < places.length; index += 1) {
     for (const column of columns) {
-      const value = column[index];
-      if (!Number.isFinite(value) || (isLogarithmic && value <= 0)) {
+      const [x, y] = [left(places[index]), top(column[index])];
+      if (!Number.isFinite(x) || !Number.isFinite(y)) {
         command = "M";
         continue;
       }
-      path += `${command}${round(left(places[index]))} ${round(top(value))}`;
+      path += `${command}${round(x)} ${round(y)}`;
       command = "L";
     }
   }

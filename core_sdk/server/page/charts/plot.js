@@ -3,8 +3,9 @@
 import uPlot from "../vendor/uplot/uPlot.min.js";
 import { colour } from "../state/theme.js";
 import { formatNumber } from "../parts/text.js";
-import { lineOf, rangeOfY, within } from "./curves.js";
-/** @import { Trace } from "./curves.js" */
+import { limited, lineOf, moved, rangeOfY, traceAt } from "./curves.js";
+import { highlight, highlighted, watchHighlight } from "./highlight.js";
+/** @import { Limits, Trace } from "./curves.js" */
 
 /**
  * @typedef {object} Mark
@@ -18,8 +19,10 @@ import { lineOf, rangeOfY, within } from "./curves.js";
  * @typedef {object} PlotOptions
  * @property {Trace[]} traces
  * @property {Mark[]} marks Vertical lines, for example where an attempt has begun.
- * @property {"steps" | "time" | "epochs"} axis
- * @property {boolean} isLogarithmic
+ * @property {string} axis "steps", "time", "epochs", or a metric.
+ * @property {boolean} isLogX
+ * @property {boolean} isLogarithmic Whether the vertical axis is.
+ * @property {Limits} limits
  * @property {boolean} ignoresOutliers
  * @property {[number, number] | null} zoom The visible stretch of x; null shows everything.
  * @property {[number, number] | null} whole What a null shows, and where zooming out and panning end.
@@ -31,6 +34,10 @@ import { lineOf, rangeOfY, within } from "./curves.js";
  */
 
 const FAINT = 0.28;
+/** Other curves than the one that stands out. */
+const IN_BACKGROUND = 0.15;
+/** How far from a curve the pointer points at it, in pixels. */
+const REACH = 12;
 const BAND = 0.16;
 
 /** What is visible where there is nothing. @type {[number, number]} */
@@ -49,8 +56,9 @@ const NOTHING_LOGARITHMIC = [0.1, 1];
 /** A plot with the options. @param {HTMLElement} parent @param {PlotOptions} options @returns {Plot} */
 export function createPlot(parent, options) {
   let now = options;
-  const visible = () => now.zoom ?? now.whole ?? NOTHING;
-  const scaleY = () => rangeOfY(now.traces, visible(), now) ?? (now.isLogarithmic ? NOTHING_LOGARITHMIC : NOTHING);
+  const nothing = (/** @type {boolean} */ isLogarithmic) => (isLogarithmic ? NOTHING_LOGARITHMIC : NOTHING);
+  const visible = () => now.zoom ?? now.whole ?? nothing(now.isLogX);
+  const scaleY = () => limited(rangeOfY(now.traces, visible(), now) ?? nothing(now.isLogarithmic), now.limits, now.isLogarithmic);
   const axisStyle = { stroke: colour("--axis"), font: `11px ${colour("--font")}` };
   const lines = { stroke: colour("--grid"), width: 1 };
   const tellCursor = (/** @type {uPlot} */ self) => now.onCursor(placeOfCursor(self), self.cursor.left ?? -1);
@@ -62,9 +70,9 @@ export function createPlot(parent, options) {
       height: options.height,
       padding: [8, 20, 0, 0],
       legend: { show: false },
-      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false }, sync: { key: "page" } },
+      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false }, sync: { key: options.axis } },
       scales: {
-        x: { time: false, range: visible },
+        x: { time: false, distr: options.isLogX ? 3 : 1, range: visible },
         y: { distr: options.isLogarithmic ? 3 : 1, range: scaleY },
       },
       axes: [
@@ -88,26 +96,37 @@ export function createPlot(parent, options) {
     parent,
   );
   plot.over.addEventListener("dblclick", () => now.onZoom(null));
-  panAndZoom(plot, () => ({ onZoom: now.onZoom, visible: visible(), whole: now.whole ?? NOTHING }));
+  panAndZoom(plot, () => ({ onZoom: now.onZoom, isLogX: now.isLogX, visible: visible(), whole: now.whole ?? nothing(now.isLogX) }));
+  pointAtCurves(plot, () => now.traces);
+  const unwatch = watchHighlight(() => now.traces.length > 1 && plot.redraw(false));
   const update = (/** @type {PlotOptions} */ next) => {
     now = next;
     plot.setData(span());
     tellCursor(plot);
   };
-  return { canvas: plot, update, destroy: () => plot.destroy() };
+  const destroy = () => {
+    unwatch();
+    highlight(null);
+    plot.destroy();
+  };
+  return { canvas: plot, update, destroy };
 }
 
 /** Draws marks and curves into a canvas whose pixels are `self`'s. */
-function drawEverything(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { traces, marks, isLogarithmic }) {
+function drawEverything(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { traces, marks, isLogarithmic, isLogX }) {
+  const isMarked = (/** @type {Trace} */ { key }) => key === highlighted();
+  const hasMarked = traces.some(isMarked);
+  const rankOf = (/** @type {Trace} */ trace) => Number(!trace.isFaint) + 2 * Number(isMarked(trace));
   const { ctx, bbox } = self;
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
   drawMarks(self, marks);
-  for (const trace of traces) if (trace.isBand) drawBand(self, trace, isLogarithmic);
-  for (const trace of [...traces].sort((one, other) => Number(other.isFaint) - Number(one.isFaint))) {
-    drawTrace(self, trace, isLogarithmic);
+  for (const trace of traces) if (trace.isBand && (!hasMarked || isMarked(trace))) drawBand(self, trace, isLogarithmic);
+  for (const trace of [...traces].sort((one, other) => rankOf(one) - rankOf(other))) {
+    const strength = hasMarked ? (isMarked(trace) ? { alpha: 1, width: 1.8 } : { alpha: IN_BACKGROUND, width: 1 }) : { alpha: 1, width: 1 };
+    drawTrace(self, trace, { isLogarithmic, isLogX, ...strength });
   }
   ctx.restore();
 }
@@ -149,18 +168,21 @@ function drawBand(/** @type {uPlot} */ self, /** @type {Trace} */ { places, lows
   ctx.globalAlpha = 1;
 }
 
-function drawTrace(/** @type {uPlot} */ self, /** @type {Trace} */ trace, /** @type {boolean} */ isLogarithmic) {
+/** @typedef {{isLogarithmic: boolean, isLogX: boolean, alpha: number, width: number}} Stroke */
+
+function drawTrace(/** @type {uPlot} */ self, /** @type {Trace} */ trace, /** @type {Stroke} */ stroke) {
   const { ctx } = self;
+  const { alpha, width } = stroke;
   ctx.strokeStyle = colour(trace.colour);
   ctx.lineJoin = "round";
-  ctx.globalAlpha = trace.isFaint || trace.smooth ? FAINT : 1;
-  ctx.lineWidth = (trace.isBand ? 1.75 : 1.25) * devicePixelRatio;
+  ctx.globalAlpha = alpha * (trace.isFaint || trace.smooth ? FAINT : 1);
+  ctx.lineWidth = width * (trace.isBand ? 1.75 : 1.25) * devicePixelRatio;
   ctx.setLineDash(trace.dash.map((length) => length * devicePixelRatio));
-  strokePath(self, trace, isLogarithmic, lineOf(trace));
+  strokePath(self, trace, stroke, lineOf(trace));
   if (trace.smooth) {
-    ctx.globalAlpha = trace.isFaint ? FAINT : 1;
-    ctx.lineWidth = 1.75 * devicePixelRatio;
-    strokePath(self, trace, isLogarithmic, [trace.smooth]);
+    ctx.globalAlpha = alpha * (trace.isFaint ? FAINT : 1);
+    ctx.lineWidth = width * 1.75 * devicePixelRatio;
+    strokePath(self, trace, stroke, [trace.smooth]);
   }
   ctx.setLineDash([]);
   ctx.globalAlpha = 1;
@@ -170,12 +192,11 @@ function drawTrace(/** @type {uPlot} */ self, /** @type {Trace} */ trace, /** @t
  * One line through the extremes of each bucket, or through one value of it. Values that are not finite interrupt it.
  * @param {uPlot} self
  * @param {Trace} trace
- * @param {boolean} isLogarithmic
+ * @param {Stroke} stroke
  * @param {Float64Array[]} columns
  */
-function strokePath(self, { places }, isLogarithmic, columns) {
+function strokePath(self, { places }, { isLogarithmic, isLogX }, columns) {
   const { ctx } = self;
-  const isDrawable = (/** @type {number} */ value) => Number.isFinite(value) && (!isLogarithmic || value > 0);
   let isInterrupted = true;
   let numSinceGap = 0;
   let left = 0;
@@ -192,7 +213,7 @@ function strokePath(self, { places }, isLogarithmic, columns) {
   for (let index = 0; index < places.length; index += 1) {
     for (const column of columns[0][index] === columns[columns.length - 1][index] ? columns.slice(0, 1) : columns) {
       const value = column[index];
-      if (!isDrawable(value)) {
+      if (!Number.isFinite(value) || (isLogarithmic && value <= 0) || (isLogX && places[index] <= 0)) {
         endStretch();
         isInterrupted = true;
         continue;
@@ -223,26 +244,40 @@ function chooseZoom(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { onZo
 /** The wheel with Ctrl zooms about the pointer; with Shift it pans, as dragging with Shift does. */
 function panAndZoom(
   /** @type {uPlot} */ plot,
-  /** @type {() => {onZoom: PlotOptions["onZoom"], visible: [number, number], whole: [number, number]}} */ current,
+  /** @type {() => {onZoom: PlotOptions["onZoom"], isLogX: boolean, visible: [number, number], whole: [number, number]}} */ current,
 ) {
   plot.over.addEventListener(
     "wheel",
     (/** @type {WheelEvent} */ event) => {
       if (!event.ctrlKey && !event.shiftKey) return;
       event.preventDefault();
-      const {
-        onZoom,
-        whole,
-        visible: [from, to],
-      } = current();
+      const { onZoom, whole, visible, isLogX } = current();
       const amount = (event.deltaY || event.deltaX) / 500;
-      if (event.shiftKey) return onZoom(within([from + amount * (to - from), to + amount * (to - from)], whole));
-      const centre = plot.posToVal(event.offsetX, "x");
+      const part = event.offsetX / plot.over.clientWidth;
       const factor = Math.exp(amount);
-      onZoom(within([centre - (centre - from) * factor, centre + (to - centre) * factor], whole));
+      onZoom(
+        moved(visible, whole, isLogX, (from, to) => {
+          const width = to - from;
+          if (event.shiftKey) return [from + amount * width, to + amount * width];
+          const centre = from + part * width;
+          return [centre - part * width * factor, centre + (1 - part) * width * factor];
+        }),
+      );
     },
     { passive: false },
   );
+}
+
+/** Lets the curve stand out that is under the pointer. A chart of one curve has nothing to tell apart. */
+function pointAtCurves(/** @type {uPlot} */ plot, /** @type {() => Trace[]} */ current) {
+  plot.over.addEventListener("pointermove", ({ offsetX: left, offsetY: top, buttons }) => {
+    const traces = current();
+    if (traces.length < 2 || buttons !== 0) return;
+    const positionOf = (/** @type {Trace} */ { places, means, smooth }, /** @type {number} */ index) =>
+      /** @type {[number, number]} */ ([plot.valToPos(places[index], "x"), plot.valToPos((smooth ?? means)[index], "y")]);
+    highlight(traceAt(traces, { x: plot.posToVal(left, "x"), left, top }, positionOf, REACH)?.key ?? null);
+  });
+  plot.over.addEventListener("pointerleave", () => highlight(null));
 }
 
 function placeOfCursor(/** @type {uPlot} */ self) {
@@ -278,8 +313,8 @@ const WHOLE = Array.from({ length: 16 }, (_, exponent) => [1, 2, 5].map((digit) 
 /** @returns {Partial<uPlot.Axis>} */
 const ticksOf = (/** @type {PlotOptions["axis"]} */ axis) =>
   axis === "time"
-    ? { incrs: CLOCK, space: 70, values: (_, splits) => splits.map(clockTime) }
-    : { incrs: axis === "steps" ? WHOLE : undefined, values: (_, splits) => splits.map(shortNumber) };
+    ? { incrs: CLOCK, space: 70, values: (_, splits) => splits.map((value) => (value === null ? "" : clockTime(value))) }
+    : { incrs: axis === "steps" ? WHOLE : undefined, values: (_, splits) => splits.map((value) => (value === null ? "" : shortNumber(value))) };
 
 /** Seconds as m:ss, h:mm:ss, or days and hours. */
 function clockTime(/** @type {number} */ seconds) {

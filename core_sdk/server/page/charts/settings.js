@@ -12,7 +12,8 @@ const MAX_SMOOTHING = 0.99;
  * @typedef {object} ChartSettings
  * @property {"steps" | "time" | "epochs"} axis
  * @property {number} smoothing
- * @property {boolean} isLogarithmic
+ * @property {boolean} isLogX
+ * @property {boolean} isLogarithmic Whether the vertical axis is.
  * @property {boolean} ignoresOutliers
  * @property {[number, number] | null} zoom
  * @property {(zoom: [number, number] | null) => void} onZoom
@@ -30,6 +31,7 @@ export function useChartSettings() {
   return {
     axis: /** @type {ChartSettings["axis"]} */ (["time", "epochs"].includes(query.get("x") ?? "") ? query.get("x") : "steps"),
     smoothing: Math.min(MAX_SMOOTHING, Math.max(0, Number(query.get("smoothing")) || 0)),
+    isLogX: query.get("logx") === "1",
     isLogarithmic: query.get("log") === "1",
     ignoresOutliers: query.get("outliers") === "0",
     zoom,
@@ -39,9 +41,10 @@ export function useChartSettings() {
 
 /** The switches of the settings. @param {{children?: ComponentChildren, hasAxis?: boolean}} props */
 export function ChartSettingsBar({ children = null, hasAxis = true }) {
-  const { axis, smoothing, isLogarithmic, ignoresOutliers } = useChartSettings();
+  const { axis, smoothing, isLogX, isLogarithmic, ignoresOutliers } = useChartSettings();
   const [, setSmoothing] = useSetting("smoothing", "0");
-  const set = (/** @type {string} */ name) => (/** @type {boolean} */ isOn) => changeSettings({ [name]: isOn ? (name === "log" ? "1" : "0") : null });
+  const set = (/** @type {string} */ name) => (/** @type {boolean} */ isOn) =>
+    changeSettings({ [name]: isOn ? (name === "outliers" ? "0" : "1") : null });
   return html`
     <div class="toolbar">
       ${
@@ -64,7 +67,8 @@ export function ChartSettingsBar({ children = null, hasAxis = true }) {
         <input type="range" min="0" max=${MAX_SMOOTHING} step="0.01" value=${smoothing} onInput=${withText(setSmoothing)} />
         <output class="number smoothing">${smoothing.toFixed(2)}</output>
       </label>
-      <${Switch} label="Logarithmic" isOn=${isLogarithmic} onChange=${set("log")} />
+      <${Switch} label="Log x" title="The horizontal axis is logarithmic." isOn=${isLogX} onChange=${set("logx")} />
+      <${Switch} label="Log y" title="The vertical axis is logarithmic." isOn=${isLogarithmic} onChange=${set("log")} />
       <${Switch} label="Ignore outliers" title="The vertical axis leaves out the lowest and the highest 2 %." isOn=${ignoresOutliers} onChange=${set("outliers")} />
       ${children}
     </div>

@@ -11,6 +11,7 @@ const ROW_HEIGHT = 30;
  * @typedef {object} Column
  * @property {string} name
  * @property {string} title
+ * @property {ComponentChildren} [head] What its head shows instead of the title.
  * @property {number} width In pixels.
  * @property {boolean} [isNumber]
  * @property {boolean} [isFixed] It cannot be sorted by.
@@ -40,7 +41,8 @@ const ROW_HEIGHT = 30;
  * @param {(group: Group) => ComponentChildren} [props.showGroup] What the head of a group says beside its name.
  * @param {(group: Group, name: string) => ComponentChildren} [props.showGroupCell] What it says in a column; null for nothing.
  * @param {string[]} [props.groupColumns] The columns in which heads of groups say something.
- * @param {(key: string) => boolean} [props.onKey] What else a key does; true if it did something.
+ * @param {(key: string, item: Row | Group | undefined) => boolean} [props.onKey] What else a key does at an item; true if it did something.
+ * @param {(item: Row | Group | null) => void} [props.onPoint] At which item the pointer is.
  */
 export function Grid({
   label,
@@ -61,6 +63,7 @@ export function Grid({
   showGroupCell,
   groupColumns = [],
   onKey,
+  onPoint,
 }) {
   const { box, first, last, height, top, onScroll, show } = useRowsInView(numItems, ROW_HEIGHT);
   const [active, setActive] = useState(0);
@@ -115,7 +118,7 @@ export function Grid({
       if (event.key !== "a") return;
       onChooseAll();
     } else if (event.key in actions) actions[event.key]();
-    else if (!onKey?.(event.key)) return;
+    else if (!onKey?.(event.key, itemAt(active))) return;
     event.preventDefault();
   };
   const onRowClick = (/** @type {MouseEvent} */ event, /** @type {number} */ index) => {
@@ -175,6 +178,7 @@ export function Grid({
               role: "row",
               "aria-rowindex": index + 2,
               onClick: (/** @type {MouseEvent} */ event) => onRowClick(event, index),
+              ...(onPoint && { onPointerEnter: () => onPoint(item ?? null), onPointerLeave: () => onPoint(null) }),
             };
             if (item === undefined)
               return html`<div key=${`waiting ${index}`} ...${common} class="grid-row waiting"><span role="gridcell"></span></div>`;
@@ -229,14 +233,14 @@ const isGroup = (item) => "isOpen" in item;
  * The head of a column, which sorts by it: first one way, then the other, then not at all.
  * @param {{column: Column<unknown>, sort: string, onSort: (sort: string) => void}} props
  */
-function Head({ column: { name, title, isNumber, isFixed }, sort, onSort }) {
+function Head({ column: { name, title, head = title, isNumber, isFixed }, sort, onSort }) {
   const direction = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
   const next = { none: name, ascending: `-${name}`, descending: "" }[direction];
   return html`
     <span role="columnheader" class=${isNumber ? "number" : ""} aria-sort=${isFixed ? undefined : direction}>
       ${
         isFixed
-          ? title
+          ? head
           : html`
             <button class="grid-sort" title=${title} onClick=${() => onSort(next)}>
               <span>${title}</span><i aria-hidden="true">${{ ascending: "↑", descending: "↓", none: "" }[direction]}</i>

@@ -35,5 +35,8 @@ export function useThemeVersion() {
   return version;
 }
 
-/** The value of a colour of the style sheet. @param {string} name For example `--text`. */
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** A colour: the name of one of the style sheet, for example `--text`, or any other in the words of CSS. @param {string} name */
+export const colour = (name) => (name.startsWith("--") ? getComputedStyle(document.documentElement).getPropertyValue(name).trim() : name);
+
+/** The same for a style, which follows the theme by itself. @param {string} name */
+export const styleColour = (name) => (name.startsWith("--") ? `var(${name})` : name);

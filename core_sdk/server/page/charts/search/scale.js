@@ -18,21 +18,22 @@ const LOGARITHMIC_FROM = 50;
  * A numeric scale, logarithmic if its positive values span a factor of 50 or more; of other values each has its place.
  * @param {string} name
  * @param {unknown[]} values
+ * @param {boolean | null} [isLogarithmic] Whether it is, if its values are positive; null leaves it to them.
  * @returns {Scale}
  */
-export function scaleOf(name, values) {
+export function scaleOf(name, values, isLogarithmic = null) {
   const known = values.filter((value) => value !== null && value !== undefined);
   const numbers = known.filter(isFiniteNumber);
   return numbers.length > 0 && numbers.length === known.filter((value) => !isNonFinite(value)).length
-    ? numericScale(name, numbers)
+    ? numericScale(name, numbers, isLogarithmic)
     : categoricalScale(name, known);
 }
 
-/** @param {string} name @param {number[]} values @returns {Scale} */
-function numericScale(name, values) {
+/** @param {string} name @param {number[]} values @param {boolean | null} wanted @returns {Scale} */
+function numericScale(name, values, wanted) {
   const low = values.reduce((least, value) => Math.min(least, value), Infinity);
   const high = values.reduce((most, value) => Math.max(most, value), -Infinity);
-  const isLogarithmic = low > 0 && high / low >= LOGARITHMIC_FROM;
+  const isLogarithmic = low > 0 && (wanted ?? high / low >= LOGARITHMIC_FROM);
   const bend = isLogarithmic ? Math.log : (/** @type {number} */ value) => value;
   const unbend = isLogarithmic ? Math.exp : (/** @type {number} */ value) => value;
   const width = bend(high) - bend(low);

@@ -15,7 +15,6 @@ import { Trials } from "../runs/trials-table.js";
 import { Progress } from "../../parts/progress.js";
 import { ExperimentOverview } from "./overview.js";
 import { Hyperparameters } from "./hyperparameters.js";
-import { LearningCurves } from "./learning-curves.js";
 import { Search } from "./search.js";
 /** @import { ExperimentAnswer } from "api" */
 /** @import { Change } from "../../state/events.js" */
@@ -57,7 +56,7 @@ function Found({ found, tab, follows, onDone }) {
     <div class="tab">
       ${current === "overview" && html`<${ExperimentOverview} found=${found} follows=${follows} onDone=${onDone} />`}
       ${current === "search" && html`<${Search} experimentId=${id} follows=${follows} />`}
-      ${current === "curves" && html`<${LearningCurves} found=${found} follows=${follows} />`}
+      ${current === "curves" && html`<${Trials} key="curves" experiment=${id} isWorkspace=${true} />`}
       ${current === "hyperparameters" && html`<${Hyperparameters} found=${found} follows=${follows} />`}
       ${current === "trials" && html`<${Trials} experiment=${id} />`}
       ${current === "checkpoints" && html`<${Checkpoints} query=${{ experiment: id }} experimentId=${id} follows=${follows} />`}

@@ -4,7 +4,6 @@ import { html } from "../../preact.js";
 import { Select } from "../../parts/choice.js";
 import { useListSetting, useSetting } from "../../state/place.js";
 import { rankingWords } from "./words.js";
-/** @import { GroupsAnswer } from "api" */
 
 const CENTRES = [
   ["mean", "mean"],
@@ -38,22 +37,17 @@ export function GroupChoice({ names }) {
   `;
 }
 
-/** The fields of all settings of groups with curves. @param {{known: GroupsAnswer | undefined}} props */
-export function GroupFields({ known }) {
+/** How curves of groups are made. @param {{metrics: string[], bestBy: string | null}} props */
+export function GroupFields({ metrics, bestBy }) {
   const [chosen] = useGroupNames();
   const [centre, setCentre] = useSetting("centre", "mean");
   const [band, setBand] = useSetting("band", "std");
   const [best, setBest] = useSetting("best");
-  const rankings = (known?.metrics ?? []).flatMap((metric) => [`min.${metric}`, `max.${metric}`]);
+  const rankings = metrics.flatMap((metric) => [`min.${metric}`, `max.${metric}`]);
+  if (chosen.length === 0) return null;
   return html`
-    <${GroupChoice} names=${(known?.names ?? []).map((name) => [name, name])} />
-    ${
-      chosen.length > 0 &&
-      html`
-      <${Select} label="Centre" values=${CENTRES} value=${centre} onChange=${setCentre} />
-      <${Select} label="Band" values=${BANDS} value=${band} onChange=${setBand} />
-      <${Select} label="Best" values=${[["", rankingWords(known?.best_by)], ...rankings.map((name) => [name, rankingWords(name)])]} value=${best} onChange=${setBest} />
-    `
-    }
+    <${Select} label="Centre" values=${CENTRES} value=${centre} onChange=${setCentre} />
+    <${Select} label="Band" values=${BANDS} value=${band} onChange=${setBand} />
+    <${Select} label="Best" values=${[["", rankingWords(bestBy)], ...rankings.map((name) => [name, rankingWords(name)])]} value=${best} onChange=${setBest} />
   `;
 }

@@ -44,6 +44,8 @@ import { own } from "../../parts/own.js";
  * @property {string} key
  * @property {number} count
  * @property {boolean} isOpen
+ * @property {number[]} ids Its runs.
+ * @property {RunValues} values Those of its first run.
  * @property {Record<string, Aggregate>} aggregates By the name of a column; without columns that have no number.
  * @property {{id: number, value: number} | null} best
  */
@@ -73,7 +75,16 @@ export function grouped(runs, names, folded, aggregated = [], ranking = "") {
       const found = aggregateOf(members.map((run) => own(run.values, name)));
       return found ? [/** @type {[string, Aggregate]} */ ([name, found])] : [];
     });
-    const head = { group: title, key, count: members.length, isOpen, aggregates: Object.fromEntries(aggregates), best: bestOf(members, ranking) };
+    const head = {
+      group: title,
+      key,
+      count: members.length,
+      isOpen,
+      ids: members.map((run) => Number(run.key)),
+      values: members[0].values,
+      aggregates: Object.fromEntries(aggregates),
+      best: bestOf(members, ranking),
+    };
     return [head, ...(isOpen ? members : [])];
   });
 }

@@ -1,10 +1,10 @@
-/** Views of the table that the home remembers by a name. */
+/** Views of the table and of charts that the home remembers by a name. */
 
 import { html, useState } from "../../preact.js";
 import { Dialog } from "../../parts/dialog.js";
 import { Menu } from "../../parts/menu.js";
 import { sayFailure } from "../../parts/toast.js";
-import { currentPlace, go, linkTo } from "../../state/place.js";
+import { currentPlace, go, linkTo, usePlace } from "../../state/place.js";
 import { usePreference } from "../../state/preferences.js";
 import { isEnter, withText } from "../../parts/field.js";
 
@@ -12,8 +12,10 @@ export function SavedViews() {
   const [views, keepViews] = usePreference("views", []);
   const setViews = (/** @type {typeof views} */ next) => keepViews(next).catch(sayFailure);
   const [isSaving, setIsSaving] = useState(false);
+  const { path, query: now } = usePlace();
   const items = [
-    ...views.map(({ name, query }) => ({ label: name, onSelect: () => go(linkTo(["runs"], query)) })),
+    // A view of some trials can be used for others.
+    ...views.map(({ name, query }) => ({ label: name, onSelect: () => go(linkTo(path, { ...query, trials: now.get("trials") })) })),
     { label: "Save this view …", onSelect: () => setIsSaving(true) },
     ...views.map(({ name }) => ({
       label: `Forget “${name}”`,
@@ -22,7 +24,7 @@ export function SavedViews() {
     })),
   ];
   const save = (/** @type {string} */ name) => {
-    const query = Object.fromEntries(currentPlace().query);
+    const { trials: _, ...query } = Object.fromEntries(currentPlace().query);
     setViews([...views.filter((view) => view.name !== name), { name, query }]);
     setIsSaving(false);
   };
@@ -38,7 +40,7 @@ function NameDialog({ onSave, onClose }) {
   return html`
     <${Dialog} title="Save this view" onClose=${onClose}>
       <div class="dialog-body">
-        <p class="soft">Its columns, filter, order and groups. The home remembers it; the address of the page holds it too.</p>
+        <p class="soft">Its columns, filter, order, groups and charts. The home remembers it; the address of the page holds it too.</p>
         <input
           type="text"
           aria-label="Name of the view"

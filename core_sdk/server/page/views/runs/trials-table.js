@@ -1,6 +1,8 @@
-/** The table of trials. */
+/** The table of trials, and charts beside it. */
 
 import { html, useMemo, useState } from "../../preact.js";
+import { highlight } from "../../charts/highlight.js";
+import { Choice } from "../../parts/choice.js";
 import { Grid } from "../../parts/grid.js";
 import { Menu } from "../../parts/menu.js";
 import { csvText, saveFile } from "../../parts/saving.js";
@@ -12,7 +14,7 @@ import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { changeSettings, currentPlace, go, linkTo, useListSetting, useSetting } from "../../state/place.js";
 import { ColumnChooser } from "./column-chooser.js";
-import { GroupChoice, useGroupNames } from "../groups/choice.js";
+import { GroupChoice, useGroupNames, useGroupSettings } from "../groups/choice.js";
 import { allColumns, metricColumns, standardColumns } from "./columns.js";
 import { Filter } from "./filter.js";
 import { KindChoice } from "./kind-choice.js";
@@ -20,15 +22,27 @@ import { grouped } from "./grouping.js";
 import { SavedViews } from "./saved-views.js";
 import { SelectionBar } from "./selection.js";
 import { useTrials } from "./trials.js";
+import { Eye, EyeButton, useWorkspace, WorkspaceCharts } from "../workspace/workspace.js";
 import { withText } from "../../parts/field.js";
 /** @import { Column } from "../../parts/grid.js" */
 /** @import { Run, RunGroup } from "./grouping.js" */
 
-/** The table of trials: of all, or of one experiment. @param {{experiment?: number}} props */
-export function Trials({ experiment }) {
+/** Where the table is not part of a workspace, a setting says whether charts are beside it. @type {[string, string][]} */
+const VIEWS = [
+  ["table", "Table"],
+  ["charts", "Charts"],
+];
+
+/**
+ * The table of trials: of all, of one experiment, or of some that were chosen.
+ * @param {{experiment?: number, trials?: number[], isWorkspace?: boolean}} props With charts beside it in a workspace.
+ */
+export function Trials({ experiment, trials: members, isWorkspace = false }) {
+  const [view, setView] = useSetting("view", "table");
+  const hasCharts = isWorkspace || view === "charts";
   const [where, setWhere] = useSetting("where");
   const [search, setSearch] = useSetting("search");
-  const [sort, setSort] = useSetting("sort", "-id");
+  const [chosenSort, setSort] = useSetting("sort");
   const [groupNames] = useGroupNames();
   const isGrouped = groupNames.length > 0;
   const [archived, setArchived] = useSetting("archived");
@@ -38,7 +52,7 @@ export function Trials({ experiment }) {
   const [folded, setFolded] = useState(/** @type {Set<string>} */ (new Set()));
   const [isChoosingColumns, setIsChoosingColumns] = useState(false);
 
-  const columnsAnswer = useAnswer(address(["columns"], { experiment }), { follows: ({ trials }) => trials.length > 0 });
+  const columnsAnswer = useAnswer(address(["columns"], { experiment, trials: members }), { follows: ({ trials }) => trials.length > 0 });
   const known = columnsAnswer.value?.columns;
   const all = useMemo(() => allColumns(known ?? []), [known]);
   const standard = useMemo(() => standardColumns(known ?? []), [known]);
@@ -46,10 +60,14 @@ export function Trials({ experiment }) {
   const names = (wanted.length ? wanted : standard).filter((name) => all.has(name));
   const columns = names.map((name) => /** @type {Column<Run>} */ (all.get(name)));
   const aggregated = names.filter((name) => columnsOfMetrics.has(name) || name === "steps" || name === "duration");
-  const ranking = columnsAnswer.value?.best_by ?? "";
+  const ranking = useGroupSettings().best || (columnsAnswer.value?.best_by ?? "");
+  // In the workspace of an experiment the best trials come first.
+  const standardSort = isWorkspace && experiment ? ranking.replace(/^max\./, "-max.") || "-id" : members ? "id" : "-id";
+  const sort = chosenSort || standardSort;
   const alsoRead = isGrouped ? [...groupNames, ...(all.has(ranking) ? [ranking] : [])] : [];
   const question = known && {
     experiment,
+    trials: members,
     where: withHidden(where, hidden),
     search,
     sort,
@@ -70,6 +88,20 @@ export function Trials({ experiment }) {
         : null,
     [groupNames.join("\n"), aggregated.join("\n"), ranking, folded, trials.answer],
   );
+  const workspace = useWorkspace(hasCharts && question ? question : null, columnsAnswer.value, groups);
+  const subjectOf = useMemo(() => new Map(workspace.subjects.flatMap(({ key, ids }) => ids.map((id) => [String(id), key]))), [workspace.subjects]);
+  const keyOfSubject = (/** @type {Run | RunGroup} */ item) => ("ids" in item ? item.key : (subjectOf.get(item.key) ?? item.key));
+  const eyeOf = (/** @type {Run | RunGroup} */ item) =>
+    html`<${Eye} workspace=${workspace} ids=${"ids" in item ? item.ids.map(String) : [item.key]} subject=${keyOfSubject(item)} name=${"ids" in item ? item.group : `trial ${item.key}`} />`;
+  const isAnyShown = workspace.subjects.length > 0;
+  const eyes = {
+    name: "eye",
+    title: "Curves",
+    head: html`<${EyeButton} label="Curves of all trials" isOpen=${isAnyShown} isInHead=${true} onClick=${() => workspace.showAll(!isAnyShown)} />`,
+    width: 72,
+    isFixed: true,
+    show: eyeOf,
+  };
   const numItems = groups?.length ?? trials.total;
   const isFiltered = Boolean(where || search || hidden.length);
 
@@ -84,8 +116,12 @@ export function Trials({ experiment }) {
     const rows = (await trials.readAll()).map(({ values }) => names.map((name) => values[name]));
     saveFile("trials.csv", csvText([names, ...rows]), "text/csv");
   };
-  const onKey = (/** @type {string} */ key) => {
-    if (key === "c" && chosen.size > 0) go(linkTo(["compare"], { trials: [...chosen.keys()].join(","), group: currentPlace().query.get("group") }));
+  const onKey = (/** @type {string} */ key, /** @type {Run | RunGroup | undefined} */ item) => {
+    if (key === "e" && hasCharts && item) {
+      const ids = "ids" in item ? item.ids.map(String) : [item.key];
+      workspace.show(ids, !ids.some(workspace.isShown));
+    } else if (key === "c" && chosen.size > 0)
+      go(linkTo(["compare"], { trials: [...chosen.keys()].join(","), group: currentPlace().query.get("group") }));
     else return false;
     return true;
   };
@@ -96,7 +132,8 @@ export function Trials({ experiment }) {
   const error = trials.error ?? columnsAnswer.error;
   return html`
     <div class="toolbar">
-      ${!experiment && html`<${KindChoice} kind="trials" />`}
+      ${!experiment && !members && html`<${KindChoice} kind="trials" />`}
+      ${!isWorkspace && html`<${Choice} label="View" values=${VIEWS} value=${view} onChange=${setView} />`}
       <input
         type="search"
         class="search"
@@ -108,11 +145,11 @@ export function Trials({ experiment }) {
       <${Filter} where=${where} onChange=${setWhere} error=${trials.error} names=${[...all.keys()]} />
       <${GroupChoice} names=${(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, all.get(name)?.title])} />
       <button onClick=${() => setIsChoosingColumns(true)}>Columns</button>
-      ${!experiment && html`<${SavedViews} />`}
+      <${SavedViews} />
       <${Menu} label="More of the table" text="⋯" items=${more} kind="" />
       <span class="spread"></span>
       <span class="soft number" role="status">
-        ${trials.total >= 0 && !trials.isOutdated && counted(trials.total, "trial")}${trials.isOutdated && "loading …"}${!trials.isOutdated && isFiltered && !experiment && trials.answer ? ` of ${trials.answer.num_trials.toLocaleString("en-US")}` : ""}
+        ${trials.total >= 0 && !trials.isOutdated && counted(trials.total, "trial")}${trials.isOutdated && "loading …"}${!trials.isOutdated && isFiltered && !experiment && !members && trials.answer ? ` of ${trials.answer.num_trials.toLocaleString("en-US")}` : ""}
         ${hidden.length > 0 && html` · <button class="quiet small" onClick=${() => setHidden([])}>${hidden.length} hidden, show</button>`}
       </span>
     </div>
@@ -122,28 +159,30 @@ export function Trials({ experiment }) {
         ? !error && html`<${Loading} what="trials" numLines=${12} />`
         : trials.total === 0
           ? html`<${Nothing} isFiltered=${isFiltered} />`
-          : html`
+          : html`<div class=${hasCharts ? "workspace" : "whole"}>
             <${Grid}
               label="Trials"
               isOutdated=${trials.isOutdated}
               numItems=${numItems}
               itemAt=${groups ? (/** @type {number} */ index) => groups[index] : trials.rowAt}
               onView=${groups ? undefined : trials.need}
-              columns=${columns}
+              columns=${hasCharts ? [eyes, ...columns] : columns}
               keyOf=${keyOf}
               sort=${sort}
-              onSort=${(/** @type {string} */ next) => setSort(next || "-id")}
+              onSort=${setSort}
               chosen=${chosen}
               onChoose=${setChosen}
               onChooseAll=${chooseAll}
               linkOf=${linkOf}
               onFold=${groups ? (/** @type {string} */ key) => setFolded(toggled(folded, key)) : undefined}
-              showGroup=${showBest}
+              showGroup=${(/** @type {RunGroup} */ group) => html`${hasCharts && eyeOf(group)}${showBest(group)}`}
               showGroupCell=${showAggregate}
               groupColumns=${aggregated}
               onKey=${onKey}
+              onPoint=${hasCharts ? (/** @type {Run | RunGroup | null} */ item) => highlight(item && keyOfSubject(item)) : undefined}
             />
-          `
+            ${hasCharts && columnsAnswer.value && html`<div class="workspace-charts"><${WorkspaceCharts} workspace=${workspace} columns=${columnsAnswer.value} ranking=${ranking} /></div>`}
+          </div>`
     }
     ${
       chosen.size > 0 &&

@@ -11,7 +11,7 @@ import { ALWAYS_READ } from "./columns.js";
 const WINDOW = 200;
 const MOST_AT_ONCE = 10_000;
 
-/** @typedef {{experiment?: number, where: string, search: string, sort: string, archived: boolean, columns: string[]}} Question */
+/** @typedef {{experiment?: number, trials?: number[], where: string, search: string, sort: string, archived: boolean, columns: string[]}} Question */
 
 /**
  * Trials as rows of the table, read as they come into view; all at once where they are to be grouped.
@@ -25,7 +25,7 @@ export function useTrials(question, needsAll) {
     [text],
   );
   const size = needsAll ? MOST_AT_ONCE : WINDOW;
-  const trials = useWindows(urlOf, readPage, { size, about: `${question?.experiment ?? ""}`, follows: aboutTrials });
+  const trials = useWindows(urlOf, readPage, { size, about: `${question?.experiment ?? ""} ${question?.trials ?? ""}`, follows: aboutTrials });
   useEffect(() => {
     if (needsAll) trials.need(0, Math.max(1, trials.total));
   }, [needsAll, trials.total, trials.need]);

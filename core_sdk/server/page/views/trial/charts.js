@@ -173,7 +173,7 @@ function MetricChart({ chart: { title, series }, answer, trial, alerts, settings
     [answer, alerts, curves, origin],
   );
   // What is beyond the zoom was not asked for.
-  const whole = settings.zoom !== null && settings.axis === "steps" ? [0, trial.steps_completed] : null;
+  const whole = settings.zoom !== null && settings.axis === "steps" ? [settings.isLogX ? 1 : 0, trial.steps_completed] : null;
   return html`<${Chart} title=${titleWithRank(title, curves)} curves=${curves} marks=${marks} whole=${whole} ...${settings} />`;
 }
 

@@ -1,0 +1,68 @@
+/** The window with the settings of one chart. */
+
+import { html, useState } from "../../preact.js";
+import { Select } from "../../parts/choice.js";
+import { Dialog } from "../../parts/dialog.js";
+import { withText } from "../../parts/field.js";
+import { matcher, metricsOf } from "./panels.js";
+/** @import { Panel } from "./panels.js" */
+
+const SCALES = [
+  ["", "as in the view"],
+  ["0", "linear"],
+  ["1", "logarithmic"],
+];
+
+/** @param {{panel: Panel, metrics: string[], onSave: (panel: Panel) => void, onClose: () => void}} props */
+export function PanelDialog({ panel, metrics, onSave, onClose }) {
+  const [draft, setDraft] = useState(panel);
+  const [ends, setEnds] = useState(panel.y.map((end) => (end === null ? "" : String(end))));
+  const [search, setSearch] = useState("");
+  const change = (/** @type {Partial<Panel>} */ next) => setDraft({ ...draft, ...next });
+  const set = (/** @type {"title" | "re" | "note" | "x" | "logx" | "log"} */ name) => (/** @type {string} */ value) => change({ [name]: value });
+  const numMatches = draft.re === "" ? 0 : metrics.filter(matcher(draft.re)).length;
+  const areNumbers = ends.every((end) => end.trim() === "" || Number.isFinite(Number(end)));
+  const save = () => {
+    const [low, high] = ends.map((end) => (end.trim() === "" ? null : Number(end)));
+    onSave({ ...draft, y: [low, high] });
+  };
+  return html`
+    <${Dialog} title="Settings of the chart" onClose=${onClose}>
+      <div class="dialog-body">
+        <label class="field"><span>Title</span><input type="text" value=${draft.title} onInput=${withText(set("title"))} /></label>
+        <label class="field">
+          <span>Metrics by regular expression ${draft.re && html`<span class="soft" role="status">${numMatches} of ${metrics.length}</span>`}</span>
+          <input type="text" class="mono" placeholder="^validation\\..*loss$" value=${draft.re} onInput=${withText(set("re"))} />
+        </label>
+        <input type="search" placeholder="Find metrics" aria-label="Find metrics to choose" value=${search} onInput=${withText(setSearch)} />
+        <ul class="column-list short" aria-label="Metrics">
+          ${metrics.filter(matcher(search)).map(
+            (name) => html`
+              <li key=${name}>
+                <label><input type="checkbox" checked=${draft.of.includes(name)} onChange=${() => change({ of: draft.of.includes(name) ? draft.of.filter((one) => one !== name) : [...draft.of, name] })} />${name}</label>
+              </li>
+            `,
+          )}
+        </ul>
+        <div class="row">
+          <${Select} label="Horizontal axis" values=${[["", "as in the view"], ...["steps", "time", "epochs", ...metrics].map((name) => [name, name])]} value=${draft.x} onChange=${set("x")} />
+          <${Select} label="Its scale" values=${SCALES} value=${draft.logx} onChange=${set("logx")} />
+          <${Select} label="Vertical scale" values=${SCALES} value=${draft.log} onChange=${set("log")} />
+        </div>
+        <div class="row">
+          ${["Lowest value", "Highest value"].map(
+            (name, index) => html`
+              <label class="select"><span>${name}</span><input type="text" inputmode="decimal" class="limit" placeholder="automatic" value=${ends[index]} onInput=${withText((text) => setEnds(ends.map((end, at) => (at === index ? text : end))))} /></label>
+            `,
+          )}
+          ${!areNumbers && html`<span class="warning" role="status">The ends are numbers, or empty.</span>`}
+        </div>
+        <label class="field"><span>Caption</span><textarea rows="2" value=${draft.note} onInput=${withText(set("note"))}></textarea></label>
+      </div>
+      <div class="dialog-feet">
+        <button onClick=${onClose}>Cancel</button>
+        <button class="primary" disabled=${!areNumbers || metricsOf(draft, metrics).length === 0} onClick=${save}>Save</button>
+      </div>
+    <//>
+  `;
+}

@@ -1,0 +1,177 @@
+"""The workspace: charts beside the list of trials, and what somebody makes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser.conftest import OpenView, Site, serving
+from browser.seeing import expect, rows, wait_for_query
+from browser.test_page_charts import hover
+from tracking.journals import new_trial, record, report
+
+from core_sdk.tracking import Home
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+NUM_STEPS = 50
+
+
+def write_trials(home: Home) -> None:
+    """Trials 1 to 3, whose losses lie 10 apart: 10, 20 and 30; tokens are a thousand times the step."""
+    for number, lr in enumerate((0.001, 0.01, 0.1), start=1):
+        folder = new_trial(home, "sweep", lr=lr, seed=7)
+        reports = [
+            report(step, loss=10.0 * number, tokens=1000 * step, accuracy=number / 10) for step in range(1, NUM_STEPS)
+        ]
+        record(folder, *reports)
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Iterator[Site]:
+    home = Home.create(tmp_path / "home")
+    write_trials(home)
+    with serving(home) as site:
+        yield site
+
+
+def chart(page: Page, title: str) -> Locator:
+    return page.locator(".chart").filter(has=page.locator(f".chart-title[title='{title}']"))
+
+
+def choose(page: Page, title: str, action: str) -> None:
+    page.get_by_role("button", name=f"More of {title}", exact=True).click()
+    page.get_by_role("menuitem", name=action, exact=True).click()
+
+
+def titles(page: Page) -> Locator:
+    return page.locator(".chart-title")
+
+
+def test_an_eye_shows_and_hides_the_curve_of_a_trial(sweep: Site, open_view: OpenView) -> None:
+    """In every chart; the address holds it, and curves keep their colours. A key does it too."""
+    page = open_view(sweep, "runs?view=charts")
+    values = chart(page, "training.loss").locator(".chart-value")
+    expect(values).to_have_text(["3 · lr 0.130", "2 · lr 0.0120", "1 · lr 0.00110"])
+    line = rows(page).last.locator(".line-sample path")
+    colour = line.get_attribute("style")
+
+    page.get_by_role("button", name="Curve of trial 3").click()
+    expect(values).to_have_text(["2 · lr 0.0120", "1 · lr 0.00110"])
+    wait_for_query(page, "eyes=-3")
+    assert line.get_attribute("style") == colour
+    page.get_by_role("grid").focus()
+    page.keyboard.press("e")
+    expect(values).to_have_count(3)
+    page.get_by_role("button", name="Curves of all trials").click()
+    expect(page.get_by_text("No trial is shown.")).to_be_visible()
+    page.get_by_role("button", name="Curve of trial 2").click()
+
+    expect(values).to_have_text(["20"])
+    page.reload()
+    expect(values).to_have_text(["20"])
+
+
+def test_a_curve_stands_out_wherever_it_is_pointed_at(sweep: Site, open_view: OpenView) -> None:
+    """From its row to the values of all charts, and from the curve to its row; one pointer is in all charts."""
+    page = open_view(sweep, "runs?view=charts&columns=id,lr")
+    marked = page.locator(".chart-value.marked")
+    expect(page.locator(".chart .u-over")).to_have_count(3)
+
+    rows(page).nth(1).hover()
+    expect(marked.locator(".chart-label")).to_have_text(["2 · lr 0.01"] * 3)
+    hover(page, chart(page, "training.loss").locator(".u-over"), 0.5)
+
+    expect(marked.locator(".chart-label")).to_have_text(["2 · lr 0.01"] * 3)
+    expect(rows(page).nth(1).locator(".eye.marked")).to_have_count(1)
+    expect(page.locator(".chart-place")).to_have_text(["25"] * 3)
+
+
+def test_colours_tell_a_hyperparameter(sweep: Site, open_view: OpenView) -> None:
+    """As a scale with its numbers, logarithmic if they span much; or the states, which have names."""
+    page = open_view(sweep, "runs?view=charts")
+    legend = page.get_by_role("group", name="Colours")
+
+    page.get_by_label("Colour", exact=True).select_option("lr")
+    expect(legend).to_contain_text("0.0010.003162")
+    page.get_by_label("Scale").select_option("linear")
+    expect(legend).to_contain_text("0.0010.02575")
+    page.get_by_label("Colour", exact=True).select_option("state")
+
+    expect(legend).to_have_text("stateERROR")
+    dashes = page.locator(".grid .line-sample path").evaluate_all(
+        "found => found.map((one) => one.getAttribute('stroke-dasharray'))"
+    )
+    assert len(set(dashes)) == 3
+
+
+def test_a_chart_has_settings_of_its_own(sweep: Site, open_view: OpenView) -> None:
+    """Metrics by a regular expression, any metric as axis, logarithms, limits and a caption; a link holds them."""
+    page = open_view(sweep, "runs?view=charts&metrics=loss")
+    expect(titles(page)).to_have_text(["training.loss"])
+
+    page.get_by_role("button", name="Add chart").click()
+    page.get_by_label("Title").fill("Both")
+    page.get_by_label("Metrics by regular expression").fill("loss|acc")
+    page.get_by_role("combobox", name="Horizontal axis").select_option("training.tokens")
+    page.get_by_label("Its scale").select_option("logarithmic")
+    page.get_by_label("Lowest value").fill("-5")
+    page.get_by_label("Caption").fill("Against the tokens")
+    page.get_by_role("button", name="Save", exact=True).click()
+
+    added = chart(page, "Both")
+    expect(titles(page)).to_have_text(["Both", "training.loss"])
+    expect(added.locator(".chart-value")).to_have_count(6)
+    expect(added.locator(".chart-note")).to_have_text("Against the tokens")
+    hover(page, added.locator(".u-over"), 0.5)
+    expect(added.locator(".chart-place")).to_have_text(re.compile("^(6,9|7,0)"))  # the square root of 1,000 · 49,000
+    link = page.url
+    page.goto(sweep.address("queue"))
+    page.goto(link)
+    expect(titles(page)).to_have_text(["Both", "training.loss"])
+
+
+def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
+    """Pinned, moved by keys and by dragging, enlarged and hidden; a view with a name brings it all back."""
+    page = open_view(sweep, "runs?view=charts")
+    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+
+    choose(page, "training.tokens", "Pin")
+    choose(page, "training.accuracy", "Pin")
+    expect(titles(page)).to_have_text(["training.tokens", "training.accuracy", "training.loss"])
+    page.get_by_role("button", name="Move training.accuracy").press("ArrowLeft")
+    expect(titles(page)).to_have_text(["training.accuracy", "training.tokens", "training.loss"])
+    expect(page.get_by_role("button", name="Move training.accuracy")).to_be_focused()
+    page.get_by_role("button", name="Move training.loss").drag_to(chart(page, "training.tokens"))
+    arranged = ["training.accuracy", "training.loss", "training.tokens"]
+    expect(titles(page)).to_have_text(arranged)
+    choose(page, "training.tokens", "Hide")
+    expect(titles(page)).to_have_text(arranged[:2])
+    page.get_by_role("button", name="1 hidden chart, show").click()
+    expect(titles(page)).to_have_text(arranged)
+
+    page.get_by_role("button", name="Saved views").click()
+    page.get_by_role("menuitem", name="Save this view …").click()
+    page.get_by_label("Name of the view").fill("mine")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.goto(sweep.address("compare?trials=1,2"))
+    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+    page.get_by_role("button", name="Saved views").click()
+    page.get_by_role("menuitem", name="mine", exact=True).click()
+    expect(titles(page)).to_have_text(arranged)
+    expect(rows(page)).to_have_count(2)
+    choose(page, "training.accuracy", "Enlarge")
+    expect(page.locator(".panel.big")).to_have_count(1)
+
+
+@pytest.mark.parametrize("panels", ["[1", "{}", '[{"id": 5}]', json.dumps([{"id": "+1", "of": [3], "y": ["a", None]}])])
+def test_a_link_that_somebody_has_spoilt_shows_the_charts(sweep: Site, open_view: OpenView, panels: Any) -> None:
+    """As they are without it."""
+    page = open_view(sweep, f"runs?view=charts&panels={panels}")
+
+    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])

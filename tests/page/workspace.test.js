@@ -1,0 +1,156 @@
+/** The workspace: which trials have curves, how these look, and how charts are arranged. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { limited, moved, traceAt, traceOf } from "../../core_sdk/server/page/charts/curves.js";
+import { isSeen, withEyes } from "../../core_sdk/server/page/views/workspace/eyes.js";
+import {
+  matcher,
+  neighbour,
+  newId,
+  readPanels,
+  sectionsOf,
+  withChange,
+  withMove,
+  writtenPanels,
+} from "../../core_sdk/server/page/views/workspace/panels.js";
+import { looksOf, slotsOf, trialSubjects } from "../../core_sdk/server/page/views/workspace/subjects.js";
+
+/** @import { Run } from "../../core_sdk/server/page/views/runs/grouping.js" */
+
+const RAMP = ["#000000", "#ffffff"];
+
+/** @param {number} id @param {Record<string, unknown>} values */
+const run = (id, values) => /** @type {Run} */ ({ key: String(id), values: /** @type {unknown} */ ({ id, ...values }) });
+
+test("the first trials have eyes that are open, others those that were opened", () => {
+  const isFirst = (/** @type {string} */ id) => Number(id) <= 2;
+
+  const opened = withEyes(withEyes([], ["1"], false, isFirst), ["3"], true, isFirst);
+
+  assert.deepEqual(opened, ["-1", "3"]);
+  assert.deepEqual(
+    ["1", "2", "3", "4"].map((id) => isSeen(opened, id, isFirst(id))),
+    [false, true, true, false],
+  );
+  assert.deepEqual(withEyes(opened, ["1", "3"], true, isFirst), ["3"]);
+  assert.deepEqual(withEyes(["none"], ["1"], true, isFirst), ["none", "1"]);
+});
+
+test("a curve keeps its slot while others come and go", () => {
+  const first = slotsOf(new Map(), ["a", "b", "c"]);
+
+  assert.deepEqual([...slotsOf(first, ["c", "d", "b"])].sort(), [
+    ["b", 1],
+    ["c", 2],
+    ["d", 0],
+  ]);
+});
+
+test("trials are called by the hyperparameters in which they differ", () => {
+  const subjects = trialSubjects([run(1, { lr: 0.1, seed: 1 }), run(2, { lr: 0.2, seed: 1, name: "warm" })], ["lr", "seed"]);
+
+  assert.deepEqual(
+    subjects.map(({ label }) => label),
+    ["1 · lr 0.1", "warm 2 · lr 0.2"],
+  );
+});
+
+test("thirty trials are told apart, also where they share a colour", () => {
+  const subjects = trialSubjects(
+    Array.from({ length: 30 }, (_, index) => run(index + 1, { lr: 1, state: "ERROR" })),
+    [],
+  );
+  const slots = slotsOf(
+    new Map(),
+    subjects.map(({ key }) => key),
+  );
+  const options = { isGrouped: false, isLogarithmic: null, ramp: RAMP };
+
+  const { looks } = looksOf(subjects, slots, { by: "", ...options });
+
+  assert.equal(new Set([...looks.values()].map((look) => JSON.stringify(look))).size, 30);
+  assert.deepEqual(looksOf(subjects, slots, { by: "state", ...options }).legend?.values, [{ text: "ERROR", colour: "--error" }]);
+});
+
+test("numbers have a scale of colours, which may be logarithmic", () => {
+  const subjects = trialSubjects([run(1, { lr: 1 }), run(2, { lr: 10 }), run(3, { lr: 100 }), run(4, {})], []);
+  const coloursOf = (/** @type {boolean} */ isLogarithmic) =>
+    [...looksOf(subjects, new Map(), { by: "lr", isGrouped: false, isLogarithmic, ramp: RAMP }).looks.values()].map(({ colour }) => colour);
+
+  assert.deepEqual(coloursOf(true), ["rgb(0 0 0)", "rgb(128 128 128)", "rgb(255 255 255)", "--line-strong"]);
+  assert.deepEqual(coloursOf(false)[1], "rgb(23 23 23)");
+});
+
+test("panels hold only what differs, and survive their setting", () => {
+  const panels = withChange(withChange([], "a.loss", { pin: true }), "+1", { re: "loss", y: [0, null] });
+
+  const text = writtenPanels(panels);
+
+  assert.equal(text, '[{"id":"a.loss","pin":true},{"id":"+1","re":"loss","y":[0,null]}]');
+  assert.deepEqual(readPanels(text), panels);
+  assert.equal(writtenPanels(withChange(panels.slice(0, 1), "a.loss", { pin: false })), "");
+  assert.equal(newId(panels), "+2");
+});
+
+test("pinned panels come first, in their order, and the others by group", () => {
+  const metrics = ["a.x", "a.batches", "b.y", "b.z"];
+  const panels = ["b.z", "a.x", "gone"].reduce((all, id) => withChange(all, id, { pin: true }), readPanels(""));
+  const idsOf = (/** @type {ReturnType<typeof readPanels>} */ of, search = "", first = "") =>
+    sectionsOf(of, metrics, search, first).map((section) => [section.title, ...section.panels.map(({ id }) => id)]);
+
+  assert.deepEqual(idsOf(panels), [
+    ["Pinned", "b.z", "a.x"],
+    ["b", "b.y"],
+    ["a", "a.batches"],
+  ]);
+  assert.deepEqual(idsOf([], "", "b.y"), [
+    ["b", "b.y", "b.z"],
+    ["a", "a.x", "a.batches"],
+  ]);
+  assert.deepEqual(idsOf(panels, "^b"), [
+    ["Pinned", "b.z"],
+    ["b", "b.y"],
+  ]);
+  assert.deepEqual(
+    withMove(panels, "b.y", "b.z").map(({ id }) => id),
+    ["b.y", "b.z", "a.x", "gone"],
+  );
+  assert.deepEqual(
+    withMove(panels, "b.z", "a.x").map(({ id }) => id),
+    ["a.x", "b.z", "gone"],
+  );
+  assert.deepEqual([neighbour(panels, "a.x", -1), neighbour(panels, "b.z", -1)], ["b.z", undefined]);
+});
+
+test("a search that is no regular expression is text", () => {
+  assert.equal(matcher("loss (")("my loss (old)"), true);
+  assert.equal(matcher("^a|b$")("cab"), true);
+});
+
+test("a logarithmic axis is zoomed and panned by factors", () => {
+  const halved = moved([1, 10_000], [1, 10_000], true, (from, to) => [from, from + (to - from) / 2]);
+
+  assert.ok(halved && Math.abs(halved[1] - 100) < 1e-9);
+  assert.equal(
+    moved([1, 9], [0, 10], false, () => [-5, 20]),
+    null,
+  );
+});
+
+test("limits stand in the place of an end, unless nothing would be left", () => {
+  assert.deepEqual(limited([1, 2], [0, null], false), [0, 2]);
+  assert.deepEqual(limited([1, 2], [0, null], true), [1, 2]);
+  assert.deepEqual(limited([1, 2], [3, null], false), [1, 2]);
+});
+
+test("the curve under the pointer is the nearest one, also between its points", () => {
+  const traces = [0, 10].map((height) => {
+    const values = [height, height];
+    return traceOf({ label: String(height), colour: "", series: { x: [0, 100], minimum: values, maximum: values, mean: values } }, 0);
+  });
+  const at = (/** @type {number} */ top) =>
+    traceAt(traces, { x: 50, left: 50, top }, (trace, index) => [trace.places[index], trace.means[index]], 4)?.label;
+
+  assert.deepEqual([at(1), at(8), at(5)], ["0", "10", undefined]);
+});
