@@ -137,7 +137,7 @@ def test_a_chart_has_settings_of_its_own(sweep: Site, open_view: OpenView) -> No
 
 
 def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
-    """Pinned, moved by keys and by dragging, enlarged and hidden; a view with a name brings it all back."""
+    """Pinned, moved by keys and by dragging, enlarged and hidden; other trials have them so, and a view with a name."""
     page = open_view(sweep, "runs?view=charts")
     expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
 
@@ -158,9 +158,12 @@ def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
     page.get_by_role("button", name="Saved views").click()
     page.get_by_role("menuitem", name="Save this view …").click()
     page.get_by_label("Name of the view").fill("mine")
-    page.get_by_role("button", name="Save", exact=True).click()
+    with page.expect_response("**/preferences/actions/keep"):
+        page.get_by_role("button", name="Save", exact=True).click()
     page.goto(sweep.address("compare?trials=1,2"))
-    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+    expect(titles(page)).to_have_text(arranged)
+    choose(page, "training.loss", "Unpin")
+    expect(titles(page)).to_have_text(["training.accuracy", "training.tokens", "training.loss"])
     page.get_by_role("button", name="Saved views").click()
     page.get_by_role("menuitem", name="mine", exact=True).click()
     expect(titles(page)).to_have_text(arranged)

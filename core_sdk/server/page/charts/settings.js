@@ -2,7 +2,7 @@
 
 import { html, useCallback, useMemo } from "../preact.js";
 import { Choice, Switch } from "../parts/choice.js";
-import { changeSettings, usePlace, useSetting } from "../state/place.js";
+import { changeSettings, useKeptSettings, usePlace, useSetting } from "../state/place.js";
 import { withText } from "../parts/field.js";
 /** @import { ComponentChildren } from "preact" */
 
@@ -43,6 +43,7 @@ export function useChartSettings() {
 export function ChartSettingsBar({ children = null, hasAxis = true }) {
   const { axis, smoothing, isLogX, isLogarithmic, ignoresOutliers } = useChartSettings();
   const [, setSmoothing] = useSetting("smoothing", "0");
+  useKeptSettings();
   const set = (/** @type {string} */ name) => (/** @type {boolean} */ isOn) =>
     changeSettings({ [name]: isOn ? (name === "outliers" ? "0" : "1") : null });
   return html`

@@ -77,7 +77,39 @@ export function changeSettings(settings) {
     else query.set(name, value);
   }
   history.replaceState(null, "", linkTo(path, Object.fromEntries(query)));
+  if (KEPT.some((name) => name in settings)) keep(query);
   dispatchEvent(new Event(CHANGED));
+}
+
+/** Settings of charts that this tab of the browser keeps for the next view with charts. */
+const KEPT = ["panels", "smoothing", "x", "log", "logx", "outliers", "colour", "scale"];
+const KEPT_NAME = "core-sdk.charts";
+
+/** Gives a view the settings that charts had last, unless its address has its own. */
+export function useKeptSettings() {
+  const { path } = usePlace();
+  useLayoutEffect(() => {
+    const { query } = currentPlace();
+    const kept = keptSettings();
+    if (Object.keys(kept).length > 0 && !KEPT.some((name) => query.has(name))) changeSettings(kept);
+  }, [path.join("/")]);
+}
+
+function keep(/** @type {URLSearchParams} */ query) {
+  try {
+    sessionStorage.setItem(KEPT_NAME, JSON.stringify(Object.fromEntries([...query].filter(([name]) => KEPT.includes(name)))));
+  } catch {
+    // Storage that is switched off: only the address holds them.
+  }
+}
+
+/** @returns {Record<string, string>} */
+function keptSettings() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEPT_NAME) ?? "{}");
+  } catch {
+    return {};
+  }
 }
 
 // Names of metrics may hold any character, so a comma within a name is escaped.

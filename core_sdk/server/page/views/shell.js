@@ -132,6 +132,7 @@ const KEYS = [
   ["Space", "choose the row; with Shift and an arrow, choose several"],
   ["Ctrl+A · Esc", "choose all rows · none"],
   ["c", "compare the chosen trials"],
+  ["e", "show or hide the curve of the row"],
   ["+ − ← → 0", "zoom, pan and show all of a chart (also: drag; Ctrl or Shift with the wheel; double click)"],
   ["?", "these keys"],
 ];
