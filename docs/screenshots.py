@@ -33,6 +33,7 @@ PICTURES = {
     "search": ("experiments/5/search", "light"),
     "hyperparameters": ("experiments/5/hyperparameters", "light"),
     "compare": ("compare?trials=13,16,19,22", "light"),
+    "workspace": ("runs?view=charts&columns=id,validation.loss,lr&where=id < 25&colour=lr&metrics=loss|acc", "light"),
     "code": ("experiments/5/code?form=difference", "light"),
     "queue": ("queue", "light"),
 }
