@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from typing import Any
 
@@ -344,3 +345,26 @@ def test_a_home_that_does_not_exist_remembers_nothing(home: Home) -> None:
 
     assert (answer.status, answer.problem) == (409, "no_home")
     assert not home.root.exists()
+
+
+def test_markdown_becomes_elements(visitor: Visitor) -> None:
+    """HTML and pictures stay text, and a link leads to the web or to mail, or is none."""
+    text = "# Done\n\n3. *one* <b>two</b>\n4. `x<y` ~~no~~\n\n[bad](javascript:alert(1)) ![p](http://a/p.png) https://a.org"
+
+    content = visitor.act("/markdown", {"text": text}).json["content"]
+
+    assert shown(content) == (
+        "<h1>Done</h1><ol start=3><li><em>one</em> {<b>}two{</b>}</li><li><code>x{<}y</code> <s>no</s></li></ol>"
+        "<p>[bad](javascript:alert(1)) ![p](http://a/p.png) <a href=https://a.org>https://a.org</a></p>"
+    )
+
+
+def shown(content: list[Any]) -> str:
+    """The elements as markup, in which the text's own angle brackets stand in braces."""
+    return "".join(
+        re.sub(r"(<[^>]*>|<)", r"{\1}", one)
+        if isinstance(one, str)
+        else f"<{' '.join([one['tag'], *(f'{name}={one[name]}' for name in ('href', 'start') if one[name])])}>"
+        f"{shown(one['content'])}</{one['tag']}>"
+        for one in content
+    )

@@ -1,2 +1,0 @@
-/** Types of the vendored file, from its npm package. */
-export * from "marked";
