@@ -197,7 +197,7 @@ export function Doing({ kind, action, rows, onClose, onDone, onDeleted }) {
   `;
 }
 
-/** @typedef {import("api").Action["path"]} Path */
+/** @typedef {Exclude<import("api").Action["path"], readonly ["markdown"]>} Path */
 /** @typedef {import("api").BodyOf<Path>} Body */
 
 /** Does something to each, says what came of it, and returns whether all was done. @param {Kind} kind @param {Action} action @param {(string | number)[]} ids @param {Body} [body] */
