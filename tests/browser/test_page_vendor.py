@@ -13,7 +13,7 @@ import core_sdk.server
 
 PAGE = Path(core_sdk.server.__file__).with_name("page")
 AXE = Path(__file__).with_name("axe")
-MAX_PAGE_BYTES = 200 * 1024
+MAX_PAGE_BYTES = 200_000
 
 OUR_FILES = [path for path in sorted(PAGE.rglob("*.*")) if "vendor" not in path.parts]
 
