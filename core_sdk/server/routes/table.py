@@ -11,15 +11,14 @@ from core_sdk.server.routes import (
     experiments,
     home,
     logs,
-    markdown,
     media,
     metrics,
     models,
-    preferences,
     runs,
     trials,
 )
 from core_sdk.server.routes.comparing import comparison, groups
+from core_sdk.server.routes.page import markdown, preferences
 
 ROUTES = (
     Route("/home", home.home),

@@ -1,0 +1,1 @@
+"""What the page needs for itself: its preferences, and notes as elements to draw."""
