@@ -145,6 +145,10 @@ def _browser() -> str | None:
     return _programs("chromium")() or _module("playwright")()
 
 
+def _firefox() -> str | None:
+    return _programs("firefox-esr")() or _module("playwright")()
+
+
 def _callbacks() -> str | None:
     return environment("callbacks").why_missing()
 
@@ -174,6 +178,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "callbacks": _callbacks,
     "datasets": _module("datasets"),
     "deepspeed": _deepspeed,
+    "firefox": _firefox,
     "horovod": _horovod,
     "hosts": _hosts,
     "kernel": _module("ipykernel"),

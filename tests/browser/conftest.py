@@ -19,9 +19,10 @@ from core_sdk.server.serving import Address, listen, make_server
 from core_sdk.tracking import Home, HomeTracker
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
 CHROMIUM = "/usr/bin/chromium"
+FIREFOX = "/usr/bin/firefox-esr"
 OPTIONS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -70,13 +71,26 @@ def serving(home: Home, *, can_act: bool = True) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def playwright() -> Iterator[Playwright]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
-        yield chromium
-        chromium.close()
+        yield playwright
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture(scope="session")
+def firefox(playwright: Playwright) -> Iterator[Browser]:
+    """Debian's Firefox, which Playwright steers by WebDriver BiDi."""
+    browser = playwright.firefox.launch(channel="moz-firefox", executable_path=FIREFOX)
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(scope="session")
@@ -104,6 +118,18 @@ def own_site(sample_home: Home, tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def open_view(browser: Browser) -> Iterator[OpenView]:
+    with opening(browser) as open_view:
+        yield open_view
+
+
+@pytest.fixture
+def open_in_firefox(firefox: Browser) -> Iterator[OpenView]:
+    with opening(firefox) as open_view:
+        yield open_view
+
+
+@contextmanager
+def opening(browser: Browser) -> Iterator[OpenView]:
     """At the end no view has met an error, run what a run has written, or asked anybody but its server."""
     complaints: list[str] = []
     pages: list[Page] = []

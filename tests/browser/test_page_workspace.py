@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from re import Pattern
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,6 +45,11 @@ def chart(page: Page, title: str) -> Locator:
     return page.locator(".chart").filter(has=page.locator(f".chart-title[title='{title}']"))
 
 
+def labels(*ends: str) -> list[Pattern[str]]:
+    """The labels of curves, which begin with the generated names of their trials."""
+    return [re.compile(rf"^\w+-\w+-{re.escape(end)}$") for end in ends]
+
+
 def choose(page: Page, title: str, action: str) -> None:
     page.get_by_role("button", name=f"More of {title}", exact=True).click()
     page.get_by_role("menuitem", name=action, exact=True).click()
@@ -57,12 +63,12 @@ def test_an_eye_shows_and_hides_the_curve_of_a_trial(sweep: Site, open_view: Ope
     """In every chart; the address holds it, and curves keep their colours. A key does it too."""
     page = open_view(sweep, "runs?view=charts")
     values = chart(page, "training.loss").locator(".chart-value")
-    expect(values).to_have_text(["3 · lr 0.130", "2 · lr 0.0120", "1 · lr 0.00110"])
+    expect(values).to_have_text(labels("3 · lr 0.130", "2 · lr 0.0120", "1 · lr 0.00110"))
     line = rows(page).last.locator(".line-sample path")
     colour = line.get_attribute("style")
 
     page.get_by_role("button", name="Curve of trial 3").click()
-    expect(values).to_have_text(["2 · lr 0.0120", "1 · lr 0.00110"])
+    expect(values).to_have_text(labels("2 · lr 0.0120", "1 · lr 0.00110"))
     wait_for_query(page, "eyes=-3")
     assert line.get_attribute("style") == colour
     page.get_by_role("grid").focus()
@@ -84,10 +90,10 @@ def test_a_curve_stands_out_wherever_it_is_pointed_at(sweep: Site, open_view: Op
     expect(page.locator(".chart .u-over")).to_have_count(3)
 
     rows(page).nth(1).hover()
-    expect(marked.locator(".chart-label")).to_have_text(["2 · lr 0.01"] * 3)
+    expect(marked.locator(".chart-label")).to_have_text(labels("2 · lr 0.01") * 3)
     hover(page, chart(page, "training.loss").locator(".u-over"), 0.5)
 
-    expect(marked.locator(".chart-label")).to_have_text(["2 · lr 0.01"] * 3)
+    expect(marked.locator(".chart-label")).to_have_text(labels("2 · lr 0.01") * 3)
     expect(rows(page).nth(1).locator(".eye.marked")).to_have_count(1)
     expect(page.locator(".chart-place")).to_have_text(["25"] * 3)
 

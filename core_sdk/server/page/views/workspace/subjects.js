@@ -28,15 +28,16 @@ const STATES = {
   ERROR: "--error",
 };
 
+/** A name that was generated ends with the number. */
+const nameOf = (/** @type {Run} */ { key, values: { name } }) => (name?.endsWith(`-${key}`) ? name : [name, key].filter(Boolean).join(" "));
+
 /** Trials, named by the hyperparameters in which they differ. @param {Run[]} runs @param {string[]} names @returns {Subject[]} */
 export function trialSubjects(runs, names) {
   const textOf = (/** @type {Run} */ { values }, /** @type {string} */ name) => formatValue(own(values, name));
   const differing = names.filter((name) => new Set(runs.map((run) => textOf(run, name))).size > 1).slice(0, MAX_NAMES);
   return runs.map((run) => ({
     key: run.key,
-    label: [[run.values.name, run.key].filter(Boolean).join(" "), differing.map((name) => `${name} ${textOf(run, name) || "none"}`).join(", ")]
-      .filter(Boolean)
-      .join(" · "),
+    label: [nameOf(run), differing.map((name) => `${name} ${textOf(run, name) || "none"}`).join(", ")].filter(Boolean).join(" · "),
     ids: [run.values.id],
     values: run.values,
   }));
