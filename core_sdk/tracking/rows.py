@@ -89,6 +89,7 @@ class TrialRow:
     """The name that somebody has given to it, or else a generated one."""
     notes: str = ""
     """Markdown."""
+    seed: int = 0
 
 
 @dataclass(frozen=True)

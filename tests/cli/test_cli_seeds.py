@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 from cli.commands import Cli, WriteScript
@@ -51,6 +52,7 @@ def test_the_seed_of_the_command_line_has_precedence(home: Home, cli: Cli, write
         assert warning in each.output
     assert "9 9\n" in reseeded.output
     assert [home.trial(trial_id).read_record().seed for trial_id in home.trial_ids()] == [7, 7, 9]
+    assert re.search(r"Seed +9\b", cli("trial", "describe", str(max(home.trial_ids()))).output)
     assert [each.status for each in refused] == [2, 2, 2]
     assert "--seed" in refused[0].errors
 

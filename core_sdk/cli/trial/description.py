@@ -51,6 +51,7 @@ def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str
         "Ranks": ", ".join(map(_rank, trial.ranks)),
         "Steps": str(trial.steps_completed),
         "Attempts": str(trial.num_attempts),
+        "Seed": str(trial.seed),
         "Started": format_time(trial.created),
         "Ended": format_time(trial.ended),
         "Hyperparameters": _free_form(trial.hparams),

@@ -36,6 +36,7 @@ CREATE TABLE trial (
     labels TEXT NOT NULL,
     name TEXT NOT NULL,
     notes TEXT NOT NULL,
+    seed INTEGER NOT NULL,
     continued_from TEXT,
     num_attempts INTEGER NOT NULL,
     steps_completed INTEGER NOT NULL,

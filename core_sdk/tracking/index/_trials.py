@@ -135,6 +135,7 @@ def _trial_row(
         is_archived=_is_archived(chief),
         name=name or generated_name(row["trial_id"], row["created"]),
         notes=row["notes"] if new_notes is None else new_notes,
+        seed=row["seed"],
         environment=None if environment is None else msgspec.json.decode(environment, type=EnvironmentRecord),
     )
 

@@ -30,6 +30,7 @@ export function Overview({ found: { trial, series, alerts, command, working_dire
             trial.latest_checkpoint && html`<a href=${linkTo(["trials", trial.trial_id, "checkpoints"])}>${trial.latest_checkpoint}</a>`,
           ],
           ["Continued from", trial.continued_from],
+          ["Seed", trial.seed],
         ]}
       />
       ${

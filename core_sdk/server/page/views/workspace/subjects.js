@@ -29,7 +29,8 @@ const STATES = {
 };
 
 /** A name that was generated ends with the number. */
-const nameOf = (/** @type {Run} */ { key, values: { name } }) => (name?.endsWith(`-${key}`) ? name : [name, key].filter(Boolean).join(" "));
+const nameOf = (/** @type {Run} */ { key, values: { name } }) =>
+  String(name ?? "").endsWith(`-${key}`) ? String(name) : [name, key].filter(Boolean).join(" ");
 
 /** Trials, named by the hyperparameters in which they differ. @param {Run[]} runs @param {string[]} names @returns {Subject[]} */
 export function trialSubjects(runs, names) {
