@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from re import Pattern
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,3 +36,8 @@ def column(page: Page, number: int) -> list[str]:
 def wait_for_query(page: Page, part: str) -> None:
     """Waits until the address of the page has this part behind `#`."""
     page.wait_for_function("part => decodeURIComponent(location.hash).includes(part)", arg=part)
+
+
+def labels(*ends: str) -> list[Pattern[str]]:
+    """The labels of curves, which begin with the generated names of their trials."""
+    return [re.compile(rf"^\w+-\w+-{re.escape(end)}$") for end in ends]

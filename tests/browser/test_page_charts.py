@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import write_straight_trial
-from browser.seeing import expect, wait_for_query
+from browser.seeing import expect, labels, wait_for_query
 from tracking.journals import new_trial, record, report
 
 from core_sdk.records import SearcherMetric
@@ -235,7 +235,7 @@ def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) ->
         expect(values).to_have_text(["0.75", "5"])
         choice.select_option("all")
         expect(titles).to_have_text(["validation.accuracy, rank 1", "training.loss"])
-        expect(values).to_have_text(["0.75", "1, rank 00.5", "1, rank 15", "2, rank 00.25"])
+        expect(values).to_have_text(["0.75", *labels("1, rank 00.5", "1, rank 15", "2, rank 00.25")])
         page.goto(site.address("compare?trials=2,2"))
         expect(titles).to_have_count(1)
         expect(choice).to_have_count(0)
@@ -254,7 +254,7 @@ def test_learning_curves_are_those_of_any_rank(tmp_path: Path, open_view: OpenVi
         page = open_view(site, "experiments/1/curves")
         values = page.locator(".chart-value")
         choice = page.get_by_label("Rank", exact=True)
-        expect(values).to_have_text(["20.25", "10.5"])
+        expect(values).to_have_text(labels("20.25", "10.5"))
 
         choice.select_option("1")
 

@@ -6,12 +6,11 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from re import Pattern
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser.conftest import OpenView, Site, serving
-from browser.seeing import expect, rows, wait_for_query
+from browser.seeing import expect, labels, rows, wait_for_query
 from browser.test_page_charts import hover
 from tracking.journals import new_trial, record, report
 
@@ -43,11 +42,6 @@ def sweep(tmp_path: Path) -> Iterator[Site]:
 
 def chart(page: Page, title: str) -> Locator:
     return page.locator(".chart").filter(has=page.locator(f".chart-title[title='{title}']"))
-
-
-def labels(*ends: str) -> list[Pattern[str]]:
-    """The labels of curves, which begin with the generated names of their trials."""
-    return [re.compile(rf"^\w+-\w+-{re.escape(end)}$") for end in ends]
 
 
 def choose(page: Page, title: str, action: str) -> None:
