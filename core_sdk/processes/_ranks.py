@@ -108,12 +108,15 @@ class Ranks:
             if rank not in deaths or deaths[rank].code in (-number, 128 + number)
         }
         alive = living(set(asked.values()))
+        told: list[int] = []
         for rank, own_pid in asked.items():
             processes = alive.get(own_pid, [])
             with self._lock:
                 self._inner[rank].update(pid for pid in trainings(processes) if pid != own_pid)
-            for pid in addressees(processes, own_pid, number):
-                _signal(pid, number)
+            told += addressees(processes, own_pid, number)
+        # At once: the first to hear of it stops the others, which may then have restored the default handler.
+        for pid in told:
+            _signal(pid, number)
 
     def kill(self) -> None:
         """Kills the ranks and all processes in their sessions, at once."""
