@@ -119,6 +119,7 @@ def test_another_user_reads_nothing_and_asks_nobody(place: Path, serve: Serve, i
         (entrance,) = place.glob("core-sdk-*.html")
         token = url.partition("token=")[2]
         secrets = [entrance, home.database, folder.journal_path(1), home.root / "master.lock"]
+        wait_for(home.database.exists)  # the server makes it in its own time
 
         found = _attempts(home, url, pid, control, *secrets)
 
