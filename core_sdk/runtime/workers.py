@@ -25,13 +25,16 @@ _POLL_S = 0.1
 
 
 class TrainingWorkers:
-    """At most `most` workers with torch.distributed, which stay from call to call until a death or `end()`."""
+    """Workers with torch.distributed, which stay from call to call until a death or `end()`."""
 
     group: WorkerGroup
     """The workers of the last start."""
 
     def __init__(self, engine: Engine, least: int, most: int, *, backend: str, timeout_s: float = 1800.0) -> None:
-        """With less room than for `least` workers, so many are started all the same; with 0, none are."""
+        """Starts none yet. Later at most `most` are started, and at least `least`, even with less room for them.
+
+        With 0 as `least`, none are started where there is none.
+        """
         self.engine = engine
         self._least = least
         self._most = most

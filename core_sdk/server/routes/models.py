@@ -24,7 +24,7 @@ _Notes = Annotated[str, msgspec.Meta(max_length=60_000)]
 
 class ModelsQuery(Query, frozen=True):
     archived: bool = False
-    """Also those that are archived."""
+    """Whether to list also those that are archived."""
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):

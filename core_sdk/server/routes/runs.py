@@ -72,7 +72,7 @@ class RunsQuery(Query, frozen=True):
     experiment: Id | None = None
     """The id of an experiment."""
     trials: TrialIds = ()
-    """Only these trials, archived or not."""
+    """The only trials to list, archived or not."""
     where: Text = ""
     """A condition: lr>0.01 and state=COMPLETED."""
     search: Text = ""
