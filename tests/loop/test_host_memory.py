@@ -74,7 +74,7 @@ def test_a_copy_is_written_as_the_original_would_be() -> None:
 
     expected_bytes, expected = written(state)
     assert_same(content, expected)
-    assert abs(size_bytes - expected_bytes) < 64
+    assert abs(size_bytes - expected_bytes) <= 64  # torch aligns each tensor in the file
     first, second, third = content["views"]
     assert len({each.untyped_storage().data_ptr() for each in (first, second, third)}) == 1
 
