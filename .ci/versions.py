@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAIRS = ("3.11/2.6.0", "3.13/2.13.0", "3.14/newest")
 TESTS = ("launch", "distributed", "loop", "pytorch", "train", "sgd", "workers", "core", "integrations")
-_LAST_LINE = re.compile(r"=+ (.*(?:passed|failed|error).*) =+")
+_LAST_LINE = re.compile(r"(\d+ (?:passed|failed|error).* in [\d.]+s.*)")
 
 
 def main() -> None:
