@@ -35,7 +35,7 @@ def test_the_list_names_tests_that_exist(name: str) -> None:
 
 @needs("many processes")
 def test_a_second_run_ends_with_the_names(tmp_path: Path) -> None:
-    """As the Makefile starts it. In pytest's usual folder it would delete the thousands of files of an earlier run."""
+    """The Makefile starts it so. In pytest's usual folder it would delete the thousands of files of an earlier run."""
     name = "tests/test_second_tries.py::test_each_is_named_with_its_reason"
 
     run = subprocess.run(

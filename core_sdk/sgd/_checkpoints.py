@@ -63,7 +63,7 @@ class Checkpoints:
             self._context.checkpoint.wait()
             self._context.checkpoint.get_metadata(pending.storage_id)  # another call may have raised the failure
         except Exception:
-            self._pending = None
+            self._pending = None  # it will never be stored; after an interrupt it still may be, and is waited for again
             raise
         replaced, self._stored, self._pending = self._stored, pending, None
         if replaced is None or replaced.storage_id in self._asked_for or self._context.info.trial.config:

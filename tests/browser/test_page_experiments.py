@@ -193,7 +193,7 @@ def test_a_server_that_went_away_is_told_of(own_site: Site, open_view: OpenView)
 
 
 def test_a_question_that_did_not_reach_the_server_is_asked_again(site: Site, open_view: OpenView) -> None:
-    """By the page itself, while all else works."""
+    """The page does it by itself, while all else works."""
     page = open_view(site, "queue")
     expect(page.locator(".connection-live")).to_be_visible()
     page.route("**/api/v1/trials/25/metrics?*", lambda route: route.abort())

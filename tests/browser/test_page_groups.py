@@ -62,7 +62,7 @@ def test_seeds_are_one_curve(seeds: Site, open_view: OpenView) -> None:
 
 
 def test_a_group_leads_to_its_best_trial(seeds: Site, open_view: OpenView) -> None:
-    """By the searcher's metric, or by any other."""
+    """The searcher's metric says which it is, or any other one."""
     page = open_view(seeds, "experiments/1/curves?group=lr")
     group = page.locator(".grid-group", has_text="lr: 0.25")
 

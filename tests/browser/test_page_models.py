@@ -11,7 +11,7 @@ from core_sdk.tracking.registry import Registry
 
 
 def test_a_checkpoint_is_registered_and_looked_at(own_site: Site, open_view: OpenView) -> None:
-    """From the checkpoints of its trial to the version's page, which shows how it came to be; then it is deleted."""
+    """It is found in its trial and shown as a version, with the way to it; then the version is deleted."""
     trial = new_trial(own_site.home, "continued")
     begun = msgspec.structs.replace(started(trial), latest_checkpoint="c00025-001200")
     append(trial, 1, lines(begun, report(9, "validation", accuracy=0.75), stored("continued", 9)))

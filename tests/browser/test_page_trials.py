@@ -48,7 +48,7 @@ def test_each_metric_has_a_chart(site: Site, open_view: OpenView) -> None:
 
 
 def test_an_alert_is_shown_where_it_happened(site: Site, open_view: OpenView) -> None:
-    """Its words come when the pointer is at it, and stand in the overview."""
+    """The pointer at it shows the words, which also stand in the overview."""
     page = open_view(site, "trials/25?from=758&to=798")
     plot = page.locator(".chart .u-over").first
     expect(page.get_by_role("button", name="Show all").first).to_be_visible()

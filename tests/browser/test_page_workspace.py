@@ -54,7 +54,7 @@ def titles(page: Page) -> Locator:
 
 
 def test_an_eye_shows_and_hides_the_curve_of_a_trial(sweep: Site, open_view: OpenView) -> None:
-    """In every chart; the address holds it, and curves keep their colours. A key does it too."""
+    """Every chart follows, the address holds it, and curves keep their colours. A key does it too."""
     page = open_view(sweep, "runs?view=charts")
     values = chart(page, "training.loss").locator(".chart-value")
     expect(values).to_have_text(labels("3 · lr 0.130", "2 · lr 0.0120", "1 · lr 0.00110"))
@@ -78,7 +78,7 @@ def test_an_eye_shows_and_hides_the_curve_of_a_trial(sweep: Site, open_view: Ope
 
 
 def test_a_curve_stands_out_wherever_it_is_pointed_at(sweep: Site, open_view: OpenView) -> None:
-    """From its row to the values of all charts, and from the curve to its row; one pointer is in all charts."""
+    """Its row marks the values of all charts, and the curve marks its row; one pointer is in all charts."""
     page = open_view(sweep, "runs?view=charts&columns=id,lr")
     marked = page.locator(".chart-value.marked")
     expect(page.locator(".chart .u-over")).to_have_count(3)
@@ -93,7 +93,7 @@ def test_a_curve_stands_out_wherever_it_is_pointed_at(sweep: Site, open_view: Op
 
 
 def test_colours_tell_a_hyperparameter(sweep: Site, open_view: OpenView) -> None:
-    """As a scale with its numbers, logarithmic if they span much; or the states, which have names."""
+    """The legend is a scale with numbers, logarithmic if they span much; or it names the states."""
     page = open_view(sweep, "runs?view=charts")
     legend = page.get_by_role("group", name="Colours")
 

@@ -54,7 +54,7 @@ def test_a_first_start_is_a_new_trial(home: Home) -> None:
 
 
 def test_a_script_names_and_notes_its_trial(home: Home) -> None:
-    """What somebody has changed since stays so in later attempts."""
+    """A later change stays so in later attempts."""
     described: dict[str, Any] = {"trial_name": "wide", "labels": ["wide", "new"], "notes": "Twice as *wide*."}
     with core.init(job_id="digits", **described) as context:
         assert context.info.trial.trial_id == 1

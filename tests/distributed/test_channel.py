@@ -543,15 +543,18 @@ def test_closing_twice_does_nothing_and_a_closed_context_says_so(threads: Thread
 @pytest.mark.parametrize("closing", [0, 1], ids=["the chief", "a member"])
 def test_another_thread_can_close_in_the_middle_of_a_call(threads: Threads, closing: int, force_tcp: bool) -> None:
     """The call ends with `ChannelClosedError`, and the others are told that the rank has left."""
+    have_heard = threading.Barrier(3)  # until then they wait for rank 2 in their call
 
     def script(distributed: DistributedContext) -> BaseException:
         distributed.allgather(None)
         if distributed.rank == 2:
-            time.sleep(1)  # longer than the others need to hear of it
+            have_heard.wait(TIMEOUT_S)
         elif distributed.rank == closing:
             threading.Timer(0.1, distributed.close).start()
         with pytest.raises((ChannelClosedError, RankLeftError)) as caught:
             distributed.allgather(None)
+        if distributed.rank != 2:
+            have_heard.wait(TIMEOUT_S)
         return caught.value
 
     results = threads.run(3, script, force_tcp=force_tcp)

@@ -107,7 +107,7 @@ def test_media_survive_kill_nine(start_script: StartScript, home: Home) -> None:
 
 
 def test_tensorboard_shows_media(home: Home) -> None:
-    """As images, sounds, texts and histograms, also where nothing else was reported; a damaged file is left out."""
+    """Images, sounds, texts and histograms come, also where nothing else was reported; a damaged file is left out."""
     sound = media.Audio(torch.zeros(1, 80), sample_rate=8000)
     with core.init() as context:
         values = {"words": media.Text("hi"), "sound": sound, "weights": media.Histogram(torch.tensor([1.0, 2.0, 2.0]))}

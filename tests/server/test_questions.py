@@ -209,7 +209,7 @@ def test_time_and_epochs_are_axes(visitor: Visitor, home: Home) -> None:
 
 
 def test_any_metric_is_an_axis(visitor: Visitor, home: Home) -> None:
-    """Its values lie between two reports where it was reported at other steps; a trial without it has no place."""
+    """The place lies between two reports where it was reported at other steps; a trial without it has none."""
     folder, other = new_trial(home), new_trial(home)
     validations = [report(1, "validation", error=9.0), report(5, "validation", error=1.0)]
     record(folder, *(report(step, loss=1.0) for step in range(1, 6)), *validations)

@@ -167,7 +167,7 @@ def test_labels_of_a_trial_are_added_and_removed(tracker: Tracker, home: Home) -
 
 
 def test_a_trial_has_a_generated_name_until_it_is_named(tracker: Tracker, home: Home) -> None:
-    """In homes that know no names, too; an empty name is the generated one again, and notes stay as they are."""
+    """Homes that know no names have them, too; an empty name is the generated one again, and notes stay."""
     first, second = new_trial(home), new_trial(home)
     record(first)
     record(second)

@@ -1,4 +1,4 @@
-"""What the launcher needs of torch for `--event-log-handler` and `--numa-binding`, and only when these are given.
+"""Adapter for torch's `--event-log-handler` and `--numa-binding`, loaded only when these options are given.
 
 The second builds on a private name of torch.
 """

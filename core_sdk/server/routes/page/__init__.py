@@ -1,1 +1,1 @@
-"""What the page needs for itself: its preferences, and notes as elements to draw."""
+"""Routes that only the page needs: its preferences, and notes as elements to draw."""
