@@ -190,6 +190,11 @@ SCRIPT = """
             say("error", type(error).__name__, str(error))
             raise
     say("left")
+    if "stays_for" in options:
+        while not os.path.exists(options["stays_for"]):
+            time.sleep(0.01)
+        say("went on")
+        time.sleep(600)
 """
 
 
@@ -287,6 +292,24 @@ def test_a_signal_to_all_ranks_at_once_is_one_stop(start_ranks: StartRanks, numb
         rank.process.send_signal(number)
 
     assert len({str(rank.read_until("stopped")) for rank in ranks}) == 1
+
+
+def test_a_stop_that_comes_when_it_has_been_obeyed_ends_nothing(start_ranks: StartRanks, tmp_path: Path) -> None:
+    """A launcher signals one rank after the other, and the first one may stop all. The next signal is another stop."""
+    ranks = start_ranks(2, stays_for=str(tmp_path / "go on"))
+    for rank in ranks:
+        rank.read_until("running")
+    ranks[0].process.send_signal(signal.SIGTERM)
+    for rank in ranks:
+        rank.read_until("left")
+
+    ranks[1].process.send_signal(signal.SIGTERM)
+    (tmp_path / "go on").touch()
+
+    for rank in ranks:
+        rank.read_until("went on")
+        rank.process.send_signal(signal.SIGTERM)
+    assert [rank.process.wait(30) for rank in ranks] == [-signal.SIGTERM] * 2
 
 
 def test_a_rank_that_dies_leaves_no_call_waiting(start_ranks: StartRanks) -> None:

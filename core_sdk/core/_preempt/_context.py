@@ -136,7 +136,7 @@ class PreemptContext:
             self._main_thread.close()
         self._interrupts.remove()
         while self._hooks:
-            self._hooks.pop().remove()
+            self._hooks.pop().remove(self._agreement.source)
 
     def __enter__(self) -> PreemptContext:
         return self.start()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from types import FrameType
@@ -15,6 +17,9 @@ from typing import Any
 from core_sdk.core._preempt._main_thread import is_main_thread
 
 logger = logging.getLogger("core_sdk.preempt")
+
+# A stop goes to one rank after the other: so much later, a busy machine may bring it to a rank that has obeyed it.
+_LATE_S = 5.0
 
 
 class SignalHook:
@@ -30,6 +35,8 @@ class SignalHook:
         self._is_wanted = is_wanted
         self._previous: Any = None
         self._is_hooked = False
+        self._has_come = False
+        self._late_until = -math.inf
         if signal.getsignal(number) is None:
             logger.warning("%s is not caught: something other than Python handles it", number.name)
             return
@@ -38,19 +45,29 @@ class SignalHook:
         signal.signal(number, self._handle)
         _remove_in_child(self)
 
-    def remove(self) -> None:
-        """Restores the previous handler, unless another one has replaced ours meanwhile."""
-        if self._is_hooked and is_main_thread() and signal.getsignal(self._number) == self._handle:
+    def remove(self, obeyed: str | None = None) -> None:
+        """Restores the previous handler, unless another one has replaced ours meanwhile.
+
+        `obeyed` is the source of the stop that this rank has obeyed. If it is this signal, which another rank had
+        first, it is still on its way here, and does not end the process if it comes within seconds.
+        """
+        if self._is_hooked and obeyed == self._number.name and not self._has_come:
+            self._late_until = time.monotonic() + _LATE_S
+        elif is_main_thread() and signal.getsignal(self._number) == self._handle:
             signal.signal(self._number, self._previous)
         self._is_hooked = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        is_caught = self._is_hooked and self._is_wanted()
+        is_caught, is_late = self._is_hooked and self._is_wanted(), time.monotonic() < self._late_until
         if is_caught:
+            self._has_come = True
             self._on_stop(self._number.name)
+        elif is_late:
+            self._late_until = -math.inf
+            self.remove()
         if callable(self._previous):
             self._previous(number, frame)
-        elif not is_caught and signal.getsignal(number) == self._handle:
+        elif not (is_caught or is_late) and signal.getsignal(number) == self._handle:
             # Not wanted; or removed while another handler was in place, which has then restored ours.
             signal.signal(number, self._previous)
             signal.raise_signal(number)
@@ -85,8 +102,8 @@ class BlockedSignal:
         self._thread = threading.Thread(target=self._wait, name=f"core-sdk-{number.name}", daemon=True)
         self._thread.start()
 
-    def remove(self) -> None:
-        """Ends the thread; the signal stays blocked."""
+    def remove(self, obeyed: str | None = None) -> None:
+        """Ends the thread; the signal stays blocked, so that a late one ends nothing."""
         self._closing.set()
         if self._thread.is_alive() and self._thread.ident is not None:
             with contextlib.suppress(ProcessLookupError):  # a real signal has just ended the thread
