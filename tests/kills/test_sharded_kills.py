@@ -31,7 +31,7 @@ def new_attempt(folder: Path) -> Path:
 
 
 def left_places(storage: Path) -> list[Path]:
-    return [path for path in (storage / ".staging").iterdir() if path.is_dir()]
+    return [path for path in (storage / ".staging").glob("*") if path.is_dir()]  # a rank may die before it is made
 
 
 def check_union(storage: Path, size: int, was_committed: bool) -> None:
