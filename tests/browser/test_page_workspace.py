@@ -172,6 +172,19 @@ def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
     expect(page.locator(".panel.big")).to_have_count(1)
 
 
+def test_charts_whose_data_is_known_already_are_arranged_like_the_last_ones(sweep: Site, open_view: OpenView) -> None:
+    """They are drawn at once, together with what gives them the arrangement."""
+    page = open_view(sweep, "compare?trials=1,2")
+    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+    page.goto(sweep.address("compare?trials=1,2,3"))
+    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+    choose(page, "training.accuracy", "Pin")
+
+    page.goto(sweep.address("compare?trials=1,2"))
+
+    expect(titles(page)).to_have_text(["training.accuracy", "training.loss", "training.tokens"])
+
+
 @pytest.mark.parametrize("panels", ["[1", "{}", '[{"id": 5}]', json.dumps([{"id": "+1", "of": [3], "y": ["a", None]}])])
 def test_a_link_that_somebody_has_spoilt_shows_the_charts(sweep: Site, open_view: OpenView, panels: Any) -> None:
     """As they are without it."""

@@ -2,15 +2,18 @@
  * The view that the page shows is its URL's fragment, `#/trials/3/logs?rank=0`, so that a link shows a colleague the same.
  */
 
-import { useCallback, useLayoutEffect, useState } from "../preact.js";
+import { useCallback, useLayoutEffect, useMemo, useState } from "../preact.js";
 
 /** @typedef {{path: string[], query: URLSearchParams}} Place */
 
 const CHANGED = "placechanged";
 
 /** @returns {Place} */
-export function currentPlace() {
-  const [path, query] = splitAtFirst(location.hash.replace(/^#\/?/, ""), "?");
+export const currentPlace = () => placeOf(location.hash);
+
+/** @param {string} hash @returns {Place} */
+function placeOf(hash) {
+  const [path, query] = splitAtFirst(hash.replace(/^#\/?/, ""), "?");
   return { path: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query) };
 }
 
@@ -32,10 +35,11 @@ export function go(link) {
 
 /** The place, and a new rendering whenever it changes. @returns {Place} */
 export function usePlace() {
-  const [place, setPlace] = useState(currentPlace);
-  // Before the browser draws, so that no change is missed between the first rendering and the listener.
+  const [hash, setHash] = useState(location.hash);
   useLayoutEffect(() => {
-    const update = () => setPlace(currentPlace());
+    const update = () => setHash(location.hash);
+    // Another component of the same rendering may have changed the place, before this one listened.
+    update();
     addEventListener("hashchange", update);
     addEventListener(CHANGED, update);
     return () => {
@@ -43,7 +47,7 @@ export function usePlace() {
       removeEventListener(CHANGED, update);
     };
   }, []);
-  return place;
+  return useMemo(() => placeOf(hash), [hash]);
 }
 
 /**
