@@ -37,6 +37,19 @@ Seed = Annotated[
         show_default=False,
     ),
 ]
+TrialName = Annotated[
+    str | None,
+    typer.Option(
+        help="The trial's name; it has precedence over the script's.",
+        show_default="a generated one, or what the script gives init()",
+    ),
+]
+Notes = Annotated[
+    str, typer.Option(metavar="TEXT", help="The trial's notes, in Markdown; they have precedence over the script's.")
+]
+NewLabels = Annotated[
+    list[str] | None, typer.Option("--label", help="A label for the trial and its experiment; may be repeated.")
+]
 Detach = Annotated[
     bool,
     typer.Option(

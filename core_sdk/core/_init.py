@@ -108,13 +108,13 @@ def init(
     - `tensorboard_mode`: who writes TensorBoard's event files. Default: they follow the reports.
     - `name`: the experiment to which the trial belongs. `core-sdk run --name` has precedence. Default: the script's
       name.
-    - `trial_name`: the name of the trial, which need not be the only one of this name. Default: a generated one, such
-      as "calm-otter-12".
+    - `trial_name`: the name of the trial, which need not be the only one of this name. `core-sdk run --trial-name` has
+      precedence. Default: a generated one, such as "calm-otter-12".
     - `hparams`: the trial's hyperparameters, for lists and charts. They replace those of `core-sdk run --hparam` that
       have the same names, with a warning; in a trial of a search they only add to what the search has chosen. What JSON
       cannot keep is recorded as text, with a warning.
     - `labels`: words to find the trial by, and its experiment. They add to those of `core-sdk run --label`.
-    - `notes`: what people should know of the trial, in Markdown.
+    - `notes`: what people should know of the trial, in Markdown. `core-sdk run --notes` has precedence.
     - `description`: of the experiment.
     - `data`: anything that JSON can keep, for `core_context.info.user_data`.
     - `max_length`: how long to train, for `searcher.operations()`: a number, or `{"epochs": 20}` with `batches`,

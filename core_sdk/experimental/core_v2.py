@@ -79,6 +79,8 @@ class Config:
     external_experiment_id: str | None = None
     external_trial_id: str | None = None
     seed: int | None = None
+    trial_name: str | None = None
+    notes: str | None = None
 
 
 DefaultConfig = UnmanagedConfig = Config
@@ -115,7 +117,9 @@ def init_context(
         tensorboard_mode=tensorboard_mode,
         name=_experiment_name(chosen),
         hparams=chosen.hparams,
+        trial_name=chosen.trial_name,
         labels=chosen.labels,
+        notes=chosen.notes,
         description=chosen.description,
         data=chosen.data,
         max_length=search.get("max_length"),

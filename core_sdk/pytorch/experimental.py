@@ -99,16 +99,14 @@ def torch_batch_process(
     checkpoint_interval: int = 5,
     dataloader_kwargs: Mapping[str, Any] | None = None,
     distributed_context: DistributedContext | None = None,
-    *,
-    job_id: str | None = None,
-    seed: int | None = None,
+    **core_arguments: Any,
 ) -> None:
     """Gives each batch of the dataset, in its order, to a processor on one of the ranks. Collective.
 
     A checkpoint after every `checkpoint_interval` batches of a rank, and before a stop, records the progress, and any
     number of ranks can resume from it. `max_batches` limits the batches of each rank. `dataloader_kwargs` are those of
-    torch's `DataLoader`; `job_id` and `seed` are those of `core.init()`. The metrics of reducers are reported as
-    validation metrics at the end of each attempt.
+    torch's `DataLoader`; `core_arguments` are further arguments of `core.init()`, such as `name`, `job_id` and `seed`.
+    The metrics of reducers are reported as validation metrics at the end of each attempt.
 
     Raises `TypeError` for a dataset without a length, and `ValueError` for options that would change the order.
     """
@@ -128,7 +126,7 @@ def torch_batch_process(
             hparams=None,
             exp_conf=None,
             enable_tensorboard_logging=True,
-            core_arguments={"job_id": job_id, "seed": seed},
+            core_arguments=core_arguments,
         ) as run,
         contextlib.closing(TorchBatchProcessorContext(run, output := Path(directory, "output"))) as context,
     ):

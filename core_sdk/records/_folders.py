@@ -132,9 +132,9 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     labels: list[str] = []
     """The labels of the command line and of `init()`. The trial's experiment gets them too."""
     name: str = ""
-    """The name that `init()` has given to the trial; empty for the generated one."""
+    """The name of the command line, or of `init()`; empty for the generated one."""
     notes: str = ""
-    """The notes of `init()`, in Markdown."""
+    """The notes of the command line, or of `init()`, in Markdown."""
     is_named: bool = False
     """The experiment was chosen when the trial was made: `init(name=…)` no longer changes it."""
     is_seed_given: bool = False

@@ -6,7 +6,7 @@ import io
 import logging
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -83,6 +83,9 @@ class PyTorchTrainer:
         name: str | None = None,
         job_id: str | None = None,
         seed: int | None = None,
+        trial_name: str | None = None,
+        labels: Sequence[str] | None = None,
+        notes: str | None = None,
         keep: Keep | None = None,
         context: core.Context | None = None,
     ) -> None:
@@ -109,8 +112,9 @@ class PyTorchTrainer:
 
         The trial is in the experiment `name`; by default that is the name of the script. Each start of a program with
         the same `job_id` continues the same trial. The initial weights, the order of the data and all random numbers
-        follow from the trial's seed, which is `seed` for a new trial, or else a random one. With a `context`, the
-        trainer belongs to the trial of that Context, which can have only one trainer, and has a seed already.
+        follow from the trial's seed, which is `seed` for a new trial, or else a random one. `trial_name`, `labels` and
+        `notes` are those of `core.init()`. With a `context`, the trainer belongs to the trial of that Context, which
+        can have only one trainer, and has a seed, a name, labels and notes already.
 
         A trial that is resumed goes on from its newest checkpoint. `keep` says what it takes from there: "all";
         "model", the weights alone; or a set of "models", "optimizers", "lr_schedulers" and "training", which is the
@@ -141,11 +145,14 @@ class PyTorchTrainer:
             kept_parts(keep, PARTS, models=["models"])
         if apex_args:
             _warn_of_apex(apex_args)
-        if context is not None and seed is not None:
-            raise ValueError("seed and context were given: pass the seed to the core.init() that makes the Context")
+        of_new_trial: dict[str, Any] = {"seed": seed, "trial_name": trial_name, "labels": labels, "notes": notes}
+        if context is not None and (own := [each for each in of_new_trial if of_new_trial[each] is not None]):
+            raise ValueError(
+                f"{own[0]} and context were given: pass the {own[0]} to the core.init() that makes the Context"
+            )
         self._trial: TrainerTrial | None = None
         if context is None:
-            self._trial = TrainerTrial(config or {}, name=name, job_id=job_id, seed=seed, num_slots=num_replicas)
+            self._trial = TrainerTrial(config or {}, name=name, job_id=job_id, num_slots=num_replicas, **of_new_trial)
             context = self._trial.context
             hparams = self._trial.given_hparams
         else:

@@ -16,14 +16,15 @@ class TrainerTrial:
     """The trial of a trainer that was given no Context, with its Context and its attempt."""
 
     def __init__(
-        self, config: Mapping[str, Any], *, name: str | None, job_id: str | None, seed: int | None, num_slots: int
+        self, config: Mapping[str, Any], *, name: str | None, job_id: str | None, num_slots: int, **core_arguments: Any
     ) -> None:
+        """`core_arguments` are further arguments of `core.init()`."""
         self._driven = DrivenTrial.begin(name=name, job_id=job_id, num_slots=num_slots)
         self.given_hparams: Mapping[str, Any] = self._driven.info.trial.hparams
         """The hyperparameters with which this attempt was started."""
         try:
             with run_info_used(self._driven.run_info_path):
-                self.context = init_alone(config, seed=seed)
+                self.context = init_alone(config, **core_arguments)
         except BaseException:
             self._driven.withdraw()
             raise
@@ -41,9 +42,10 @@ class TrainerTrial:
             self._driven.end_by(error)
 
 
-def init_alone(
-    config: Mapping[str, Any], *, max_length: Mapping[str, int] | None = None, seed: int | None = None
-) -> core.Context:
-    """Makes the Context of a program that leads workers, and is itself one process on any number of slots."""
+def init_alone(config: Mapping[str, Any], **core_arguments: Any) -> core.Context:
+    """Makes the Context of a program that leads workers, and is itself one process on any number of slots.
+
+    `core_arguments` are further arguments of `core.init()`.
+    """
     distributed = core.DistributedContext() if num_ranks_started() == 1 else None
-    return core.init(distributed=distributed, hparams=recorded_config(config), max_length=max_length, seed=seed)
+    return core.init(distributed=distributed, hparams=recorded_config(config), **core_arguments)

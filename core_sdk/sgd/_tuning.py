@@ -104,6 +104,10 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
         raise TypeError("tune() takes no context: each trial has its own")
     if "seed" in arguments:
         raise TypeError('tune() takes no seed: pass experiment_config={"reproducibility": {"experiment_seed": …}}')
+    if own := arguments.keys() & {"trial_name", "labels", "notes"}:
+        raise TypeError(
+            f"tune() takes no {min(own)}: the trials belong to one experiment; pass experiment_config={{…}}"
+        )
     inspect.signature(PyTorchTrainer).bind(**arguments)
     if not isinstance(arguments.get("engine"), str | None):
         raise TypeError("engine must be 'local', 'ray' or None, since each trial opens its own")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from core_sdk.records import check_seed
 from core_sdk.runtime.retention import CheckpointConfig
+from core_sdk.tracking.attempts.definition import Definition
 from core_sdk.train._checkpoint import Checkpoint
 
 EngineName = Literal["local", "ray"]
@@ -154,10 +154,15 @@ class RunConfig:
     """A name of this training. Each `fit()` with the same `job_id` goes on with the same trial."""
     seed: int | None = None
     """The seed of a new trial, as that of `core.init()`; by default a random one."""
+    trial_name: str | None = None
+    """The name of a new trial, as that of `core.init()`; by default a generated one."""
+    labels: Sequence[str] | None = None
+    """Words to find a new trial by, and its experiment."""
+    notes: str | None = None
+    """The notes of a new trial, in Markdown."""
 
     def __post_init__(self) -> None:
-        if self.seed is not None:
-            check_seed(self.seed)
+        Definition(trial_name=self.trial_name, labels=self.labels, notes=self.notes, seed=self.seed)  # checks them
         # None stands for the default of these options.
         for name, default in (
             ("failure_config", FailureConfig),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
-from cli.commands import Cli
+from cli.commands import Cli, WriteScript
 from cli.recorded import new_attempt, new_trial, store
 from parts import needs
 
@@ -72,6 +73,35 @@ def test_labels_are_added_by_the_old_words(home: Home, cli: Cli) -> None:
     removed = cli("e", "label", "remove", "1", "good")
 
     assert (added.output, removed.output) == ("labels of experiment 1: good\n", "labels of experiment 1: none\n")
+
+
+@needs("many processes")
+def test_a_name_and_notes_of_the_command_line_have_precedence(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """Labels add to those of the script. A trial that continues another has none of these from it."""
+    script = write_script(
+        """
+        from core_sdk import core
+        with core.init(trial_name="of the script", notes="of the script", labels=["script"]) as context:
+            with context.checkpoint.store_path({"steps_completed": 1}) as (path, _):
+                (path / "state").touch()
+        """
+    )
+    given = ["--trial-name", "wide", "--notes", "Twice as *wide*.", "--label", "wide", "--label", "new"]
+
+    ran = cli("run", *given, "--", sys.executable, str(script))
+    continued = cli("trial", "continue", "1", "--trial-name", "wider")
+    refused = cli("run", "--trial-name", "", "--", "true")
+
+    assert (ran.status, continued.status) == (0, 0), ran.errors + continued.errors
+    described = [json.loads(cli("trial", "describe", number, "--json").output) for number in ("1", "2")]
+    assert [(each["name"], each["notes"], each["labels"]) for each in described] == [
+        ("wide", "Twice as *wide*.", ["wide", "new", "script"]),
+        ("wider", "of the script", ["script"]),
+    ]
+    assert home.experiment(1).read().labels == ["wide", "new", "script"]
+    assert refused.status == 2
+    assert "the trial's name" in refused.errors
+    assert home.trial_ids() == [1, 2]
 
 
 @needs("many processes")

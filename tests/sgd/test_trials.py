@@ -133,6 +133,17 @@ def test_two_trainers_of_one_seed_have_the_same_losses() -> None:
         PyTorchTrainer(**CREATORS, context=context, seed=8)
 
 
+def test_a_trainer_names_its_trial() -> None:
+    """Unless it is given a Context, whose trial has a name already."""
+    with PyTorchTrainer(**CREATORS, trial_name="wide", labels=["new"], notes="Twice as *wide*."):
+        pass
+
+    trial = client.get_trial(1)
+    assert (trial.name, trial.labels, trial.notes) == ("wide", {"new"}, "Twice as *wide*.")
+    with core.init() as context, pytest.raises(ValueError, match="labels and context were given"):
+        PyTorchTrainer(**CREATORS, context=context, labels=["new"])
+
+
 def test_what_is_kept_of_a_checkpoint_can_be_chosen(tmp_path: Path) -> None:
     """In the words of the other shapes. The rest begins anew, and no step of the trial is counted twice."""
     path = tmp_path / "state"

@@ -113,5 +113,7 @@ def test_what_no_trial_could_use_is_refused_at_once() -> None:
         sgd.tune(**GRID, num_passes=0, **CREATORS)
     with pytest.raises(TypeError, match="experiment_seed"):
         sgd.tune(**GRID, num_passes=1, seed=7, **CREATORS)
+    with pytest.raises(TypeError, match="takes no notes"):
+        sgd.tune(**GRID, num_passes=1, notes="wide", **CREATORS)
     with pytest.raises(NotPicklableError, match=r"'config'.*_thread.lock"):
         sgd.tune(**GRID, num_passes=1, config={"lock": threading.Lock()}, **CREATORS)

@@ -15,6 +15,7 @@ from core_sdk.errors import (
     CheckpointDirectoryError,
     InvalidHP,
     InvalidMetricError,
+    InvalidNameError,
     MissingDependencyError,
     ResourcesMissingError,
     TrainingFailedError,
@@ -333,6 +334,20 @@ def test_two_fits_of_one_seed_draw_the_same(home: Home) -> None:
     assert home.trial(resumed[1].trial_id).read_record().seed == 7
     with pytest.raises(ValueError, match="seed is -1; it must be from 0"):
         RunConfig(seed=-1)
+
+
+def test_a_fit_names_its_trial() -> None:
+    """A name that nobody could use is refused before anything starts."""
+    run = RunConfig(name="digits", trial_name="wide", labels=["new"], notes="Twice as *wide*.")
+
+    result = fit(lambda: None, run=run)
+
+    trial = client.get_trial(result.trial_id)
+    assert (trial.name, trial.labels, trial.notes) == ("wide", {"new"}, "Twice as *wide*.")
+    with pytest.raises(InvalidNameError, match="the trial's name"):
+        RunConfig(trial_name="")
+    with pytest.raises(TypeError, match="labels is 'new', a str"):
+        RunConfig(labels="new")
 
 
 def test_a_job_goes_on_with_its_trial(tmp_path: Path) -> None:

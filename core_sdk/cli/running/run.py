@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Detach, Seed
+from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialName
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
 
 
@@ -20,7 +20,9 @@ def run(
         str | None,
         typer.Option(help="The experiment's name.", show_default="the script's name, or what it gives init()"),
     ] = None,
-    label: Annotated[list[str] | None, typer.Option(help="A label for the experiment; may be repeated.")] = None,
+    trial_name: TrialName = None,
+    notes: Notes = "",
+    label: NewLabels = None,
     hparam: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,14 +56,16 @@ def run(
     from core_sdk.cli.running.attempt import run_attempt
     from core_sdk.cli.running.hparams import parse_hparams
     from core_sdk.environment import Environment
+    from core_sdk.tracking.attempts.definition import Description
     from core_sdk.tracking.attempts.starting import begin
 
+    described = Description(trial_name, notes, label or [])
     hparams = parse_hparams(hparam or [])
     home = Environment.read().home
     raise typer.Exit(
         run_attempt(
             agent,
-            lambda: begin(home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots, seed=seed),
+            lambda: begin(home, command, name=name, described=described, hparams=hparams, num_slots=slots, seed=seed),
             is_detached=detach,
         )
     )

@@ -17,11 +17,14 @@ from core_sdk.cli._arguments import (
     Detach,
     Force,
     Metrics,
+    NewLabels,
+    Notes,
     Output,
     Seed,
     SmallerIsBetter,
     TrialId,
     TrialIds,
+    TrialName,
     Yes,
     parse_experiment,
 )
@@ -417,6 +420,9 @@ def continue_(
         typer.Option(metavar="ID", help="The checkpoint to begin with.", show_default="the newest good one"),
     ] = None,
     seed: Seed = None,
+    trial_name: TrialName = None,
+    notes: Notes = "",
+    label: NewLabels = None,
     detach: Detach = False,
 ) -> None:
     """Start a new trial that begins with the newest good checkpoint of another trial.
@@ -430,13 +436,17 @@ def continue_(
     agent = Agent()
     from core_sdk.cli.running.attempt import run_attempt
     from core_sdk.cli.running.hparams import parse_hparams
+    from core_sdk.tracking.attempts.definition import Description
     from core_sdk.tracking.attempts.starting import continue_from
 
+    described = Description(trial_name, notes, label or [])
     hparams = parse_hparams(hparam or [])
     folder = open_tracker().home.trial(trial_id)
 
     def start() -> Any:
-        return continue_from(folder, command or (), hparams=hparams, storage_id=checkpoint, seed=seed)
+        return continue_from(
+            folder, command or (), hparams=hparams, storage_id=checkpoint, seed=seed, described=described
+        )
 
     raise typer.Exit(run_attempt(agent, start, is_detached=detach))
 

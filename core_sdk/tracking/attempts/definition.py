@@ -13,6 +13,7 @@ from core_sdk.records import (
     TrialRecord,
     check_name,
     check_seed,
+    check_text,
     differing_values,
     merged_groups,
     to_json,
@@ -60,6 +61,25 @@ class Definition:
         """The job that this process executes. Each start of the job goes on with the same trial."""
 
 
+@dataclass(frozen=True)
+class Description:
+    """The name, the notes and the labels that a command line gives to a new trial, checked.
+
+    Raises `InvalidNameError`, or `TypeError` for notes that are not valid Unicode.
+    """
+
+    trial_name: str | None = None
+    notes: str = ""
+    labels: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.trial_name is not None:
+            check_name("the trial's name", self.trial_name)
+        check_text("the notes", self.notes)
+        for label in self.labels:
+            check_name("the label", label)
+
+
 def record_hparams(folder: TrialFolder, hparams: Mapping[str, Any]) -> None:
     """Records the hyperparameters of a trial that has none yet. If that fails, a warning says so."""
     recordable = _recordable(hparams)
@@ -105,7 +125,9 @@ def define(record: TrialRecord, definition: Definition) -> None:
         else:
             _warn_of_command_line(record, definition)
             record.hparams = merged_groups(record.hparams, definition.hparams)
-    record.name, record.notes = definition.trial_name or "", definition.notes or ""
+    # A name and notes of the command line have precedence.
+    record.name = record.name or definition.trial_name or ""
+    record.notes = record.notes or definition.notes or ""
     record.labels = list(dict.fromkeys([*record.labels, *(definition.labels or ())]))
     if definition.data is not None:
         record.data = dict(definition.data)

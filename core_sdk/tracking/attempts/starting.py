@@ -30,6 +30,7 @@ from core_sdk.records import ClusterInfo, CommandRecord, TrialRecord, check_name
 from core_sdk.tracking.attempts.claiming import new_record
 from core_sdk.tracking.attempts.command import command_here, resolve, script_name
 from core_sdk.tracking.attempts.continuation import Continuation, chosen_checkpoint, newest_good_checkpoint
+from core_sdk.tracking.attempts.definition import Description
 from core_sdk.tracking.attempts.provisional import discard_provisional, provisional_experiment
 from core_sdk.tracking.attempts.run_info import started_info
 from core_sdk.tracking.attempts.slots import Slots, configured_variables
@@ -76,7 +77,7 @@ def begin(
     argv: Sequence[str] | None,
     *,
     name: str | None = None,
-    labels: Sequence[str] = (),
+    described: Description | None = None,
     hparams: Mapping[str, Any] | None = None,
     num_slots: int | None = None,
     seed: int | None = None,
@@ -90,18 +91,20 @@ def begin(
     command = None if argv is None else command_here(argv)
     script = main_script() if command is None else script_name(command.argv)
     experiment_name = check_name("the experiment's name", script if name is None else name)
-    new_labels = [check_name("the label", label) for label in labels]
+    described = described or Description()
     home = Home.create(home_path)
     folder = home.create_trial()
     find = provisional_experiment if name is None else Home.find_or_create_experiment
     experiment = find(home, experiment_name)
-    if new_labels:
-        experiment.add_labels(new_labels)
+    if described.labels:
+        experiment.add_labels(described.labels)
     trial = msgspec.structs.replace(
         new_record(folder, experiment.experiment_id, seed),
         hparams=dict(hparams or {}),
         num_slots=num_slots,
-        labels=new_labels,
+        labels=list(described.labels),
+        name=described.trial_name or "",
+        notes=described.notes,
         is_named=name is not None,
     )
     return _first_attempt(folder, trial, command)
@@ -224,6 +227,7 @@ def continue_from(
     hparams: Mapping[str, Any] | None = None,
     storage_id: str | None = None,
     seed: int | None = None,
+    described: Description | None = None,
 ) -> Start:
     """Begins a new trial with the newest good checkpoint, the command, the hyperparameters and the seed of `source`.
 
@@ -238,17 +242,20 @@ def continue_from(
         told = f"none of its checkpoints can be read ({_told(continuation)})"
         problem = told if continuation.skipped else "it has no checkpoint"
         raise NothingToResumeError(source.trial_id, f"{problem}, so that a new trial has nothing to begin with")
-    folder = Home(source.home_root).create_trial()
-    trial = source.read_record()
+    described = described or Description()
+    home, trial = Home(source.home_root), source.read_record()
+    if described.labels:
+        home.experiment(trial.experiment_id).add_labels(described.labels)
+    folder = home.create_trial()
     changed = dict(hparams or {})
     trial = msgspec.structs.replace(
         trial,
         trial_id=folder.trial_id,
         created=time.time(),
         continued_from=continuation.storage_id,
-        labels=[],
-        name="",
-        notes="",
+        labels=list(described.labels),
+        name=described.trial_name or "",
+        notes=described.notes,
         hparams=trial.hparams | changed,
         given_hparams=trial.given_hparams | changed,
         is_defined=False,

@@ -39,6 +39,9 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
             distributed=distributed,
             checkpoint_storage=training.run.storage_path,
             name=training.run.name,
+            trial_name=training.run.trial_name,
+            labels=training.run.labels,
+            notes=training.run.notes,
             hparams=recorded_config(config),
             seed=training.run.seed,
         ) as context:
