@@ -37,6 +37,7 @@
     │   ├── GraceExceededError        (a save in the background, cut off by a stop)
     │   ├── NotEnoughSpaceError
     │   ├── StateMismatchError        (a checkpoint of another model, say)
+    │   ├── KeepNotObeyedError
     │   └── StorageError              the place where checkpoints lie cannot be used
     │       ├── UnknownStorageError (ValueError)
     │       ├── StorageNotWritableError
@@ -491,6 +492,21 @@ class StateMismatchError(CheckpointError):
         super().__init__(
             f"the checkpoint does not fit {what} of the script: {'; '.join(differences[:_MAX_DIFFERENCES])}{more}. "
             f"{advice}."
+        )
+
+
+class KeepNotObeyedError(CheckpointError):
+    """Only parts of a checkpoint are wanted, and the script restores all of it."""
+
+    def __init__(self, trial_id: int, storage_id: str, keep: str | list[str]) -> None:
+        self.trial_id = trial_id
+        self.storage_id = storage_id
+        self.keep = keep
+        wanted = keep if isinstance(keep, str) else ",".join(keep)
+        super().__init__(
+            f"trial {trial_id} was continued with --keep {wanted}, and its script restores all of checkpoint "
+            f"{storage_id}. Use State.restore() or a Trainer, which obey, or ask "
+            "`core_context.checkpoint.what_to_keep()` and load only that. Or continue the trial without --keep."
         )
 
 

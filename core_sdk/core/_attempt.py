@@ -91,7 +91,7 @@ def _store_recovered(attempt: Attempt, checkpoint: CheckpointContext, replicas: 
             # Before the checkpoint is stored: a later attempt that finds it must also find the reports up to it.
             start = msgspec.structs.replace(attempt.start, latest_checkpoint=storage_id, resumed_steps=steps)
             attempt.journal.append_or_raise(start)
-    info.latest_checkpoint, info.trial.steps_completed = storage_id, steps
+    info.latest_checkpoint, info.trial.steps_completed, info.trial.keep = storage_id, steps, None
 
 
 def _of_other_rank(claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:

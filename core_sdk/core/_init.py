@@ -210,6 +210,7 @@ def init(
         Grace(given.grace_s, lambda: preempt.stop_known_at),
         folder,
         replicas,
+        attempt.info,
     )
     if attempt.number > 1:
         recover(attempt, checkpoint, replicas)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal
 
-Keep = Literal["all", "model"] | Collection[str]
-"""The parts of a checkpoint to keep: all, the weights alone, or named parts. The rest begins anew."""
+from core_sdk.records import Keep
 
 
 def kept_parts(keep: Keep, parts: Collection[str], *, models: Collection[str]) -> frozenset[str]:

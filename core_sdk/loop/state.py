@@ -12,9 +12,10 @@ import torch
 from core_sdk.errors import CheckpointTooNewError, StateMismatchError
 from core_sdk.loop import rng
 from core_sdk.loop.host_memory import HostMemory
-from core_sdk.loop.keeping import Keep, kept_parts
+from core_sdk.loop.keeping import kept_parts
 from core_sdk.loop.plain import check_plain, holds_sharded_tensors
 from core_sdk.loop.restoring import load_object, unwrapped
+from core_sdk.records import Keep
 
 if TYPE_CHECKING:
     from core_sdk.core import Context
@@ -123,7 +124,7 @@ class State:
         `keep` says what is loaded: "all"; "model", only the weights of modules; or the names of some objects, where
         "random" stands for the random numbers. Everything else begins anew, as the script has made it: an optimizer
         with its new learning rate, a loader at its first batch. The default is "all", but "model" in a new trial that
-        begins with the checkpoint of another one (`core-sdk trial continue`).
+        begins with the checkpoint of another one (`core-sdk trial continue`), whose `--keep` has precedence.
 
         Raises what `load_state_dict()` raises, and `ValueError` for a name that is not registered.
         """
@@ -131,6 +132,7 @@ class State:
         storage_id = core_context.info.latest_checkpoint
         if storage_id is None:
             return False
+        keep = core_context.checkpoint.what_to_keep(keep)
         selected = (STATE_FILE, SHARDED_FILES)
         with core_context.checkpoint.restore_path(
             storage_id, selector=lambda name: name.startswith(selected)

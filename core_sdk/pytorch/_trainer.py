@@ -13,7 +13,6 @@ from core_sdk.core import Unit
 from core_sdk.environment import is_test_mode
 from core_sdk.loop import rng
 from core_sdk.loop.driver import CheckpointPolicy, Driver, Schedule
-from core_sdk.loop.keeping import Keep
 from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit, check_length
 from core_sdk.pytorch._context import PyTorchTrialContext, run_of
 from core_sdk.pytorch._fitting.callbacks import Callbacks
@@ -23,6 +22,7 @@ from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.progress import FitProgress
 from core_sdk.pytorch._fitting.validation import Validator
 from core_sdk.pytorch._trial import PyTorchTrial
+from core_sdk.records import Keep
 from core_sdk.runtime.stopping import StopFlag, StopReason
 
 logger = logging.getLogger("core_sdk.pytorch")
@@ -110,7 +110,8 @@ class Trainer:
         what it takes from there: "all"; "model", the weights alone; or a set of "models", "optimizers",
         "lr_schedulers", "callbacks" and "training", which is the place in the data, the counters and the random
         numbers. The rest begins anew, such as an optimizer with another learning rate. The default is "all"; from the
-        checkpoint of another trial it is all but "training". DeepSpeed's engines always keep all that they have saved.
+        checkpoint of another trial it is all but "training". `core-sdk trial continue --keep` has precedence.
+        DeepSpeed's engines always keep all that they have saved.
 
         When a stop is asked for, it saves and returns after the current batch, also of a validation, which is made up
         for after the resume. `step_zero_validation` validates before the first batch. `test_mode` trains and validates
@@ -175,6 +176,8 @@ class Trainer:
     ) -> Fitting:
         """Makes a training, and loads the checkpoint into it, so that it is ready for the next batch."""
         trial, run = self._trial, self._run
+        if storage_id == run.core.info.latest_checkpoint:
+            keep = run.core.checkpoint.what_to_keep(keep)
         content = None if storage_id is None else read_state(run, storage_id)
         kept = parts_to_keep(keep, content is not None and is_own(run, content))
         is_resumed = content is not None and "training" in kept

@@ -171,8 +171,10 @@ class _Work:
         self._output = output
         self._options = options
         self._checkpoint_interval = checkpoint_interval
-        latest = self._core.info.latest_checkpoint
-        metadata = {} if latest is None else self._core.checkpoint.get_metadata(latest)
+        latest, metadata = self._core.info.latest_checkpoint, dict[str, Any]()
+        if latest is not None:
+            self._core.checkpoint.check_whole(latest)
+            metadata = self._core.checkpoint.get_metadata(latest)
         self._steps: int = metadata.get("steps_completed", 0)
         self._batches: int = metadata.get("batches_completed", 0)
         """The number of batches of all ranks, in this attempt and earlier ones."""

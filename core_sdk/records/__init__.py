@@ -5,7 +5,7 @@ Every struct here is a file format: fields are added with a default, never renam
 """
 
 from core_sdk.records._checkpoints import MANIFEST_NAME, FileEntry, Manifest, decode_manifest, encode_manifest
-from core_sdk.records._cluster import PLACED, ClusterInfo, TrialInfo
+from core_sdk.records._cluster import PLACED, ClusterInfo, Keep, RecordedKeep, TrialInfo
 from core_sdk.records._events import (
     AttemptBegun,
     AttemptOutcome,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Literal
 
 import msgspec
+
+Keep = Literal["all", "model"] | Collection[str]
+"""The parts of a checkpoint to keep: all, the weights alone, or named parts. The rest begins anew."""
+RecordedKeep = Literal["all", "model"] | list[str]
 
 
 class TrialInfo(msgspec.Struct, kw_only=True):
@@ -22,6 +27,8 @@ class TrialInfo(msgspec.Struct, kw_only=True):
     """The experiment's configuration; empty for a trial without one."""
     steps_completed: int = 0
     """The steps of the checkpoint to continue from."""
+    keep: RecordedKeep | None = None
+    """What to keep of the checkpoint to continue from, as `trial continue --keep` says; None if nothing was said."""
     attempt: int = msgspec.field(default=1, name="trial_run_id")
     """The number of this execution of the trial, counted from 1."""
 

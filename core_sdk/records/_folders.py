@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from core_sdk.records._cluster import RecordedKeep
 from core_sdk.records._hparams import merged_groups
 from core_sdk.records._retention import RetentionPolicy, SearcherMetric
 from core_sdk.records._values import Int64, Time
@@ -127,6 +128,8 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """The value of `core-sdk run --slots`."""
     continued_from: str | None = None
     """The checkpoint of another trial that this one started from."""
+    keep: RecordedKeep | None = None
+    """What to keep of `continued_from`, as the command line says; None leaves it to the script."""
     is_defined: bool = False
     """Whether the script has called `init()`; False in a trial that `core-sdk run` has just made."""
     labels: list[str] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
-from core_sdk.loop.keeping import Keep
+from core_sdk.records import Keep
 from core_sdk.runtime.workers import TrainingWorkers
 from core_sdk.sgd._creators import Creators
 from core_sdk.sgd._runner import OnRunner, Restored, Runner, create

@@ -21,10 +21,11 @@ from torch.utils.data import DataLoader
 from core_sdk.environment import RankPlace
 from core_sdk.loop import ResumableLoader, State, resumable, rng
 from core_sdk.loop.host_memory import HostMemory
-from core_sdk.loop.keeping import Keep, kept_parts
+from core_sdk.loop.keeping import kept_parts
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.sharded_dataset import has_shards, is_sequence
 from core_sdk.loop.state import restore_random_numbers
+from core_sdk.records import Keep
 from core_sdk.runtime.devices import devices
 from core_sdk.runtime.strategies import NoStrategy, WeightedDdpStrategy
 from core_sdk.runtime.torch_runtime import TorchRuntime

@@ -26,8 +26,8 @@ from core_sdk.errors import (
     WorkersEndedError,
 )
 from core_sdk.files import write_atomically
-from core_sdk.loop.keeping import Keep, kept_parts
-from core_sdk.records import with_given
+from core_sdk.loop.keeping import kept_parts
+from core_sdk.records import Keep, with_given
 from core_sdk.runtime.backends import usual_backend
 from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, Mark
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
@@ -119,7 +119,7 @@ class PyTorchTrainer:
         A trial that is resumed goes on from its newest checkpoint. `keep` says what it takes from there: "all";
         "model", the weights alone; or a set of "models", "optimizers", "lr_schedulers" and "training", which is the
         number of passes, the place in the data and the random numbers. The rest begins anew. The default is "all"; from
-        the checkpoint of another trial it is "model".
+        the checkpoint of another trial it is "model". `core-sdk trial continue --keep` has precedence.
 
         Raises `ValueError` for options that exclude each other, `ContextInUseError`, `WorkersNotStartedError`,
         `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
@@ -336,6 +336,9 @@ class PyTorchTrainer:
         info = self.context.info
         if info.latest_checkpoint is None:
             return
+        keep = self.context.checkpoint.what_to_keep(keep)
+        if keep is not None:
+            kept_parts(keep, PARTS, models=["models"])
         with self.context.checkpoint.restore_path(info.latest_checkpoint) as directory:
             if not (directory / STATE_FILE).exists():
                 return

@@ -18,6 +18,7 @@ from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_
 from core_sdk.errors import CommandError
 from core_sdk.processes import exit_code
 from core_sdk.processes.output import Outlet
+from core_sdk.records import TrialInfo
 from core_sdk.tracking.attempts.continuation import Continuation
 from core_sdk.tracking.attempts.ending import read_end, read_settled
 from core_sdk.tracking.attempts.leftovers import left_attempt
@@ -109,19 +110,24 @@ def _start(start: Start, agent: Agent, is_hurried: threading.Event) -> Display:
 
 def _tell_start(start: Start, where: str) -> None:
     if start.continuation is not None:
-        _tell_continuation(start.continuation, start.folder, start.number)
+        _tell_continuation(start.continuation, start.folder, start.info.trial)
     trial_id = start.folder.trial_id
     say(f"trial {trial_id}, attempt {start.number}: {where.format(trial_id)}, `trial pause` stops it")
 
 
-def _tell_continuation(continuation: Continuation, folder: TrialFolder, attempt: int) -> None:
+def _tell_continuation(continuation: Continuation, folder: TrialFolder, trial: TrialInfo) -> None:
     for skipped in continuation.skipped:
         say(f"skipped checkpoint {skipped.storage_id}: {skipped.reason}")
     checkpoint = continuation.checkpoint
     if checkpoint is None:
-        say(f"trial {folder.trial_id} has no checkpoint: it begins anew{what_is_hidden(folder, attempt - 1)}")
+        say(f"trial {folder.trial_id} has no checkpoint: it begins anew{what_is_hidden(folder, trial.attempt - 1)}")
     else:
-        say(f"continuing from checkpoint {checkpoint.storage_id} (steps_completed={checkpoint.steps_completed})")
+        kept = (
+            ""
+            if trial.keep is None
+            else f", keep={trial.keep if isinstance(trial.keep, str) else ','.join(trial.keep)}"
+        )
+        say(f"continuing from checkpoint {checkpoint.storage_id} (steps_completed={checkpoint.steps_completed}{kept})")
 
 
 def exit_status(state: TrialState, code: int | None) -> int:

@@ -45,7 +45,7 @@ from core_sdk.cli.trial.listing import choose_trials, print_trials
 from core_sdk.cli.trial.logs import print_logs
 from core_sdk.errors import CoreSDKError, MissingDependencyError
 from core_sdk.experiments.killing import kill_trial
-from core_sdk.records import MEDIA_KINDS
+from core_sdk.records import MEDIA_KINDS, RecordedKeep
 from core_sdk.tracking import HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.log_levels import LEVELS
@@ -419,6 +419,14 @@ def continue_(
         str | None,
         typer.Option(metavar="ID", help="The checkpoint to begin with.", show_default="the newest good one"),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|model|NAME,…",
+            help="What to keep of the checkpoint: all, the weights alone, or the parts of these names.",
+            show_default="as the script says",
+        ),
+    ] = None,
     seed: Seed = None,
     trial_name: TrialName = None,
     notes: Notes = "",
@@ -428,8 +436,8 @@ def continue_(
     """Start a new trial that begins with the newest good checkpoint of another trial.
 
     It has the same command, hyperparameters and seed, but for what is given here, and counts its steps from 0. The
-    other trial stays as it is. What of the checkpoint it keeps is said by the script: `State.restore(keep=…)` or
-    `Trainer.fit(keep=…)`.
+    other trial stays as it is. --keep has precedence over what the script says: `State.restore(keep=…)`,
+    `Trainer.fit(keep=…)` or `PyTorchTrainer(keep=…)`. A script that restores whole checkpoints fails with --keep model.
     """
     from core_sdk.agent.starting import Agent
 
@@ -440,15 +448,34 @@ def continue_(
     from core_sdk.tracking.attempts.starting import continue_from
 
     described = Description(trial_name, notes, label or [])
-    hparams = parse_hparams(hparam or [])
+    hparams, kept = parse_hparams(hparam or []), None if keep is None else _parse_keep(keep)
     folder = open_tracker().home.trial(trial_id)
 
     def start() -> Any:
         return continue_from(
-            folder, command or (), hparams=hparams, storage_id=checkpoint, seed=seed, described=described
+            folder,
+            command or (),
+            hparams=hparams,
+            storage_id=checkpoint,
+            keep=kept,
+            seed=seed,
+            described=described,
         )
 
     raise typer.Exit(run_attempt(agent, start, is_detached=detach))
+
+
+def _parse_keep(text: str) -> RecordedKeep:
+    if text == "all":
+        return "all"
+    if text == "model":
+        return "model"
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise typer.BadParameter(
+            f"{text!r} has an empty name: give all, model, or names with commas between them", param_hint="--keep"
+        )
+    return names
 
 
 @app.command()

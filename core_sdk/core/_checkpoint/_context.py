@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,15 +20,22 @@ from core_sdk.core._checkpoint._shared_reading import shared_download, shared_re
 from core_sdk.core._checkpoint._sources import contributors, describe_source
 from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.environment import is_home_spooled
-from core_sdk.errors import CheckpointDamagedError, CheckpointProtectedError, CheckpointTooNewError
+from core_sdk.errors import (
+    CheckpointDamagedError,
+    CheckpointProtectedError,
+    CheckpointTooNewError,
+    KeepNotObeyedError,
+)
 from core_sdk.journal import Journal
-from core_sdk.records import from_json
+from core_sdk.records import ClusterInfo, Keep, from_json
 from core_sdk.storage import Selector, Storage, check_storage_id
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.continuation import find_recorded
 from core_sdk.tracking.deletion import OtherTrials, release_checkpoint, remove_checkpoint, remove_files
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.storages import storage_name
+
+logger = logging.getLogger("core_sdk.core")
 
 
 class DownloadMode(enum.Enum):
@@ -76,8 +84,9 @@ class CheckpointContext:
         grace: Grace | None = None,
         folder: TrialFolder | None = None,
         replicas: Replicas | None = None,
+        info: ClusterInfo | None = None,
     ) -> None:
-        """`folder` is the trial's folder; without it, no call looks up records in the home."""
+        """`folder` is the trial's folder; without it, no call looks up records in the home. `info` is the run info."""
         self._storage = storage
         self._folder = folder
         self._storage_name = storage.url if folder is None else storage_name(Home(folder.home_root), storage.url)
@@ -86,6 +95,8 @@ class CheckpointContext:
         self._others = None if folder is None else OtherTrials(Home(folder.home_root), folder.trial_id)
         self._replicas = replicas
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
+        self._info = info
+        self._obeys_keep = False
 
     @property
     def storage_url(self) -> str:
@@ -214,6 +225,7 @@ class CheckpointContext:
         Where the ranks of a node share the download, each directory that one of them names gets the files that any of
         them accepts; a rank without a selector accepts all.
         """
+        self.check_whole(storage_id)
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
             self._saves.wait_for(storage_id)
             self._storage.download(storage_id, Path(ckpt_dir), selector)
@@ -221,6 +233,35 @@ class CheckpointContext:
             host = self._distributed.hosts[self._distributed.rank]
             channel = self._distributed.node_channel
             shared_download(self._storage, channel, self._saves, host, storage_id, ckpt_dir, selector)
+
+    def what_to_keep(self, own: Keep | None = None) -> Keep | None:
+        """Returns what to keep of the checkpoint from which this attempt goes on.
+
+        That is what `core-sdk trial continue --keep` says, or else `own`, what the script says: "all", "model" for the
+        weights alone, or names of parts; None if neither says anything. A script that restores its checkpoint itself
+        calls it before, and loads only that: if the command line says anything but "all", and nobody has called it,
+        `restore_path()` and `download()` of that checkpoint raise `KeepNotObeyedError`.
+        """
+        self._obeys_keep = True
+        told = None if self._info is None else self._info.trial.keep
+        if told is None:
+            return own
+        if own is not None and _comparable(own) != _comparable(told) and self._distributed.is_chief:
+            logger.warning(
+                "`trial continue --keep` says what to keep (%s): the script's keep=%r is not used", told, own
+            )
+        return told
+
+    def check_whole(self, storage_id: str) -> None:
+        """Raises `KeepNotObeyedError` if only parts of this checkpoint are wanted, and `what_to_keep()` was not called.
+
+        For whoever is about to restore all of it, by other means than `restore_path()`.
+        """
+        info = self._info
+        if info is None or self._obeys_keep or storage_id != info.latest_checkpoint:
+            return
+        if info.trial.keep not in (None, "all"):
+            raise KeepNotObeyedError(info.trial.trial_id, storage_id, info.trial.keep)
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
         """Returns the `metadata` with which the checkpoint was stored. Not collective: any rank may call."""
@@ -241,6 +282,7 @@ class CheckpointContext:
         raised if it does not fit. Where the ranks of a node share it, one rank fetches and verifies for all; they enter
         and leave the block in step.
         """
+        self.check_whole(storage_id)
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
             self._saves.wait_for(storage_id)
             return self._storage.open(check_storage_id(storage_id), selector)
@@ -302,3 +344,7 @@ class CheckpointContext:
             raise RuntimeError(
                 f"{call}() was called on rank {self._distributed.rank}; without shard=True only the chief calls it"
             )
+
+
+def _comparable(keep: Keep) -> str | frozenset[str]:
+    return keep if isinstance(keep, str) else frozenset(keep)

@@ -14,7 +14,7 @@ from core_sdk._version import __version__
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop import rng
 from core_sdk.loop.host_memory import HostMemory
-from core_sdk.loop.keeping import Keep, kept_parts
+from core_sdk.loop.keeping import kept_parts
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.state import SHARDED_FILES, restore_random_numbers
 from core_sdk.pytorch._fitting.callbacks import Callbacks
@@ -23,6 +23,7 @@ from core_sdk.pytorch._fitting.progress import FitProgress
 from core_sdk.pytorch._fitting.sources import entrypoint, imported_sources
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
+from core_sdk.records import Keep
 from core_sdk.runtime.gradients import GRADIENT_FILES
 from core_sdk.runtime.runtime import PARTS as WRAPPED
 from core_sdk.runtime.runtime import Runtime

@@ -61,6 +61,7 @@ def with_trial(
             hparams=trial.told_hparams,
             config=where.trial_or_none.config if where.trial_or_none else {},
             steps_completed=steps_completed,
+            keep=trial.keep if latest_checkpoint == trial.continued_from else None,
             attempt=attempt,
         ),
         user_data=trial.data,

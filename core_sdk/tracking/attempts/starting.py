@@ -26,7 +26,7 @@ from core_sdk.errors import (
     TrialNotFoundError,
     TrialRunningError,
 )
-from core_sdk.records import ClusterInfo, CommandRecord, TrialRecord, check_name
+from core_sdk.records import ClusterInfo, CommandRecord, RecordedKeep, TrialRecord, check_name
 from core_sdk.tracking.attempts.claiming import new_record
 from core_sdk.tracking.attempts.command import command_here, resolve, script_name
 from core_sdk.tracking.attempts.continuation import Continuation, chosen_checkpoint, newest_good_checkpoint
@@ -226,13 +226,14 @@ def continue_from(
     *,
     hparams: Mapping[str, Any] | None = None,
     storage_id: str | None = None,
+    keep: RecordedKeep | None = None,
     seed: int | None = None,
     described: Description | None = None,
 ) -> Start:
     """Begins a new trial with the newest good checkpoint, the command, the hyperparameters and the seed of `source`.
 
     `argv` is another command, `hparams` replace hyperparameters of the same names, `storage_id` is another checkpoint,
-    of any trial of the home, and `seed` is another seed.
+    of any trial of the home, and `seed` is another seed. `keep` says what the script is to keep of the checkpoint.
 
     Raises `NothingToResumeError`, `CommandError` or `CheckpointNotFoundError`.
     """
@@ -253,6 +254,7 @@ def continue_from(
         trial_id=folder.trial_id,
         created=time.time(),
         continued_from=continuation.storage_id,
+        keep=keep,
         labels=list(described.labels),
         name=described.trial_name or "",
         notes=described.notes,

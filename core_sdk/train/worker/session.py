@@ -98,12 +98,16 @@ class Session:
         return self.context.preempt.should_preempt(auto_ack=False)
 
     def latest_checkpoint(self) -> Checkpoint | None:
-        """Returns the newest reported checkpoint; before the first report, the one from which the training goes on."""
-        if self._is_chief or not self._folder.path.exists():
-            return self._latest
-        # Rank 0 may have stored it alone.
-        stored = self.all_checkpoints()
-        return stored[-1].checkpoint if stored else self._latest
+        """Returns the newest reported checkpoint; before the first report, the one from which the training goes on.
+
+        Raises `KeepNotObeyedError` if only parts of that one are wanted, and the function has not asked for them.
+        """
+        found = self._latest
+        if not self._is_chief and self._folder.path.exists() and (stored := self.all_checkpoints()):
+            found = stored[-1].checkpoint  # rank 0 may have stored it alone
+        if found is not None and found.storage_id is not None:
+            self.context.checkpoint.check_whole(found.storage_id)
+        return found
 
     def all_checkpoints(self) -> list[ReportedCheckpoint]:
         self.context.checkpoint.wait()
