@@ -89,8 +89,12 @@ def histogram(wall_time: float, step: int, tag: str, counts: Sequence[float], ed
 def _media(wall_time: float, step: int, tag: str, field: int, content: bytes, metadata: bytes = b"") -> bytes:
     summary = _SUMMARY + _sized(_VALUE + _sized(_TAG + _sized(tag.encode()) + _bytes(field, content) + metadata))
     message = summary + _when(wall_time, step)
-    checksum = int(google_crc32c.value(message)) ^ 0xFFFFFFFF
-    return _frame_head(len(message)) + message + _masked(checksum)
+    return _frame_head(len(message)) + message + masked_checksum(message)
+
+
+def masked_checksum(data: bytes) -> bytes:
+    """Returns the checksum of a size or a message as a frame has it."""
+    return _masked(int(google_crc32c.value(data)) ^ 0xFFFFFFFF)
 
 
 def _bytes(field: int, data: bytes) -> bytes:

@@ -37,7 +37,7 @@ from core_sdk.records import (
 )
 from core_sdk.tracking.history import check_listed
 from core_sdk.tracking.home import Home, TrialFolder
-from core_sdk.tracking.media import read_media
+from core_sdk.tracking.media import ScriptMedia, check_media_name, read_media
 from core_sdk.tracking.rows import (
     AttemptRow,
     CheckpointRow,
@@ -63,6 +63,7 @@ class HomeTracker(Tracker):
 
     def __init__(self, home: Home) -> None:
         self.home = home
+        self._script_media = ScriptMedia(home)
 
     @property
     def location(self) -> str:
@@ -72,7 +73,7 @@ class HomeTracker(Tracker):
     def view(self, on_progress: Callable[[Reading], None] | None = None) -> Iterator[View]:
         from core_sdk.tracking.index import Index  # a database, which most trainings do not need
 
-        with Index(self.home, on_progress) as index:
+        with Index(self.home, on_progress, self._script_media) as index:
             index.refresh()
             yield index
 
@@ -112,7 +113,10 @@ class HomeTracker(Tracker):
             return b""
 
     def read_media(self, trial_id: int, name: str) -> bytes:
-        return read_media(self.home.trial(trial_id).media_path, name)
+        directory = self.home.trial(trial_id).media_path
+        is_file = (directory / check_media_name(name)).exists()
+        content = None if is_file else self._script_media.read(trial_id, name)
+        return read_media(directory, name) if content is None else content
 
     def read_reports(self, trial_id: int, start: StreamPosition, rank: int = 0) -> ReportStretch:
         folder = self.home.trial(trial_id)
@@ -255,6 +259,10 @@ class HomeTracker(Tracker):
         """Returns the validation reports of a rank in an attempt, each with the position that follows it."""
         news, _ = _read_news(self.home.folder(trial_id), StreamPosition(attempt), rank)
         return [(each.record, each.end) for each in news if isinstance(each.record, Report)]
+
+    def look_at_event_files(self, trial_id: int) -> int:
+        """Reads what a script has written into event files since, and returns a number that changes if it has."""
+        return self._script_media.look(trial_id)
 
     def rebuild_index(self) -> RefreshResult:
         """Deletes the index and builds it anew. Raises `HomeNotWritableError`."""

@@ -149,7 +149,7 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to 
 
 @dataclass(frozen=True)
 class MediaRow:
-    """A file of media that a report names."""
+    """A file of media that a report names, or a medium of an event file."""
 
     trial_id: int
     attempt: int

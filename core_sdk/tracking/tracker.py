@@ -91,7 +91,10 @@ class View(Protocol):
             yield from page.reports
 
     def media(self, trial_id: int, *, rank: Ranks = None, superseded: bool = False) -> list[MediaRow]:
-        """Returns the files of media that the trial has reported, in the order of `reports`."""
+        """Returns the files of media that the trial has reported, in the order of `reports`.
+
+        After them come those that its script has written into TensorBoard's event files, in the group "tensorboard".
+        """
 
     def alerts(self, trial_id: int) -> list[AlertRow]:
         """Returns the alerts of the trial's script, in order."""

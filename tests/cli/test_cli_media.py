@@ -11,6 +11,7 @@ import pytest
 from cli.commands import Cli
 
 from core_sdk import core, media
+from core_sdk.tensorboard._encoding import file_version, text
 from core_sdk.tracking import Home
 
 HOSTILE = "../a/b\x1b[31m\n"
@@ -82,3 +83,19 @@ def test_a_trial_without_media_says_so(home: Home, cli: Cli) -> None:
 
     assert cli("trial", "media", "1").output == "No media yet.\n"
     assert "is none of image" in cli("trial", "media", "1", "--kind", "pictures").errors
+
+
+@pytest.mark.usefixtures("home")
+def test_media_of_event_files_are_listed_downloaded_and_reported(cli: Cli, tmp_path: Path) -> None:
+    """As those that were reported."""
+    with core.init(name="digits") as context:
+        path = context.train.get_tensorboard_path() / "events.out.tfevents.1700000000.host.7.0"
+        path.write_bytes(file_version(1.0) + text(1.0, 3, "../words", b"some words"))
+
+    (listed,) = json.loads(cli("trial", "media", "1", "--json").output)
+    cli("trial", "media", "1", "--download", str(tmp_path / "files"))
+    cli("report", "digits", "-o", str(tmp_path / "report.html"))
+
+    assert (listed["group"], listed["name"], listed["steps_completed"]) == ("tensorboard", "../words", 3)
+    assert (tmp_path / "files" / "tensorboard_words_step3.txt").read_text() == "some words"
+    assert "some words" in (tmp_path / "report.html").read_text()

@@ -83,7 +83,8 @@ def media(records: Records, trial_id: Id, query: MediaQuery) -> MediaAnswer:
         view.trial(trial_id)
         return _answer(view.media(trial_id, rank=query.rank, superseded=query.superseded))
 
-    return records.ask_of_trial(trial_id, ("media", query), read)
+    version = records.tracker.look_at_event_files(trial_id)  # it may take long, so it holds up no other question
+    return records.ask_of_trial(trial_id, ("media", query, version), read)
 
 
 def media_file(records: Records, trial_id: Id, file_name: FileName) -> Response:

@@ -32,6 +32,7 @@ from core_sdk.tracking.index._database import (
 from core_sdk.tracking.index._reading_progress import ReadingProgress
 from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.index._trials import AttemptKey
+from core_sdk.tracking.media import ScriptMedia
 from core_sdk.tracking.rows import (
     AlertRow,
     Bins,
@@ -63,9 +64,15 @@ class Index(View):
     or there is no home, the index is kept in memory.
     """
 
-    def __init__(self, home: Home, on_progress: Callable[[Reading], None] | None = None) -> None:
-        """`on_progress` is called with the progress of each refresh."""
+    def __init__(
+        self,
+        home: Home,
+        on_progress: Callable[[Reading], None] | None = None,
+        script_media: ScriptMedia | None = None,
+    ) -> None:
+        """`on_progress` is called with the progress of each refresh. `script_media` may know event files already."""
         self.home = home
+        self._script_media = script_media or ScriptMedia(home)
         self._on_progress = on_progress
         self._left_out: dict[Path, str] = {}
         can_write = os.access(home.root, os.W_OK)
@@ -154,7 +161,11 @@ class Index(View):
         return self._ask(_reports.read_page, of, after)
 
     def media(self, trial_id: int, *, rank: Ranks = None, superseded: bool = False) -> list[MediaRow]:
-        return self._ask(_reports.read_media, _reports.ReportsOf(trial_id, None, rank, superseded))
+        found = self._ask(_reports.read_media, _reports.ReportsOf(trial_id, None, rank, superseded))
+        if rank in (None, 0, "all"):
+            rows = self._script_media.rows(trial_id, self._ask(_trials.read_starts, trial_id))
+            found += [row for row in rows if superseded or not row.is_superseded]
+        return found
 
     def alerts(self, trial_id: int) -> list[AlertRow]:
         return self._ask(_trials.read_alerts, trial_id)

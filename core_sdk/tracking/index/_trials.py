@@ -72,6 +72,13 @@ def read_alerts(connection: sqlite3.Connection, trial_id: int) -> list[AlertRow]
     ]
 
 
+def read_starts(connection: sqlite3.Connection, trial_id: int) -> list[tuple[int, float]]:
+    """Reads the attempts of a trial, with the times at which they began, in order."""
+    query = """SELECT attempt, started FROM attempt WHERE trial_id = ? AND rank = 0 AND attempt > 0
+        AND started IS NOT NULL ORDER BY attempt"""
+    return [(attempt, started) for attempt, started in connection.execute(query, (trial_id,))]
+
+
 def read_experiments(
     connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]
 ) -> list[ExperimentRow]:
