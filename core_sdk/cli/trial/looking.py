@@ -1,0 +1,327 @@
+"""The commands that show trials, or copy what they have recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from core_sdk.charts.trials import trial_charts
+from core_sdk.cli._arguments import Metrics, Output, SmallerIsBetter, TrialId, TrialIds, parse_experiment
+from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, parse_grouping
+from core_sdk.cli._home import open_tracker
+from core_sdk.cli._messages import say
+from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
+from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_one
+from core_sdk.cli.trial import media, reports
+from core_sdk.cli.trial.description import describe_trial
+from core_sdk.cli.trial.listing import choose_trials, print_trials
+from core_sdk.cli.trial.logs import print_logs
+from core_sdk.errors import MissingDependencyError
+from core_sdk.records import MEDIA_KINDS
+from core_sdk.tracking.log_levels import LEVELS
+from core_sdk.tracking.rows import Ranks
+
+Group = Annotated[
+    str | None, typer.Option(help="Only this group; the profiler's groups are shown only when asked for.")
+]
+
+_NUM_LAST = 20
+_NO_TRIALS = "No trials yet: `core-sdk run -- python train.py` starts one."
+
+
+def register(app: typer.Typer) -> None:
+    app.command("list")(list_trials)
+    app.command()(describe)
+    app.command()(metrics)
+    app.command("media")(media_of)
+    app.command("plot")(plot_trials)
+    for command in (logs, download, tensorboard):
+        app.command()(command)
+
+
+def list_trials(
+    experiment: Annotated[str | None, typer.Option(help="Only those of this experiment, by id or name.")] = None,
+    where: Annotated[
+        str, typer.Option(metavar="CONDITION", help="Only those that fulfil it: 'lr>0.01 and state=COMPLETED'.")
+    ] = "",
+    label: Annotated[
+        list[str] | None, typer.Option(help="Only those with this label; may be repeated: with all of them.")
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(metavar="NAME", help="Order by this hyperparameter or metric; -NAME: the largest first.")
+    ] = "",
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Show this as the first column; may be repeated.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """List trials, with their hyperparameters and the last values of their metrics.
+
+    Columns whose values differ between the trials come first. A table shows as many as the width of the terminal
+    allows; --json and --csv have all.
+
+    NAME is a hyperparameter (lr, model.layers), a metric (accuracy, training.loss), the extreme of a metric
+    (min.loss, max.accuracy), or one of id, experiment, state, steps, attempts, reason, label, name, notes. A condition
+    compares names with values by = != < <= > >= contains, and joins comparisons by and, or, not and parentheses. Text
+    with spaces stands in quotes. A trial that lacks a name fulfils no comparison with it.
+    """
+    form = choose_format(as_json, as_csv)
+    with open_tracker().view() as view:
+        experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
+        found, names = choose_trials(
+            view,
+            experiment_id,
+            labels=label or (),
+            where=where,
+            sort=sort,
+            columns=column or (),
+            with_archived=every,
+        )
+        if not found and form is Format.TABLE:
+            any_trials = bool(view.trials(experiment_id))
+            typer.echo("No trial is like that." if any_trials else _NO_TRIALS)
+            return
+    print_trials(found, names, form)
+
+
+def describe(
+    trial_id: TrialId,
+    with_metrics: Annotated[
+        bool, typer.Option("--metrics", help="Also what it reported, as `trial metrics` shows it.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is known of a trial, with the code and the machine of its newest attempt."""
+    if with_metrics and as_json:
+        raise typer.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
+    value, properties = describe_trial(open_tracker(), trial_id)
+    print_one(value, properties, as_json)
+    if with_metrics:
+        typer.echo()
+        metrics(trial_id)
+
+
+def metrics(
+    trial_id: TrialId,
+    group: Group = None,
+    metric: Metrics = None,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Also reports that a later attempt has superseded.")
+    ] = False,
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RANK|all",
+            help="Reports of this rank, or of all.",
+            show_default="of each metric, the lowest that reports it",
+        ),
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="How many reports of each group the tables show.", show_default="20")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Also print new reports, a line each, until the trial ends.")
+    ] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw curves, as `trial plot` does.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Show what a trial reported."""
+    form = choose_format(as_json, as_csv)
+    ranks = _parse_ranks(rank)
+    if plot and (form is not Format.TABLE or superseded or last is not None or follow or rank is not None):
+        raise typer.BadParameter(
+            "--plot draws all reports that count: give it without --json, --csv, --superseded, --rank, --last and "
+            "--follow"
+        )
+    if form is not Format.TABLE and last is not None:
+        raise typer.BadParameter("--last is for tables: --json and --csv print all reports")
+    if follow and superseded:
+        raise typer.BadParameter("--follow shows reports in the order in which they come: leave out --superseded")
+    if plot:
+        return plot_trials([trial_id], group, metric)
+    tracker = open_tracker()
+    with tracker.view() as view:
+        view.trial(trial_id)  # an unknown one fails before anything is printed
+        if not follow:
+            found = reports.reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
+            reports.print_reports(found, form, with_superseded=superseded, num_last=last or _NUM_LAST)
+            if ranks is None and form is Format.TABLE:
+                reports.tell_of_other_ranks(view.reporting_ranks(trial_id))
+            return None
+    stretches = reports.follow_reports(tracker, trial_id, group, metric or (), ranks)
+    reports.print_followed(stretches, form, num_last=last or _NUM_LAST)
+    return None
+
+
+def _parse_ranks(text: str | None) -> Ranks:
+    if text is None:
+        return None
+    if text == "all":
+        return "all"
+    if not text.isdecimal():
+        raise typer.BadParameter(f"{text!r} is no rank: give a number, counted from 0, or all", param_hint="--rank")
+    return int(text)
+
+
+def media_of(
+    trial_id: TrialId,
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help=f"Only this kind: {', '.join(MEDIA_KINDS)}.")] = None,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Also media that a later attempt has superseded.")
+    ] = False,
+    rank: Annotated[
+        str | None,
+        typer.Option(metavar="RANK|all", help="Media of this rank, or of all.", show_default="the lowest"),
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--download", metavar="DIR", help="Write the files into this directory.")
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """List the images, audios and other media of a trial, or write their files into a directory.
+
+    The names of the files say what they are: validation_samples_0_step100.png.
+    """
+    form = choose_format(as_json, as_csv)
+    if kind is not None and kind not in MEDIA_KINDS:
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(MEDIA_KINDS)}", param_hint="--kind")
+    tracker = open_tracker()
+    with tracker.view() as view:
+        view.trial(trial_id)
+        found = view.media(trial_id, rank=_parse_ranks(rank), superseded=superseded)
+    found = [row for row in found if group in (None, row.group) and kind in (None, row.file.kind)]
+    if directory is None:
+        media.print_media(found, form)
+    elif form is not Format.TABLE:
+        raise typer.BadParameter("--download writes files: leave out --json and --csv")
+    else:
+        media.download_media(tracker, found, directory)
+
+
+def plot_trials(
+    trial_ids: TrialIds,
+    group: Group = None,
+    metric: Metrics = None,
+    group_by: GroupBy = None,
+    centre: CentreOption = "mean",
+    band: BandOption = "std",
+    output: Output = None,
+) -> None:
+    """Draw the curves of trials, those of one metric in one chart: in the terminal, or into a file.
+
+    Steps from which a trial was resumed are marked if it is the only one. With --group-by, trials with the same value
+    are one curve, as `core-sdk compare` explains.
+    """
+    trial_ids = list(dict.fromkeys(trial_ids))
+    grouping = parse_grouping(group_by, centre, band, in_terminal=output is None)
+    tracker = open_tracker()
+    with tracker.view() as view:
+        rows = [view.trial(trial_id) for trial_id in trial_ids]
+        check_format(output)
+        max_buckets = num_buckets(output)
+        if grouping is not None:
+            draw_charts(grouping.charts(tracker, view, rows, max_buckets, group=group, metrics=metric or ()), output)
+            return
+        draw_charts(trial_charts(view, trial_ids, group=group, metrics=metric or (), max_buckets=max_buckets), output)
+
+
+def logs(
+    trial_id: TrialId,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Also print what comes, until the attempt ends.")
+    ] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.", show_default="all")] = None,
+    rank: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Only what this rank wrote, where a launcher started several; may be repeated."),
+    ] = None,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.", show_default="all")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="Only the first lines.", show_default="all")] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL", help=f"Only lines of this level or a higher one: {', '.join(LEVELS)}.", show_default="all"
+        ),
+    ] = None,
+) -> None:
+    """Print the output of a trial that `core-sdk run` or `trial resume` started.
+
+    With one --rank the lines come without their [rank=N]. Lines of the launcher itself belong to no rank.
+    """
+    if follow and (head is not None or level is not None):
+        raise typer.BadParameter("--head and --level show what is there: leave out --follow")
+    if head is not None and tail is not None:
+        raise typer.BadParameter("give --head or --tail, not both")
+    if level is not None and level.upper() not in LEVELS:
+        raise typer.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}", param_hint="--level")
+    print_logs(
+        open_tracker(),
+        trial_id,
+        attempt=attempt,
+        ranks=rank or [],
+        tail=tail,
+        head=head,
+        level=level and level.upper(),
+        follow=follow,
+    )
+
+
+def download(
+    trial_id: TrialId,
+    best: Annotated[bool, typer.Option("--best", help="Of its best validation.", show_default="latest")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="The newest one, which is the default.")] = False,
+    metric: Annotated[
+        str | None, typer.Option(help="The metric that says which validation is best.", show_default="recorded")
+    ] = None,
+    smaller_is_better: SmallerIsBetter = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Where to.", show_default="checkpoints/ID"),
+    ] = None,
+) -> None:
+    """Copy the files of a trial's newest or best checkpoint to a directory, and verify each of them."""
+    from core_sdk.client import Tracker  # slow to import
+
+    if best and latest:
+        raise typer.BadParameter("give --best or --latest, not both")
+    if metric is not None and smaller_is_better is None:
+        smaller_is_better = True
+    trial = Tracker(open_tracker().home.root).get_trial(trial_id)
+    try:
+        checkpoint = trial.select_checkpoint(
+            latest=not best, best=best, sort_by=metric, smaller_is_better=smaller_is_better
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(checkpoint.download(output))
+
+
+def tensorboard(
+    trial_id: TrialId,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 6006,
+) -> None:
+    """Show a trial's curves in TensorBoard, until Ctrl-C."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="trial tensorboard")
+    from core_sdk.processes import exit_code  # slow to import, like the next one
+    from core_sdk.tensorboard import write_event_files
+
+    tracker = open_tracker()
+    directory = tracker.tensorboard_directory(trial_id)
+    # An attempt that was killed may not have written all of its event files.
+    write_event_files(tracker.journals(trial_id), directory)
+    say(f"TensorBoard shows {directory}; Ctrl-C ends it")
+    program = [sys.executable, "-m", "tensorboard.main", "--logdir", str(directory), "--port", str(port)]
+    with contextlib.suppress(KeyboardInterrupt):
+        raise typer.Exit(exit_code(subprocess.call(program)))

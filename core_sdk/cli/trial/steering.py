@@ -1,0 +1,172 @@
+"""The commands that stop trials, and let them go on."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialId, TrialName
+from core_sdk.cli._command_after_dashes import CommandAfterDashes
+from core_sdk.cli._home import open_tracker
+from core_sdk.cli._messages import say
+from core_sdk.cli._resuming import what_resume_does
+from core_sdk.cli.render.json import print_object
+from core_sdk.cli.render.output import AsJson
+from core_sdk.experiments.killing import kill_trial
+from core_sdk.records import RecordedKeep
+from core_sdk.tracking import TrialFolder
+from core_sdk.tracking.attempts.running import await_end
+
+_POLL_INTERVAL_S = 0.1
+# Long enough for a save of the usual size; `trial pause --wait` waits for longer ones.
+_STOPPING_WAIT_S = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(pause)
+    app.command()(kill)
+    app.command(cls=CommandAfterDashes)(resume)
+    app.command("continue", cls=CommandAfterDashes)(continue_)
+
+
+def pause(
+    trial_id: TrialId,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it has stopped.")] = False,
+) -> None:
+    """Ask a running trial to save a checkpoint and stop.
+
+    The trials of a submitted experiment are paused together, by `core-sdk experiment pause`.
+    """
+    tracker = open_tracker()
+    attempt = tracker.request_stop(trial_id, "core-sdk trial pause")
+    say(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
+    if wait:
+        while any(row.is_running for row in tracker.attempts(trial_id) if row.attempt == attempt):
+            time.sleep(_POLL_INTERVAL_S)
+        say(f"trial {trial_id} has stopped: {what_resume_does(tracker.home.trial(trial_id))}")
+
+
+def kill(trial_id: TrialId, as_json: AsJson = False) -> None:
+    """Kill a running trial with all its processes, at once: it saves nothing, and is canceled.
+
+    `trial pause` asks it to save a checkpoint and stop. `trial resume` goes on with a trial that was killed.
+    """
+    kill_trial(open_tracker(), trial_id, "core-sdk trial kill")
+    if as_json:
+        print_object({"trial_id": trial_id, "state": "CANCELED"})
+    else:
+        say(f"killed trial {trial_id}")
+
+
+def resume(
+    trial_id: TrialId,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="What to run from now on.", show_default="the recorded command"),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also one that is completed.")] = False,
+    detach: Detach = False,
+) -> None:
+    """Resume a trial from its newest good checkpoint.
+
+    The same command runs in the same directory, with the environment variables that were recorded. A command after
+    `--` replaces the recorded one from now on, for example to train on another number of ranks.
+
+    If the trial was asked to pause and still runs, this waits up to a minute for its end.
+    """
+    from core_sdk.agent.starting import Agent
+
+    agent = Agent()  # it imports what it needs while we do
+    from core_sdk.cli.running.attempt import run_attempt
+    from core_sdk.tracking.attempts import starting
+
+    tracker = open_tracker()
+    folder = tracker.home.trial(trial_id)
+    tracker.check_steered_alone(trial_id)
+    _await_stop(folder)
+    raise typer.Exit(
+        run_attempt(agent, lambda: starting.resume(folder, command or (), is_again=again), is_detached=detach)
+    )
+
+
+def _await_stop(folder: TrialFolder) -> None:
+    """Waits a limited time for the end of an attempt that was asked to stop; does not wait for any other."""
+    attempt = folder.running_attempt()
+    if attempt is not None and folder.read_stop_request(attempt) is not None:
+        say(f"trial {folder.trial_id} is stopping: waiting for its end")
+        await_end(folder, _STOPPING_WAIT_S)
+
+
+def continue_(
+    trial_id: TrialId,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="What to run.", show_default="the command of the other trial"),
+    ] = None,
+    hparam: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Another value of a hyperparameter; may be repeated."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The checkpoint to begin with.", show_default="the newest good one"),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|model|NAME,…",
+            help="What to keep of the checkpoint: all, the weights alone, or the parts of these names.",
+            show_default="as the script says",
+        ),
+    ] = None,
+    seed: Seed = None,
+    trial_name: TrialName = None,
+    notes: Notes = "",
+    label: NewLabels = None,
+    detach: Detach = False,
+) -> None:
+    """Start a new trial that begins with the newest good checkpoint of another trial.
+
+    It has the same command, hyperparameters and seed, but for what is given here, and counts its steps from 0. The
+    other trial stays as it is. --keep has precedence over what the script says: `State.restore(keep=…)`,
+    `Trainer.fit(keep=…)` or `PyTorchTrainer(keep=…)`. A script that restores whole checkpoints fails with --keep model.
+    """
+    from core_sdk.agent.starting import Agent
+
+    agent = Agent()
+    from core_sdk.cli.running.attempt import run_attempt
+    from core_sdk.cli.running.hparams import parse_hparams
+    from core_sdk.tracking.attempts.definition import Description
+    from core_sdk.tracking.attempts.starting import continue_from
+
+    described = Description(trial_name, notes, label or [])
+    hparams, kept = parse_hparams(hparam or []), None if keep is None else _parse_keep(keep)
+    folder = open_tracker().home.trial(trial_id)
+
+    def start() -> Any:
+        return continue_from(
+            folder,
+            command or (),
+            hparams=hparams,
+            storage_id=checkpoint,
+            keep=kept,
+            seed=seed,
+            described=described,
+        )
+
+    raise typer.Exit(run_attempt(agent, start, is_detached=detach))
+
+
+def _parse_keep(text: str) -> RecordedKeep:
+    if text == "all":
+        return "all"
+    if text == "model":
+        return "model"
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise typer.BadParameter(
+            f"{text!r} has an empty name: give all, model, or names with commas between them", param_hint="--keep"
+        )
+    return names
