@@ -112,23 +112,14 @@ def seeded(*parts: int | str) -> Iterator[None]:
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
     """Restores the generators, also that of the current CUDA device, after a block that may seed or use them."""
-    cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
-    try:
-        with cpu_kept():
-            yield
-    finally:
-        if cuda is not None:
-            torch.cuda.set_rng_state(cuda)
-
-
-@contextlib.contextmanager
-def cpu_kept() -> Iterator[None]:
-    """Restores the generators of the CPU after a block that may seed or use them."""
     state = CPUState()
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         state.restore()
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda)
 
 
 class GeneratorState(Protocol):
@@ -164,10 +155,6 @@ class CPUState:
     def changed(self, ignored: Container[CPUGenerator] = ()) -> set[CPUGenerator]:
         """Returns the generators that have drawn or were seeded since, except those in `ignored`."""
         return {generator for generator, state in self._states if generator not in ignored and not state.is_current()}
-
-    def is_current(self) -> bool:
-        """Whether nothing has been drawn or seeded since."""
-        return not self.changed()
 
     def restore(self) -> None:
         for _, state in self._states:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils.data import (
@@ -24,6 +24,9 @@ from core_sdk.loop import rng
 from core_sdk.loop.loading._sampling import Form
 from core_sdk.loop.loading._shards import EpochEndError, ShardReader
 from core_sdk.loop.plan import Draw
+
+_Seeds: TypeAlias = Collection[Callable[[int], object]]
+"""Functions that seed the generators before each sample."""
 
 
 class Fetching(Dataset[Any]):
@@ -61,12 +64,12 @@ class Fetching(Dataset[Any]):
         try:
             if self._drawn is None:
                 watch = _Watch()
-                batch = self._batch(draw, [watch])
+                batch = self._batch(draw, [watch.seed])
                 self._drawn = watch.drawn()
                 return batch
             while True:
                 try:
-                    batch = self._batch(draw, self._drawn)
+                    batch = self._batch(draw, [generator.seed for generator in self._drawn])
                 except Exception:
                     # Numbers of an unseeded generator may have caused the error. Then the batch is fetched again.
                     if not self._has_drawn_late(state, self._drawn):
@@ -84,15 +87,15 @@ class Fetching(Dataset[Any]):
             drawn |= late
         return bool(late)
 
-    def _batch(self, draw: Draw, seeded: Collection[_Seeded]) -> Any:
-        data = self._data(draw, seeded)
-        if seeded and not self._collates_as_torch:
-            seed = rng.key_of(self._collate_key, draw.start)
-            for each in seeded:
-                each.seed(seed)
+    def _batch(self, draw: Draw, seeds: _Seeds) -> Any:
+        data = self._data(draw, seeds)
+        if seeds and not self._collates_as_torch:
+            key = rng.key_of(self._collate_key, draw.start)
+            for seed in seeds:
+                seed(key)
         return self._collate(data)
 
-    def _data(self, draw: Draw, seeded: Collection[_Seeded]) -> Any:
+    def _data(self, draw: Draw, seeds: _Seeds) -> Any:
         indices, number = draw.indices, draw.start
         fetch, gives_several = self._dataset.__getitem__, False
         if self._form == "batch":
@@ -106,10 +109,10 @@ class Fetching(Dataset[Any]):
         fetched = []
         try:
             for offset, index in enumerate(indices):
-                if seeded:
-                    seed = rng.key_of(self._sample_key, number + offset)
-                    for each in seeded:
-                        each.seed(seed)
+                if seeds:
+                    key = rng.key_of(self._sample_key, number + offset)
+                    for seed in seeds:
+                        seed(key)
                 fetched.append(fetch(index))
         except Exception as error:
             error.add_note(f"This came from the dataset when it was asked for {index!r}, in epoch {draw.epoch}.")
@@ -146,26 +149,19 @@ class ShardFetching(Fetching):
             self._reader.close()
         return has_drawn_late
 
-    def _data(self, draw: Draw, seeded: Collection[_Seeded]) -> Any:
-        def seed(number: int) -> None:
-            for each in seeded:
-                each.seed(number)
+    def _data(self, draw: Draw, seeds: _Seeds) -> Any:
+        def seed_all(key: int) -> None:
+            for seed in seeds:
+                seed(key)
 
         try:
-            fetched = [self._reader.sample(epoch, position, seed) for epoch, position in draw.indices]
+            fetched = [self._reader.sample(epoch, position, seed_all) for epoch, position in draw.indices]
             if None in self._reader.lengths and not draw.is_epoch_end:
-                self._reader.check(draw.epoch, draw.offset - 1, seed)
+                self._reader.check(draw.epoch, draw.offset - 1, seed_all)
         except BaseException:
             self._reader.close()
             raise
         return fetched[0] if self._form == "one sample" else fetched
-
-
-class _Seeded(Protocol):
-    """A generator, or several, that can be seeded before each sample."""
-
-    @property
-    def seed(self) -> Callable[[int], object]: ...
 
 
 class _Watch:
