@@ -1,6 +1,6 @@
-"""Imports the code that was stored with a checkpoint, beside the code that is running.
+"""Imports modules on first use, and the code that was stored with a checkpoint beside the code that is running.
 
-`sys.modules` holds only one module of a name. While the context is open, modules whose names are in the path are
+`sys.modules` holds only one module of a name. While `import_from_path` is open, modules whose names are in the path are
 therefore taken out. At the end they replace those from the path, which live on while something refers to them.
 """
 
@@ -11,11 +11,28 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, str], names: Iterable[str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns `__getattr__` and `__dir__` for a package, some of whose `names` are imported when they are first used.
+
+    `modules` has the module of the package in which each of these is found.
+    """
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+
+    return get, lambda: sorted(names)
+
 
 # One lock for the whole process, which has one `sys.path` and one `sys.modules`.
 _is_active = threading.Lock()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from core_sdk.importing import lazy_names
 from core_sdk.loop.schedule import Batch, Counters, Epoch, Record, Seconds, TrainUnit
 
 if TYPE_CHECKING:
@@ -38,13 +38,4 @@ _NAMES = {
     "resumable": "loading",
     "seed_all": "rng",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'core_sdk.loop' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"core_sdk.loop.{_NAMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, __all__)

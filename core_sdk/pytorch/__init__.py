@@ -7,9 +7,9 @@ with core_sdk.pytorch.init(hparams=hparams) as train_context:
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from core_sdk.importing import lazy_names
 from core_sdk.loop.moving import to_device
 from core_sdk.loop.schedule import Batch, Epoch, Record, Seconds, TrainUnit
 from core_sdk.pytorch import samplers
@@ -59,13 +59,4 @@ _NAMES = {
     "init": "_init",
     "load_trial_from_checkpoint_path": "_loading",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'core_sdk.pytorch' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"core_sdk.pytorch.{_NAMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, __all__)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from core_sdk.importing import lazy_names
 from core_sdk.train.torch._trainer import TorchConfig, TorchTrainer
 
 if TYPE_CHECKING:
@@ -30,13 +30,4 @@ _NAMES = {
     "prepare_data_loader": "_loader",
     "prepare_model": "_model",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'core_sdk.train.torch' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"core_sdk.train.torch.{_NAMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, __all__)
