@@ -138,7 +138,7 @@ class Runner:
         self._share_buffers()
         self._counts["epoch"] += 1
         if not batches.is_over:
-            self._begin_next_epoch()
+            self.train_loader.begin_epoch(self.epoch)  # the train function has left its pass early
         num_batches = max(1, batches.num_given)
         times = {
             "batch_time": (time.perf_counter() - began_at) / num_batches,
@@ -248,11 +248,6 @@ class Runner:
             raise ValueError(
                 "ReduceLROnPlateau steps by a metric: pass scheduler_step_freq=None, and call update_scheduler(metric)"
             )
-
-    def _begin_next_epoch(self) -> None:
-        """Moves the loader to the next epoch after a train function has left its pass early."""
-        state = self.train_loader.state_dict()
-        self.train_loader.load_state_dict({**state, "epoch": self.epoch, "offset": 0})
 
     def _create_criterion(self) -> Any:
         create = self._creators.loss_creator

@@ -162,6 +162,12 @@ class ResumableLoader:
         self._source.load(state, position)
         self._progress = _Progress(state["seed"], position, state["batches"], state["samples"])
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Leaves the current epoch, and goes on at the beginning of this one. The counts go on, too."""
+        # The last two belong to data that can only be read from their beginning.
+        beginning = {"epoch": epoch, "offset": 0, "data": None, "is_epoch_over": False}
+        self.load_state_dict(self.state_dict() | beginning)
+
 
 @dataclass(slots=True)
 class _Progress:

@@ -77,7 +77,7 @@ class DatasetShard:
     ) -> Iterator[Any]:
         if shuffle and isinstance(self._dataset, IterableDataset):
             raise ValueError("shuffle=True needs a dataset with __getitem__() and __len__(), or a loop.ShardedDataset")
-        earlier = self._state if self._epochs is None else self._epochs.next_state()
+        last, earlier = self._epochs, self.state_dict()
         loader: DataLoader[Any] = DataLoader(
             self._dataset,
             batch_size=batch_size,
@@ -89,6 +89,8 @@ class DatasetShard:
         self._epochs = Epochs(resumable(loader, distributed=self._distributed))
         if earlier:
             self._epochs.load_state_dict(earlier)
+        if last is not None and last.is_under_way:
+            self._epochs.set_epoch(earlier["epoch"] + 1)
         return iter(self._epochs)
 
 
