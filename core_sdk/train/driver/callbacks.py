@@ -6,8 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -21,7 +20,7 @@ _LOOK_S = 0.05
 
 
 class Callbacks:
-    """Calls the callbacks, while it is open, for each report that rank 0 writes into the attempt's file."""
+    """Calls the callbacks, until it is closed, for each report that rank 0 writes into the attempt's file."""
 
     def __init__(self, callbacks: Sequence[UserCallback], context: TrainRunContext, path: Path) -> None:
         self._callbacks = callbacks
@@ -29,18 +28,13 @@ class Callbacks:
         self._path = path
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="core-sdk-callbacks", daemon=True)
+        if callbacks:
+            self._thread.start()
 
     def tell_failure(self, failures: dict[int, Exception]) -> None:
         self._call(lambda callback: callback.after_exception(self._context, failures))
 
-    def __enter__(self) -> Self:
-        if self._callbacks:
-            self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         if self._callbacks:
             self._is_over.set()
             self._thread.join()

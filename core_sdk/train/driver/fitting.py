@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import traceback
 from abc import ABC, abstractmethod
@@ -22,8 +23,8 @@ from core_sdk.train._configs import ScalingConfig, TrainRunContext
 from core_sdk.train._program import Program, Returned, Training
 from core_sdk.train._result import Result
 from core_sdk.train.driver.callbacks import Callbacks
-from core_sdk.train.driver.growing import Growth
-from core_sdk.train.driver.stops import ForwardedStops
+from core_sdk.train.driver.growing import growing
+from core_sdk.train.driver.stops import forwarded_stops
 from core_sdk.train.worker.callbacks import callbacks_path
 from core_sdk.train.worker.running import execute, run
 from core_sdk.workers import Engine, named_as, open_engine
@@ -94,7 +95,8 @@ class _Fit(ABC):
     def _attempt_and_tell(self, trial: DrivenTrial) -> Returned | None:
         training, folder = self._training, trial.folder
         context = TrainRunContext(folder.trial_id, training.run, training.scaling, training.config)
-        with Callbacks(training.run.callbacks, context, callbacks_path(folder, trial.attempt)) as callbacks:
+        path = callbacks_path(folder, trial.attempt)
+        with contextlib.closing(Callbacks(training.run.callbacks, context, path)) as callbacks:
             try:
                 return self._attempt(trial)
             except (WorkerFailedError, WorkerDiedError) as error:
@@ -154,13 +156,13 @@ class _WorkersFit(_Fit):
         try:
             with (
                 Shipping(workers.group, trial.folder, trial.attempt) as shipping,
-                Growth(workers, scaling.elastic_resize_monitor_interval_s, trial) as growth,
+                growing(workers, scaling.elastic_resize_monitor_interval_s, trial) as growth,
             ):
                 returned = self._call(self._training.program(trial, shipping.spools))
         except BaseException:
             workers.end()
             raise
-        if growth.is_wanted and returned.is_stopped:
+        if growth.is_set() and returned.is_stopped:
             workers.end(_LEAVING_S)
             return None
         workers.close(is_forced=False)
@@ -171,12 +173,12 @@ class _WorkersFit(_Fit):
         with named_as("what the trainer was given", vars(program.training)):
             call = self._workers.group.submit(run, program)
         self._has_begun = True
-        with ForwardedStops(self._workers.group) as stops:
+        with forwarded_stops(self._workers.group) as stops:
             try:
                 return self._workers.results(call)[0]
             except WorkerDiedError as error:
-                if stops.received is not None:
-                    raise Interrupted(stops.received) from error
+                if stops:
+                    raise Interrupted(stops[-1]) from error
                 raise
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
 
 from core_sdk.agent.driving import DrivenTrial
 from core_sdk.errors import RayClusterError
@@ -14,31 +13,25 @@ from core_sdk.runtime.workers import TrainingWorkers
 _SOURCE = "room for more workers"
 
 
-class Growth:
-    """Looks for room for more workers while it is open, and then asks the attempt to stop."""
+@contextlib.contextmanager
+def growing(workers: TrainingWorkers, interval_s: float, trial: DrivenTrial) -> Iterator[threading.Event]:
+    """Looks for room for more workers during the block, and then asks the attempt to stop.
 
-    def __init__(self, workers: TrainingWorkers, interval_s: float, trial: DrivenTrial) -> None:
-        self._workers = workers
-        self._interval_s = interval_s
-        self._trial = trial
-        self._is_over = threading.Event()
-        self.is_wanted = False
-        """Whether the attempt was asked to stop, to go on with more workers."""
+    Yields an event that is set when the attempt was asked to stop.
+    """
+    is_over, is_wanted = threading.Event(), threading.Event()
 
-    def __enter__(self) -> Self:
-        if self._workers.is_short:
-            threading.Thread(target=self._watch, name="core-sdk-growth", daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_over.set()
-
-    def _watch(self) -> None:
+    def watch() -> None:
         with contextlib.suppress(RayClusterError):  # the workers are lost with the cluster, and the attempt raises that
-            while not self._is_over.wait(self._interval_s):
-                if self._workers.can_grow():
-                    self.is_wanted = True
-                    self._trial.folder.request_stop(self._trial.attempt, _SOURCE)
+            while not is_over.wait(interval_s):
+                if workers.can_grow():
+                    is_wanted.set()
+                    trial.folder.request_stop(trial.attempt, _SOURCE)
                     return
+
+    if workers.is_short:
+        threading.Thread(target=watch, name="core-sdk-growth", daemon=True).start()
+    try:
+        yield is_wanted
+    finally:
+        is_over.set()

@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from queue import SimpleQueue
-from types import FrameType, TracebackType
-from typing import Any
+from types import FrameType
 
 from core_sdk.environment import is_usr1_stop
 from core_sdk.workers import WorkerGroup
 
 
-class ForwardedStops:
-    """Forwards stop signals to the workers, instead of stopping this program, while it is open.
+@contextlib.contextmanager
+def forwarded_stops(group: WorkerGroup) -> Iterator[list[int]]:
+    """Forwards stop signals to the workers, instead of stopping this program, during the block.
 
-    Does nothing outside of the main thread.
+    Yields a list to which each signal is appended when it comes. Does nothing outside of the main thread.
     """
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    wishes: SimpleQueue[int] = SimpleQueue()
 
-    def __init__(self, group: WorkerGroup) -> None:
-        self._group = group
-        self.received: int | None = None
-        """The last signal that has come."""
-        self._previous: dict[int, Any] = {}
-        self._wishes: SimpleQueue[int] = SimpleQueue()
+    def catch(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        wishes.put(number)
 
-    def __enter__(self) -> ForwardedStops:
-        if threading.current_thread() is threading.main_thread():
-            threading.Thread(target=self._forward, name="core-sdk-forwarded-stops", daemon=True).start()
-            for number in (signal.SIGTERM, *([signal.SIGUSR1] if is_usr1_stop() else [])):
-                self._previous[number] = signal.signal(number, self._catch)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        if self._previous:
-            self._wishes.put(0)
-
-    def _catch(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        self._wishes.put(number)
-
-    def _forward(self) -> None:
+    def forward() -> None:
         # In a thread of its own: the handler may run while the main thread holds a lock of the group's.
-        while self._wishes.get():
-            self._group.stop()
+        while wishes.get():
+            group.stop()
+
+    threading.Thread(target=forward, name="core-sdk-forwarded-stops", daemon=True).start()
+    numbers = [signal.SIGTERM, *([signal.SIGUSR1] if is_usr1_stop() else [])]
+    previous = {number: signal.signal(number, catch) for number in numbers}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        wishes.put(0)
