@@ -21,15 +21,10 @@ def store(context: Context, directory: Path, metadata: dict[str, Any], *, is_sha
     distributed = context.distributed
     names = distributed.channel.allgather_outcome(lambda: names_in(directory))
     own = own_names(names, distributed.rank)
-    is_all = len(own) == len(names[distributed.rank])
+    if not (own or distributed.is_chief):
+        return context.checkpoint.upload(None, metadata, shard=True, wait=wait)
     return context.checkpoint.upload(
-        directory if own or distributed.is_chief else None,
-        metadata if distributed.is_chief else {},
-        shard=True,
-        selector=None
-        if is_all or not (own or distributed.is_chief)
-        else lambda name: name in own or name.endswith("/"),
-        wait=wait,
+        directory, metadata, shard=True, selector=lambda name: name in own or name.endswith("/"), wait=wait
     )
 
 
