@@ -34,12 +34,8 @@ class Checkpoint:
         return cls(path)
 
     @classmethod
-    def of(cls, record: CheckpointStored) -> Self:
-        """Makes a checkpoint from the record of one that a trial has stored."""
-        return cls.stored(record.storage, record.storage_id)
-
-    @classmethod
     def stored(cls, storage_url: str, storage_id: str) -> Self:
+        """Returns a checkpoint that a trial has stored."""
         prefix = storage_url.removeprefix("file://")
         checkpoint = cls(f"{prefix.rstrip('/')}/{storage_id}")
         checkpoint.storage_id, checkpoint._storage_url = storage_id, storage_url
@@ -111,4 +107,5 @@ class ReportedCheckpoint:
 
     @classmethod
     def of(cls, record: CheckpointStored) -> Self:
-        return cls(Checkpoint.of(record), from_json(record.metadata.get("metrics") or {}))
+        checkpoint = Checkpoint.stored(record.storage, record.storage_id)
+        return cls(checkpoint, from_json(record.metadata.get("metrics") or {}))

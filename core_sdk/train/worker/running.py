@@ -84,7 +84,8 @@ def _call(program: Program, config: dict[str, Any], context: Context) -> Returne
     session = Session(context, program)
     with session.as_current():
         try:
-            value = _called(program.training.function, config)
+            function = program.training.function
+            value = function(config) if takes_config(function) else function()
         except Stopped:
             return Returned(context.info.trial.trial_id, is_stopped=True)
         except SystemExit as error:
@@ -94,10 +95,6 @@ def _call(program: Program, config: dict[str, Any], context: Context) -> Returne
         session.end()
     is_stopped = context.preempt.is_acknowledged
     return Returned(context.info.trial.trial_id, value if context.distributed.is_chief else None, is_stopped)
-
-
-def _called(function: Callable[..., Any], config: dict[str, Any]) -> Any:
-    return function(config) if takes_config(function) else function()
 
 
 def takes_config(function: Callable[..., Any]) -> bool:

@@ -175,4 +175,4 @@ class Session:
         if info.latest_checkpoint is None:
             return name, None
         found = find_checkpoint(home, self._folder, info.latest_checkpoint)
-        return name, None if found is None else Checkpoint.of(found)
+        return name, None if found is None else Checkpoint.stored(found.storage, found.storage_id)
