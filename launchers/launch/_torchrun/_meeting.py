@@ -10,15 +10,14 @@ the part in which we differ. So that is ours, and torch need not be imported bef
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import subprocess
-import sys
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from typing import Any
 
 from core_sdk.environment import unshared_store
+from core_sdk.processes import start_helper
 from launch._command_line import UsageError
 from launch._framework import Start
 from launch._network import LOOPBACK, enable_keepalive
@@ -193,16 +192,6 @@ class Together(Meeting):
 
 def _start_store(listener: socket.socket) -> subprocess.Popen[bytes]:
     """Starts a process that keeps the store of a node's ranks, and ends with this one."""
-    # No signal for the whole job ends the store, which the ranks need to end well.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-P", _store_process.__file__, str(listener.fileno())],
-            cwd="/",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            pass_fds=[listener.fileno()],
-            start_new_session=True,
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    descriptor = listener.fileno()
+    arguments = ["-P", _store_process.__file__, str(descriptor)]
+    return start_helper(arguments, cwd="/", stdin=subprocess.PIPE, pass_fds=[descriptor])
