@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 import logging
 import warnings
@@ -20,6 +19,7 @@ from core_sdk.loop.plan import Ranks
 from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.runtime.runtime import Runtime
+from core_sdk.util import merge_dicts
 
 try:
     from deepspeed import DeepSpeedEngine, PipelineEngine
@@ -229,15 +229,7 @@ def overwrite_deepspeed_config(
         base_ds_config = json.loads(Path(base_ds_config).read_text())
     if not isinstance(base_ds_config, dict):
         raise TypeError(f"base_ds_config is a {type(base_ds_config).__name__}; it must be a dict or the path of a file")
-    return _merged(base_ds_config, source_ds_dict)
-
-
-def _merged(base: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
-    merged = copy.deepcopy(dict(base))
-    for key, value in source.items():
-        are_both_sections = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _merged(merged[key], value) if are_both_sections else copy.deepcopy(value)
-    return merged
+    return merge_dicts(base_ds_config, source_ds_dict)
 
 
 def _micro_batches(engine: DeepSpeedEngine) -> tuple[int, int]:
