@@ -92,6 +92,7 @@ from core_sdk.records._values import (
     metrics_from_json,
     nonfinite_to_text,
     number_from_json,
+    number_of,
     number_to_json,
     scalar,
     to_json,

@@ -188,6 +188,17 @@ def scalar(value: Any) -> int | float | str:
     return item
 
 
+def number_of(value: Any) -> Metric | None:
+    """Returns the number that a value is, or that an array or a tensor with one element holds; None for others."""
+    try:
+        held = value.item() if hasattr(value, "item") else value
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    if isinstance(held, bool):
+        return int(held)
+    return held if isinstance(held, int | float) else None
+
+
 def from_json(value: Any) -> Any:
     """Returns the value from which `to_json` made this one. Raises `ValueError` for what it does not make."""
     return _from_json(value, 0)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from core_sdk.records import number_of
+
 Metrics = dict[str, Any]
 """Numbers, or nested metrics, by their names."""
 
@@ -28,14 +30,10 @@ def as_numbers(returned: Any, function: str) -> Metrics:
 def _as_number(value: Any, name: str, function: str) -> Any:
     if isinstance(value, Mapping):
         return {str(inner): _as_number(each, f"{name}.{inner}", function) for inner, each in value.items()}
-    try:
-        number = value.item() if hasattr(value, "item") else value
-        if not isinstance(number, int | float):
-            raise TypeError
-    except (TypeError, ValueError, RuntimeError):
+    if (number := number_of(value)) is None:
         raise TypeError(
             f"{function} returned {_kind(value)} as metric {name!r}; a metric is a number, or a tensor with one element"
-        ) from None
+        )
     return number
 
 

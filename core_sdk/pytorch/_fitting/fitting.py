@@ -26,6 +26,7 @@ from core_sdk.pytorch._fitting.validation import Validator
 from core_sdk.pytorch._reducers import reduce_across_slots
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
+from core_sdk.records import number_of
 from core_sdk.runtime.best import BestValidation
 from core_sdk.runtime.runtime import Runtime
 from core_sdk.runtime.stopping import StopFlag
@@ -183,14 +184,12 @@ class Fitting:
         numbers = self._progress.shown
         others: dict[str, Any] = {}
         for name, value in metrics.items():
-            try:
-                numbers[name] = value if isinstance(value, int | float) else value.item()
-            except (AttributeError, TypeError, ValueError, RuntimeError):
-                found = as_json(value)
-                if isinstance(found, NotJson):
-                    self._left_out.say(name, f"it is {found.kind}")
-                else:
-                    others[name] = found
+            if (number := number_of(value)) is not None:
+                numbers[name] = number
+            elif isinstance(found := as_json(value), NotJson):
+                self._left_out.say(name, f"it is {found.kind}")
+            else:
+                others[name] = found
         return numbers, others
 
     def _report_others(self, group: str, others: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from core_sdk.loop.moving import is_array
-from core_sdk.records import from_json, to_json
+from core_sdk.records import from_json, number_of, to_json
 
 logger = logging.getLogger("core_sdk.pytorch")
 
@@ -28,8 +28,8 @@ class BatchMetrics:
         """`method` is named in errors: `train_batch`."""
         self._method = method
         self._names: tuple[str, ...] | None = None
-        self._rows: list[tuple[list[Any], int, int]] = []
-        """The values as they were returned, the index of the batch, and its number of samples."""
+        self._rows: list[list[Any]] = []
+        """The values as they were returned, for each batch that was not read yet."""
         self._blocks: list[list[Any]] = []
         """The values that were read already, for each name. A value that is not a number is JSON or a `NotJson`."""
         self._num_samples: list[int] = []
@@ -48,7 +48,8 @@ class BatchMetrics:
                 # Copied because it may be changed in place later, as an optimizer changes a parameter.
                 value = kept.clone() if value.is_leaf or value._version else kept
             values.append(value)
-        self._rows.append((values, batch_idx, num_samples))
+        self._rows.append(values)
+        self._num_samples.append(num_samples)
         if len(self._rows) == _ROWS_PER_BLOCK:
             self._read()
 
@@ -91,25 +92,19 @@ class BatchMetrics:
         return {name: metrics[name] for name in self._names}
 
     def _read(self) -> None:
-        indices = [index for _, index, _ in self._rows]
         for column, (name, block) in enumerate(zip(self._names or (), self._blocks, strict=True)):
-            block.extend(self._numbers(name, [values[column] for values, _, _ in self._rows], indices))
-        self._num_samples += [num_samples for _, _, num_samples in self._rows]
+            values = [row[column] for row in self._rows]
+            if _are_alike_on_a_device(values):
+                values = torch.stack(values).tolist()  # a single transfer
+            block.extend(self._read_value(name, value) for value in values)
         self._rows.clear()
 
-    def _numbers(self, name: str, values: list[Any], batch_indices: list[int]) -> list[Any]:
-        if _are_alike_on_a_device(values):
-            values = torch.stack(values).tolist()  # a single transfer
-        return [self._read_value(name, value) for value in values]
-
     def _read_value(self, name: str, value: Any) -> Any:
-        try:
-            if value is None:
-                return None
-            return _plain(value.item() if hasattr(value, "item") else value)
-        except (TypeError, ValueError, RuntimeError):
+        number = number_of(value)
+        if number is None and value is not None:
             self._others.add(name)
             return as_json(value)
+        return number
 
 
 @dataclass(frozen=True)
@@ -254,14 +249,6 @@ def _lists(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _lists(item) for key, item in value.items()}
     return [_lists(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _plain(value: Any) -> float | int:
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, int | float):
-        return value
-    raise TypeError
 
 
 def _kind(value: Any) -> str:
