@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,19 +52,6 @@ class _Index(msgspec.Struct, frozen=True):
     tensors: tuple[_Entry, ...]
 
 
-def take_out(state: Any) -> tuple[Any, dict[Place, DTensor]]:
-    """Returns the state with None in place of each tensor that is spread over ranks, and these tensors."""
-    taken: dict[Place, DTensor] = {}
-
-    def take(place: Place, value: Any) -> Any:
-        if not isinstance(value, DTensor):
-            return value
-        taken[place] = value
-        return None
-
-    return _mapped(state, take), taken
-
-
 class Parts(NamedTuple):
     """The parts of tensors that one rank writes."""
 
@@ -96,11 +83,15 @@ class ShardPlanner:
 
         Collective.
         """
-        state, tensors = take_out(state)
-        return state, self.own_parts(tensors, channel)
+        tensors: dict[Place, DTensor] = {}
 
-    def own_parts(self, tensors: Mapping[Place, DTensor], channel: Channel) -> Parts:
-        """Returns the parts that this rank writes. Collective."""
+        def take(place: Place, value: Any) -> Any:
+            if not isinstance(value, DTensor):
+                return value
+            tensors[place] = value
+            return None
+
+        rest = _mapped(state, take)
         structure = [(place, t.dtype, t.shape, t.placements, t.device_mesh) for place, t in tensors.items()]
         if not all(channel.allgather(structure == self._structure)):
             held = [_held(place, tensor, channel.rank) for place, tensor in tensors.items()]
@@ -112,7 +103,7 @@ class ShardPlanner:
             for part in entry.parts
             if part.rank == channel.rank
         }
-        return Parts(channel.rank, own, self._encoded_index if channel.rank == 0 else None)
+        return rest, Parts(channel.rank, own, self._encoded_index if channel.rank == 0 else None)
 
 
 def planned(held: Sequence[Sequence[_Entry]]) -> list[_Entry]:

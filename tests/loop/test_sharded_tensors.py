@@ -56,9 +56,9 @@ def write(directory: str) -> None:
         "models": [{key: value if key == "buffer" else spread(value) for key, value in WHOLE["models"][0].items()}],
         "steps": (3, {"tied": spread(WEIGHT)}),
     }
-    rest, tensors = sharded_tensors.take_out(state)
     with DistributedContext.from_torch_distributed() as distributed:
-        sharded_tensors.ShardPlanner().own_parts(tensors, distributed.channel).write(Path(directory))
+        rest, parts = sharded_tensors.ShardPlanner().take_out(state, distributed.channel)
+    parts.write(Path(directory))
     torch.save(rest, Path(directory) / "rest.pt")
 
 
@@ -78,7 +78,8 @@ def write_replicas(directory: str) -> None:
     mesh = init_device_mesh("cpu", (2, 2))
     tensor = distribute_tensor(WEIGHT, mesh, [Replicate(), Shard(0)])
     with DistributedContext.from_torch_distributed() as distributed:
-        sharded_tensors.ShardPlanner().own_parts({("weight",): tensor}, distributed.channel).write(Path(directory))
+        _, parts = sharded_tensors.ShardPlanner().take_out({"weight": tensor}, distributed.channel)
+    parts.write(Path(directory))
 
 
 def check(state: dict[str, object], *, is_spread: bool) -> None:
