@@ -179,7 +179,8 @@ class Trainer:
         if storage_id == run.core.info.latest_checkpoint:
             keep = run.core.checkpoint.what_to_keep(keep)
         content = None if storage_id is None else read_state(run, storage_id)
-        kept = parts_to_keep(keep, content is not None and is_own(run, content))
+        is_own_checkpoint = content is not None and is_own(run, content)
+        kept = parts_to_keep(keep, is_own_checkpoint)
         is_resumed = content is not None and "training" in kept
         run.position.initial_batch = batches_trained(content) if content is not None and is_resumed else 0
         callbacks.call("on_trial_startup", run.position.initial_batch, storage_id)
@@ -189,7 +190,8 @@ class Trainer:
         state = TrialState(trial, run, callbacks, progress, data)
         fitting = self._fitting_class(trial, run, callbacks, progress, data, validator, state, stop_flag)
         if storage_id is not None and content is not None:
-            self._load(fitting, content, storage_id, kept)
+            self._load(state, content, storage_id, kept)
+            progress.latest_checkpoint = storage_id if is_own_checkpoint else None
         fitting.start()
         # The random draws of the hook belong to the first start. After a resume they must not count.
         with rng.kept() if is_resumed else contextlib.nullcontext():
@@ -199,8 +201,9 @@ class Trainer:
     def _training_data(self) -> Data:
         return Data(self._trial, built_loader(self._trial, TRAINING_LOADER, self._run), TRAINING_LOADER, self._run)
 
-    def _load(self, fitting: Fitting, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
-        fitting.load(content, storage_id, kept)
+    def _load(self, state: TrialState, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
+        """Resumes from the parts `kept` of the content of a checkpoint. Collective."""
+        state.load(content, kept)
 
     def _wanted_length(self, max_length: TrainUnit | None, is_test: bool) -> TrainUnit | None:
         """Returns the length of the training; None if the searcher determines it. Collective."""

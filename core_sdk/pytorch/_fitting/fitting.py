@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from core_sdk.loop import rng
 from core_sdk.loop.plan import Draw
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.checkpoint import TrialState, is_own
+from core_sdk.pytorch._fitting.checkpoint import TrialState
 from core_sdk.pytorch._fitting.data import Data
 from core_sdk.pytorch._fitting.metrics import (
     BatchMetrics,
@@ -64,12 +64,6 @@ class Fitting:
         self._left_out = LeftOut(self._is_chief)
         self._stream: Iterator[tuple[Draw, Any]]
         self.should_stop = stop_flag.is_set
-
-    def load(self, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
-        """Resumes from the parts `kept` of the content of a checkpoint. Collective."""
-        self._state.load(content, kept)
-        if is_own(self._run, content):
-            self._progress.latest_checkpoint = storage_id
 
     def start(self) -> None:
         """Begins to read the training data. Afterwards only the training itself draws random numbers."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from core_sdk.loop.plan import Draw
+from core_sdk.pytorch._fitting.checkpoint import TrialState
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, VALIDATION_LOADER, Data
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.validation import Validator
@@ -186,9 +187,9 @@ class Trainer(PyTorchTrainer):
     def _training_data(self) -> Data:
         return super()._training_data() if self._run.runtime.mpu.should_build_data_loader else NoData(TRAINING_LOADER)
 
-    def _load(self, fitting: Fitting, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
+    def _load(self, state: TrialState, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
         if not set(WRAPPED).issubset(kept):
             raise ValueError('the engines of DeepSpeed load all that they have saved: leave out keep, or give "all"')
         with self._run.core.checkpoint.restore_path(storage_id) as directory:
             self._load_engines(directory)
-        super()._load(fitting, content, storage_id, kept)
+        super()._load(state, content, storage_id, kept)
