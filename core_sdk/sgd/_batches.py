@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from core_sdk.loop.plan import Draw
 
 
-@dataclass
-class Share:
-    """The share of the current global batch that this worker has, from 0 to 1. It is the weight of its gradients."""
-
-    current: float = 1.0
-
-
 class Batches(Iterator[Any]):
     """The batches of one pass, which can be iterated over once. The length is the number of batches."""
 
-    def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int | None, share: Share) -> None:
+    def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int | None) -> None:
         """`drawn` may go on after this pass."""
         self._drawn = drawn
         self._num_batches = num_batches
-        self._share = share
+        self.share = 1.0
+        """The share of the last global batch that this worker has, from 0 to 1. It is the weight of its gradients."""
         self.is_over = False
         """Whether the last batch has been returned."""
         self.num_given = 0
@@ -48,7 +41,7 @@ class Batches(Iterator[Any]):
         self.wait_s += time.perf_counter() - began_at
         self.is_over = draw.is_epoch_end
         self.last_size = 0 if draw.is_filler else len(draw.indices)
-        self._share.current = self.last_size / draw.num_global
+        self.share = self.last_size / draw.num_global
         self.num_given += 1
         self.num_samples += self.last_size
         return batch

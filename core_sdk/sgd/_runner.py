@@ -30,7 +30,7 @@ from core_sdk.runtime.devices import devices
 from core_sdk.runtime.strategies import NoStrategy, WeightedDdpStrategy
 from core_sdk.runtime.torch_runtime import TorchRuntime
 from core_sdk.sgd import _passes
-from core_sdk.sgd._batches import Batches, Share
+from core_sdk.sgd._batches import Batches
 from core_sdk.sgd._creators import Creators, as_given, as_list
 from core_sdk.sgd._metrics import Measured, as_numbers
 from core_sdk.workers import this_worker
@@ -93,8 +93,7 @@ class Runner:
         if creators.use_gpu:
             torch.cuda.set_device(self.device)
         self._creators = creators
-        self._share = Share()
-        strategy = WeightedDdpStrategy(lambda: self._share.current) if place.size > 1 else NoStrategy()
+        strategy = WeightedDdpStrategy(lambda: self._batches.share) if place.size > 1 else NoStrategy()
         self._runtime = TorchRuntime(place, self.device, strategy)
 
     @property
@@ -133,7 +132,7 @@ class Runner:
         began_at = time.perf_counter()
         for model in self.models:
             model.train()
-        batches = Batches(self.train_loader.stream(), self.train_loader.batches_per_epoch, self._share)
+        self._batches = batches = Batches(self.train_loader.stream(), self.train_loader.batches_per_epoch)
         metrics = as_numbers(self._train(batches), "train_function()")
         self._share_buffers()
         self._counts["epoch"] += 1
@@ -158,7 +157,7 @@ class Runner:
         drawn = (each for each in self.validation_loader.single_pass() if not each[0].is_filler)
         if (first := next(drawn, None)) is None:
             return Measured({}, 0)  # there are fewer samples than workers
-        batches = Batches(itertools.chain([first], drawn), self.validation_loader.batches_per_epoch, Share())
+        batches = Batches(itertools.chain([first], drawn), self.validation_loader.batches_per_epoch)
         # Random numbers that are drawn here must not change the training.
         with torch.no_grad(), rng.seeded(self._creators.seed, "validation", self.epoch):
             metrics = as_numbers(self._validate(batches), "validation_function()")
