@@ -14,7 +14,7 @@ import random
 import sys
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -122,13 +122,24 @@ def kept() -> Iterator[None]:
             torch.cuda.set_rng_state(cuda)
 
 
-class GeneratorState(Protocol):
+class GeneratorState:
     """The state of one global generator, for this process only."""
+
+    def __init__(
+        self, read: Callable[[], Any], set: Callable[[Any], object], comparable: Callable[[Any], object] = lambda it: it
+    ) -> None:
+        """Functions read and set the state. `comparable` makes equal values of equal states."""
+        self._read = read
+        self._set = set
+        self._comparable = comparable
+        self._state = read()
 
     def is_current(self) -> bool:
         """Whether nothing has been drawn or seeded since."""
+        return self._comparable(self._state) == self._comparable(self._read())
 
-    def restore(self) -> None: ...
+    def restore(self) -> None:
+        self._set(self._state)
 
 
 @dataclass(frozen=True)
@@ -175,52 +186,23 @@ def _seed_numpy(seed: int) -> None:
     _numpy_random().seed(seed & 0xFFFFFFFF)  # an array of all 64 bits would take five times as long
 
 
-class _CopiedState:
-    """A state that functions of a library read and set. `comparable` makes equal values of equal states."""
-
-    def __init__(
-        self, read: Callable[[], Any], set: Callable[[Any], object], comparable: Callable[[Any], object] = lambda it: it
-    ) -> None:
-        self._read = read
-        self._set = set
-        self._comparable = comparable
-        self._state = read()
-
-    def is_current(self) -> bool:
-        return self._comparable(self._state) == self._comparable(self._read())
-
-    def restore(self) -> None:
-        self._set(self._state)
-
-
 def _torch_state() -> GeneratorState:
-    return _CopiedState(torch.default_generator.get_state, torch.default_generator.set_state, _bytes_of)
+    return GeneratorState(torch.default_generator.get_state, torch.default_generator.set_state, _bytes_of)
 
 
 def _bytes_of(state: torch.Tensor) -> bytes:
     return ctypes.string_at(state.data_ptr(), state.numel())
 
 
-class _PythonState:
-    """A copy of the memory of Python's Mersenne Twister, and the second normal number of a pair, if it is kept."""
-
-    def __init__(self, memory: Any) -> None:
-        self._memory = memory
-        self._words = memory.raw
-        self._waiting = _PYTHON.gauss_next
-
-    def is_current(self) -> bool:
-        return bool(self._memory.raw == self._words and _PYTHON.gauss_next == self._waiting)
-
-    def restore(self) -> None:
-        self._memory.raw = self._words
-        _PYTHON.gauss_next = self._waiting
-
-
 def _python_state() -> GeneratorState:
     if (memory := _python_memory()) is None:  # then it takes as long as seeding several generators
-        return _CopiedState(random.getstate, random.setstate)
-    return _PythonState(memory)
+        return GeneratorState(random.getstate, random.setstate)
+
+    def set(state: tuple[bytes, float | None]) -> None:
+        memory.raw, _PYTHON.gauss_next = state
+
+    # The second normal number of a pair may be kept beside the words of the twister.
+    return GeneratorState(lambda: (memory.raw, _PYTHON.gauss_next), set)
 
 
 @functools.cache
@@ -232,24 +214,6 @@ def _python_memory() -> Any:
     memory = (ctypes.c_char * _TWISTER_BYTES).from_address(id(_PYTHON) + begin)
     *words, position = random.getstate()[1]
     return memory if memory.raw == array.array("I", [position, *words]).tobytes() else None
-
-
-class _TwisterState:
-    """A copy of the memory of NumPy's Mersenne Twister, if the generator keeps no second normal number of a pair."""
-
-    def __init__(self, numpy_random: Any, twister: Any, memory: Any, words: bytes) -> None:
-        self._numpy_random = numpy_random
-        self._twister = twister
-        self._memory = memory
-        self._words = words
-
-    def is_current(self) -> bool:
-        return self._numpy_random.get_bit_generator() is self._twister and self._memory.raw == self._words
-
-    def restore(self) -> None:
-        if not self.is_current():
-            self._numpy_random.set_bit_generator(self._twister)  # drops the second number of a pair
-            self._memory.raw = self._words
 
 
 def _numpy_state() -> GeneratorState:
@@ -265,14 +229,28 @@ def _numpy_state() -> GeneratorState:
     if memory.raw != words:
         numpy_random.standard_normal()  # draws the second one of this pair, so that none is kept
         memory.raw = words
-        return _TwisterState(numpy_random, twister, memory, words)
+        return _twister_state(numpy_random, memory)
     numpy_random.set_state((*numpy_random.get_state()[:3], 1, waiting))
     return _any_numpy_state(numpy_random)
 
 
+def _twister_state(numpy_random: Any, memory: Any) -> GeneratorState:
+    """Returns the state of a Mersenne Twister in this memory that keeps no second normal number of a pair."""
+
+    def read() -> tuple[Any, bytes]:
+        return numpy_random.get_bit_generator(), memory.raw
+
+    def set(state: tuple[Any, bytes]) -> None:
+        if read() != state:
+            numpy_random.set_bit_generator(state[0])  # drops the second number of a pair
+            memory.raw = state[1]
+
+    return GeneratorState(read, set)
+
+
 def _any_numpy_state(numpy_random: Any) -> GeneratorState:
     """Returns the state of any generator behind `numpy.random`. Takes 0.2 ms."""
-    return _CopiedState(
+    return GeneratorState(
         numpy_random.get_state, numpy_random.set_state, lambda state: (state[1].tobytes(), state[0], *state[2:])
     )
 
