@@ -399,6 +399,8 @@ class Trial(Training):
     ) -> Iterator[ReportedMedia]:
         """Yields the images, audios and other media of the reports, by `steps_completed`, rank and time.
 
+        After them come those of event files that the script has written itself, in the group "tensorboard".
+
         `kind` is "image", "audio", "video", "histogram", "table", "text", "figure" or "confusion_matrix". `rank` and
         `superseded` mean the same as in `iter_metrics`.
         """

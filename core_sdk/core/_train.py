@@ -217,7 +217,8 @@ class TrainContext:
 
         In mode AUTO it is the directory that TensorBoard shows, the same for all ranks. In mode MANUAL each rank has
         its own, from which `upload_tensorboard_files` takes the files. On a node that does not see the chief's home it
-        is a temporary directory, whose files are not kept.
+        is a temporary directory, whose files are not kept. Images, audio, histograms and texts in the files are media
+        of the trial, like those that are reported. Scalars in them are not metrics: only TensorBoard shows them.
         """
         if not self._is_home_shared:
             return self._temporary_tensorboard_path()
