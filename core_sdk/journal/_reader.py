@@ -35,7 +35,7 @@ class Chunk:
     """The offset behind each record, from which to read on after it."""
 
 
-def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20, verify: bool = True) -> Iterator[Chunk]:
+def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 1 << 20, verify: bool = True) -> Iterator[Chunk]:
     """Yields the records of whole lines from byte `offset` on, in chunks of about `chunk_bytes`.
 
     A last line without its newline is being written, or was torn by a crash: it is left for a later read. Bad lines are
