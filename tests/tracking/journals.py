@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import chain
 from typing import Any
 
 from core_sdk.journal import encode_line
@@ -81,6 +82,8 @@ def everything(index: Index) -> str:
         told.append(list(index.reports(trial.trial_id, PROFILER_GROUP)))
         told.append(sorted(index.series(trial.trial_id), key=lambda row: (row.group, row.name)))
         summary = index.summary(trial.trial_id)
+        for figures in chain.from_iterable(names.values() for names in summary.values()):
+            figures["mean"] = figures["mean"] and float(f"{figures['mean']:.12g}")  # it is added up block by block
         told.append(sorted((group, sorted(names.items())) for group, names in summary.items()))
         assert extremes_told(index, trial.trial_id) == {
             (group, name, figures["min"], figures["max"])

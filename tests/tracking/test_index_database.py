@@ -117,7 +117,7 @@ def leave_a_rollback_journal(home: Home) -> None:
         import os, sqlite3, sys
         connection = sqlite3.connect(sys.argv[1])
         connection.execute("PRAGMA cache_size = 1")
-        connection.execute("DELETE FROM point")
+        connection.execute("DELETE FROM block")
         os.kill(os.getpid(), 9)
     """
     subprocess.run([sys.executable, "-c", script, str(home.database)], check=False)

@@ -147,7 +147,7 @@ def test_an_indexer_that_was_killed_at_any_moment_neither_loses_nor_doubles_a_po
     chance = random.Random(1)
     for _ in range(4):
         folder = new_trial(home)
-        record(folder, *(report(steps, loss=1 / (steps + 1), accuracy=0.5) for steps in range(20_000)))
+        record(folder, *(report(steps, loss=1 / (steps + 1), accuracy=0.5) for steps in range(60_000)))
     expected = rebuilt_figures(home)
     full_size = home.database.stat().st_size
 

@@ -11,7 +11,7 @@ from core_sdk.tracking.index._reading_progress import ReadingProgress
 
 # Few enough for SQLite's cache: a transaction that outgrows it keeps readers waiting until it ends. Many enough that
 # the fsyncs of a commit do not count, also where thousands of trials are small.
-_POINTS_PER_COMMIT = 100_000
+_POINTS_PER_COMMIT = 400_000
 
 
 @dataclass

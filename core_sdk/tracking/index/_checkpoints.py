@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -13,8 +14,8 @@ import msgspec
 from core_sdk.records import MANIFEST_NAME, CheckpointStored, Metric, from_json
 from core_sdk.tracking.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
 from core_sdk.tracking.home import Home
-from core_sdk.tracking.index._schema import IS_METRIC, POINTS, Where, among
-from core_sdk.tracking.index._values import from_column
+from core_sdk.tracking.index._blocks import unpack
+from core_sdk.tracking.index._schema import BLOCKS, IS_METRIC, Where, among
 from core_sdk.tracking.rows import CheckpointRow, CheckpointState
 from core_sdk.tracking.storages import storage_url
 
@@ -36,14 +37,17 @@ def read_checkpoints(connection: sqlite3.Connection, home: Home, where: Where) -
 def _validated(
     connection: sqlite3.Connection, trial_id: int, steps: Collection[int]
 ) -> defaultdict[tuple[int, int], dict[str, Metric]]:
-    """Returns the validation metrics of a trial at some steps, by attempt and step. Seeks once per metric and step."""
-    at = among("point.steps", steps)
-    query = f"""SELECT attempt.attempt, point.steps, series.name, point.value FROM {POINTS}
+    """Returns the validation metrics of a trial at some steps, by attempt and step."""
+    query = f"""SELECT attempt.attempt, series.name, block.steps, block.numbers FROM {BLOCKS}
         WHERE attempt.trial_id = ? AND series.is_shown AND {IS_METRIC} AND series.group_name = 'validation'
-        AND {at.sql} ORDER BY series.id, point.ticks"""
+        AND EXISTS (SELECT 1 FROM json_each(?) WHERE value BETWEEN block.first_steps AND block.last_steps)
+        ORDER BY series.id, block.last_steps, block.last_time"""
     validated: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
-    for attempt, step, name, value in connection.execute(query, (trial_id, *at.values)):
-        validated[attempt, step][name] = from_column(value)
+    values = trial_id, msgspec.json.encode(list(steps)).decode()
+    for attempt, name, block_steps, numbers in connection.execute(query, values):
+        for step, value in zip(array("q", block_steps), unpack(numbers), strict=True):
+            if step in steps:
+                validated[attempt, step][name] = value
     return validated
 
 

@@ -6,41 +6,39 @@ import math
 import sqlite3
 import sys
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from core_sdk.records import Metric
+from core_sdk.tracking.index._blocks import numbers_in, unpack
 from core_sdk.tracking.index._schema import (
+    BLOCKS,
     FIRST_STEPS,
     IS_METRIC,
     IS_VISIBLE,
     LAST_STEPS,
     LAST_VISIBLE_STEPS,
-    POINTS,
     VISIBLE_MAXIMUM,
     VISIBLE_MINIMUM,
     Where,
     among,
     of_rank,
 )
-from core_sdk.tracking.index._values import COMPARABLE, TICKS_PER_S, from_column
 from core_sdk.tracking.rows import Bins, Bucket, Figures, FiguresByTrial, ProfileSeriesRow, SeriesRow, Summary
 
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 _SHOWN_METRICS_OF_TRIALS = f"""trial JOIN attempt USING (trial_id)
     JOIN series ON series.attempt_id = attempt.id AND series.is_shown AND {IS_METRIC}"""
-_FINITE = f"CASE WHEN abs({COMPARABLE}) < 9e999 THEN {COMPARABLE} END"
 _OF_TRIAL = f"attempt.trial_id = ? AND {IS_METRIC}"
 
 
 def read_series(connection: sqlite3.Connection, trial_id: int, rank: int | None) -> list[SeriesRow]:
     ranked = of_rank(rank)
-    query = f"""SELECT series.group_name, series.name, count(*), min(point.steps), max(point.steps) FROM {POINTS}
-        WHERE {_OF_TRIAL} AND {ranked.sql} AND {IS_VISIBLE}
+    query = f"""SELECT series.group_name, series.name, sum(block.count), min(block.first_steps), max(block.last_steps)
+        FROM {BLOCKS} WHERE {_OF_TRIAL} AND {ranked.sql} AND {IS_VISIBLE}
         GROUP BY series.group_name, series.name ORDER BY min(series.id)"""
     return [SeriesRow(*row) for row in connection.execute(query, (trial_id, *ranked.values))]
 
@@ -76,6 +74,8 @@ class BucketsOf:
     rank: int | None = None
     """The rank that reported the points; None asks for the series that are shown by default."""
     is_profile: bool = False
+    only_finite: bool = False
+    """Whether infinities are left out of the figures, as NaN always are."""
 
     def series(self) -> Where:
         """Returns a condition on the tables `attempt` and `series`."""
@@ -87,14 +87,39 @@ class BucketsOf:
             sql, values = f"{sql} AND attempt.attempt = ?", (*values, self.superseded_of)
         return Where(sql, values)
 
-    def points(self, first: str, last: str) -> str:
-        """Returns a condition on the tables `series` and `point`, for the steps from `first` to `last`.
+    def blocks(self) -> str:
+        """Returns a condition on the tables `series` and `block`."""
+        return IS_VISIBLE if self.superseded_of is None else f"NOT ({IS_VISIBLE})"
 
-        It is a single range, so that SQLite can seek to it.
-        """
-        if self.superseded_of is None:
-            return f"point.steps BETWEEN {first} AND min({last}, series.visible_until)"
-        return f"point.steps BETWEEN max({first}, series.visible_until + 1) AND {last}"
+
+class _Cell(NamedTuple):
+    """The points of a bucket or a bin."""
+
+    first_steps: int
+    last_steps: int
+    num_points: int
+    num_values: int
+    """The number of values that count; the other figures are of these."""
+    minimum: Metric | None
+    maximum: Metric | None
+    total: float
+
+    @property
+    def mean(self) -> float | None:
+        """None if no value counts, or if there are infinities of both signs."""
+        mean = self.total / self.num_values if self.num_values else math.nan
+        return None if math.isnan(mean) else mean
+
+    def joined(self, other: _Cell) -> _Cell:
+        return _Cell(
+            min(self.first_steps, other.first_steps),
+            max(self.last_steps, other.last_steps),
+            self.num_points + other.num_points,
+            self.num_values + other.num_values,
+            _least(self.minimum, other.minimum),
+            _greatest(self.maximum, other.maximum),
+            self.total + other.total,
+        )
 
 
 def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int) -> list[Bucket]:
@@ -103,13 +128,38 @@ def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int
     if stretch is None:
         return []
     first, last = stretch
-    width = -(-(last - first + 1) // num_buckets)
-    _number_stretches(connection, num_buckets)
-    values = first, width, first + width - 1, width, last, (last - first) // width, *of.series().values
-    rows = connection.execute(_buckets_query("point.value", of), values).fetchall()
-    if any(isinstance(row["maximum"], str) for row in rows):  # text is greater than any number
-        rows = connection.execute(_buckets_query(COMPARABLE, of), values).fetchall()
-    return [Bucket(*row) for row in rows]
+    cells = _cells(connection, of, stretch, first, -(-(last - first + 1) // num_buckets))
+    return [Bucket(*cell[:3], cell.minimum, cell.maximum, cell.mean) for cell in cells.values()]
+
+
+def _cells(
+    connection: sqlite3.Connection, of: BucketsOf, stretch: tuple[int, int], begin: int, width: int
+) -> dict[int, _Cell]:
+    """Returns the cells of `width` steps that have points, by their number from step `begin` on, in order."""
+    cells: dict[int, _Cell] = {}
+    for steps, packed_values in _columns(connection, of, stretch, "numbers"):
+        values = unpack(packed_values)
+        at, end = bisect_left(steps, stretch[0]), bisect_right(steps, stretch[1])
+        while at < end:
+            number = (steps[at] - begin) // width
+            behind = bisect_left(steps, begin + (number + 1) * width, at, end)
+            found = numbers_in(values[at:behind], only_finite=of.only_finite)
+            extremes = min(found, default=None), max(found, default=None)
+            cell = _Cell(steps[at], steps[behind - 1], behind - at, len(found), *extremes, sum(found))
+            cells[number] = cells[number].joined(cell) if number in cells else cell
+            at = behind
+    return dict(sorted(cells.items()))
+
+
+def _columns(
+    connection: sqlite3.Connection, of: BucketsOf, stretch: tuple[int, int], column: str
+) -> Iterator[tuple[array[int], bytes]]:
+    """Yields the steps and another column of all blocks with points in a stretch of steps."""
+    where = of.series()
+    query = f"""SELECT block.steps, block.{column} FROM {BLOCKS}
+        WHERE {where.sql} AND {of.blocks()} AND block.last_steps >= ? AND block.first_steps <= ?"""
+    for steps, values in connection.execute(query, (*where.values, *stretch)):
+        yield array("q", steps), values
 
 
 def _stretch(connection: sqlite3.Connection, of: BucketsOf) -> tuple[int, int] | None:
@@ -122,34 +172,6 @@ def _stretch(connection: sqlite3.Connection, of: BucketsOf) -> tuple[int, int] |
     if of.within is not None:
         first, last = max(first, of.within[0]), min(last, of.within[1])
     return None if last < first else (first, last)
-
-
-def _buckets_query(value: str, of: BucketsOf) -> str:
-    columns = f"min(point.steps), max(point.steps), count(*), min({value}), max({value}) AS maximum, avg({value})"
-    return _stretches_query(columns, of)
-
-
-def _bins_query(value: str, of: BucketsOf) -> str:
-    columns = f"""number, min(point.steps), max(point.steps), count(*), count({value}), min({value}) AS minimum,
-        max({value}) AS maximum, avg({value})"""
-    return _stretches_query(columns, of)
-
-
-def _stretches_query(columns: str, of: BucketsOf) -> str:
-    # One seek per stretch, in the order of a table's key: grouped by anything else, SQLite would sort all points first.
-    return f"""SELECT {columns}
-        FROM stretch CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
-        CROSS JOIN point ON point.series_id = series.id
-            AND {of.points("? + number * ?", "min(? + number * ?, ?)")}
-        WHERE number <= ? AND {of.series().sql} GROUP BY number ORDER BY number"""
-
-
-def _number_stretches(connection: sqlite3.Connection, num_stretches: int) -> None:
-    """Makes a temporary table with the numbers from 0, which is gone at the end of the transaction."""
-    connection.execute("CREATE TEMP TABLE IF NOT EXISTS stretch (number INTEGER PRIMARY KEY)")
-    numbers = "VALUES (0) UNION ALL SELECT number + 1 FROM numbers WHERE number < ?"
-    query = f"INSERT OR IGNORE INTO stretch WITH RECURSIVE numbers(number) AS ({numbers}) SELECT number FROM numbers"
-    connection.execute(query, (num_stretches - 1,))
 
 
 def read_step_range(
@@ -165,17 +187,8 @@ def read_step_range(
 
 def read_bins(connection: sqlite3.Connection, of: BucketsOf, width: int) -> Bins:
     stretch = _stretch(connection, of)
-    if stretch is None:
-        return as_bins(width, [])
-    number, last_number = stretch[0] // width, stretch[1] // width
-    _number_stretches(connection, last_number - number + 1)
-    first = number * width
-    values = first, width, first + width - 1, width, stretch[1], last_number - number, *of.series().values
-    rows = connection.execute(_bins_query("point.value", of), values).fetchall()
-    # Text is greater than any number, and SQLite has a mean of infinities.
-    if any(isinstance(row["maximum"], str) or math.inf in (row["maximum"], -row["minimum"]) for row in rows if row[4]):
-        rows = connection.execute(_bins_query(_FINITE, of), values).fetchall()
-    return as_bins(width, [(number + offset, *row) for offset, *row in rows])
+    cells = {} if stretch is None else _cells(connection, of, stretch, 0, width)
+    return as_bins(width, [(number, *cell[:6], cell.mean) for number, cell in cells.items()])
 
 
 def as_bins(width: int, rows: Iterable[Sequence[Any]]) -> Bins:
@@ -188,13 +201,16 @@ def as_bins(width: int, rows: Iterable[Sequence[Any]]) -> Bins:
 
 def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Sequence[Bucket]) -> list[float]:
     """Returns the time at which the newest point of each bucket was reported, in seconds since the Unix epoch."""
-    where = of.series()
-    query = f"""SELECT max(attempt.started + point.ticks * {1 / TICKS_PER_S!r})
-        FROM json_each(?) AS wanted CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
-        CROSS JOIN point ON point.series_id = series.id AND {of.points("wanted.value", "wanted.value")}
-        WHERE {where.sql} GROUP BY wanted.key ORDER BY wanted.key"""
-    steps = msgspec.json.encode([bucket.last_steps for bucket in buckets]).decode()
-    return [time for (time,) in connection.execute(query, (steps, *where.values))]
+    ends = [int(bucket.last_steps) for bucket in buckets]
+    stretch = min(ends, default=0), max(ends, default=0)
+    newest: dict[int, float] = {}
+    for steps, packed_times in _columns(connection, of, stretch, "times"):
+        times = array("d", packed_times)
+        for end in ends[bisect_left(ends, steps[0]) : bisect_right(ends, steps[-1])]:
+            index = bisect_right(steps, end) - 1
+            if steps[index] == end:
+                newest[end] = max(times[index], newest.get(end, -math.inf))
+    return [newest[end] for end in ends if end in newest]
 
 
 def read_resume_points(connection: sqlite3.Connection, trial_id: int) -> list[int]:
@@ -204,18 +220,16 @@ def read_resume_points(connection: sqlite3.Connection, trial_id: int) -> list[in
 
 
 def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:
-    query = f"""SELECT series.group_name, series.name, count(*), min({COMPARABLE}), max({COMPARABLE}), avg({COMPARABLE})
-        FROM {POINTS} WHERE {_OF_TRIAL} AND series.is_shown AND {IS_VISIBLE}
-        GROUP BY series.group_name, series.name ORDER BY min(series.id)"""
     summary: Summary = defaultdict(dict)
     figures = read_figures(connection, [trial_id])[trial_id]
-    for group, name, count, minimum, maximum, mean in connection.execute(query, (trial_id,)):
-        summary[group][name] = {
-            "count": count,
-            "last": figures[group][name].last,
-            "min": minimum,
-            "max": maximum,
-            "mean": mean,
+    for row in read_series(connection, trial_id, None):
+        (whole,) = read_buckets(connection, BucketsOf(trial_id, row.group, row.name), 1)
+        summary[row.group][row.name] = {
+            "count": whole.count,
+            "last": figures[row.group][row.name].last,
+            "min": whole.minimum,
+            "max": whole.maximum,
+            "mean": whole.mean,
         }
     return dict(summary)
 
@@ -242,8 +256,8 @@ def read_figures(
     """Returns the figures of every series with a visible point, of these trials or of all trials."""
     where, ranked = among("attempt.trial_id", trial_ids), of_rank(rank)
     query = f"""SELECT attempt.trial_id, series.group_name, series.name, (
-            SELECT point.value FROM point WHERE point.series_id = series.id AND {IS_VISIBLE}
-            ORDER BY point.steps DESC, point.ticks DESC LIMIT 1
+            SELECT block.last FROM block WHERE block.series_id = series.id AND {IS_VISIBLE}
+            ORDER BY block.last_steps DESC, block.last_time DESC LIMIT 1
         ), {VISIBLE_MINIMUM}, {VISIBLE_MAXIMUM}
         FROM {_SERIES} WHERE {where.sql} AND {ranked.sql} AND {IS_METRIC} AND {LAST_VISIBLE_STEPS} IS NOT NULL
         ORDER BY attempt.attempt, series.id"""
@@ -251,13 +265,19 @@ def read_figures(
     values = (*where.values, *ranked.values)
     for trial_id, group, name, value, minimum, maximum in connection.execute(query, values):
         of_group = figures[trial_id][sys.intern(group)]
-        found = Figures(from_column(value), minimum, maximum)
+        found = Figures(unpack(value), minimum, maximum)
         of_group[sys.intern(name)] = _joined(of_group[name], found) if name in of_group else found
     return figures
 
 
 def _joined(earlier: Figures, later: Figures) -> Figures:
     """Joins the figures of a metric in two attempts."""
-    minima = [value for value in (earlier.minimum, later.minimum) if value is not None]
-    maxima = [value for value in (earlier.maximum, later.maximum) if value is not None]
-    return Figures(later.last, min(minima, default=None), max(maxima, default=None))
+    return Figures(later.last, _least(earlier.minimum, later.minimum), _greatest(earlier.maximum, later.maximum))
+
+
+def _least(*values: Metric | None) -> Metric | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _greatest(*values: Metric | None) -> Metric | None:
+    return max((value for value in values if value is not None), default=None)

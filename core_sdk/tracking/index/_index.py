@@ -203,7 +203,9 @@ class Index(View):
         return self._ask(_curves.read_step_range, trial_ids, group, name, rank)
 
     def bins(self, trial_id: int, group: str, name: str, width: int, *, rank: int | None = None) -> Bins:
-        return self._ask(_curves.read_bins, _curves.BucketsOf(trial_id, group, name, rank=rank), width)
+        return self._ask(
+            _curves.read_bins, _curves.BucketsOf(trial_id, group, name, rank=rank, only_finite=True), width
+        )
 
     def bucket_times(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
@@ -33,8 +34,9 @@ from core_sdk.records import (
 )
 from core_sdk.tracking.checkpoints import CheckpointRecord
 from core_sdk.tracking.index._batch import Batch
-from core_sdk.tracking.index._series_table import SeriesTable
-from core_sdk.tracking.index._values import TICKS_PER_S, to_beside, to_column
+from core_sdk.tracking.index._blocks import Points, in_order, insert_points
+from core_sdk.tracking.index._values import to_beside, to_numbers
+from core_sdk.tracking.superseding import EVERYTHING
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -43,7 +45,6 @@ AttemptRow = dict[str, Any]
 
 _COURSE = (
     "host",
-    "started",
     "last_time",
     "resumed_steps",
     "progress",
@@ -65,6 +66,17 @@ _UPDATE_ATTEMPT = f"UPDATE attempt SET {', '.join(f'{name} = :{name}' for name i
 _OF_CHECKPOINTS = get_args(CheckpointRecord)
 _OF_EVERY_RANK = (AttemptStarted, Report, Profile, ProgressReported, Dropped)
 
+_FLOATS = {float}
+
+_SeriesKey = tuple[bool, str, str]
+"""Whether the series is one of the profiler's, its group, and the metric's name."""
+
+_Reports = tuple[list[int], list[float], list[dict[str, Any]]]
+"""The steps, the times and the values of reports that have the same metrics."""
+
+_Alike = defaultdict[tuple[bool, str, tuple[str, ...]], _Reports]
+"""Reports by what they have in common: whether they are the profiler's, their group and the names of their metrics."""
+
 
 def insert_attempt(connection: sqlite3.Connection, trial_id: int, number: int, rank: int) -> AttemptRow:
     row = trial_id, number, rank
@@ -84,7 +96,6 @@ class JournalIndexer:
         self._batch = batch
         self._connection = batch.connection
         self._row = row
-        self._series = SeriesTable(batch.connection, row["id"], row["rank"])
 
     def read(self, journal: Path, size_bytes: int) -> None:
         """Reads the first `size_bytes`. Without a limit, a journal that grows fast enough would be read for ever."""
@@ -108,48 +119,72 @@ class JournalIndexer:
     def _start_anew(self) -> None:
         _forget_content(self._connection, [self._row["id"]])
         self._row |= _NOTHING_READ
-        self._series = SeriesTable(self._connection, self._row["id"], self._row["rank"])
 
     def _add(self, chunk: Chunk) -> list[ValueError]:
         """Adds the records of a chunk, and returns the reasons for which some are left out."""
         if chunk.records:
-            if self._row["started"] is None:
-                self._row["started"] = chunk.records[0].time
             self._row["last_time"] = chunk.records[-1].time
         records = chunk.records
         if self._row["rank"]:
             records = [record for record in records if isinstance(record, _OF_EVERY_RANK)]
-        problems = self._add_reports(records) + self._add_others(records)
+        problems = self._add_points(records) + self._add_others(records)
         num_bad_lines = len(chunk.bad_lines) + len(problems)
         self._row["end_offset"] = chunk.end_offset
         self._row["num_bad_lines"] += num_bad_lines
-        self._batch.add_points(self._series.insert_points())
         self._batch.result.num_bad_lines += num_bad_lines
         return problems
 
-    def _add_reports(self, records: Iterable[Record]) -> list[ValueError]:
-        """Adds the reports, and returns the reasons for which some are left out. This is the hot loop."""
-        started = self._row["started"]
+    def _add_points(self, records: Iterable[Record]) -> list[ValueError]:
+        """Adds reports and profiles, and returns the reasons for which some are left out. This is the hot loop."""
         problems = []
+        alike: _Alike = defaultdict(lambda: ([], [], []))
         for record in records:
-            if type(record) is not Report:
+            if type(record) is Report:
+                steps = record.steps_completed
+                has_more = record.batch_metrics is not None or record.json_metrics is not None
+            elif type(record) is Profile:
+                steps, has_more = int(record.time * 1000), False
+            else:
                 continue
-            try:
-                values = [value if type(value) is float else to_column(value) for value in record.metrics.values()]
-                has_more = record.batch_metrics is not None or record.json_metrics is not None or None in values
-                beside = to_beside(record) if has_more else None
-            except ValueError as error:
-                problems.append(error)
-                continue
-            steps = record.steps_completed
-            ticks = int((record.time - started) * TICKS_PER_S)
-            for name, value in zip(record.metrics, values, strict=True):
-                series_id, points = self._series[False, record.group, name]
-                points.append((series_id, steps, ticks, value))
-            if beside is not None or not values:
-                series_id, points = self._series[False, record.group, ""]
-                points.append((series_id, steps, ticks, beside))
+            values: dict[str, Any] = record.metrics
+            if has_more or not values or not _FLOATS.issuperset(map(type, values.values())):
+                try:
+                    values = _values_of(record)
+                except ValueError as error:
+                    problems.append(error)
+                    continue
+            all_steps, all_times, all_values = alike[type(record) is Profile, record.group, tuple(values)]
+            all_steps.append(steps)
+            all_times.append(record.time)
+            all_values.append(values)
+        self._insert_points(alike)
         return problems
+
+    def _insert_points(self, alike: _Alike) -> None:
+        """Inserts all points of a series together, so that each block is written once."""
+        by_series: defaultdict[_SeriesKey, list[Points]] = defaultdict(list)
+        for (is_profile, group, names), reports in alike.items():
+            points = in_order([reports])
+            for name in names:
+                values = [values[name] for values in points.values]
+                by_series[is_profile, group, name].append(points._replace(values=values))
+        num_points = 0
+        for key, parts in by_series.items():
+            points = parts[0] if len(parts) == 1 else in_order(parts)
+            insert_points(self._connection, self._series_id(*key), points)
+            num_points += len(points.steps)
+        self._batch.add_points(num_points)
+
+    def _series_id(self, is_profile: bool, group: str, name: str) -> int:
+        """Returns the id of a series, which is inserted into the database if it is new."""
+        insert = """INSERT INTO series (attempt_id, is_profile, group_name, name, is_shown, visible_until)
+            VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+        key = self._row["id"], is_profile, group, name
+        # Whether a report of another rank is shown depends on the ranks below it, and is found when all are read.
+        self._connection.execute(insert, (*key, is_profile or self._row["rank"] == 0, EVERYTHING))
+        query = "SELECT id FROM series WHERE attempt_id = ? AND is_profile = ? AND group_name = ? AND name = ?"
+        (series_id,) = self._connection.execute(query, key).fetchone()
+        return int(series_id)
 
     def _add_others(self, records: Iterable[Record]) -> list[ValueError]:
         problems = []
@@ -174,8 +209,6 @@ class JournalIndexer:
             case AttemptStarted():
                 row["host"] = record.host
                 row["resumed_steps"] = None if row["rank"] else record.resumed_steps
-            case Profile():
-                self._add_profile(record)
             case ProgressReported():
                 row["progress"] = record.progress
             case StatusSet():
@@ -202,13 +235,6 @@ class JournalIndexer:
             case _ if isinstance(record, _OF_CHECKPOINTS):
                 self._add_checkpoint_record(record)
 
-    def _add_profile(self, record: Profile) -> None:
-        ticks = int((record.time - self._row["started"]) * TICKS_PER_S)
-        values = [to_column(value) for value in record.metrics.values()]
-        for name, value in zip(record.metrics, values, strict=True):
-            series_id, points = self._series[True, record.group, name]
-            points.append((series_id, int(record.time * 1000), ticks, value))
-
     def _add_alert(self, record: Alert, last_steps: int | None) -> None:
         steps = (self._row["resumed_steps"] or 0) if last_steps is None else last_steps
         values = self._row["id"], steps, record.time, record.title, record.description, record.level
@@ -225,11 +251,20 @@ class JournalIndexer:
 
 def _forget_content(connection: sqlite3.Connection, attempt_ids: list[int]) -> None:
     ids = [(attempt_id,) for attempt_id in attempt_ids]
-    of_series = "DELETE FROM point WHERE series_id IN (SELECT id FROM series WHERE attempt_id = ?)"
+    of_series = "DELETE FROM block WHERE series_id IN (SELECT id FROM series WHERE attempt_id = ?)"
     connection.executemany(of_series, ids)
     connection.executemany("DELETE FROM series WHERE attempt_id = ?", ids)
     connection.executemany("DELETE FROM checkpoint_record WHERE attempt_id = ?", ids)
     connection.executemany("DELETE FROM alert WHERE attempt_id = ?", ids)
+
+
+def _values_of(record: Report | Profile) -> dict[str, Any]:
+    """Returns the values of a record by their series. Raises `ValueError` for one that could not be read back."""
+    numbers: dict[str, Any] = dict(to_numbers(record.metrics))
+    if isinstance(record, Profile):
+        return numbers
+    beside = to_beside(record)
+    return numbers | {"": beside} if beside is not None or not numbers else numbers
 
 
 def _json(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,39 +11,35 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import msgspec
-
 from core_sdk.records import MEDIA_TAG, Metric, media_in
-from core_sdk.tracking.index._schema import IS_VISIBLE, POINTS, Where, of_rank
-from core_sdk.tracking.index._values import from_beside, from_column, from_ticks
+from core_sdk.tracking.index._blocks import MAX_POINTS, read_points, unpack
+from core_sdk.tracking.index._schema import BLOCKS, IS_VISIBLE, Where, of_rank
+from core_sdk.tracking.index._values import from_beside
 from core_sdk.tracking.rows import MediaRow, Ranks, ReportPage, ReportRow
 from core_sdk.tracking.superseding import EVERYTHING
 
-_Origin = tuple[int, int, float, str, bool]
-"""Attempt, rank, the journal's start, group, is it a profile."""
+_Origin = tuple[int, int, str, bool]
+"""Attempt, rank, group, is it a profile."""
 
 _PAGE_POINTS = 50_000
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
-_NUMBERS = {float, int}
-_decode_ints = msgspec.json.Decoder(list[int]).decode
 
 
 class _Series(NamedTuple):
-    """The points of a metric in a page, in the order of steps and ticks."""
+    """The points of a metric in a page, in the order of steps and times."""
 
     name: str
     visible_until: int
-    steps: str
-    """The steps as JSON text. Most metrics of a journal are reported together, and equal texts are fast to compare."""
-    ticks: str
+    steps: array[int]
+    times: array[float]
     values: list[Any]
 
 
 class _Reports(NamedTuple):
-    """The reports of one origin, in the order of steps and ticks, as one sequence for each of their parts."""
+    """The reports of one origin, in the order of steps and times, as one sequence for each of their parts."""
 
     steps: Sequence[int]
-    ticks: Sequence[int]
+    times: Sequence[float]
     is_superseded: Sequence[bool]
     metrics: Sequence[dict[str, Any]]
     batches: Iterable[list[dict[str, Metric]] | None]
@@ -79,30 +76,33 @@ def read_media(connection: sqlite3.Connection, of: ReportsOf) -> list[MediaRow]:
     """Reads what reports hold beside numbers, and only where it names a file."""
     where = of.where()
     visible = "TRUE" if of.with_superseded else IS_VISIBLE
-    query = f"""SELECT attempt.attempt, attempt.rank, series.group_name, point.steps, point.ticks, attempt.started,
-        NOT ({IS_VISIBLE}), point.value
-        FROM {POINTS} WHERE {where.sql} AND series.name = '' AND {visible} AND instr(point.value, ?)
-        ORDER BY point.steps, attempt.attempt, attempt.rank, point.ticks"""
-    return [
-        MediaRow(of.trial_id, attempt, rank, group, name, steps, from_ticks(ticks, started), file, bool(is_superseded))
-        for attempt, rank, group, steps, ticks, started, is_superseded, beside in connection.execute(
-            query, (*where.values, f'"{MEDIA_TAG}"')
+    query = f"""SELECT attempt.attempt, attempt.rank, series.group_name, NOT ({IS_VISIBLE}), block.steps, block.times,
+        block.numbers FROM {BLOCKS} WHERE {where.sql} AND series.name = '' AND {visible} AND instr(block.numbers, ?)"""
+    tag = f'"{MEDIA_TAG}"'
+    found = [
+        ((step, attempt, rank, time), MediaRow(of.trial_id, attempt, rank, group, name, step, time, file, bool(hidden)))
+        for attempt, rank, group, hidden, steps, times, texts in connection.execute(
+            query, (*where.values, tag.encode())
         ).fetchall()
+        for step, time, beside in zip(array("q", steps), array("d", times), unpack(texts), strict=True)
+        if beside is not None and tag in beside
         for metric, value in from_beside(beside)[1].items()
         for name, file in media_in(value, metric)
     ]
+    return [row for _, row in sorted(found, key=itemgetter(0))]
 
 
 def _end_of_page(connection: sqlite3.Connection, of: ReportsOf, after: int) -> int:
-    """Returns the last step of the page, at which no series exceeds its share of the points of a page."""
+    """Returns the last step of the page, at which no series exceeds its share of the points by more than a block."""
     where = of.where()
     query = f"SELECT count(*) FROM {_SERIES} WHERE {where.sql}"
     (num_series,) = connection.execute(query, where.values).fetchone()
     query = f"""SELECT min((
-            SELECT point.steps FROM point WHERE point.series_id = series.id AND point.steps > ?
-            ORDER BY point.steps LIMIT 1 OFFSET ?
+            SELECT block.last_steps FROM block WHERE block.series_id = series.id AND block.last_steps > ?
+            ORDER BY block.last_steps LIMIT 1 OFFSET ?
         )) FROM {_SERIES} WHERE {where.sql}"""
-    (last,) = connection.execute(query, (after, _PAGE_POINTS // max(num_series, 1), *where.values)).fetchone()
+    num_blocks = _PAGE_POINTS // max(num_series, 1) // MAX_POINTS
+    (last,) = connection.execute(query, (after, num_blocks, *where.values)).fetchone()
     return EVERYTHING if last is None else int(last)
 
 
@@ -110,41 +110,30 @@ def _read_series(
     connection: sqlite3.Connection, of: ReportsOf, begin: int, last: int
 ) -> defaultdict[_Origin, list[_Series]]:
     where = of.where()
-    end = "?" if of.with_superseded else "min(?, series.visible_until)"
-    query = f"""SELECT attempt.attempt, attempt.rank, attempt.started, series.group_name, series.is_profile,
-        series.name, series.visible_until, series.id, {end}
-        FROM {_SERIES} WHERE {where.sql} AND EXISTS (
-            SELECT 1 FROM point WHERE point.series_id = series.id AND point.steps > ? AND point.steps <= {end}
-        ) ORDER BY series.id"""
+    query = f"""SELECT attempt.attempt, attempt.rank, series.group_name, series.is_profile, series.name,
+        series.visible_until, series.id FROM {_SERIES} WHERE {where.sql} ORDER BY series.id"""
     by_origin: defaultdict[_Origin, list[_Series]] = defaultdict(list)
-    for *origin, name, visible_until, series_id, end_of_series in connection.execute(
-        query, (last, *where.values, begin, last)
+    for attempt_number, rank, group, is_profile, name, visible_until, series_id in connection.execute(
+        query, where.values
     ).fetchall():
-        points = "FROM point WHERE series_id = ? AND steps > ? AND steps <= ? ORDER BY steps, ticks"
-        of_points = series_id, begin, end_of_series
-        query = f"SELECT json_group_array(steps), json_group_array(ticks) FROM (SELECT steps, ticks {points})"
-        steps, ticks = connection.execute(query, of_points).fetchone()
-        values = list(chain.from_iterable(connection.execute(f"SELECT value {points}", of_points)))
-        if name and not _NUMBERS.issuperset(map(type, values)):
-            values = list(map(from_column, values))
-        attempt_number, rank, started, group, is_profile = origin
-        series = _Series(name, visible_until, steps, ticks, values)
-        by_origin[attempt_number, rank, started, group, bool(is_profile)].append(series)
+        end = last if of.with_superseded else min(last, visible_until)
+        points = read_points(connection, series_id, begin + 1, end)
+        if points.steps:
+            by_origin[attempt_number, rank, group, bool(is_profile)].append(_Series(name, visible_until, *points))
     return by_origin
 
 
 def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) -> list[ReportRow]:
     parts: list[Iterable[tuple[Any, ReportRow]]] = []
-    for (attempt_number, rank, started, group, is_profile), all_series in by_origin.items():
-        found = _reports_together(all_series) or _reports_apart(all_series)
-        steps, ticks, is_superseded, metrics, batches = found
+    for (attempt_number, rank, group, is_profile), all_series in by_origin.items():
+        steps, times, is_superseded, metrics, batches = _reports_together(all_series) or _reports_apart(all_series)
         rows = map(
             ReportRow,
             repeat(trial_id),
             repeat(attempt_number),
             repeat(group),
             repeat(None) if is_profile else steps,
-            [from_ticks(tick, started) for tick in ticks],
+            times,
             metrics,
             batches,
             is_superseded,
@@ -152,9 +141,7 @@ def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) 
         )
         if len(by_origin) == 1:
             return list(rows)
-        key = zip(
-            steps, repeat(attempt_number), repeat(rank), ticks, repeat((started, group, is_profile)), is_superseded
-        )
+        key = zip(steps, repeat(attempt_number), repeat(rank), times, repeat((group, is_profile)), is_superseded)
         parts.append(zip(key, rows, strict=False))
     return [row for _, row in sorted(chain.from_iterable(parts), key=itemgetter(0))]
 
@@ -164,19 +151,18 @@ def _reports_together(all_series: Sequence[_Series]) -> _Reports | None:
     first = all_series[0]
     if any(one.name == "" or one[1:4] != first[1:4] for one in all_series):
         return None
-    steps, ticks = _decode_ints(first.steps), _decode_ints(first.ticks)
     names = [one.name for one in all_series]
-    metrics = [
-        dict(zip(names, values, strict=True)) for values in zip(*(one.values for one in all_series), strict=True)
-    ]
-    return _Reports(steps, ticks, [one > first.visible_until for one in steps], metrics, repeat(None))
+    columns = (one.values for one in all_series)
+    metrics = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    is_superseded = [steps > first.visible_until for steps in first.steps]
+    return _Reports(first.steps, first.times, is_superseded, metrics, repeat(None))
 
 
 def _reports_apart(all_series: Sequence[_Series]) -> _Reports:
-    reports: defaultdict[tuple[int, int, bool], dict[str, Any]] = defaultdict(dict)
+    reports: defaultdict[tuple[int, float, bool], dict[str, Any]] = defaultdict(dict)
     for one in all_series:
-        for steps, ticks, value in zip(_decode_ints(one.steps), _decode_ints(one.ticks), one.values, strict=True):
-            reports[steps, ticks, steps > one.visible_until][one.name] = value
+        for steps, time, value in zip(one.steps, one.times, one.values, strict=True):
+            reports[steps, time, steps > one.visible_until][one.name] = value
     keys = sorted(reports)
     metrics = [reports[key] for key in keys]
     batches: list[list[dict[str, Metric]] | None] = [None] * len(keys)
@@ -184,5 +170,5 @@ def _reports_apart(all_series: Sequence[_Series]) -> _Reports:
         if (beside := of_report.pop("", None)) is not None:
             batches[number], others = from_beside(beside)
             of_report |= others
-    all_steps, all_ticks, is_superseded = zip(*keys, strict=True)
-    return _Reports(all_steps, all_ticks, is_superseded, metrics, batches)
+    all_steps, all_times, is_superseded = zip(*keys, strict=True)
+    return _Reports(all_steps, all_times, is_superseded, metrics, batches)

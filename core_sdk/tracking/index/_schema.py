@@ -8,10 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from core_sdk.records import MAX_INT
-from core_sdk.tracking.index._values import COMPARABLE
-from core_sdk.tracking.superseding import EVERYTHING
 
-REVISION = 13
+REVISION = 14
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -59,7 +57,6 @@ CREATE TABLE attempt (
     host TEXT,
     -- Bytes of the journal that are indexed.
     end_offset INTEGER NOT NULL DEFAULT 0,
-    started REAL,
     last_time REAL,
     resumed_steps INTEGER,
     num_bad_lines INTEGER NOT NULL DEFAULT 0,
@@ -101,22 +98,28 @@ CREATE TABLE series (
     -- Whether it is seen by those who ask for no rank: among a metric's series of an attempt, that of the lowest rank.
     is_shown INTEGER NOT NULL,
     visible_until INTEGER NOT NULL,
-    -- Of all its points, visible or not, as numbers that compare; NULL while each is NaN.
-    minimum BLOB,
-    maximum BLOB,
     UNIQUE (attempt_id, is_profile, group_name, name)
 );
--- Clustered by series and step: what a chart reads lies together, and no second index is paid for.
-CREATE TABLE point (
+-- Consecutive points of a series, as columns.
+CREATE TABLE block (
     series_id INTEGER NOT NULL,
-    steps INTEGER NOT NULL,
-    -- Since the attempt started. It is part of the key so that no report can hide another.
-    ticks INTEGER NOT NULL,
-    -- A number exactly as it was: NaN is NULL, and the int 2**63 is text. Only a column of BLOB affinity keeps type and
-    -- value: REAL would turn ints into floats, NUMERIC floats into ints.
-    value BLOB,
-    PRIMARY KEY (series_id, steps, ticks)
-) WITHOUT ROWID;
+    last_steps INTEGER NOT NULL,
+    last_time REAL NOT NULL,
+    first_steps INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    -- As numbers that compare; NULL if all are NaN. Only a column of BLOB affinity keeps type and value: REAL would
+    -- turn ints into floats, NUMERIC floats into ints.
+    minimum BLOB,
+    maximum BLOB,
+    -- The last value as MessagePack, and all steps as 64-bit integers, values as MessagePack and times as float64.
+    last BLOB NOT NULL,
+    steps BLOB NOT NULL,
+    numbers BLOB NOT NULL,
+    times BLOB NOT NULL
+);
+-- What is asked of whole series is answered from here.
+CREATE UNIQUE INDEX block_of_series
+    ON block (series_id, last_steps, last_time, first_steps, count, minimum, maximum);
 
 -- What journals say of checkpoints, as JSON, in the order of their lines.
 CREATE TABLE checkpoint_record (
@@ -139,28 +142,18 @@ CREATE TABLE alert (
 CREATE INDEX alert_of_attempt ON alert (attempt_id);
 """
 
-POINTS = """attempt JOIN series ON series.attempt_id = attempt.id JOIN point ON point.series_id = series.id"""
-IS_VISIBLE = "point.steps <= series.visible_until"
+BLOCKS = """attempt JOIN series ON series.attempt_id = attempt.id JOIN block ON block.series_id = series.id"""
+IS_VISIBLE = "block.last_steps <= series.visible_until"
 IS_METRIC = "NOT series.is_profile AND series.name != ''"
 
 # The first and the last step of a series cost one seek each.
-FIRST_STEPS = "(SELECT point.steps FROM point WHERE point.series_id = series.id ORDER BY point.steps LIMIT 1)"
-LAST_STEPS = "(SELECT point.steps FROM point WHERE point.series_id = series.id ORDER BY point.steps DESC LIMIT 1)"
-LAST_VISIBLE_STEPS = (
-    f"(SELECT point.steps FROM point WHERE point.series_id = series.id AND {IS_VISIBLE} "
-    "ORDER BY point.steps DESC LIMIT 1)"
+FIRST_STEPS = (
+    "(SELECT block.first_steps FROM block WHERE block.series_id = series.id ORDER BY block.last_steps LIMIT 1)"
 )
-
-
-def _visible_extreme(function: str, column: str) -> str:
-    """Returns the SQL for the extreme of a series' visible points. It reads points only if some of them are hidden."""
-    return f"""CASE WHEN series.visible_until < {EVERYTHING} AND {LAST_STEPS} > series.visible_until
-        THEN (SELECT {function}({COMPARABLE}) FROM point WHERE point.series_id = series.id AND {IS_VISIBLE})
-        ELSE series.{column} END"""
-
-
-VISIBLE_MINIMUM = _visible_extreme("min", "minimum")
-VISIBLE_MAXIMUM = _visible_extreme("max", "maximum")
+LAST_STEPS = "(SELECT max(block.last_steps) FROM block WHERE block.series_id = series.id)"
+LAST_VISIBLE_STEPS = f"(SELECT max(block.last_steps) FROM block WHERE block.series_id = series.id AND {IS_VISIBLE})"
+VISIBLE_MINIMUM = f"(SELECT min(block.minimum) FROM block WHERE block.series_id = series.id AND {IS_VISIBLE})"
+VISIBLE_MAXIMUM = f"(SELECT max(block.maximum) FROM block WHERE block.series_id = series.id AND {IS_VISIBLE})"
 
 
 class Where(NamedTuple):

@@ -16,8 +16,9 @@ from core_sdk.errors import RecordDamagedError
 from core_sdk.records import ExitRecord, TrialRecord
 from core_sdk.tracking.home import Home, TrialFolder, journal_name
 from core_sdk.tracking.index._batch import Batch
+from core_sdk.tracking.index._blocks import split_block
 from core_sdk.tracking.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
-from core_sdk.tracking.index._schema import FIRST_STEPS, LAST_VISIBLE_STEPS, among
+from core_sdk.tracking.index._schema import BLOCKS, FIRST_STEPS, LAST_VISIBLE_STEPS, among
 from core_sdk.tracking.states import error_told
 from core_sdk.tracking.superseding import AttemptSpan, visible_until
 
@@ -197,6 +198,10 @@ def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:
         for key, last in visible.items()
     ]
     connection.executemany("UPDATE series SET visible_until = ? WHERE id = ?", updates)
+    query = f"""SELECT block.rowid, series.visible_until FROM {BLOCKS}
+        WHERE trial_id = ? AND block.first_steps <= series.visible_until AND block.last_steps > series.visible_until"""
+    for rowid, last_steps in connection.execute(query, (trial_id,)).fetchall():
+        split_block(connection, rowid, last_steps)
 
 
 def _size_bytes(path: str) -> int:
