@@ -90,10 +90,9 @@ def is_any_marked(mark: str) -> bool:
 
 def living() -> Iterator[tuple[int, int, int]]:
     """Yields the pid, the parent's pid and the session of each living process of this machine."""
-    return _living_on_linux() if sys.platform == "linux" else _living_elsewhere()
-
-
-def _living_on_linux() -> Iterator[tuple[int, int, int]]:
+    if sys.platform != "linux":
+        yield from _living_elsewhere()
+        return
     for name in os.listdir("/proc"):  # noqa: PTH208 - this process does without pathlib
         if name.isdecimal():
             with contextlib.suppress(*_GONE):
@@ -113,11 +112,10 @@ def _living_elsewhere() -> Iterator[tuple[int, int, int]]:
 
 def _find(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
     """Yields the pids of processes that carry the mark or are in the sessions, and whether each is a guardian."""
-    return _find_on_linux(mark, sessions) if sys.platform == "linux" else _find_elsewhere(mark, sessions)
-
-
-def _find_on_linux(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
-    for pid, _, session in _living_on_linux():
+    if sys.platform != "linux":
+        yield from _find_elsewhere(mark, sessions)
+        return
+    for pid, _, session in living():
         with contextlib.suppress(*_GONE):
             if session in sessions or mark in _read(pid, "environ").split("\0"):
                 yield pid, _is_guardian(_read(pid, "cmdline").split("\0"))

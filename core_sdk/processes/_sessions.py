@@ -61,22 +61,15 @@ def living(sessions: Collection[int]) -> dict[int, list[Process]]:
 
 def _program(pid: int) -> str:
     """Returns the name of the process's program; empty if it is another user's, or has ended."""
-    return _program_on_linux(pid) if sys.platform == "linux" else _program_elsewhere(pid)
+    if sys.platform != "linux":
+        import psutil  # not on Linux: its import takes a twentieth of a second, by which an end would be told later
 
-
-def _program_on_linux(pid: int) -> str:
-    # Without psutil, whose import takes a twentieth of a second, by which an end would be told later.
+        with contextlib.suppress(psutil.Error):
+            return Path(psutil.Process(pid).exe()).name
+        return ""
     with contextlib.suppress(OSError):
         # The kernel marks a program whose file was replaced meanwhile, as by an upgrade.
         return Path(f"/proc/{pid}/exe").readlink().name.removesuffix(" (deleted)")
-    return ""
-
-
-def _program_elsewhere(pid: int) -> str:
-    import psutil
-
-    with contextlib.suppress(psutil.Error):
-        return Path(psutil.Process(pid).exe()).name
     return ""
 
 
