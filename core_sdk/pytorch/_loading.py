@@ -37,7 +37,7 @@ class CheckpointLoadContext(PyTorchTrialContext):
 
     def __init__(self, hparams: Mapping[str, Any] | None = None, exp_conf: Mapping[str, Any] | None = None) -> None:
         ranks, device = DistributedContext(), torch.device("cpu")
-        runtime = TorchRuntime(ranks, device, UntouchedStrategy(), is_trained=False)
+        runtime = TorchRuntime(ranks, device, UntouchedStrategy())
         hparams = None if hparams is None else dict(hparams)
         exp_conf = None if exp_conf is None else dict(exp_conf)
         super().__init__(TrialRun(None, ranks, device, hparams, exp_conf, runtime))

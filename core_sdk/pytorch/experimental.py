@@ -122,7 +122,7 @@ def torch_batch_process(
         tempfile.TemporaryDirectory() as directory,
         begun_attempt(
             ranks,
-            partial(TorchRuntime, ranks, strategy=UntouchedStrategy(), is_trained=False),
+            partial(TorchRuntime, ranks, strategy=UntouchedStrategy()),
             hparams=None,
             exp_conf=None,
             enable_tensorboard_logging=True,

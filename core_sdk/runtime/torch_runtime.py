@@ -25,7 +25,7 @@ from core_sdk.runtime.gradients import (
 from core_sdk.runtime.lr_scheduler import LRScheduler
 from core_sdk.runtime.precision import Precision, autocasting
 from core_sdk.runtime.runtime import Ranks, Runtime
-from core_sdk.runtime.strategies import OptimizerStep, Strategy, named_strategy, parameters_of
+from core_sdk.runtime.strategies import OptimizerStep, Strategy, UntouchedStrategy, named_strategy, parameters_of
 
 if TYPE_CHECKING:
     from core_sdk.distributed import Channel
@@ -56,14 +56,13 @@ class TorchRuntime(Runtime):
         strategy: Strategy,
         *,
         aggregation_frequency: int = 1,
-        is_trained: bool = True,
     ) -> None:
-        """`strategy` is that of models that name no other one. Without `is_trained` the weights are only read."""
+        """`strategy` is that of models that name no other one. An `UntouchedStrategy` means that nothing is trained."""
         self._ranks = ranks
         self.device = device
         self.strategy = strategy
         self._aggregation_frequency = aggregation_frequency
-        self._is_trained = is_trained
+        self._is_trained = not isinstance(strategy, UntouchedStrategy)
         self.models: list[nn.Module] = []
         self.optimizers: list[Optimizer] = []
         self.lr_schedulers: list[LRScheduler] = []
@@ -305,7 +304,8 @@ class TorchRuntime(Runtime):
         return [strategy.inner_model(model) for model, strategy in zip(self.models, self._strategies, strict=True)]
 
     def _model_states(self) -> list[dict[str, Any]]:
-        return [strategy.model_state(model) for model, strategy in zip(self.models, self._strategies, strict=True)]
+        """Returns the states to save, which are the same for every strategy and number of ranks."""
+        return [model.state_dict() for model in self._inner_models()]
 
     def _named(self, optimizer: Optimizer) -> list[tuple[str, nn.Parameter]]:
         """Returns the optimizer's parameters, each with a unique name."""

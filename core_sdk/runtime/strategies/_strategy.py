@@ -45,10 +45,6 @@ class Strategy(abc.ABC):
     def optimizer_step(self, optimizer: torch.optim.Optimizer, divisor: int) -> OptimizerStep:
         return OptimizerStep(optimizer, divisor)
 
-    def model_state(self, model: nn.Module) -> dict[str, Any]:
-        """Returns the state to save, which is the same for every strategy and number of ranks."""
-        return self.inner_model(model).state_dict()
-
 
 class NoStrategy(Strategy):
     """Moves the model to the device of its rank. Nothing is exchanged between ranks."""
