@@ -80,13 +80,13 @@ def reading(path: Path | str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def opened_regular(path: Path | str, *, under: int | None = None) -> Iterator[int]:
+def opened_regular(path: Path | str) -> Iterator[int]:
     """Yields a descriptor to read a regular file. Links are not followed, and a pipe does not block.
 
     Raises `IsADirectoryError` for a directory, and `NotRegularError` for anything else that is not a regular file.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=under)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a socket
             raise NotRegularError(errno.EINVAL, "is not a regular file", str(path)) from error
