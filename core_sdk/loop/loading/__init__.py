@@ -1,4 +1,3 @@
 """Data loaders that resume after a stop with the very next sample."""
 
 from core_sdk.loop.loading._resumable import ResumableLoader, resumable
-from core_sdk.loop.loading._sharded import as_shards

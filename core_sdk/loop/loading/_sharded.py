@@ -111,7 +111,7 @@ class ShardedSource(PlannedSource):
             self._take_order(self._order())
 
 
-def as_shards(loader: DataLoader[Any], num_ranks: int = 1, *, exact: bool = True) -> ShardedDataset | None:
+def as_shards(loader: DataLoader[Any], num_ranks: int, *, exact: bool) -> ShardedDataset | None:
     """Returns the dataset of a loader if it has shards, and None for another one.
 
     A dataset with `num_shards` and `shard()`, such as Hugging Face's `IterableDataset`, becomes a `ShardedDataset`.

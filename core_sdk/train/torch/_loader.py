@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from core_sdk.loop import resumable
-from core_sdk.loop.loading import as_shards
 from core_sdk.loop.moving import to_device
+from core_sdk.loop.sharded_dataset import has_shards
 from core_sdk.train.torch._devices import get_device
 from core_sdk.train.worker.epochs import Epochs
 from core_sdk.train.worker.session import Session
@@ -38,7 +38,7 @@ def prepare_data_loader(
         raise TypeError(f"prepare_data_loader() takes a DataLoader of torch, not {type(data_loader).__name__}")
     distributed = Session.current("prepare_data_loader()").context.distributed
     divides = add_dist_sampler and not isinstance(data_loader.sampler, DistributedSampler)
-    if divides and isinstance(data_loader.dataset, IterableDataset) and as_shards(data_loader) is None:
+    if divides and isinstance(data_loader.dataset, IterableDataset) and not has_shards(data_loader.dataset):
         if distributed.size > 1:
             raise ValueError(
                 f"{type(data_loader.dataset).__name__} is an IterableDataset, which cannot be divided among "
