@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -32,7 +31,7 @@ class Callbacks:
             self._thread.start()
 
     def tell_failure(self, failures: dict[int, Exception]) -> None:
-        self._call(lambda callback: callback.after_exception(self._context, failures))
+        self._call("after_exception", failures)
 
     def close(self) -> None:
         if self._callbacks:
@@ -43,10 +42,7 @@ class Callbacks:
     def _follow(self) -> None:
         for told in self._lines():
             checkpoint = None if told.storage_id is None else Checkpoint.stored(told.storage, told.storage_id)
-            self._tell(told.metrics, checkpoint)
-
-    def _tell(self, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None) -> None:
-        self._call(lambda callback: callback.after_report(self._context, metrics, checkpoint))
+            self._call("after_report", told.metrics, checkpoint)
 
     def _lines(self) -> Iterator[Told]:
         offset = 0
@@ -61,9 +57,9 @@ class Callbacks:
             if is_last:
                 return
 
-    def _call(self, call: Callable[[UserCallback], None]) -> None:
+    def _call(self, hook: str, *args: object) -> None:
         for callback in self._callbacks:
             try:
-                call(callback)
+                getattr(callback, hook)(self._context, *args)
             except Exception:  # it is the user's, and only looks on: a training must not end by it
                 logger.exception("%s has failed; the training goes on", type(callback).__name__)

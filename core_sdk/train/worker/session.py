@@ -87,7 +87,8 @@ class Session:
         if checkpoint is not None:
             self._save(checkpoint, metrics, name, is_shared=is_shared, wait=wait, delete=delete)
         if self.program.has_callbacks:
-            tell_callbacks(self._folder, self.context, metrics, self._latest_id() if is_stored else None)
+            storage_id = self._latest.storage_id if is_stored and self._latest is not None else None
+            tell_callbacks(self._folder, self.context, metrics, storage_id)
         if is_stopping and is_stored:
             # No rank leaves before the checkpoint is stored.
             self._channel.allgather_outcome(self.context.checkpoint.wait, is_patient=True)
@@ -161,9 +162,6 @@ class Session:
             self.context.checkpoint.wait()
             for each in to_delete(read_history(self._folder).checkpoints, config):
                 self.context.checkpoint.release(each)
-
-    def _latest_id(self) -> str | None:
-        return None if self._latest is None else self._latest.storage_id
 
     def _look_up(self) -> tuple[str, Checkpoint | None]:
         """Returns the experiment's name and the checkpoint from which this attempt goes on. Only rank 0 calls it."""
