@@ -409,6 +409,18 @@ def test_a_loop_that_was_left_goes_on_with_the_next_batch() -> None:
     assert (loader.epoch, loader.batches, loader.samples) == (1, 6, 22)
 
 
+def test_an_epoch_is_left_for_the_beginning_of_another() -> None:
+    """The batches that were trained on still count."""
+    loader, other = loop.resumable(augmented()), loop.resumable(augmented())
+    take(loader, 2)
+
+    loader.begin_epoch(1)
+
+    assert (loader.epoch, loader.batches) == (1, 2)
+    list(other)
+    assert [plain(batch) for batch in loader] == [plain(batch) for batch in other]
+
+
 def test_counters_count_the_whole_training() -> None:
     """Samples of all ranks, without those that come again to fill a part."""
     loader = loop.resumable(augmented(5), distributed=ranked(3, 4))
