@@ -1,4 +1,4 @@
-"""Opens files by descriptor, and writes small ones that are never incomplete, even after a power cut."""
+"""Names files by URLs, opens them by descriptor, and writes small ones that are whole even after a power cut."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote_from_bytes
+
+
+def file_url(path: Path) -> str:
+    """Returns the `file:` URL of an absolute path, as `Path.as_uri()`, which imports an HTTP client from Python 3.14 on."""
+    return f"file://{quote_from_bytes(os.fsencode(path))}"
 
 
 def write_atomically(path: Path, content: bytes, *, overwrite: bool = True, is_durable: bool = True) -> None:

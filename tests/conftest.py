@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -32,6 +33,8 @@ hypothesis.settings.register_profile("busy", suppress_health_check=[hypothesis.H
 hypothesis.settings.load_profile("busy")
 # Of this process and all that it starts: six processes with a thread for each core would mostly wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# As Python did until 3.14: a loader's workers know classes that a test has defined, and start within milliseconds.
+multiprocessing.set_start_method("fork")
 # `make test &` in a script begins with SIGINT ignored, and so would all that the tests start and interrupt.
 heed_signals()
 

@@ -35,6 +35,7 @@ from core_sdk.environment import (
     run_info,
 )
 from core_sdk.errors import ArgumentConflictError, SeveralRanksError
+from core_sdk.files import file_url
 from core_sdk.records import ClusterInfo
 from core_sdk.storage import Storage, open_storage, storage_from_url
 from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
@@ -288,7 +289,7 @@ def _open_storage(
 ) -> Storage:
     if checkpoint_storage is None and not distributed.is_chief and not os.access(home.root, os.W_OK | os.X_OK):
         # On a node that does not see the chief's home there is no such directory; its ranks may store nothing.
-        return storage_from_url(home.checkpoints.as_uri())
+        return storage_from_url(file_url(home.checkpoints))
     if isinstance(checkpoint_storage, Mapping) and checkpoint_storage.get("type") is None and checkpoint_storage:
         checkpoint_storage = None  # it only says which checkpoints to keep
     return open_storage(checkpoint_storage, default=home.checkpoints)

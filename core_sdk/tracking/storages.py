@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from core_sdk.environment import path_at_home, path_here
+from core_sdk.files import file_url
 from core_sdk.records import MANIFEST_NAME
 from core_sdk.tracking.home import Home
 
@@ -50,4 +51,4 @@ def _path(url: str) -> Path | None:
 
 
 def _url(path: Path) -> str:
-    return path_at_home(path.absolute()).as_uri()
+    return file_url(path_at_home(path.absolute()))

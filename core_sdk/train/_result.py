@@ -9,6 +9,7 @@ from typing import Any
 
 from core_sdk.environment import Environment
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError
+from core_sdk.files import file_url
 from core_sdk.runtime.retention import CheckpointConfig, best
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
@@ -135,4 +136,4 @@ class Result:
 
 
 def _stores_in(trial: TrialFolder, directory: Path) -> bool:
-    return any(each.record.storage == directory.as_uri() for each in read_history(trial).checkpoints)
+    return any(each.record.storage == file_url(directory) for each in read_history(trial).checkpoints)

@@ -28,6 +28,7 @@ from loop.toy_datasets import (
     RarelyAugmented,
 )
 from parts import needs
+from processes import Script
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -506,6 +507,32 @@ def test_the_workers_end_with_the_loader() -> None:
     del loader
 
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+def test_workers_leave_the_first_ctrl_c_to_the_script(start_script: Callable[..., Script], start_method: str) -> None:
+    """The script still needs batches from them until it has stopped."""
+    script = start_script(
+        """
+        import os, signal, sys
+        from core_sdk import core, loop
+        from torch.utils.data import DataLoader
+
+        if __name__ == "__main__":
+            os.setpgrp()
+            with core.init() as core_context:
+                loader = loop.resumable(DataLoader(range(100), 1, num_workers=1, multiprocessing_context=sys.argv[1]))
+                core_context.preempt.should_preempt()
+                batches = iter(loader)
+                next(batches)
+                os.killpg(0, signal.SIGINT)  # as a terminal does
+                print([next(batches).item() for _ in range(20)][-1], core_context.preempt.should_preempt())
+        """,
+        start_method,
+    )
+
+    status, output, errors = script.wait()
+    assert (status, output) == (0, "20 True\n"), errors
 
 
 def test_workers_may_be_spawned() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
@@ -185,6 +186,8 @@ class _Watch:
 class WorkerStart:
     """Prepares a worker process: `get_worker_info()` then has the user's own dataset, as in torch's loader.
 
+    It leaves Ctrl-C, which a terminal sends to all processes, to the script, which may still need its batches.
+
     Also calls the user's `worker_init_fn`. With shards, each worker looks like the only one, so that an iterable which
     divides its samples among the workers gives all of them.
     """
@@ -194,6 +197,8 @@ class WorkerStart:
         self._worker_init_fn = loader.worker_init_fn
 
     def __call__(self, worker_id: int) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not forked from within a Context
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         info = get_worker_info()
         object.__setattr__(info, "dataset", self._dataset)
         if isinstance(self._dataset, IterableDataset):

@@ -14,7 +14,7 @@ from core_sdk.errors import (
     CheckpointNotStoredError,
     StorageNotWritableError,
 )
-from core_sdk.files import fsync_directory, fsync_tree, write_atomically
+from core_sdk.files import file_url, fsync_directory, fsync_tree, write_atomically
 from core_sdk.records import MANIFEST_NAME, Manifest, encode_manifest
 from core_sdk.storage._download import download
 from core_sdk.storage._manifest import without
@@ -31,7 +31,7 @@ class DirectoryStorage(Storage):
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        self.url = path_at_home(self.root).as_uri()
+        self.url = file_url(path_at_home(self.root))
         self._area = StagingArea(self.root)
 
     def check_writable(self) -> None:
