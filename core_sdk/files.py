@@ -14,7 +14,7 @@ from urllib.parse import quote_from_bytes
 
 
 def file_url(path: Path) -> str:
-    """Returns the `file:` URL of an absolute path, as `Path.as_uri()`, which imports an HTTP client from Python 3.14 on."""
+    """Returns the `file:` URL of an absolute path. From Python 3.14 on, `as_uri` imports an HTTP client for it."""
     return f"file://{quote_from_bytes(os.fsencode(path))}"
 
 
