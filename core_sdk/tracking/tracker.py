@@ -105,6 +105,9 @@ class View(Protocol):
     def reporting_ranks(self, trial_id: int) -> list[int]:
         """Returns the ranks that have reported metrics in any attempt, in order."""
 
+    def ranks_by_metric(self, trial_id: int) -> dict[tuple[str, str], list[int]]:
+        """Returns the ranks that have reported each metric in any attempt, by its group and its name."""
+
     def series(self, trial_id: int, *, rank: int | None = None) -> list[SeriesRow]:
         """Returns the metrics that a rank has reported. `Ranks` says what None means, here and in all methods."""
 

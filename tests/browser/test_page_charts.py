@@ -194,7 +194,7 @@ def test_names_that_every_object_has_are_names(tmp_path: Path, open_view: OpenVi
 
 
 def test_every_metric_has_its_curve_however_many_there_are(tmp_path: Path, open_view: OpenView) -> None:
-    """One answer has at most 64 curves, so the charts ask for theirs in parts."""
+    """One answer has at most 64 curves of a trial, and each chart asks for its own."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home)
     metrics: dict[str, Any] = {f"m{index:02d}": index for index in range(70)}
@@ -203,15 +203,18 @@ def test_every_metric_has_its_curve_however_many_there_are(tmp_path: Path, open_
     with serving(home) as site:
         page = open_view(site, "trials/1")
         values = page.locator(".chart-value")
-        expect(values).to_have_count(24)
+        panels = page.locator(".panel")
+        expect(panels).to_have_count(24)
 
         page.get_by_role("button", name="Show 24 more charts").click()
         page.get_by_role("button", name="Show 22 more charts").click()
 
-        expect(values).to_have_count(70)
+        expect(panels).to_have_count(70)
         expect(page.get_by_role("button", name="more chart")).to_have_count(0)
-        page.goto(site.address("trials/1?search=m0&reports=all"))
-        expect(values).to_have_count(20)
+        panels.last.scroll_into_view_if_needed()
+        expect(panels.last.locator(".chart-value")).to_have_text("69")
+        page.goto(site.address("trials/1?metrics=m0[0-5]&reports=all"))
+        expect(values).to_have_count(12)
         page.goto(site.address("compare?trials=1&reports=all&metrics=m[06]9$"))
         expect(values).to_have_count(4)
 
@@ -277,12 +280,26 @@ def test_each_rank_is_shown_when_it_is_asked_for(tmp_path: Path, open_view: Open
         shown = values.all_inner_texts()
 
         page.get_by_label("Rank", exact=True).select_option("0")
-        expect(titles).to_have_text(["training loss, rank 0"])
+        expect(titles).to_have_text(["training.loss, rank 0"])
         of_0 = values.all_inner_texts()
         page.get_by_label("Rank", exact=True).select_option("all")
         expect(values).to_have_count(3)
         of_all = values.all_inner_texts()
-        expect(titles).to_have_text(["training loss", "validation accuracy, rank 1"])
+        expect(titles).to_have_text(["training.loss", "validation.accuracy, rank 1"])
 
     assert ["0.25" in shown[0], "0.75" in shown[1], "0.25" in of_0[0]] == [True] * 3
     assert ["rank 0" in of_all[0], "rank 1" in of_all[1], "5" in of_all[1], "0.75" in of_all[2]] == [True] * 4
+
+
+def test_a_single_point_is_a_dot_also_in_a_saved_picture(tmp_path: Path, open_view: OpenView) -> None:
+    """It has no line."""
+    home = Home.create(tmp_path / "home")
+    record(new_trial(home), report(7, loss=0.5))
+    with serving(home) as site:
+        page = open_view(site, "trials/1")
+
+        page.get_by_role("button", name="More of training.loss").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name="Save as SVG").click()
+
+        assert "<circle" in download.value.path().read_text()

@@ -196,13 +196,13 @@ def test_a_question_that_did_not_reach_the_server_is_asked_again(site: Site, ope
     """The page does it by itself, while all else works."""
     page = open_view(site, "queue")
     expect(page.locator(".connection-live")).to_be_visible()
-    page.route("**/api/v1/trials/25/metrics?*", lambda route: route.abort())
+    page.route("**/api/v1/comparison/metrics?*", lambda route: route.abort())
     page.goto(site.address("trials/25"))
     expect(page.get_by_text("The page asks again by itself.").first).to_be_visible()
 
-    page.unroute("**/api/v1/trials/25/metrics?*")
+    page.unroute("**/api/v1/comparison/metrics?*")
 
-    expect(page.get_by_role("img", name=re.compile("^Chart of training loss"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Chart of training.loss"))).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 

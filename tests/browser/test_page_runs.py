@@ -342,7 +342,7 @@ def test_names_with_a_comma_are_names(home: Home, open_view: OpenView) -> None:
         page.get_by_role("button", name="Add").click()
         expect(page.locator(".grid .chip")).to_have_text(["x, y", "z"])
         page.goto(site.address("trials/1"))
-        expect(page.get_by_role("img", name="Chart of training top,1")).to_have_attribute(
+        expect(page.get_by_role("img", name="Chart of training.top,1")).to_have_attribute(
             "aria-label", re.compile("highest 0.75")
         )
         page.goto(site.address("compare?trials=1,2"))

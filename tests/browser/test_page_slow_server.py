@@ -62,7 +62,7 @@ def click(name: str) -> Callable[[Page], None]:
         ("compare?trials=1,2,3", ".chart", "runs**", go("compare?trials=4,5")),
         ("compare?trials=1,2,3", ".chart", "comparison/metrics**", go("compare?trials=4,5")),
         ("compare?trials=1,2,3", ".chart", "comparison/metrics**", click("Time")),
-        ("trials/25", ".chart", "trials/25/metrics**", click("Time")),
+        ("trials/25", ".chart", "comparison/metrics**", click("Time")),
         ("experiments/5/curves", ".chart", "comparison/metrics**", choose("Curves", "1")),
         ("compare/configuration?trials=1,2,3", ".difference", "trials/*/configuration", choose("From", "2")),
         ("trials/25/logs?attempt=1", ".log-line", "trials/25/logs**", choose("Attempt", "2")),
@@ -119,7 +119,7 @@ def test_a_zoom_keeps_the_curves_until_finer_ones_are_there(site: Site, open_vie
     plot = page.locator(".chart-plot").first
     plot.focus()
 
-    with held(page, "trials/25/metrics**"):
+    with held(page, "comparison/metrics**"):
         page.keyboard.press("+")
         expect(page.get_by_role("button", name="Show all").first).to_be_visible()
         assert page.locator(".loading").count() == 0

@@ -19,7 +19,7 @@ from core_sdk.records import Report
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.running import await_end
 
-LOSS = "training loss"
+LOSS = "training.loss"
 
 # Says when it has begun; ends when it is asked to stop.
 OBEDIENT = """
@@ -149,7 +149,7 @@ def test_charts_zoom_by_keys_and_by_dragging(site: Site, open_view: OpenView) ->
 def test_a_chart_is_saved(site: Site, open_view: OpenView, tmp_path: Path, item: str, beginning: bytes) -> None:
     """As a picture or as a table."""
     page = open_view(site, "trials/25")
-    page.get_by_role("button", name=f"Export {LOSS}").click()
+    page.get_by_role("button", name=f"More of {LOSS}").click()
 
     with page.expect_download() as download:
         page.get_by_role("menuitem", name=f"Save as {item}").click()
@@ -169,7 +169,7 @@ def test_a_report_is_on_the_screen_soon(own_site: Site, open_view: OpenView) -> 
     with own_site.home.folder(24).journal_path(1).open("ab") as journal:
         journal.write(encode_line(Report(1.8e9, "training", 77_777, {"loss": 0.5, "news": 1.0})))
 
-    expect(page.get_by_role("img", name=re.compile("^Chart of training news"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Chart of training.news"))).to_be_visible()
     expect(page.locator(".subject-facts")).to_contain_text("77,777 steps")
 
 

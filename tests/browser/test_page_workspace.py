@@ -12,8 +12,9 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, labels, rows, wait_for_query
 from browser.test_page_charts import hover
-from tracking.journals import new_trial, record, report
+from tracking.journals import append, lines, new_trial, record, report
 
+from core_sdk.records import Alert
 from core_sdk.tracking import Home
 
 if TYPE_CHECKING:
@@ -110,9 +111,10 @@ def test_colours_tell_a_hyperparameter(sweep: Site, open_view: OpenView) -> None
     assert len(set(dashes)) == 3
 
 
-def test_a_chart_has_settings_of_its_own(sweep: Site, open_view: OpenView) -> None:
+@pytest.mark.parametrize(("view", "num_curves"), [("runs?view=charts&", 6), ("trials/1?", 2)])
+def test_a_chart_has_settings_of_its_own(sweep: Site, open_view: OpenView, view: str, num_curves: int) -> None:
     """Metrics by a regular expression, any metric as axis, logarithms, limits and a caption; a link holds them."""
-    page = open_view(sweep, "runs?view=charts&metrics=loss")
+    page = open_view(sweep, f"{view}metrics=loss")
     expect(titles(page)).to_have_text(["training.loss"])
 
     page.get_by_role("button", name="Add chart").click()
@@ -126,7 +128,7 @@ def test_a_chart_has_settings_of_its_own(sweep: Site, open_view: OpenView) -> No
 
     added = chart(page, "Both")
     expect(titles(page)).to_have_text(["Both", "training.loss"])
-    expect(added.locator(".chart-value")).to_have_count(6)
+    expect(added.locator(".chart-value")).to_have_count(num_curves)
     expect(added.locator(".chart-note")).to_have_text("Against the tokens")
     hover(page, added.locator(".u-over"), 0.5)
     expect(added.locator(".chart-place")).to_have_text(re.compile("^(6,9|7,0)"))  # the square root of 1,000 · 49,000
@@ -180,9 +182,9 @@ def test_charts_whose_data_is_known_already_are_arranged_like_the_last_ones(swee
     expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
     choose(page, "training.accuracy", "Pin")
 
-    page.goto(sweep.address("compare?trials=1,2"))
-
-    expect(titles(page)).to_have_text(["training.accuracy", "training.loss", "training.tokens"])
+    for view in ("compare?trials=1,2", "trials/1"):
+        page.goto(sweep.address(view))
+        expect(titles(page)).to_have_text(["training.accuracy", "training.loss", "training.tokens"])
 
 
 @pytest.mark.parametrize("panels", ["[1", "{}", '[{"id": 5}]', json.dumps([{"id": "+1", "of": [3], "y": ["a", None]}])])
@@ -191,3 +193,45 @@ def test_a_link_that_somebody_has_spoilt_shows_the_charts(sweep: Site, open_view
     page = open_view(sweep, f"runs?view=charts&panels={panels}")
 
     expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+
+
+def test_alerts_are_marks_in_a_comparison(tmp_path: Path, open_view: OpenView) -> None:
+    """In the colour of the trial's curve, with its name and their title; of many the nearest ones are told."""
+    home = Home.create(tmp_path / "home")
+    write_trials(home)
+    for number, step, num_alerts in ((1, 25, 1), (2, 5, 7)):
+        alerts = [Alert(time=0.0, title=f"Alert {index}", description="", level="warn") for index in range(num_alerts)]
+        append(home.folder(number), 1, lines(report(step, loss=10.0 * number), *alerts))
+    with serving(home) as site:
+        page = open_view(site, "compare?trials=1,2,3&metrics=loss")
+        over = chart(page, "training.loss").locator(".u-over")
+        told = page.locator(".chart-values .warning")
+        expect(over).to_be_visible()
+
+        hover(page, over, 24 / 48)
+        expect(told).to_have_text([re.compile(r"^⚠ \w+-\w+-1 · lr 0\.001: Alert 0$")])
+        assert _colour_at_the_top(page, 24 / 48) == page.evaluate(_COLOUR_OF, 0)
+        hover(page, over, 4 / 48)
+
+        expect(told).to_have_count(4)
+        expect(told.last).to_have_text("and 4 more")
+        assert _colour_at_the_top(page, 4 / 48) == page.evaluate(_COLOUR_OF, 1)
+
+
+_COLOUR_OF = """index => {
+  const line = document.querySelectorAll(".grid .line-sample path")[index];
+  return getComputedStyle(line).stroke.match(/\\d+/g).map(Number);
+}"""
+
+
+def _colour_at_the_top(page: Page, part: float) -> list[int]:
+    """The colour of the pixel below the upper edge of the first plot, at this part of its width."""
+    script = """part => {
+      const boxOf = (name) => document.querySelector(`.chart ${name}`).getBoundingClientRect();
+      const [over, whole] = [boxOf(".u-over"), boxOf(".uplot")];
+      const place = [over.left - whole.left + part * over.width, over.top - whole.top + 3];
+      const [x, y] = place.map((pixels) => pixels * devicePixelRatio);
+      const { data } = document.querySelector(".chart canvas").getContext("2d").getImageData(x, y, 1, 1);
+      return [...data].slice(0, 3);
+    }"""
+    return list(page.evaluate(script, part))

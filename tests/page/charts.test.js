@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bandAt } from "../../core_sdk/server/page/charts/chart.js";
-import { lineOf, nearest, rangeOfX, rangeOfY, traceOf, within } from "../../core_sdk/server/page/charts/curves.js";
+import { lineOf, nearest, rangeOfX, rangeOfY, stretchesOf, traceOf, within } from "../../core_sdk/server/page/charts/curves.js";
 import { csvOf } from "../../core_sdk/server/page/charts/export.js";
 import { dashOf, seriesColour } from "../../core_sdk/server/page/charts/palette.js";
 import { cellsOf } from "../../core_sdk/server/page/charts/search/heat-map.js";
@@ -165,4 +165,14 @@ test("a trial is within the ranges of all axes, whatever their names", () => {
   assert.equal(isWithin(scales, [0.5, 0.5], {}), true);
   assert.equal(isWithin(scales, [0.5, 0.5], { lr: [0.6, 1] }), false);
   assert.equal(isWithin(scales, [0.5, NaN], { lr: [0, 1] }), false);
+});
+
+test("a line is interrupted by what has no place, and a lone point is a stretch of its own", () => {
+  const trace = traceWith([1, "NaN", 3, 4], { maximum: [1, "NaN", 3, 5] });
+  const same = (/** @type {number} */ value) => value;
+
+  assert.deepEqual(stretchesOf(trace, lineOf(trace), same, same), [
+    [0, 1],
+    [2, 3, 3, 4, 3, 5],
+  ]);
 });

@@ -5,10 +5,10 @@ import { test } from "node:test";
 import { flattened } from "../../core_sdk/server/page/views/facts.js";
 import { allColumns, standardColumns } from "../../core_sdk/server/page/views/runs/columns.js";
 import { labelsOf, noteOf } from "../../core_sdk/server/page/views/groups/words.js";
+import { restartMarks } from "../../core_sdk/server/page/views/marks.js";
 import { grouped } from "../../core_sdk/server/page/views/runs/grouping.js";
 import { inOrder } from "../../core_sdk/server/page/views/runs/order.js";
 import { runsOf } from "../../core_sdk/server/page/views/runs/trials.js";
-import { marksOf, partsOf } from "../../core_sdk/server/page/views/trial/charts.js";
 import { figuresOf, withGaps } from "../../core_sdk/server/page/views/trial/figures.js";
 
 /** @import { ColumnAnswer, Curve } from "api" */
@@ -178,21 +178,9 @@ test("figures of one kind share a chart, and those that are unknown have one eac
   );
 });
 
-test("no part of the charts has more curves than an answer", () => {
-  const chartsWith = (/** @type {number} */ num, numSeries = 1) =>
-    Array.from({ length: num }, (_, index) => ({ title: `m${index}`, series: Array.from({ length: numSeries }, () => ({ group: "g", name: "m" })) }));
-  const sizes = (/** @type {ReturnType<typeof chartsWith>} */ charts, numRanks = 1) => partsOf(charts, numRanks).map((part) => part.length);
-
-  assert.deepEqual(sizes([]), []);
-  assert.deepEqual(sizes(chartsWith(50)), [24, 24, 2]);
-  assert.deepEqual(sizes(chartsWith(30), 4), [16, 14]);
-  assert.deepEqual(sizes(chartsWith(3, 40)), [1, 1, 1]);
-  assert.deepEqual(sizes(chartsWith(2), 100), [1, 1]);
-});
-
 test("a restart is marked where its step is drawn, if it is drawn", () => {
-  const answer = { curves: [], superseded: [], resume_points: [2, 9], num_left_out: 0 };
+  const drawn = { series: curve("loss", [1, 2, 3], { x: [10, 20, 30] }), origin: 10 };
 
-  assert.deepEqual(marksOf(answer, [{ series: curve("loss", [1, 2, 3], { x: [10, 20, 30] }) }], 10), [{ x: 10, label: "restart" }]);
-  assert.deepEqual(marksOf(answer, [], 0), []);
+  assert.deepEqual(restartMarks([2, 9], [drawn]), [{ x: 10, label: "restart" }]);
+  assert.deepEqual(restartMarks([2, 9], []), []);
 });

@@ -2,10 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { textsAt } from "../../core_sdk/server/page/charts/chart.js";
 import { limited, moved, traceAt, traceOf } from "../../core_sdk/server/page/charts/curves.js";
 import { isSeen, withEyes } from "../../core_sdk/server/page/views/workspace/eyes.js";
 import {
   matcher,
+  metricsOf,
   neighbour,
   newId,
   readPanels,
@@ -14,8 +16,10 @@ import {
   withMove,
   writtenPanels,
 } from "../../core_sdk/server/page/views/workspace/panels.js";
+import { curvesOf, marksOf, stretchOf } from "../../core_sdk/server/page/views/workspace/trial-curves.js";
 import { looksOf, slotsOf, trialSubjects } from "../../core_sdk/server/page/views/workspace/subjects.js";
 
+/** @import { Curve } from "api" */
 /** @import { Run } from "../../core_sdk/server/page/views/runs/grouping.js" */
 
 const RAMP = ["#000000", "#ffffff"];
@@ -97,7 +101,7 @@ test("pinned panels come first, in their order, and the others by group", () => 
   const metrics = ["a.x", "a.batches", "b.y", "b.z"];
   const panels = ["b.z", "a.x", "gone"].reduce((all, id) => withChange(all, id, { pin: true }), readPanels(""));
   const idsOf = (/** @type {ReturnType<typeof readPanels>} */ of, search = "", first = "") =>
-    sectionsOf(of, metrics, search, first).map((section) => [section.title, ...section.panels.map(({ id }) => id)]);
+    sectionsOf(of, metrics, search, first, false).map((section) => [section.title, ...section.panels.map(({ id }) => id)]);
 
   assert.deepEqual(idsOf(panels), [
     ["Pinned", "b.z", "a.x"],
@@ -153,4 +157,98 @@ test("the curve under the pointer is the nearest one, also between its points", 
     traceAt(traces, { x: 50, left: 50, top }, (trace, index) => [trace.places[index], trace.means[index]], 4)?.label;
 
   assert.deepEqual([at(1), at(8), at(5)], ["0", "10", undefined]);
+});
+
+test("metrics of one name may share a chart, whatever their group, and others keep theirs", () => {
+  const metrics = ["training.loss", "training.a.b", "validation.loss", "validation.lossy"];
+
+  const [section, ...others] = sectionsOf(readPanels(""), metrics, "", "", true);
+
+  assert.deepEqual(others, []);
+  assert.deepEqual(
+    section.panels.map((panel) => [panel.id, panel.title, ...metricsOf(panel, metrics)]),
+    [
+      ["*.loss", "loss", "training.loss", "validation.loss"],
+      ["training.a.b", "", "training.a.b"],
+      ["validation.lossy", "", "validation.lossy"],
+    ],
+  );
+  assert.deepEqual(readPanels(writtenPanels(withChange([], "*.loss", { big: true })))[0].title, "loss");
+});
+
+/** @param {string} name @param {Partial<Curve>} [other] @returns {Curve} */
+const curve = (name, other) => {
+  const steps = [1, 2, 3];
+  const columns = { first_steps: steps, last_steps: steps, x: [101, 102, 103], count: [1, 1, 1], minimum: steps, maximum: steps, mean: steps };
+  return { group: "training", name, ...columns, attempt: null, rank: null, ...other };
+};
+const subject = { key: "7", label: "otter-7", ids: [7], values: { started: 100, steps: 3 } };
+const alert = {
+  trial_id: 7,
+  attempt: 1,
+  steps_completed: 2,
+  time: 105,
+  title: "Spike",
+  description: "it is 7",
+  level: "error",
+  is_superseded: false,
+};
+const answer = {
+  curves: [curve("loss"), curve("lr")],
+  superseded: [curve("loss", { attempt: 1 })],
+  resume_points: [2],
+  alerts: [alert],
+  num_left_out: 0,
+};
+
+test("the metrics of one trial have colours of their own, and those of several trials the trial's", () => {
+  const options = { metrics: ["training.loss", "training.lr"], axis: "time", hasAllRanks: false };
+
+  const own = curvesOf({ ...subject, label: "" }, answer, { ...options, look: null });
+  const compared = curvesOf(subject, answer, { ...options, look: { colour: "--series-5", dash: [] } });
+
+  assert.deepEqual(
+    own.map(({ label, colour, isFaint }) => [label, colour, isFaint]),
+    [
+      ["training.loss, attempt 1", "--series-1", true],
+      ["training.loss", "--series-1", false],
+      ["training.lr", "--series-2", false],
+    ],
+  );
+  assert.deepEqual(
+    compared.slice(1).map(({ key, label, colour, dash, origin }) => [key, label, colour, dash.length, origin]),
+    [
+      ["7", "otter-7, training.loss", "--series-5", 0, 100],
+      ["7", "otter-7, training.lr", "--series-5", 2, 100],
+    ],
+  );
+});
+
+test("an alert has the colour of its trial's curve, and its name, where several are compared", () => {
+  const marksOn = (/** @type {string} */ axis, /** @type {{colour: string, dash: number[]} | null} */ look) => {
+    const options = { metrics: ["training.loss"], axis, hasAllRanks: false, look };
+    return marksOf(subject, answer, curvesOf(subject, answer, options), options);
+  };
+
+  assert.deepEqual(marksOn("steps", { colour: "--series-5", dash: [] }), [{ x: 2, label: "", text: "otter-7: Spike", colour: "--series-5" }]);
+  assert.deepEqual(marksOn("time", null), [
+    { x: 2, label: "restart" },
+    { x: 5, label: "", text: "Spike: it is 7", colour: "--error" },
+  ]);
+  assert.deepEqual(
+    marksOn("epochs", null).map(({ x }) => x),
+    [102, 102],
+  );
+});
+
+test("the nearest alerts are told first, and those of one text once", () => {
+  const marks = [10, 11, 11.5, 90].map((x, index) => ({ x, label: "", text: index === 2 ? "near" : "same" }));
+
+  assert.deepEqual(textsAt(marks, 11.4, [0, 100]), ["near", "same"]);
+  assert.deepEqual(textsAt(marks, null, [0, 100]), []);
+});
+
+test("a zoom asks for exact steps around it, also those before it that smoothing needs", () => {
+  assert.deepEqual(stretchOf([100.5, 150.25], 0, 1, 800), { first: 96, last: 160, buckets: 1029 });
+  assert.equal(stretchOf([100.5, 150.25], 0.9, 1, 800).first, 32);
 });

@@ -11,6 +11,7 @@ from server.conftest import HOSTILE
 from server.visitor import Visitor, target_of
 from tracking.journals import append, new_trial, record, report
 
+from core_sdk.records import Alert
 from core_sdk.tracking import Home, TrialFolder
 
 
@@ -117,6 +118,21 @@ def test_what_was_superseded_has_curves_of_its_own(visitor: Visitor) -> None:
     assert answer["resume_points"] == [40]
 
 
+def test_curves_come_with_the_alerts_among_their_steps(visitor: Visitor, home: Home) -> None:
+    """Without those that a later attempt has superseded."""
+    folder = new_trial(home)
+    alerts = [Alert(time=9.0, title=str(step), description="", level="warn") for step in (10, 20, 30)]
+    reports = [report(step, loss=1.0) for step in (10, 20, 30)]
+    record(folder, *(one for pair in zip(reports, alerts, strict=True) for one in pair))
+    record(folder, report(21, loss=1.0), attempt=2, resumed_steps=20)
+    question = f"/trials/{folder.trial_id}/metrics"
+
+    whole, part = (visitor.question(question, **query)["alerts"] for query in ({}, {"first": 15}))
+
+    assert [one["title"] for one in whole] == ["10", "20"]
+    assert [one["title"] for one in part] == ["20"]
+
+
 def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
     """Those of the lowest rank, of one that is asked for, or of all."""
     folder = new_trial(home)
@@ -129,7 +145,9 @@ def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
     )
     by_time = visitor.question(question, x="time", rank=1)["curves"]
 
-    assert visitor.question(f"/trials/{folder.trial_id}")["reporting_ranks"] == [0, 1]
+    trial = visitor.question(f"/trials/{folder.trial_id}")
+    assert trial["reporting_ranks"] == [0, 1]
+    assert [(one["name"], one["ranks"]) for one in trial["series"]] == [("loss", [0, 1]), ("accuracy", [1])]
     assert [(one["name"], one["rank"], one["x"]) for one in shown] == [("loss", None, [1, 3]), ("accuracy", None, [2])]
     assert [(one["name"], one["rank"], one["x"]) for one in of_1] == [("loss", 1, [2]), ("accuracy", 1, [2])]
     assert [(one["name"], one["rank"]) for one in of_all] == [("loss", 0), ("loss", 1), ("accuracy", 1)]

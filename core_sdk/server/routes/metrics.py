@@ -13,9 +13,10 @@ from core_sdk.records import MAX_INT, Metric
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Names, Query, Rank, Text
 from core_sdk.tracking import View
-from core_sdk.tracking.rows import Bucket
+from core_sdk.tracking.rows import AlertRow, Bucket
 
 _MAX_SERIES = 64
+_MAX_ALERTS = 200
 _EPOCHS = ("epochs", "epoch")
 
 Steps = Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT - 1)]
@@ -73,6 +74,8 @@ class MetricsAnswer(msgspec.Struct, frozen=True):
     curves: list[Curve]
     superseded: list[Curve]
     resume_points: list[int]
+    alerts: list[AlertRow]
+    """The newest ones between the first and the last step that no later attempt has superseded, at most 200."""
     num_left_out: int
     """Series that are left out since an answer has at most 64: ask for them by name."""
 
@@ -110,7 +113,15 @@ def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswe
         curves = curves_of()
         attempts = range(1, view.trial(trial_id).num_attempts) if query.superseded else ()
         superseded = [curve for attempt in attempts for curve in curves_of(attempt)]
-        return MetricsAnswer(curves, superseded, view.resume_points(trial_id), len(chosen) - len(shown))
+        first, last = within or (-MAX_INT, MAX_INT)
+        alerts = [
+            alert
+            for alert in view.alerts(trial_id)
+            if not alert.is_superseded and first <= alert.steps_completed <= last
+        ]
+        return MetricsAnswer(
+            curves, superseded, view.resume_points(trial_id), alerts[-_MAX_ALERTS:], len(chosen) - len(shown)
+        )
 
     return records.ask_of_trial(trial_id, query, read)
 

@@ -19,6 +19,8 @@ class SeriesName(msgspec.Struct, frozen=True):
     name: str
     last: int | float | str
     """The value at the highest step."""
+    ranks: list[int]
+    """The ranks that have reported it."""
 
 
 class TrialAnswer(msgspec.Struct, frozen=True):
@@ -54,9 +56,10 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
             view.resume_points(trial_id),
             view.alerts(trial_id)[-_MAX_ALERTS:],
             view.reporting_ranks(trial_id),
+            view.ranks_by_metric(trial_id),
         )
 
-    row, figures, groups, resume_points, alerts, reporting_ranks = records.ask(read)
+    row, figures, groups, resume_points, alerts, reporting_ranks, ranks = records.ask(read)
     problem = ""
     try:
         command = records.tracker.command(trial_id)
@@ -65,7 +68,7 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
     return TrialAnswer(
         trial=row,
         series=[
-            SeriesName(group, name, found.last)
+            SeriesName(group, name, found.last, ranks[group, name])
             for group, of_group in figures.items()
             for name, found in of_group.items()
         ],

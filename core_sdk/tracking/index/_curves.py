@@ -48,6 +48,15 @@ def read_reporting_ranks(connection: sqlite3.Connection, trial_id: int) -> list[
     return [rank for (rank,) in connection.execute(query, (trial_id,))]
 
 
+def read_ranks_by_metric(connection: sqlite3.Connection, trial_id: int) -> dict[tuple[str, str], list[int]]:
+    query = f"""SELECT DISTINCT group_name, name, rank FROM {_SERIES}
+        WHERE attempt.trial_id = ? AND NOT is_profile ORDER BY rank"""
+    ranks = defaultdict(list)
+    for group, name, rank in connection.execute(query, (trial_id,)):
+        ranks[group, name].append(rank)
+    return ranks
+
+
 def read_groups(connection: sqlite3.Connection, trial_id: int) -> list[str]:
     query = f"""SELECT series.group_name FROM {_SERIES} WHERE attempt.trial_id = ?
         GROUP BY series.group_name ORDER BY min(series.id)"""

@@ -176,6 +176,9 @@ class Index(View):
     def reporting_ranks(self, trial_id: int) -> list[int]:
         return self._ask(_curves.read_reporting_ranks, trial_id)
 
+    def ranks_by_metric(self, trial_id: int) -> dict[tuple[str, str], list[int]]:
+        return self._ask(_curves.read_ranks_by_metric, trial_id)
+
     def series(self, trial_id: int, *, rank: int | None = None) -> list[SeriesRow]:
         return self._ask(_curves.read_series, trial_id, rank)
 

@@ -19,6 +19,7 @@ import { createPlot } from "./plot.js";
 const NO_MARKS = [];
 /** The pointer is at a mark if it is within this part of the width. */
 const NEAR = 60;
+const MOST_TEXTS = 3;
 /** @type {Limits} */
 const NO_LIMITS = [null, null];
 
@@ -113,7 +114,7 @@ export function Chart({
         style=${{ height: `${height}px` }}
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options, onZoom)}
       ></div>
-      ${showsValues && html`<${Values} traces=${traces} marks=${marksAt(marks, cursor, zoom ?? options.whole)} cursor=${cursor} axis=${axis} format=${format} />`}
+      ${showsValues && html`<${Values} traces=${traces} texts=${textsAt(marks, cursor, zoom ?? options.whole)} cursor=${cursor} axis=${axis} format=${format} />`}
       ${caption && html`<p class="chart-note">${caption}</p>`}
       ${note && html`<p class="chart-note soft">${note}</p>`}
     </figure>
@@ -122,23 +123,28 @@ export function Chart({
 
 /**
  * The values at the pointer, or the last ones.
- * @param {{traces: Trace[], marks: Mark[], cursor: number | null, axis: PlotOptions["axis"], format: (value: number) => string}} props
+ * @param {{traces: Trace[], texts: string[], cursor: number | null, axis: PlotOptions["axis"], format: (value: number) => string}} props
  */
-function Values({ traces, marks, cursor, axis, format }) {
+function Values({ traces, texts, cursor, axis, format }) {
   const shown = traces.filter((trace) => !trace.isFaint && trace.places.length > 0);
   const place = cursor === null ? "last" : axis === "time" ? formatDuration(Math.max(0, cursor)) : formatNumber(Math.round(cursor));
   return html`
     <div class="chart-values" aria-hidden="true">
       <span class="chart-place">${place}</span>
-      ${marks.map(({ text }) => html`<b class="warning">⚠ ${text}</b>`)}
-      ${shown.map((trace) => html`<${Value} key=${trace.label} trace=${trace} cursor=${cursor} hasLabel=${traces.length > 1} format=${format} />`)}
+      ${texts.slice(0, MOST_TEXTS).map((text) => html`<b class="warning">⚠ ${text}</b>`)}
+      ${texts.length > MOST_TEXTS && html`<b class="warning">and ${texts.length - MOST_TEXTS} more</b>`}
+      ${shown.map((trace) => html`<${Value} key=${trace.label} trace=${trace} cursor=${cursor} hasLabel=${shown.length > 1} format=${format} />`)}
     </div>
   `;
 }
 
-/** The marks with a text near which the pointer is. @param {Mark[]} marks @param {number | null} cursor @param {[number, number] | null} visible */
-const marksAt = (marks, cursor, visible) =>
-  cursor === null || visible === null ? NO_MARKS : marks.filter(({ x, text }) => text && Math.abs(x - cursor) <= (visible[1] - visible[0]) / NEAR);
+/** The texts of the marks that the pointer is at, the nearest first. @param {Mark[]} marks @param {number | null} cursor @param {[number, number] | null} visible */
+export function textsAt(marks, cursor, visible) {
+  if (cursor === null || visible === null) return [];
+  const distance = (/** @type {Mark} */ { x }) => Math.abs(x - cursor);
+  const near = marks.filter((mark) => mark.text && distance(mark) <= (visible[1] - visible[0]) / NEAR);
+  return [...new Set(near.sort((one, other) => distance(one) - distance(other)).map(({ text = "" }) => text))];
+}
 
 /** @param {{trace: Trace, cursor: number | null, hasLabel: boolean, format: (value: number) => string}} props */
 function Value({ trace, cursor, hasLabel, format }) {

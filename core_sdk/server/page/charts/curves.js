@@ -99,6 +99,30 @@ export function traceOf({ label, key = label, colour, series, origin = 0, isFain
 /** The columns of the line that is drawn: through the extremes of each bucket, or through the centres of a band. */
 export const lineOf = (/** @type {Trace} */ { isBand, lows, highs, means }) => (isBand ? [means] : [lows, highs]);
 
+/**
+ * The stretches of a line, each as the coordinates of its points in turn. What has no place interrupts the line, such as NaN.
+ * @param {Pick<Trace, "places">} trace
+ * @param {Float64Array[]} columns Those through which the line goes.
+ * @param {(x: number) => number} left
+ * @param {(y: number) => number} top
+ */
+export function stretchesOf({ places }, columns, left, top) {
+  /** @type {number[][]} */
+  const stretches = [];
+  let isInterrupted = true;
+  for (let index = 0; index < places.length; index += 1) {
+    const isOne = columns[0][index] === columns[columns.length - 1][index];
+    for (const column of isOne ? columns.slice(0, 1) : columns) {
+      const [x, y] = [left(places[index]), top(column[index])];
+      const hasPlace = Number.isFinite(x) && Number.isFinite(y);
+      if (hasPlace && isInterrupted) stretches.push([]);
+      if (hasPlace) stretches[stretches.length - 1].push(x, y);
+      isInterrupted = !hasPlace;
+    }
+  }
+  return stretches;
+}
+
 /** The index of the bucket that is nearest to `x`; -1 without buckets. @param {Trace} trace @param {number} x */
 export function nearest({ places, isAscending }, x) {
   if (!isAscending) return places.reduce((best, place, index) => (Math.abs(place - x) < Math.abs(places[best] - x) ? index : best), 0);

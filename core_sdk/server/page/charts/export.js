@@ -3,7 +3,8 @@
 import { colour } from "../state/theme.js";
 import { csvText } from "../parts/saving.js";
 import { escaped, formatDuration, formatNumber } from "../parts/text.js";
-import { limited, lineOf, rangeOfX, rangeOfY } from "./curves.js";
+import { limited, lineOf, rangeOfX, rangeOfY, stretchesOf } from "./curves.js";
+import { DOT, linedMarks, TRIANGLE } from "./plot.js";
 /** @import { default as uPlot } from "uplot" */
 /** @import { Trace } from "./curves.js" */
 /** @import { PlotOptions } from "./plot.js" */
@@ -40,16 +41,15 @@ export function svgOf({ title, traces, marks, axis, isLogX, isLogarithmic, limit
       (x) => `<text x="${round(left(x))}" y="${HEIGHT - 10}" text-anchor="middle" fill="${colour("--axis")}">${inSvg(labelOf(x))}</text>`,
     ),
     `<g clip-path="url(#plot)" fill="none">`,
-    ...marks.map(
-      ({ x }) => `<path d="M${round(left(x))} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}" stroke="${colour("--line-strong")}" stroke-dasharray="3 3"/>`,
+    ...linedMarks(marks).map(
+      ({ x, colour: name = "--line-strong" }) =>
+        `<path d="M${round(left(x))} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}" stroke="${colour(name)}" stroke-dasharray="3 3"/>`,
     ),
     ...traces.map((trace) => {
-      const opacity = trace.isFaint || trace.smooth ? 0.3 : 1;
-      const line = `stroke="${colour(trace.colour)}" stroke-dasharray="${trace.dash.join(" ")}"`;
-      const raw = `${bandOf(trace, left, top)}<path d="${pathOf(trace, lineOf(trace), left, top)}" ${line} opacity="${opacity}"/>`;
-      if (!trace.smooth) return raw;
-      return `${raw}<path d="${pathOf(trace, [trace.smooth], left, top)}" ${line} stroke-width="2"/>`;
+      const raw = drawn(trace, lineOf(trace), left, top, `opacity="${trace.isFaint || trace.smooth ? 0.3 : 1}"`);
+      return `${bandOf(trace, left, top)}${raw}${trace.smooth ? drawn(trace, [trace.smooth], left, top, 'stroke-width="2"') : ""}`;
     }),
+    ...marks.flatMap(({ x, colour: name }) => (name ? [triangle(left(x), colour(name))] : [])),
     "</g>",
     ...shown.map(
       ({ label, colour: name, dash }, index) =>
@@ -137,27 +137,23 @@ function bandOf(
   return `<polygon points="${points.join(" ")}" fill="${colour(name)}" opacity="0.16"/>`;
 }
 
-function pathOf(
-  /** @type {Trace} */ { places },
+/** A line, and a dot for each of its points that has no neighbour. */
+function drawn(
+  /** @type {Trace} */ trace,
   /** @type {Float64Array[]} */ columns,
   /** @type {(x: number) => number} */ left,
   /** @type {(y: number) => number} */ top,
+  /** @type {string} */ style,
 ) {
-  let path = "";
-  let command = "M";
-  for (let index = 0; index < places.length; index += 1) {
-    for (const column of columns) {
-      const [x, y] = [left(places[index]), top(column[index])];
-      if (!Number.isFinite(x) || !Number.isFinite(y)) {
-        command = "M";
-        continue;
-      }
-      path += `${command}${round(x)} ${round(y)}`;
-      command = "L";
-    }
-  }
-  return path;
+  const stroke = colour(trace.colour);
+  const stretches = stretchesOf(trace, columns, left, top).map((line) => line.map(round));
+  const path = stretches.map(([x, y, ...rest]) => `M${x} ${y}${rest.length ? `L${rest.join(" ")}` : ""}`).join("");
+  const dots = stretches.filter(({ length }) => length === 2).map(([x, y]) => `<circle cx="${x}" cy="${y}" r="${DOT}" fill="${stroke}"/>`);
+  return `<g ${style}><path d="${path}" stroke="${stroke}" stroke-dasharray="${trace.dash.join(" ")}"/>${dots.join("")}</g>`;
 }
+
+const triangle = (/** @type {number} */ left, /** @type {string} */ fill) =>
+  `<path d="M${round(left - TRIANGLE)} ${MARGIN.top}h${2 * TRIANGLE}l-${TRIANGLE} ${1.6 * TRIANGLE}z" fill="${fill}" stroke="${colour("--surface")}"/>`;
 
 const round = (/** @type {number} */ value) => Math.round(value * 10) / 10;
 

@@ -3,7 +3,7 @@
 import { html } from "../preact.js";
 import { styleColour } from "../state/theme.js";
 
-const NUM_COLOURS = 10;
+export const NUM_COLOURS = 10;
 
 /** In pixels. @type {number[][]} */
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];

@@ -3,7 +3,7 @@
 import uPlot from "../vendor/uplot/uPlot.min.js";
 import { colour } from "../state/theme.js";
 import { formatNumber } from "../parts/text.js";
-import { limited, lineOf, moved, rangeOfY, traceAt } from "./curves.js";
+import { limited, lineOf, moved, rangeOfY, stretchesOf, traceAt } from "./curves.js";
 import { highlight, highlighted, watchHighlight } from "./highlight.js";
 /** @import { Limits, Trace } from "./curves.js" */
 
@@ -12,7 +12,7 @@ import { highlight, highlighted, watchHighlight } from "./highlight.js";
  * @property {number} x
  * @property {string} label
  * @property {string} [text] What is written beside the values while the pointer is at it.
- * @property {boolean} [isError]
+ * @property {string} [colour] That of a triangle at the top, which an alert has.
  */
 
 /**
@@ -40,6 +40,13 @@ const IN_BACKGROUND = 0.15;
 const REACH = 12;
 const BAND = 0.16;
 
+/** The radius of a point that has no line, in pixels. */
+export const DOT = 2.5;
+/** Half of the width of an alert's triangle, in pixels. */
+export const TRIANGLE = 5;
+/** Alerts have lines too, if they are not more. */
+const MOST_LINES = 8;
+
 /** What is visible where there is nothing. @type {[number, number]} */
 const NOTHING = [0, 1];
 /** @type {[number, number]} */
@@ -52,6 +59,9 @@ const NOTHING_LOGARITHMIC = [0.1, 1];
  *   a drag goes on, and the pointer keeps its place. The axis, the size and the colours stay.
  * @property {() => void} destroy
  */
+
+/** The marks that have a line: all, but alerts only if they are few. @param {Mark[]} marks */
+export const linedMarks = (marks) => (marks.filter((mark) => mark.colour).length > MOST_LINES ? marks.filter((mark) => !mark.colour) : marks);
 
 /** A plot with the options. @param {HTMLElement} parent @param {PlotOptions} options @returns {Plot} */
 export function createPlot(parent, options) {
@@ -128,6 +138,7 @@ function drawEverything(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { 
     const strength = hasMarked ? (isMarked(trace) ? { alpha: 1, width: 1.8 } : { alpha: IN_BACKGROUND, width: 1 }) : { alpha: 1, width: 1 };
     drawTrace(self, trace, { isLogarithmic, isLogX, ...strength });
   }
+  drawTriangles(self, marks);
   ctx.restore();
 }
 
@@ -137,9 +148,9 @@ function drawMarks(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"]} *
   ctx.font = `${10 * devicePixelRatio}px ${colour("--font")}`;
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-  for (const { x, label, isError } of marks) {
-    ctx.strokeStyle = colour(isError ? "--error" : "--line-strong");
-    ctx.fillStyle = colour(isError ? "--error" : "--text-soft");
+  ctx.fillStyle = colour("--text-soft");
+  for (const { x, label, colour: name } of linedMarks(marks)) {
+    ctx.strokeStyle = colour(name ?? "--line-strong");
     const left = Math.round(self.valToPos(x, "x", true)) + 0.5;
     ctx.beginPath();
     ctx.moveTo(left, bbox.top);
@@ -148,6 +159,26 @@ function drawMarks(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"]} *
     ctx.fillText(label, left + 3 * devicePixelRatio, bbox.top + 10 * devicePixelRatio);
   }
   ctx.setLineDash([]);
+}
+
+/** Alerts are at the top, over the curves: many of them, of several trials, are seen side by side. */
+function drawTriangles(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"]} */ marks) {
+  const { ctx, bbox } = self;
+  const size = TRIANGLE * devicePixelRatio;
+  ctx.strokeStyle = colour("--surface");
+  ctx.lineWidth = devicePixelRatio;
+  for (const { x, colour: name } of marks) {
+    if (name === undefined) continue;
+    const left = self.valToPos(x, "x", true);
+    ctx.fillStyle = colour(name);
+    ctx.beginPath();
+    ctx.moveTo(left - size, bbox.top);
+    ctx.lineTo(left + size, bbox.top);
+    ctx.lineTo(left, bbox.top + 1.6 * size);
+    ctx.closePath();
+    ctx.fill();
+    ctx.stroke();
+  }
 }
 
 /** Fills what lies between the ends of the band; on a logarithmic axis it goes down to the lower end of the plot. */
@@ -189,46 +220,26 @@ function drawTrace(/** @type {uPlot} */ self, /** @type {Trace} */ trace, /** @t
 }
 
 /**
- * One line through the extremes of each bucket, or through one value of it. Values that are not finite interrupt it.
+ * One line through the extremes of each bucket, or through one value of it.
  * @param {uPlot} self
  * @param {Trace} trace
  * @param {Stroke} stroke
  * @param {Float64Array[]} columns
  */
-function strokePath(self, { places }, { isLogarithmic, isLogX }, columns) {
+function strokePath(self, trace, { isLogarithmic, isLogX }, columns) {
   const { ctx } = self;
-  let isInterrupted = true;
-  let numSinceGap = 0;
-  let left = 0;
-  let top = 0;
+  const radius = DOT * devicePixelRatio;
   const dots = new Path2D();
-  const endStretch = () => {
-    if (numSinceGap !== 1) return;
-    // A lone point has no line: it is a dot.
-    const radius = 2.5 * devicePixelRatio;
-    dots.moveTo(left + radius, top);
-    dots.arc(left, top, radius, 0, 2 * Math.PI);
-  };
+  const left = (/** @type {number} */ x) => (isLogX && x <= 0 ? NaN : self.valToPos(x, "x", true));
+  const top = (/** @type {number} */ y) => (isLogarithmic && y <= 0 ? NaN : self.valToPos(y, "y", true));
   ctx.beginPath();
-  for (let index = 0; index < places.length; index += 1) {
-    for (const column of columns[0][index] === columns[columns.length - 1][index] ? columns.slice(0, 1) : columns) {
-      const value = column[index];
-      if (!Number.isFinite(value) || (isLogarithmic && value <= 0) || (isLogX && places[index] <= 0)) {
-        endStretch();
-        isInterrupted = true;
-        continue;
-      }
-      left = self.valToPos(places[index], "x", true);
-      top = self.valToPos(value, "y", true);
-      if (isInterrupted) {
-        ctx.moveTo(left, top);
-        numSinceGap = 0;
-      } else ctx.lineTo(left, top);
-      numSinceGap += 1;
-      isInterrupted = false;
-    }
+  for (const [x, y, ...rest] of stretchesOf(trace, columns, left, top)) {
+    ctx.moveTo(x, y);
+    for (let index = 0; index < rest.length; index += 2) ctx.lineTo(rest[index], rest[index + 1]);
+    if (rest.length > 0) continue;
+    dots.moveTo(x + radius, y);
+    dots.arc(x, y, radius, 0, 2 * Math.PI);
   }
-  endStretch();
   ctx.stroke();
   ctx.fillStyle = ctx.strokeStyle;
   ctx.fill(dots);

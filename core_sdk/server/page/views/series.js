@@ -1,7 +1,4 @@
-/** What all views with charts know of series: what they are called, and how many an answer has. */
-
-/** How many curves an answer of the server has at most. */
-export const MAX_CURVES = 64;
+/** What a metric is called. */
 
 /** @typedef {{group: string, name: string}} Named */
 

@@ -15,6 +15,7 @@ import { own } from "../../parts/own.js";
  * @property {string} status
  * @property {string[]} label
  * @property {number} started
+ * @property {number} steps
  * @property {number | null} ended
  * @property {number} duration
  * @property {boolean} archived

@@ -9,8 +9,8 @@ import { Answered, Empty, Remark } from "../../parts/states.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
+import { restartMarks } from "../marks.js";
 import { nameOf } from "../series.js";
-import { marksOf } from "./charts.js";
 import { figuresOf } from "./figures.js";
 /** @import { Curve, SystemAnswer, TrialAnswer, TrialRow } from "api" */
 /** @import { ChartSettings } from "../../charts/settings.js" */
@@ -93,7 +93,7 @@ function Metric({ trial, name, settings, whole }) {
     () => (answer.value?.curves ?? []).map((series) => ({ label: name, colour: seriesColour(0), series, origin: trial.created })),
     [answer.value, name, trial.created],
   );
-  const marks = useMemo(() => (answer.value ? marksOf(answer.value, curves, trial.created) : []), [answer.value, curves, trial.created]);
+  const marks = useMemo(() => restartMarks(answer.value?.resume_points ?? [], curves), [answer.value, curves]);
   return html`
     <section class="chart-section" aria-label="Metric">
       <${Answered} answer=${answer} what=${name}>${() => html`<${Chart} title=${name} curves=${curves} marks=${marks} height=${170} whole=${whole} ...${settings} />`}<//>

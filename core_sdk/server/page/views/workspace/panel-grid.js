@@ -2,12 +2,25 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "../../preact.js";
 import { useChartSettings } from "../../charts/settings.js";
+import { Choice } from "../../parts/choice.js";
 import { withText } from "../../parts/field.js";
 import { Empty } from "../../parts/states.js";
 import { counted } from "../../parts/text.js";
 import { useSetting } from "../../state/place.js";
 import { PanelDialog } from "./panel-dialog.js";
-import { metricsOf, neighbour, newId, PINNED, readPanels, sectionsOf, standardPanel, withChange, withMove, writtenPanels } from "./panels.js";
+import {
+  hasNamesake,
+  metricsOf,
+  neighbour,
+  newId,
+  PINNED,
+  readPanels,
+  sectionsOf,
+  standardPanel,
+  withChange,
+  withMove,
+  writtenPanels,
+} from "./panels.js";
 /** @import { ComponentChildren } from "preact" */
 /** @import { ChartSettings } from "../../charts/settings.js" */
 /** @import { MenuItem } from "../../parts/menu.js" */
@@ -17,6 +30,10 @@ import { metricsOf, neighbour, newId, PINNED, readPanels, sectionsOf, standardPa
 const NUM_CHARTS = 24;
 const HEIGHT = 230;
 const LARGE = 460;
+const ORDERS = [
+  ["group", "By group"],
+  ["name", "By name"],
+];
 const DRAGGED = "application/x-core-sdk-panel";
 
 /**
@@ -32,10 +49,14 @@ function usePanels() {
   return [panels, (next) => setText(writtenPanels(next))];
 }
 
+/** Whether charts are in groups, or each has the metrics of one name. */
+const useOrder = () => useSetting("by", "group");
+
 /** Finds metrics, adds charts, and shows hidden ones again. @param {{metrics: string[]}} props */
 export function PanelTools({ metrics }) {
   const [panels, setPanels] = usePanels();
   const [search, setSearch] = useSetting("metrics");
+  const [order, setOrder] = useOrder();
   const [isAdding, setIsAdding] = useState(false);
   const numHidden = panels.filter(({ off }) => off).length;
   const add = (/** @type {Panel} */ panel) => {
@@ -43,6 +64,7 @@ export function PanelTools({ metrics }) {
     setIsAdding(false);
   };
   return html`
+    ${metrics.some((metric) => hasNamesake(metric, metrics)) && html`<${Choice} label="Charts" values=${ORDERS} value=${order} onChange=${setOrder} />`}
     <input type="search" class="search" placeholder="Find metrics: loss|acc" title="A part of a name, or a regular expression" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />
     <button onClick=${() => setIsAdding(true)}>Add chart</button>
     ${numHidden > 0 && html`<button class="quiet" onClick=${() => setPanels(panels.map((panel) => ({ ...panel, off: false })))}>${counted(numHidden, "hidden chart")}, show</button>`}
@@ -54,7 +76,8 @@ export function PanelTools({ metrics }) {
 export function PanelGrid({ metrics, first = "", draw }) {
   const [panels] = usePanels();
   const [search] = useSetting("metrics");
-  const sections = useMemo(() => sectionsOf(panels, metrics, search, first), [panels, metrics.join("\n"), search, first]);
+  const [order] = useOrder();
+  const sections = useMemo(() => sectionsOf(panels, metrics, search, first, order === "name"), [panels, metrics.join("\n"), search, first, order]);
   if (sections.length === 0) return html`<${Empty} title=${metrics.length ? "No metric has such a name." : "No trial has reported a metric."} />`;
   return sections.map((section) => html`<${PanelSection} key=${section.title} section=${section} metrics=${metrics} draw=${draw} />`);
 }

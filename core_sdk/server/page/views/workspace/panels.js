@@ -9,7 +9,8 @@
 
 /**
  * @typedef {object} Panel
- * @property {string} id The metric, or for a panel that somebody has added "+" and a number.
+ * @property {string} id The metric, "*." and a name for the metrics with this name in any group, or "+" and a number for a
+ *   panel that somebody has added.
  * @property {string[]} of Its metrics.
  * @property {string} re A regular expression whose matches it has too.
  * @property {string} title
@@ -31,9 +32,9 @@ export const PINNED = "Pinned";
 /** @param {string} id @returns {Panel} */
 export const standardPanel = (id) => ({
   id,
-  of: id.startsWith("+") ? [] : [id],
-  re: "",
-  title: "",
+  of: /^[+*]/.test(id) ? [] : [id],
+  re: id.startsWith("*") ? `^[^.]+${id.slice(1).replace(/[^\w ]/g, "\\$&")}$` : "",
+  title: id.startsWith("*") ? id.slice(2) : "",
   x: "",
   logx: "",
   log: "",
@@ -95,25 +96,28 @@ export function newId(panels) {
 }
 
 /**
- * The sections of a view: the pinned panels, and the metrics of each group. Those of which `first` is one come first.
+ * The sections of a view: the pinned panels, and the metrics of each group, or all metrics with a panel for those of one
+ * name. Those of which `first` is one come first.
  * @param {Panel[]} panels
  * @param {string[]} metrics
  * @param {string} search A regular expression, or a part of a name.
  * @param {string} first
+ * @param {boolean} isByName
  * @returns {Section[]}
  */
-export function sectionsOf(panels, metrics, search, first) {
+export function sectionsOf(panels, metrics, search, first, isByName) {
   const fits = matcher(search);
   const known = new Map(panels.map((panel) => [panel.id, panel]));
   const isFirst = (/** @type {string} */ metric) => metric === first;
   const ordered = [...metrics.filter(isFirst), ...metrics.filter((metric) => !isFirst(metric))].sort(
     (one, other) => Number(isCount(one)) - Number(isCount(other)),
   );
-  const shown = ordered.filter(fits).map((metric) => known.get(metric) ?? standardPanel(metric));
+  const ids = ordered.filter(fits).map((metric) => (isByName && hasNamesake(metric, metrics) ? `*${endOf(metric)}` : metric));
+  const shown = [...new Set(ids)].map((id) => known.get(id) ?? standardPanel(id));
   /** @type {Map<string, Panel[]>} */
   const groups = new Map();
   for (const panel of shown.filter(({ pin, off }) => !pin && !off)) {
-    const group = panel.id.split(".")[0];
+    const group = isByName ? "Metrics" : panel.id.split(".")[0];
     groups.set(group, [...(groups.get(group) ?? []), panel]);
   }
   const pinned = panels.filter((panel) => panel.pin && !panel.off && metricsOf(panel, metrics).some((metric) => fits(metric) || fits(panel.title)));
@@ -126,6 +130,12 @@ export function metricsOf({ of, re }, metrics) {
   const fits = re === "" ? () => false : matcher(re);
   return metrics.filter((metric) => of.includes(metric) || fits(metric)).slice(0, MOST_METRICS);
 }
+
+/** The name of a metric with the dot before it, without its group. @param {string} metric */
+const endOf = (metric) => metric.replace(/^[^.]*/, "");
+
+/** Whether another group has a metric of this name. @param {string} metric @param {string[]} metrics */
+export const hasNamesake = (metric, metrics) => metrics.some((other) => other !== metric && endOf(other) === endOf(metric));
 
 /** Whether a text has a match of a regular expression, or what is written in it as it stands. @param {string} search @returns {(text: string) => boolean} */
 export function matcher(search) {

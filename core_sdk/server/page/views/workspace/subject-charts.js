@@ -1,20 +1,22 @@
-/** One chart of the workspace: the curves of trials, or those of groups of trials. */
+/** One chart of a view: the curves of trials, or those of groups of trials. */
 
-import { html, useMemo } from "../../preact.js";
+import { html, useMemo, useRef } from "../../preact.js";
 import { Chart } from "../../charts/chart.js";
 import { dashWithin } from "../../charts/palette.js";
 import { Answered } from "../../parts/states.js";
+import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useGroupNames, useGroupSettings } from "../groups/choice.js";
 import { labelsOf, noteOf } from "../groups/words.js";
 import { titleWithRank, useRank } from "../rank-choice.js";
-import { nameOf } from "../series.js";
+import { curvesOf, distanceOf, marksOf, stretchOf } from "./trial-curves.js";
 /** @import { ComparedMetricsAnswer, GroupsAnswer } from "api" */
 /** @import { Frame } from "./panel-grid.js" */
 /** @import { Look, Subject } from "./subjects.js" */
 
 const NUM_BUCKETS = 400;
+const NUM_BUCKETS_ALONE = 800;
 const NUM_POINTS = 300;
 
 /** @typedef {{subjects: Subject[], looks: Map<string, Look>, metrics: string[], frame: Frame}} Props */
@@ -24,32 +26,46 @@ const followsOf =
   (/** @type {import("../../state/events.js").Change} */ { trials }) =>
     subjects.some(({ ids }) => ids.some((id) => trials.includes(id)));
 
-/** @param {Props} props */
-export function TrialsChart({ subjects, looks, metrics, frame }) {
+/** @param {Omit<Props, "looks"> & {looks: Map<string, Look> | null, showsSuperseded?: boolean}} props Without looks it is a chart of one trial. */
+export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded = false }) {
   const [rank] = useRank();
-  const { axis, title } = frame;
-  const trials = subjects.map(({ ids: [id] }) => id);
-  const question = { trials, names: metrics, x: axis, buckets: NUM_BUCKETS, rank: rank || null };
-  const answer = useAnswer(address(["comparison", "metrics"], question), { follows: followsOf(subjects) });
-  const curves = useMemo(
-    () =>
-      subjects.flatMap(({ key, label, values }, index) => {
-        const { colour, dash } = /** @type {Look} */ (looks.get(key));
-        return (answer.value?.trials[index]?.curves ?? []).map((series) => ({
-          key,
-          label: [label, metrics.length > 1 && nameOf(series), rank === "all" && `rank ${series.rank}`].filter(Boolean).join(", "),
-          colour,
-          // Several metrics of a trial share its colour, and its curves differ in their dash.
-          dash: metrics.length > 1 ? dashWithin(metrics.indexOf(nameOf(series))) : dash,
-          series,
-          origin: axis === "time" ? values.started : 0,
-        }));
-      }),
-    [answer.value, subjects, looks, metrics.join("\n"), axis, rank],
+  const { axis, title, smoothing, isLogX } = frame;
+  const zoom = axis === "steps" ? frame.zoom : null;
+  const buckets = subjects.length === 1 ? NUM_BUCKETS_ALONE : NUM_BUCKETS;
+  const distance = useRef(1);
+  const about = { trials: subjects.map(({ ids: [id] }) => id), names: metrics, x: axis, superseded: showsSuperseded || null, rank: rank || null };
+  const question = { ...about, ...(zoom ? stretchOf(zoom, smoothing, distance.current, buckets) : { buckets }) };
+  // A zoom asks for a part of the same curves, in finer buckets.
+  const answer = useAnswer(address(["comparison", "metrics"], question), { follows: followsOf(subjects), about: JSON.stringify(about) });
+  const answers = answer.value?.trials ?? [];
+  distance.current = distanceOf(answers.flatMap(({ curves }) => curves)) ?? distance.current;
+  const [curves, marks] = useMemo(() => {
+    const drawn = answers.map((found, index) => {
+      const subject = subjects[index];
+      const options = { look: looks?.get(subject.key) ?? null, metrics, axis, hasAllRanks: rank === "all" };
+      const ofTrial = curvesOf(subject, found, options);
+      return { curves: ofTrial, marks: marksOf(subject, found, ofTrial, options) };
+    });
+    return [drawn.flatMap((one) => one.curves), drawn.flatMap((one) => one.marks)];
+  }, [answer.value, subjects, looks, metrics.join("\n"), axis, rank]);
+  // What is beyond the zoom was not asked for.
+  const whole = useMemo(
+    () => (zoom ? /** @type {[number, number]} */ ([isLogX ? 1 : 0, Math.max(...subjects.map(({ values }) => Number(values.steps)))]) : null),
+    [zoom === null, isLogX, subjects],
   );
+  const numLeftOut = Math.max(0, ...answers.map(({ num_left_out: num }) => num));
   return html`
     <${Answered} answer=${answer} what=${`curves of ${title}`}>
-      ${(/** @type {ComparedMetricsAnswer} */ _) => html`<${Chart} ...${frame} curves=${curves} title=${titleWithRank(title, curves)} />`}
+      ${(/** @type {ComparedMetricsAnswer} */ _) => html`
+        <${Chart}
+          ...${frame}
+          curves=${curves}
+          marks=${marks}
+          whole=${whole}
+          title=${titleWithRank(title, curves)}
+          note=${numLeftOut > 0 ? `${counted(numLeftOut, "metric")} left out: there are too many curves.` : ""}
+        />
+      `}
     <//>
   `;
 }

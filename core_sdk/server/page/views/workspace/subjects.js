@@ -4,14 +4,14 @@ import { dashOf, dashWithin, seriesColour } from "../../charts/palette.js";
 import { rampColour, scaleOf } from "../../charts/search/scale.js";
 import { own } from "../../parts/own.js";
 import { formatValue } from "../../parts/text.js";
-/** @import { Run, RunValues } from "../runs/grouping.js" */
+/** @import { Run, RunFields } from "../runs/grouping.js" */
 
 /**
  * @typedef {object} Subject
  * @property {string} key A trial's ID, or the key of a group.
  * @property {string} label
  * @property {number[]} ids Its trials.
- * @property {RunValues} values Those of the trial, or of the first one of the group.
+ * @property {Pick<RunFields, "started" | "steps"> & {[name: string]: unknown}} values Those of the trial, or of the first one of the group.
  */
 /** @typedef {{colour: string, dash: number[]}} Look */
 /** What a colour means: a scale of numbers, or a list of values. @typedef {{name: string, ticks: {place: number, text: string}[], values: {text: string, colour: string}[]}} Legend */

@@ -59,7 +59,7 @@ export function useWorkspace(question, columns, groups) {
   const isGrouped = groupNames.length > 0;
   const named = hyperparameters(columns).slice(0, MAX_NAMES);
   const fields = (columns?.columns ?? []).filter(({ kind }) => kind === "field").map(({ name }) => name);
-  const wanted = new Set([...ALWAYS_READ, "started", "name", ...named, by]);
+  const wanted = new Set([...ALWAYS_READ, "started", "steps", "name", ...named, by]);
   const known = (columns?.columns ?? []).map(({ name }) => name);
   const asked = question && {
     ...question,
