@@ -33,7 +33,7 @@ PICTURES = {
     "search": ("experiments/5/search", "light"),
     "hyperparameters": ("experiments/5/hyperparameters", "light"),
     "compare": ("compare?trials=13,16,19,22", "light"),
-    "workspace": ("runs?view=charts&columns=id,validation.loss,lr&where=id < 25&colour=lr&metrics=loss|acc", "light"),
+    "workspace": ("runs?view=charts&columns=id,validation.loss&where=id < 25&colour=lr&metrics=loss|acc", "light"),
     "code": ("experiments/5/code?form=difference", "light"),
     "queue": ("queue", "light"),
 }
@@ -83,7 +83,7 @@ def main(names: Sequence[str]) -> int:
 def reduce_colours(path: Path) -> None:
     from PIL import Image
 
-    Image.open(path).convert("RGB").quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+    Image.open(path).convert("RGB").quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
         path, optimize=True
     )
 

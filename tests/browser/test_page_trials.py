@@ -95,7 +95,7 @@ def test_a_spike_of_one_point_is_drawn(site: Site, open_view: OpenView) -> None:
           const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, Math.round(canvas.height / 4));
           const found = new Set();
           for (let at = 0; at < data.length; at += 4)
-            if (data[at + 3] > 200 && data[at + 2] > 180 && data[at] < 80) found.add((at / 4) % canvas.width);
+            if (data[at + 3] > 120 && data[at + 2] > 180 && data[at] < 80) found.add((at / 4) % canvas.width);
           return found.size;
         }"""
 

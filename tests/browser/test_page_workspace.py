@@ -12,6 +12,7 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, labels, rows, wait_for_query
 from browser.test_page_charts import hover
+from processes import wait_for
 from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.records import Alert
@@ -196,10 +197,10 @@ def test_a_link_that_somebody_has_spoilt_shows_the_charts(sweep: Site, open_view
 
 
 def test_alerts_are_marks_in_a_comparison(tmp_path: Path, open_view: OpenView) -> None:
-    """In the colour of the trial's curve, with its name and their title; of many the nearest ones are told."""
+    """In the colour of the trial's curve, with its name and their title; a curve that stands out has only its own."""
     home = Home.create(tmp_path / "home")
     write_trials(home)
-    for number, step, num_alerts in ((1, 25, 1), (2, 5, 7)):
+    for number, step, num_alerts in ((2, 25, 1), (1, 5, 7)):
         alerts = [Alert(time=0.0, title=f"Alert {index}", description="", level="warn") for index in range(num_alerts)]
         append(home.folder(number), 1, lines(report(step, loss=10.0 * number), *alerts))
     with serving(home) as site:
@@ -208,14 +209,17 @@ def test_alerts_are_marks_in_a_comparison(tmp_path: Path, open_view: OpenView) -
         told = page.locator(".chart-values .warning")
         expect(over).to_be_visible()
 
-        hover(page, over, 24 / 48)
-        expect(told).to_have_text([re.compile(r"^⚠ \w+-\w+-1 · lr 0\.001: Alert 0$")])
-        assert _colour_at_the_top(page, 24 / 48) == page.evaluate(_COLOUR_OF, 0)
+        of_1, of_2 = (page.evaluate(_COLOUR_OF, row) for row in (0, 1))
+        wait_for(lambda: [_colour_at_the_top(page, part / 48) for part in (4, 24)] == [of_1, of_2])
+
+        hover(page, over, 24 / 48)  # where the curve of trial 2 is
+        expect(told).to_have_text([re.compile(r"^⚠ \w+-\w+-2: Alert 0$")])
+        wait_for(lambda: of_1 not in (_colour_at_the_top(page, part / 48) for part in (4, 24)))
+        assert _colour_at_the_top(page, 24 / 48) == of_2
         hover(page, over, 4 / 48)
 
         expect(told).to_have_count(4)
         expect(told.last).to_have_text("and 4 more")
-        assert _colour_at_the_top(page, 4 / 48) == page.evaluate(_COLOUR_OF, 1)
 
 
 _COLOUR_OF = """index => {

@@ -182,7 +182,7 @@ const curve = (name, other) => {
   const columns = { first_steps: steps, last_steps: steps, x: [101, 102, 103], count: [1, 1, 1], minimum: steps, maximum: steps, mean: steps };
   return { group: "training", name, ...columns, attempt: null, rank: null, ...other };
 };
-const subject = { key: "7", label: "otter-7", ids: [7], values: { started: 100, steps: 3 } };
+const subject = { key: "7", name: "otter-7", label: "otter-7 · lr 1", ids: [7], values: { started: 100, steps: 3 } };
 const alert = {
   trial_id: 7,
   attempt: 1,
@@ -218,8 +218,8 @@ test("the metrics of one trial have colours of their own, and those of several t
   assert.deepEqual(
     compared.slice(1).map(({ key, label, colour, dash, origin }) => [key, label, colour, dash.length, origin]),
     [
-      ["7", "otter-7, training.loss", "--series-5", 0, 100],
-      ["7", "otter-7, training.lr", "--series-5", 2, 100],
+      ["7", "otter-7 · lr 1, training.loss", "--series-5", 0, 100],
+      ["7", "otter-7 · lr 1, training.lr", "--series-5", 2, 100],
     ],
   );
 });
@@ -230,7 +230,9 @@ test("an alert has the colour of its trial's curve, and its name, where several 
     return marksOf(subject, answer, curvesOf(subject, answer, options), options);
   };
 
-  assert.deepEqual(marksOn("steps", { colour: "--series-5", dash: [] }), [{ x: 2, label: "", text: "otter-7: Spike", colour: "--series-5" }]);
+  assert.deepEqual(marksOn("steps", { colour: "--series-5", dash: [] }), [
+    { x: 2, label: "", key: "7", text: "otter-7: Spike", colour: "--series-5" },
+  ]);
   assert.deepEqual(marksOn("time", null), [
     { x: 2, label: "restart" },
     { x: 5, label: "", text: "Spike: it is 7", colour: "--error" },

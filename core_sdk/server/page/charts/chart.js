@@ -114,9 +114,9 @@ export function Chart({
         style=${{ height: `${height}px` }}
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options, onZoom)}
       ></div>
-      ${showsValues && html`<${Values} traces=${traces} texts=${textsAt(marks, cursor, zoom ?? options.whole)} cursor=${cursor} axis=${axis} format=${format} />`}
+      ${showsValues && traces.length > 0 && html`<${Values} traces=${traces} texts=${textsAt(marks, cursor, zoom ?? options.whole)} cursor=${cursor} axis=${axis} format=${format} />`}
       ${caption && html`<p class="chart-note">${caption}</p>`}
-      ${note && html`<p class="chart-note soft">${note}</p>`}
+      ${(note || traces.length === 0) && html`<p class="chart-note soft">${note || "Nothing was reported."}</p>`}
     </figure>
   `;
 }

@@ -13,6 +13,7 @@ import { highlight, highlighted, watchHighlight } from "./highlight.js";
  * @property {string} label
  * @property {string} [text] What is written beside the values while the pointer is at it.
  * @property {string} [colour] That of a triangle at the top, which an alert has.
+ * @property {string} [key] That of the curves that it belongs to, of several.
  */
 
 /**
@@ -132,13 +133,14 @@ function drawEverything(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { 
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
-  drawMarks(self, marks);
+  const shown = hasMarked ? marks.filter(({ key }) => key === undefined || key === highlighted()) : marks;
+  drawMarks(self, shown);
   for (const trace of traces) if (trace.isBand && (!hasMarked || isMarked(trace))) drawBand(self, trace, isLogarithmic);
   for (const trace of [...traces].sort((one, other) => rankOf(one) - rankOf(other))) {
     const strength = hasMarked ? (isMarked(trace) ? { alpha: 1, width: 1.8 } : { alpha: IN_BACKGROUND, width: 1 }) : { alpha: 1, width: 1 };
     drawTrace(self, trace, { isLogarithmic, isLogX, ...strength });
   }
-  drawTriangles(self, marks);
+  drawTriangles(self, shown);
   ctx.restore();
 }
 

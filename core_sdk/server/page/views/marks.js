@@ -16,7 +16,7 @@ export function restartMarks(resumePoints, curves) {
  * @param {AlertRow[]} alerts
  * @param {Drawn[]} curves
  * @param {string} axis
- * @param {(alert: AlertRow) => {text: string, colour: string}} look
+ * @param {(alert: AlertRow) => {text: string, colour: string, key?: string}} look
  * @returns {Mark[]}
  */
 export function alertMarks(alerts, curves, axis, look) {

@@ -55,7 +55,7 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
   const columnsAnswer = useAnswer(address(["columns"], { experiment, trials: members }), { follows: ({ trials }) => trials.length > 0 });
   const known = columnsAnswer.value?.columns;
   const all = useMemo(() => allColumns(known ?? []), [known]);
-  const standard = useMemo(() => standardColumns(known ?? []), [known]);
+  const standard = useMemo(() => standardColumns(known ?? []).filter((name) => !experiment || name !== "experiment"), [known, experiment]);
   const columnsOfMetrics = useMemo(() => metricColumns(known ?? []), [known]);
   const names = (wanted.length ? wanted : standard).filter((name) => all.has(name));
   const columns = names.map((name) => /** @type {Column<Run>} */ (all.get(name)));

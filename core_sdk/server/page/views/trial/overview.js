@@ -1,6 +1,7 @@
 /** What is known of a trial beside its curves. */
 
 import { html } from "../../preact.js";
+import { StateBadge } from "../../parts/state-badge.js";
 import { formatNumber, formatSize, formatTime } from "../../parts/text.js";
 import { act } from "../../state/api.js";
 import { linkTo } from "../../state/place.js";
@@ -13,13 +14,13 @@ export function Overview({ found: { trial, series, alerts, command, working_dire
   const { environment } = trial;
   return html`
     <div class="pane">
-    <div class="cards flat">
+    <div class="packed">
       <${Card} title="Last values" facts=${series.map(({ group, name, last }) => [`${group}.${name}`, formatNumber(last, 6)])} none="Nothing was reported." />
       <${Card} title="Hyperparameters" facts=${flattened(trial.hparams)} none="It has none." />
       <${Card}
         title="Run"
         facts=${[
-          ["State", trial.reason ? `${trial.state}: ${trial.reason}` : trial.state],
+          ["State", html`<${StateBadge} state=${trial.state} /> ${trial.reason}`],
           ["Started", formatTime(trial.created)],
           ["Ended", trial.ended && formatTime(trial.ended)],
           ["Attempts", trial.num_attempts],

@@ -95,9 +95,8 @@ export function GroupsChart({ subjects, looks, metrics, frame }) {
     );
     return [drawn, charts.map((chart) => noteOf(chart, labels)).join(" ")];
   }, [answer.value, subjects, looks, metrics.join("\n")]);
-  return html`
-    <${Answered} answer=${answer} what=${`curves of ${frame.title}`}>
-      ${(/** @type {GroupsAnswer} */ _) => html`<${Chart} ...${frame} curves=${curves} note=${note} axis="steps" title=${rank ? `${frame.title}, rank ${rank}` : frame.title} />`}
-    <//>
-  `;
+  const chart = html`<${Chart} ...${frame} curves=${curves} note=${note} axis="steps" title=${rank ? `${frame.title}, rank ${rank}` : frame.title} />`;
+  // No trial of the groups has the metric.
+  if (answer.error?.kind === "unknown_name") return chart;
+  return html`<${Answered} answer=${answer} what=${`curves of ${frame.title}`}>${(/** @type {GroupsAnswer} */ _) => chart}<//>`;
 }

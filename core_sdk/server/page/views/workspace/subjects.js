@@ -9,7 +9,8 @@ import { formatValue } from "../../parts/text.js";
 /**
  * @typedef {object} Subject
  * @property {string} key A trial's ID, or the key of a group.
- * @property {string} label
+ * @property {string} name
+ * @property {string} label Its name, and what tells it from the others.
  * @property {number[]} ids Its trials.
  * @property {Pick<RunFields, "started" | "steps"> & {[name: string]: unknown}} values Those of the trial, or of the first one of the group.
  */
@@ -36,9 +37,11 @@ const nameOf = (/** @type {Run} */ { key, values: { name } }) =>
 export function trialSubjects(runs, names) {
   const textOf = (/** @type {Run} */ { values }, /** @type {string} */ name) => formatValue(own(values, name));
   const differing = names.filter((name) => new Set(runs.map((run) => textOf(run, name))).size > 1).slice(0, MAX_NAMES);
+  const differences = (/** @type {Run} */ run) => differing.filter((name) => textOf(run, name)).map((name) => `${name} ${textOf(run, name)}`);
   return runs.map((run) => ({
     key: run.key,
-    label: [nameOf(run), differing.map((name) => `${name} ${textOf(run, name) || "none"}`).join(", ")].filter(Boolean).join(" · "),
+    name: nameOf(run),
+    label: [nameOf(run), differences(run).join(", ")].filter(Boolean).join(" · "),
     ids: [run.values.id],
     values: run.values,
   }));

@@ -47,12 +47,12 @@ export function curvesOf({ key, label, values }, { curves, superseded }, { look,
  * @param {ReturnType<typeof curvesOf>} curves
  * @param {Options} options
  */
-export function marksOf({ label }, { resume_points: resumePoints, alerts }, curves, { look, axis }) {
+export function marksOf({ key, name }, { resume_points: resumePoints, alerts }, curves, { look, axis }) {
   const ofOwn = (/** @type {AlertRow} */ { title, description, level }) => ({
     text: [title, description].filter(Boolean).join(": "),
     colour: level === "error" ? "--error" : "--paused",
   });
-  const ofMany = (/** @type {AlertRow} */ { title }) => ({ text: `${label}: ${title}`, colour: /** @type {Look} */ (look).colour });
+  const ofMany = (/** @type {AlertRow} */ { title }) => ({ key, text: `${name}: ${title}`, colour: /** @type {Look} */ (look).colour });
   return [...(look ? [] : restartMarks(resumePoints, curves)), ...alertMarks(alerts, curves, axis, look ? ofMany : ofOwn)];
 }
 

@@ -113,7 +113,7 @@ const hyperparameters = (columns) =>
 function groupSubjects(items, isShown) {
   const groups = items
     .flatMap((item) => ("ids" in item ? [item] : []))
-    .map(({ key, group, ids, values }) => ({ key, label: group, ids: ids.filter((id) => isShown(String(id))), values }))
+    .map(({ key, group, ids, values }) => ({ key, name: group, label: group, ids: ids.filter((id) => isShown(String(id))), values }))
     .filter(({ ids }) => ids.length > 0);
   let room = MAX_GROUPED;
   const bounded = groups.map((group) => {
