@@ -77,7 +77,7 @@ def measure_answers(home: Path, repeats: int) -> None:
             "metrics": "/trials/{trial}/metrics?superseded=true",
             "metrics over time": "/trials/{trial}/metrics?x=time",
             "metrics of 10^6 points": "/trials/1/metrics",
-            "  zoomed to a tenth": "/trials/1/metrics?first={tenth}&last={next_tenth}",
+            "  zoomed to a tenth": "/trials/1/metrics?finer_from={tenth}&finer_to={next_tenth}",
             "system": "/trials/{trial}/system",
             "logs, anywhere in 10^6 lines": "/trials/1/logs?first={line}",
             "experiments": "/experiments",

@@ -1,8 +1,9 @@
 """Joins the curves of several trials into one: a centre, a band, and the number of trials in each point.
 
-Pure functions of values. Trials are joined at the steps that they have in common. Where they have few in common, they
-are joined in bins that are wide enough for each of them to have points there. Nothing is interpolated, and a trial that
-has ended is not continued: each point says how many trials are in it.
+Pure functions of values. The horizontal axis, x, is steps or anything else. Trials are joined at the x that they have
+in common. Where they have few in common, as over time, they are joined in bins that are wide enough for each of them to
+have points there. No value is interpolated, and a trial that has ended is not continued: each point says how many
+trials are in it.
 
 The points of a long curve lie in bins, too, so that it has no more points than can be drawn. The value of a trial in a
 bin is then the mean of its points; the band from minimum to maximum still has every value.
@@ -10,25 +11,35 @@ bin is then the mean of its points; the band from minimum to maximum still has e
 
 from __future__ import annotations
 
+import itertools
 import math
+import sys
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeVar
 
 from core_sdk.tracking.finding.groups import deviation, mean
 from core_sdk.tracking.rows import Bins
 
+_T = TypeVar("_T")
+
 Centre = Literal["mean", "median"]
 Band = Literal["range", "std", "sem", "none"]
 """The band of a curve: minimum to maximum, standard deviation or standard error about the centre, or none."""
-Join = Literal["steps", "bins"]
-"""The way in which curves are joined: at the steps that the trials have in common, or in bins."""
+Join = Literal["common", "bins"]
+"""The way in which curves are joined: at the x that the trials have in common, or in bins."""
 
 _FEWEST_SHARED = 0.5
-"""Trials are joined at their common steps if these are at least this part of all steps."""
-_FEWEST_FILLED = 0.9
-"""Bins are widened until each trial has points in at least this part of those that it passes through."""
+"""Trials are joined at their common x if these are more than this part of all."""
+_FEWEST_NEXT = 0.9
+"""Bins are widened until at least this part of the bins in which a trial has points have one in the next bin, too.
+
+A long pause, as between two attempts, is a single gap, and does not make the bins wider.
+"""
+_FEWEST_TRIALS = 0.7
+"""A part of a curve is drawn in finer points if these have at least this part of the trials of the coarser ones."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +47,28 @@ class GroupedCurve:
     """The curve of a group, as columns with a value for each point."""
 
     join: Join
-    width: int
-    """The width of the bins in steps. At common steps, how many steps a point spans at most: often it is one."""
-    steps: Sequence[int]
-    """The last step of each point."""
+    width: float
+    """The width of the bins. At common x, how many reports of a trial a point has at most: often it is one."""
+    x: Sequence[float]
+    """The end of each point."""
     centres: Sequence[float]
     lows: Sequence[float | None]
     """None where there is no band, as the standard deviation of a single trial."""
     highs: Sequence[float | None]
     num_trials: Sequence[int]
     """The number of trials in each point."""
+    num_reports: Sequence[float]
+    """The mean number of reports of these trials in each point."""
     num_left_out: int
     """The number of values that are left out because they are NaN or infinite."""
     num_unshared: int
     """The number of points that are left out because some of the trials have no value there."""
+    bin_width: float
+    """The width of the bins in x, in each of which there is a point at most, also at common x."""
+
+    def bins_around(self, first: float, last: float) -> tuple[float, float]:
+        """Returns the beginning of the bin that holds `first`, and the end of the one that holds `last`."""
+        return first // self.bin_width * self.bin_width, (last // self.bin_width + 1) * self.bin_width
 
 
 def bin_width(first: int, last: int, max_points: int) -> int:
@@ -60,6 +79,38 @@ def bin_width(first: int, last: int, max_points: int) -> int:
     return width
 
 
+def place_width(first: float, last: float, max_points: int) -> float:
+    """Returns the least power of two as a width, also below one, of which at most `max_points` bins hold the places."""
+    if first == last:
+        return 1.0
+    _, exponent = math.frexp(last / max_points - first / max_points)
+    width = max(math.ldexp(1, exponent - 1), sys.float_info.min)
+    while last // width - first // width >= max_points:
+        width *= 2
+    return width
+
+
+def place_bins(bins: Bins, places: Sequence[float | None], width: float) -> Bins:
+    """Returns the bins of a series in bins of another axis, by the place of each on it; None is left out."""
+    cells: dict[float, _Cell] = {}
+    rows = zip(bins.counts, bins.finite_counts, bins.minima, bins.maxima, bins.means, strict=True)
+    placed = ((place, row) for place, row in zip(places, rows, strict=True) if place is not None)
+    for place, row in sorted(placed, key=lambda one: one[0]):
+        number, cell = place // width, _cell(place, place, *row)
+        cells[number] = _joined(cells[number], cell) if number in cells else cell
+    columns = list(zip(*cells.values(), strict=True)) or [()] * 7
+    first, last, counts, finite_counts, *figures = columns
+    return Bins(
+        width,
+        array("d", cells),
+        array("d", first),
+        array("d", last),
+        array("q", counts),
+        array("q", finite_counts),
+        *(array("d", column) for column in figures),
+    )
+
+
 def group_curve(trials: Sequence[Bins], centre: Centre = "mean", band: Band = "std") -> GroupedCurve:
     """Returns the curve of a group of trials, whose bins have the same width. The order of the trials does not matter.
 
@@ -68,38 +119,70 @@ def group_curve(trials: Sequence[Bins], centre: Centre = "mean", band: Band = "s
     width = trials[0].width if trials else 1
     members = [_cells(one) for one in trials if one.numbers]
     points = _points(members)
-    margin = 0 if width == 1 else 1
+    margin = int(any(one.num_points > 1 for found in points.values() for one in found))
     unshared = {number for number in points if not _is_shared(number, members, margin)}
-    join: Join = "steps"
-    if len(unshared) > (1 - _FEWEST_SHARED) * len(points):
+    join: Join = "common"
+    if unshared and len(unshared) >= (1 - _FEWEST_SHARED) * len(points):
         join, unshared = "bins", set()
-        while len(points) > 1 and not all(map(_is_filled, members)):
+        while len(points) > 1 and not all(map(_has_next, members)):
             width, members = 2 * width, [_merged(one) for one in members]
             points = _points(members)
     drawn = [
         (found, finite) for number, found in points.items() if number not in unshared and (finite := _finite(found))
     ]
-    spans = (one.last_steps - one.first_steps + 1 for found, _ in drawn for one in found)
+    counts = (one.num_points for found, _ in drawn for one in found)
     centres = [_centre([one.mean for one in finite], centre) for _, finite in drawn]
     bands = [_band(finite, at, band) for (_, finite), at in zip(drawn, centres, strict=True)]
     return GroupedCurve(
         join=join,
-        width=width if join == "bins" else max(spans, default=1),
-        steps=[max(one.last_steps for one in found) for found, _ in drawn],
+        width=width if join == "bins" else max(counts, default=1),
+        x=[max(one.last for one in found) for found, _ in drawn],
         centres=centres,
         lows=[low for low, _ in bands],
         highs=[high for _, high in bands],
         num_trials=[len(finite) for _, finite in drawn],
+        num_reports=[sum(one.num_points for one in finite) / len(finite) for _, finite in drawn],
         num_left_out=sum(sum(one.counts) - sum(one.finite_counts) for one in trials),
         num_unshared=len(unshared),
+        bin_width=width,
+    )
+
+
+def refined(curve: GroupedCurve, part: GroupedCurve, first: float, end: float) -> GroupedCurve:
+    """Returns the curve with the points of a part, which are those from `first` to before `end`, both ends of bins.
+
+    It is the curve itself if the part has no finer bins, or many fewer trials in a point: few reports of each trial
+    could not tell how wide its bins should be.
+    """
+    is_before, is_after = [x < first for x in curve.x], [x >= end for x in curve.x]
+    replaced = [num for x, num in zip(curve.x, curve.num_trials, strict=True) if first <= x < end]
+    if not replaced or not part.x or part.bin_width >= curve.bin_width:
+        return curve
+    if mean(part.num_trials) < _FEWEST_TRIALS * mean(replaced):
+        return curve
+
+    def spliced(whole: Sequence[_T], finer: Sequence[_T]) -> list[_T]:
+        return [*itertools.compress(whole, is_before), *finer, *itertools.compress(whole, is_after)]
+
+    return replace(
+        curve,
+        join=part.join,
+        width=part.width,
+        bin_width=part.bin_width,
+        x=spliced(curve.x, part.x),
+        centres=spliced(curve.centres, part.centres),
+        lows=spliced(curve.lows, part.lows),
+        highs=spliced(curve.highs, part.highs),
+        num_trials=spliced(curve.num_trials, part.num_trials),
+        num_reports=spliced(curve.num_reports, part.num_reports),
     )
 
 
 class _Cell(NamedTuple):
     """The points of one trial in one bin."""
 
-    first_steps: int
-    last_steps: int
+    first: float
+    last: float
     num_points: int
     num_finite: int
     minimum: float
@@ -108,8 +191,8 @@ class _Cell(NamedTuple):
 
 
 def _cell(
-    first_steps: int,
-    last_steps: int,
+    first: float,
+    last: float,
     num_points: int,
     num_finite: int,
     minimum: float,
@@ -118,19 +201,19 @@ def _cell(
 ) -> _Cell:
     # The mean of huge numbers can be infinite, and rounding can lead it beyond the extremes.
     within = min(max(mean_value, minimum), maximum)
-    return _Cell(first_steps, last_steps, num_points, num_finite, minimum, maximum, within)
+    return _Cell(first, last, num_points, num_finite, minimum, maximum, within)
 
 
 class _Member(NamedTuple):
     """A trial of the group."""
 
-    cells: Mapping[int, _Cell]
-    """The bins by their numbers, in order."""
-    first: int
-    last: int
+    cells: Mapping[float, _Cell]
+    """The bins by their numbers, which are whole, in order."""
+    first: float
+    last: float
     """The number of its last bin."""
 
-    def passes(self, number: int, margin: int) -> bool:
+    def passes(self, number: float, margin: int) -> bool:
         return self.first + margin <= number <= self.last - margin
 
 
@@ -139,31 +222,32 @@ def _cells(bins: Bins) -> _Member:
     return _Member(cells, bins.numbers[0], bins.numbers[-1])
 
 
-def _points(members: Sequence[_Member]) -> dict[int, list[_Cell]]:
+def _points(members: Sequence[_Member]) -> dict[float, list[_Cell]]:
     """Returns the cells of all trials by the number of their bin, in order."""
-    points: defaultdict[int, list[_Cell]] = defaultdict(list)
+    points: defaultdict[float, list[_Cell]] = defaultdict(list)
     for member in members:
         for number, cell in member.cells.items():
             points[number].append(cell)
     return dict(sorted(points.items()))
 
 
-def _is_shared(number: int, members: Sequence[_Member], margin: int) -> bool:
-    """Returns whether all trials that pass through the bin have the same steps in it.
+def _is_shared(number: float, members: Sequence[_Member], margin: int) -> bool:
+    """Returns whether all trials that pass through the bin have the same x in it.
 
-    Trials that begin or end in a bin of several steps are not compared: `margin` is then 1.
+    Trials that begin or end in a bin of several x are not compared: `margin` is then 1.
     """
     found = (one.cells.get(number) for one in members if one.passes(number, margin))
     return len({cell and cell[:3] for cell in found}) <= 1
 
 
-def _is_filled(member: _Member) -> bool:
-    return len(member.cells) >= _FEWEST_FILLED * (member.last - member.first + 1)
+def _has_next(member: _Member) -> bool:
+    num_next = sum(other - one == 1 for one, other in itertools.pairwise(member.cells))
+    return num_next >= _FEWEST_NEXT * (len(member.cells) - 1)
 
 
 def _merged(member: _Member) -> _Member:
     """Returns the trial in bins that are twice as wide."""
-    cells: dict[int, _Cell] = {}
+    cells: dict[float, _Cell] = {}
     for number, cell in member.cells.items():
         wide = number // 2
         cells[wide] = _joined(cells[wide], cell) if wide in cells else cell
@@ -174,8 +258,8 @@ def _joined(one: _Cell, other: _Cell) -> _Cell:
     finite = _finite((one, other))
     num_finite = one.num_finite + other.num_finite
     return _cell(
-        one.first_steps,
-        other.last_steps,
+        one.first,
+        other.last,
         one.num_points + other.num_points,
         num_finite,
         min((each.minimum for each in finite), default=math.nan),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from core_sdk.charts.chart import Chart, Curve
-from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, bin_width, group_curve
+from core_sdk.charts.common_bins import Wanted, read_common_bins
+from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join, group_curve
+from core_sdk.charts.horizontal_axis import find_axis, unit
 from core_sdk.charts.trials import PICTURE_BUCKETS
-from core_sdk.errors import NotRecordedError
+from core_sdk.errors import NothingToDrawError, NotRecordedError
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.finding.facts import Facts, unknown_name
 from core_sdk.tracking.finding.groups import (
@@ -48,6 +50,7 @@ def read_group_curves(
     groups: Sequence[TrialGroup],
     metric: str,
     *,
+    x: str = "steps",
     centre: Centre = "mean",
     band: Band = "std",
     max_points: int = PICTURE_BUCKETS,
@@ -56,12 +59,14 @@ def read_group_curves(
     members = [one for group in groups for one in group.members]
     pairs = ((of, name) for one in members for of, names in one.metrics.items() for name in names)
     pair = next((pair for pair in pairs if metric == ".".join(pair)), None)
+    known = metric_names(members)
     if pair is None:
-        raise NotRecordedError(f"the trials have no metric {metric!r} to show", "The metrics", metric_names(members))
-    steps = view.step_range([one.row.trial_id for one in members], *pair)
-    width = 1 if steps is None else bin_width(*steps, max_points)
+        raise NotRecordedError(f"the trials have no metric {metric!r} to show", "The metrics", known)
+    wanted = Wanted(*pair, find_axis(x, known), max_points)
+    trial_ids = [one.row.trial_id for one in members]
+    bins = read_common_bins(lambda _id, _key, question: question(view), trial_ids, wanted)
     return [
-        group_curve([view.bins(trial_id, *pair, width) for trial_id in group.trial_ids], centre, band)
+        group_curve([bins[trial_id] for trial_id in group.trial_ids if trial_id in bins], centre, band)
         for group in groups
     ]
 
@@ -73,13 +78,15 @@ def group_charts(
     *,
     group: str | None = None,
     metrics: Collection[str] = (),
+    x: str = "steps",
     centre: Centre = "mean",
     band: Band = "std",
     max_points: int = PICTURE_BUCKETS,
 ) -> list[Chart]:
     """Returns a chart for each metric of the trials, or only of the `group` and the `metrics` that are named.
 
-    A metric may be named with its group or without it. Raises `NotRecordedError`.
+    A metric may be named with its group or without it, or by a regular expression in slashes, as "/loss$/". Raises
+    `NotRecordedError`, or `NothingToDrawError` if `x` was not reported with any of them.
     """
     known = metric_names(one for each in groups for one in each.members)
     chosen = [name for name in known if _is_chosen(name, group, metrics)]
@@ -88,15 +95,19 @@ def group_charts(
             raise NotRecordedError(f"the trials have no metric {metric!r} to show", "The metrics", known)
     labels = group_labels(groups, names)
     charts = []
+    x = find_axis(x, known)
     for name in chosen:
-        curves = read_group_curves(view, groups, name, centre=centre, band=band, max_points=max_points)
-        title = f"{name}: {centre}{_WORDS[band]} by {', '.join(names)}{_joined_text(curves)}"
+        curves = read_group_curves(view, groups, name, x=x, centre=centre, band=band, max_points=max_points)
+        title = f"{name}: {centre}{_WORDS[band]} by {', '.join(names)}{_joined_text(curves, unit(x))}"
         drawn = [
             Curve(f"{label} ({_num_text(curve)})", _buckets(curve))
             for label, curve in zip(labels, curves, strict=True)
-            if curve.steps
+            if curve.x
         ]
-        charts.append(Chart(title, drawn))
+        if drawn or x == "steps":
+            charts.append(Chart(title, drawn))
+    if chosen and not charts:
+        raise NothingToDrawError(f"{x} was not reported with {' or '.join(chosen)}")
     return charts
 
 
@@ -105,9 +116,9 @@ def _is_chosen(name: str, group: str | None, metrics: Collection[str]) -> bool:
     return is_of_group and (not metrics or is_named(name, metrics))
 
 
-def _joined_text(curves: Sequence[GroupedCurve]) -> str:
-    joins = {curve.join for curve in curves if curve.steps}
-    words = {"steps": "at common steps", "bins": "in bins of steps"}
+def _joined_text(curves: Sequence[GroupedCurve], unit: str) -> str:
+    joins = {curve.join for curve in curves if curve.x}
+    words: dict[Join, str] = {"common": f"at common {unit}", "bins": f"in bins of {unit}"}
     return "".join(f", {words[join]}" for join in sorted(joins, reverse=True))
 
 
@@ -118,8 +129,8 @@ def _num_text(curve: GroupedCurve) -> str:
 
 
 def _buckets(curve: GroupedCurve) -> list[Bucket]:
-    columns = zip(curve.steps, curve.num_trials, curve.lows, curve.highs, curve.centres, strict=True)
+    columns = zip(curve.x, curve.num_trials, curve.lows, curve.highs, curve.centres, strict=True)
     return [
-        Bucket(steps, steps, count, centre if low is None else low, centre if high is None else high, centre)
-        for steps, count, low, high, centre in columns
+        Bucket(x, x, count, centre if low is None else low, centre if high is None else high, centre)
+        for x, count, low, high, centre in columns
     ]

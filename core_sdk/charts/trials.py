@@ -6,8 +6,10 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from core_sdk.charts.chart import Chart, Curve
+from core_sdk.charts.horizontal_axis import Series, find_axis, placed_buckets, unit
 from core_sdk.errors import NothingToDrawError, NotRecordedError
 from core_sdk.tracking import View
+from core_sdk.tracking.finding.groups import has_match
 
 PICTURE_BUCKETS = 800
 """The number of points of a curve that can be told apart in a picture."""
@@ -19,37 +21,52 @@ def trial_charts(
     *,
     group: str | None = None,
     metrics: Collection[str] = (),
+    x: str = "steps",
     max_buckets: int = PICTURE_BUCKETS,
 ) -> list[Chart]:
     """Returns a chart for each metric of the trials, or only of the `group` and the `metrics` that are named.
 
-    The steps from which a trial was resumed are marked if it is the only one. Raises `NotRecordedError`
-    or `NothingToDrawError`.
+    A metric may be named with its group or without it, or by a regular expression in slashes, as "/loss$/". `x` is
+    "steps", "time" (since the start of each trial), "epochs" or a metric. Over steps, those from which a trial was
+    resumed are marked if it is the only one. Raises `NotRecordedError` or `NothingToDrawError`.
     """
     series = {trial_id: [(one.group, one.name) for one in view.series(trial_id)] for trial_id in trial_ids}
     known = list(dict.fromkeys(chain.from_iterable(series.values())))
-    chosen = [(of, name) for of, name in known if group in (None, of) and (not metrics or name in metrics)]
+    in_group = [pair for pair in known if group in (None, pair[0])]
+    chosen = [pair for pair in in_group if not metrics or any(_is_named(pair, metric) for metric in metrics)]
     if group is not None and all(of != group for of, _ in known):
         check_group(view, trial_ids[0], group)
         raise NothingToDrawError(f"group {group!r} of trial {trial_ids[0]} has no numbers over steps to plot")
     for name in metrics if known else ():
-        if name not in (found for _, found in chosen):
+        if not any(_is_named(pair, name) for pair in chosen):
             trials = ", ".join(map(str, trial_ids))
             trials = f"trials {trials} have" if len(trial_ids) > 1 else f"trial {trials} has"
             raise NotRecordedError(f"{trials} no metric {name!r} to show", "The metrics", (found for _, found in known))
-    marks = view.resume_points(trial_ids[0]) if len(trial_ids) == 1 else []
-    return [
+    x = find_axis(x, [".".join(pair) for pair in known])
+    marks = view.resume_points(trial_ids[0]) if len(trial_ids) == 1 and x == "steps" else []
+
+    def curve(trial_id: int, of: str, name: str) -> Curve:
+        one = Series(trial_id, of, name)
+        return Curve(f"trial {trial_id}", placed_buckets(view, one, one.buckets(view, max_buckets), x))
+
+    over = "" if x == "steps" else f" over {unit(x)}"
+    charts = [
         Chart(
-            f"{of} {name}",
-            [
-                Curve(f"trial {trial_id}", view.buckets(trial_id, of, name, max_buckets))
-                for trial_id in trial_ids
-                if (of, name) in series[trial_id]
-            ],
+            f"{of} {name}{over}",
+            [curve(trial_id, of, name) for trial_id in trial_ids if (of, name) in series[trial_id]],
             marks,
         )
         for of, name in chosen
     ]
+    drawn = charts if x == "steps" else [chart for chart in charts if any(one.buckets for one in chart.curves)]
+    if charts and not drawn:
+        raise NothingToDrawError(f"{x} was not reported with {' or '.join(name for _, name in chosen)}")
+    return drawn
+
+
+def _is_named(pair: tuple[str, str], metric: str) -> bool:
+    """Returns whether the metric is the pair's, without its group or with it, or a regular expression in slashes."""
+    return metric in (pair[1], ".".join(pair)) or has_match(".".join(pair), metric)
 
 
 def check_group(view: View, trial_id: int, group: str) -> None:

@@ -15,6 +15,34 @@ TrialIds = Annotated[list[int], typer.Argument(metavar="ID…", min=1, help="The
 Metrics = Annotated[
     list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this metric; may be repeated.")
 ]
+
+
+def _check_expressions(metrics: list[str] | None) -> list[str] | None:
+    from core_sdk.tracking.finding.groups import has_match
+
+    try:
+        for metric in metrics or ():
+            has_match("", metric)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return metrics
+
+
+ChartMetrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="Only this metric; '/loss$/': those in which this regular expression has a match. May be repeated.",
+        callback=_check_expressions,
+    ),
+]
+Where = Annotated[
+    str, typer.Option(metavar="CONDITION", help="Only those that fulfil it: 'lr>0.01 and state=COMPLETED'.")
+]
+Sort = Annotated[
+    str, typer.Option(metavar="NAME", help="Order by this hyperparameter or metric; -NAME: the largest first.")
+]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Draw into this file; its name ends in .svg, .html or .png."),

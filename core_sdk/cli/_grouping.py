@@ -34,6 +34,14 @@ BandOption = Annotated[
         "--band", metavar="std|sem|range|none", help="The band about the curve of a group, in files; with --group-by."
     ),
 ]
+XOption = Annotated[
+    str,
+    typer.Option(
+        "--x",
+        metavar="steps|time|epochs|METRIC",
+        help="Draw curves over this: time is that since the start of each trial.",
+    ),
+]
 Best = Annotated[
     str | None,
     typer.Option(
@@ -71,8 +79,12 @@ class Grouping:
         *,
         group: str | None = None,
         metrics: Sequence[str] = (),
+        x: str,
     ) -> list[Chart]:
-        """Returns a chart of the groups for each metric. Raises `typer.BadParameter` or `NotRecordedError`."""
+        """Returns a chart of the groups for each metric.
+
+        Raises `typer.BadParameter`, `NotRecordedError` or `NothingToDrawError`.
+        """
         from core_sdk.charts.groups import group_charts
         from core_sdk.tracking.finding.facts import read_facts
 
@@ -83,6 +95,7 @@ class Grouping:
             self.names,
             group=group,
             metrics=metrics,
+            x=x,
             centre=self.centre,
             band=self.band,
             max_points=max_points,

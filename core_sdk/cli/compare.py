@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Metrics, Output, parse_experiment
-from core_sdk.cli._grouping import BandOption, Best, CentreOption, GroupBy, parse_grouping
+from core_sdk.cli._arguments import ChartMetrics, Output, Sort, Where, parse_experiment
+from core_sdk.cli._grouping import BandOption, Best, CentreOption, GroupBy, XOption, parse_grouping
 from core_sdk.cli.render.output import AsJson
 
 if TYPE_CHECKING:
     from core_sdk.tracking import View
+    from core_sdk.tracking.finding.facts import Facts
 
 
 def compare(
@@ -19,7 +20,11 @@ def compare(
         list[int] | None, typer.Argument(metavar="ID…", min=1, help="The trials' numbers.", show_default=False)
     ] = None,
     experiment: Annotated[str | None, typer.Option(help="All trials of this experiment, by id or name.")] = None,
-    metric: Metrics = None,
+    where: Where = "",
+    sort: Sort = "",
+    first: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N of them.")] = None,
+    metric: ChartMetrics = None,
+    x: XOption = "steps",
     group_by: GroupBy = None,
     centre: CentreOption = "mean",
     band: BandOption = "std",
@@ -29,11 +34,14 @@ def compare(
 ) -> None:
     """Show hyperparameters and last metrics of trials side by side, what differs first.
 
-    With --metric or --output also the curves, those of one metric in one chart.
+    With --metric or --output also the curves, those of one metric in one chart, over steps or --x.
 
     With --group-by, a row for each group of trials: how many there are, the best one, and the mean and the standard
-    deviation of each metric. The curve of a group is its mean or median. Trials are joined at the steps that they have
-    in common, or in bins of steps where they have few in common. Without ID and --experiment, all trials are grouped.
+    deviation of each metric. The curve of a group is its mean or median. Trials are joined at the steps, or the
+    other --x, that they have in common, or in bins where they have few in common.
+
+    Instead of ID, --experiment, --where, --sort and --first choose trials, as in `core-sdk trial list`. Without any of
+    them, all trials are grouped.
     """
     from core_sdk.charts.trials import trial_charts
     from core_sdk.cli._home import open_tracker
@@ -41,17 +49,18 @@ def compare(
     from core_sdk.cli.render.json import print_list
     from core_sdk.cli.trial.groups import group_object, print_groups
     from core_sdk.cli.trial.listing import json_object, print_comparison
-    from core_sdk.tracking.finding.facts import read_facts
 
     if as_json and (output or (metric and not group_by)):
         raise typer.BadParameter("--json has no curves: give it without --metric and --output")
+    if x != "steps" and not (metric or output):
+        raise typer.BadParameter("--x is for curves: give --metric or --output", param_hint="--x")
     grouping = parse_grouping(group_by, centre, band, best, in_terminal=output is None)
     if grouping is None and best is not None:
         raise typer.BadParameter("--best is for groups: give --group-by", param_hint="--best")
     tracker = open_tracker()
     with tracker.view() as view:
-        chosen = _chosen_ids(view, trial_ids or [], experiment, is_grouped=grouping is not None)
-        found = read_facts(view, view.trials(trial_ids=chosen) if grouping else [view.trial(one) for one in chosen])
+        found = _choose(view, trial_ids or [], experiment, where, sort, first, is_grouped=grouping is not None)
+        chosen = [one.row.trial_id for one in found]
         check_format(output)
         if grouping is None:
             if as_json:
@@ -59,7 +68,7 @@ def compare(
                 return
             print_comparison(found)
             if metric or output:
-                charts = trial_charts(view, chosen, metrics=metric or (), max_buckets=num_buckets(output))
+                charts = trial_charts(view, chosen, metrics=metric or (), x=x, max_buckets=num_buckets(output))
                 draw_charts(charts, output)
             return
         groups, ranking = grouping.groups(tracker, found)
@@ -69,15 +78,30 @@ def compare(
         print_groups(groups, grouping.names, ranking, metric or ())
         if metric or output:
             rows = [one.row for one in found]
-            draw_charts(grouping.charts(tracker, view, rows, num_buckets(output), metrics=metric or ()), output)
+            charts = grouping.charts(tracker, view, rows, num_buckets(output), metrics=metric or (), x=x)
+            draw_charts(charts, output)
 
 
-def _chosen_ids(view: View, trial_ids: list[int], experiment: str | None, *, is_grouped: bool) -> list[int]:
-    if trial_ids and experiment is not None:
-        raise typer.BadParameter("give the numbers of trials or --experiment, not both")
+def _choose(
+    view: View,
+    trial_ids: list[int],
+    experiment: str | None,
+    where: str,
+    sort: str,
+    first: int | None,
+    *,
+    is_grouped: bool,
+) -> list[Facts]:
+    from core_sdk.cli.trial.listing import choose_trials
+    from core_sdk.tracking.finding.facts import read_facts
+
+    has_options = experiment is not None or where or sort or first is not None
+    if trial_ids and has_options:
+        raise typer.BadParameter("give the numbers of trials, or --experiment, --where, --sort and --first, not both")
     if trial_ids:
-        return [view.trial(trial_id).trial_id for trial_id in dict.fromkeys(trial_ids)]
-    if experiment is None and not is_grouped:
-        raise typer.BadParameter("give the numbers of trials, or --experiment")
+        return read_facts(view, [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)])
+    if not has_options and not is_grouped:
+        raise typer.BadParameter("give the numbers of trials, or --experiment, --where or --first")
     experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
-    return [row.trial_id for row in view.trials(experiment_id) if not row.is_archived]
+    found, _ = choose_trials(view, experiment_id, labels=(), where=where, sort=sort, columns=(), with_archived=False)
+    return found[:first]

@@ -69,28 +69,32 @@ class Comparison:
         return columns
 
     def curves_frame(
-        self, metric: str, *, centre: Centre = "mean", band: Band = "std", max_points: int = 1000
+        self, metric: str, *, x: str = "steps", centre: Centre = "mean", band: Band = "std", max_points: int = 1000
     ) -> dict[str, list[Any]]:
         """Returns the curves of a metric, such as "validation.loss", as columns with a row for each point of a group.
 
-        The columns are those of `group_by`, then steps_completed, centre, low, high, num_trials (in that point), and
-        join: "steps" if the trials of the group are joined at their common steps, "bins" if they have few in common.
-        Superseded reports, NaN and infinite values are left out. Raises `NotRecordedError`.
+        `x` is "steps", "time" (since the start of each trial), "epochs" or another metric. The columns are those of
+        `group_by`, then the end of the point (steps_completed, time_s, epochs_completed, or the name of the metric
+        `x`), centre, low, high, num_trials (in that point), and join: "common" if the trials of the group are joined
+        at the x that they have in common, "bins" if they have few in common. Superseded reports, NaN and infinite
+        values are left out. Raises `NotRecordedError`.
         """
         from core_sdk.charts.groups import read_group_curves
 
-        columns: dict[str, list[Any]] = {name: [] for name in (*self.group_by, *_CURVE_COLUMNS)}
+        place = _PLACES.get(x, x)
+        names = *self.group_by, place, "centre", "low", "high", "num_trials", "join"
+        columns: dict[str, list[Any]] = {name: [] for name in names}
         with self._tracker.view() as view:
-            curves = read_group_curves(view, self._groups, metric, centre=centre, band=band, max_points=max_points)
+            curves = read_group_curves(view, self._groups, metric, x=x, centre=centre, band=band, max_points=max_points)
         for group, curve in zip(self.groups, curves, strict=True):
             for name in self.group_by:
-                columns[name] += [group.values[name]] * len(curve.steps)
-            columns["steps_completed"] += curve.steps
+                columns[name] += [group.values[name]] * len(curve.x)
+            columns[place] += curve.x
             columns["centre"] += curve.centres
             columns["low"] += curve.lows
             columns["high"] += curve.highs
             columns["num_trials"] += curve.num_trials
-            columns["join"] += [curve.join] * len(curve.steps)
+            columns["join"] += [curve.join] * len(curve.x)
         return columns
 
     def plot(
@@ -98,25 +102,29 @@ class Comparison:
         metrics: Collection[str] = (),
         *,
         group: str | None = None,
+        x: str = "steps",
         centre: Centre = "mean",
         band: Band = "std",
     ) -> Picture:
         """Draws a chart for each metric, with a curve and a band for each group, which a notebook shows.
 
-        `centre` is "mean" or "median". `band` is "std" (the standard deviation), "sem" (the standard error), "range"
-        (minimum to maximum) or "none". Raises `NotRecordedError`.
+        A metric may be named with its group or without it; "/loss$/" names those in which this regular expression has
+        a match. `x` is that of `curves_frame`. `centre` is "mean" or "median". `band` is "std" (the standard
+        deviation), "sem" (the standard error), "range" (minimum to maximum) or "none". Raises `NotRecordedError` or
+        `NothingToDrawError`.
         """
         from core_sdk.charts.groups import group_charts
         from core_sdk.charts.picture import Picture
 
         with self._tracker.view() as view:
             charts = group_charts(
-                view, self._groups, self.group_by, group=group, metrics=metrics, centre=centre, band=band
+                view, self._groups, self.group_by, group=group, metrics=metrics, x=x, centre=centre, band=band
             )
         return Picture(charts)
 
 
-_CURVE_COLUMNS = ("steps_completed", "centre", "low", "high", "num_trials", "join")
+_PLACES = {"steps": "steps_completed", "time": "time_s", "epochs": "epochs_completed"}
+"""The names of the columns of x."""
 
 
 def _compared(group: TrialGroup, names: Sequence[str], best: BestTrial | None) -> ComparedGroup:

@@ -544,17 +544,18 @@ class Trial(Training):
         """
         self._tracker.delete_trial(self.trial_id, is_forced=force)
 
-    def plot(self, metrics: Collection[str] = (), *, group: str | None = None) -> Picture:
+    def plot(self, metrics: Collection[str] = (), *, group: str | None = None, x: str = "steps") -> Picture:
         """Draws a chart for each metric, which a notebook shows.
 
-        All metrics of all groups are drawn, unless some are named. Raises `NotRecordedError` or
-        `NothingToDrawError`.
+        All metrics of all groups are drawn, unless some are named; "/loss$/" names those in which this regular
+        expression has a match. `x` is "steps", "time" (since the start of the
+        trial), "epochs" or a metric. Raises `NotRecordedError` or `NothingToDrawError`.
         """
         from core_sdk.charts.picture import Picture
         from core_sdk.charts.trials import trial_charts
 
         with self._tracker.view() as view:
-            return Picture(trial_charts(view, [self.trial_id], group=group, metrics=metrics))
+            return Picture(trial_charts(view, [self.trial_id], group=group, metrics=metrics, x=x))
 
     def reload(self) -> None:
         with self._tracker.view() as view:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, bin_width, group_curve
+from core_sdk.charts.common_bins import Wanted, read_common_bins
+from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, group_curve
 from core_sdk.errors import CoreSDKError, TrialNotFoundError
 from core_sdk.experiments.calling import is_master_running
 from core_sdk.experiments.following import Follower
@@ -36,8 +37,8 @@ _FULL_LOOK_S = 5.0
 """How often trials that have ended are looked at: they may be resumed, labelled or deleted."""
 _NUM_REMEMBERED = 16
 _NUM_ANSWERS = 48
-_NUM_SERIES = 1000
-"""Those whose bins are remembered: some 20 kB each."""
+_NUM_SERIES = 2000
+"""The answers about bins that are remembered: at most some 20 kB each, and often two for a series."""
 _NUM_CURVES = 200
 _TRIALS_AT_ONCE = 1000
 _CLOSING_S = 2.0
@@ -89,7 +90,7 @@ class Records:
         self._experiment_marks: dict[int, str] = {}
         self._snapshot = Snapshot()
         self._answers: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
-        self._known_bins: dict[Hashable, tuple[str | None, Bins]] = {}
+        self._known_bins: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
         self._known_curves: dict[Hashable, tuple[Sequence[Bins], GroupedCurve]] = {}
         self._searcher_metrics: dict[int, tuple[str | None, SearcherMetric | None]] = {}
         self._next_look = self._next_full_look = self._latest_look = 0.0
@@ -126,38 +127,35 @@ class Records:
     def ask_of_trial(self, trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
         """Returns the answer as `ask` does, and remembers it for the same `key` until more is recorded of the trial."""
         self._look_if_old()
-        with self._lock:
+        return self._remembered(self._answers, _NUM_ANSWERS, trial_id, key, question)
+
+    def common_bins(self, trial_ids: Sequence[int], wanted: Wanted) -> dict[int, Bins]:
+        """Returns a metric of several trials in bins, and remembers those of a trial until more is recorded of it."""
+
+        def ask(trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
+            return self._remembered(self._known_bins, _NUM_SERIES, trial_id, key, question)
+
+        self._look_if_old()
+        return read_common_bins(ask, trial_ids, wanted)
+
+    def _remembered(
+        self,
+        answers: dict[tuple[int, Hashable], tuple[str | None, Any]],
+        max_answers: int,
+        trial_id: int,
+        key: Hashable,
+        question: Callable[[View], _T],
+    ) -> _T:
+        with self._lock:  # anew for each question, so that others are answered between
             mark = self._marks.get(trial_id)
-            remembered = self._answers.pop((trial_id, key), None)
-            answer = remembered[1] if remembered and remembered[0] == mark else question(self._view)
-            self._answers[trial_id, key] = mark, answer
-            if len(self._answers) > _NUM_ANSWERS:
-                del self._answers[next(iter(self._answers))]
-            return answer
-
-    def bins(self, trial_ids: Sequence[int], group: str, name: str, max_bins: int, rank: int | None) -> dict[int, Bins]:
-        """Returns a metric of several trials in at most `max_bins` bins of one width, without trials that lack it.
-
-        The bins of a trial are remembered until more is recorded of it.
-        """
-        steps = self.ask(lambda view: view.step_range(trial_ids, group, name, rank=rank))
-        if steps is None:
-            return {}
-        width = bin_width(*steps, max_bins)
-        found = {trial_id: self._bins(trial_id, group, name, width, rank) for trial_id in trial_ids}
-        return {trial_id: bins for trial_id, bins in found.items() if bins.numbers}
-
-    def _bins(self, trial_id: int, group: str, name: str, width: int, rank: int | None) -> Bins:
-        key = trial_id, group, name, width, rank
-        with self._lock:  # anew for each trial, so that other questions are answered between
-            mark = self._marks.get(trial_id)
-            known_mark, bins = self._known_bins.pop(key, (None, None))
-            if bins is None or known_mark != mark:
-                bins = self._view.bins(trial_id, group, name, width, rank=rank)
-            self._known_bins[key] = mark, bins
-            while len(self._known_bins) > _NUM_SERIES:
-                del self._known_bins[next(iter(self._known_bins))]
-            return bins
+            known_mark, answer = answers.pop((trial_id, key), (None, None))
+            if answer is None or known_mark != mark:
+                answer = question(self._view)
+            answers[trial_id, key] = mark, answer
+            if len(answers) > max_answers:
+                del answers[next(iter(answers))]
+            found: _T = answer
+            return found
 
     def group_curve(self, members: Sequence[Bins], centre: Centre, band: Band) -> GroupedCurve:
         """Returns the curve of a group, and remembers it as long as the same `bins` are remembered."""

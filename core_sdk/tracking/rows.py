@@ -295,12 +295,13 @@ class Bins(NamedTuple):
     Bins of the same width are the same stretches of steps in every series.
     """
 
-    width: int
-    """A bin holds the steps from `number * width` to `(number + 1) * width - 1`."""
-    numbers: Sequence[int]
-    """Ascending."""
-    first_steps: Sequence[int]
-    last_steps: Sequence[int]
+    width: float
+    """A bin holds the steps from `number * width` to `(number + 1) * width`, which is not in it."""
+    numbers: Sequence[float]
+    """Whole and ascending."""
+    first_steps: Sequence[float]
+    """Whole, unless the series runs over another length than steps."""
+    last_steps: Sequence[float]
     counts: Sequence[int]
     """The number of points."""
     finite_counts: Sequence[int]

@@ -138,8 +138,17 @@ class View(Protocol):
     ) -> tuple[int, int] | None:
         """Returns the first and the last visible step of a metric in these trials, or None if none has it."""
 
-    def bins(self, trial_id: int, group: str, name: str, width: int, *, rank: int | None = None) -> Bins:
-        """Returns the visible points of a metric in bins of `width` steps."""
+    def bins(
+        self,
+        trial_id: int,
+        group: str,
+        name: str,
+        width: int,
+        *,
+        within: tuple[int, int] | None = None,
+        rank: int | None = None,
+    ) -> Bins:
+        """Returns the visible points of a metric in bins of `width` steps. `within` is that of `buckets`."""
 
     def bucket_times(
         self,

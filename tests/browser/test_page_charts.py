@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from core_sdk.records import SearcherMetric
 from core_sdk.tracking import Home
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator, Page, Route
 
 NUM_STEPS = 200
 
@@ -110,9 +111,62 @@ def test_a_drag_zooms_where_it_was_made(straight: Site, open_view: OpenView, vie
     assert page.locator(".uplot[data-seen]").count() == page.locator(".uplot").count() == num_plots
 
 
-def test_smoothing_counts_points(straight: Site, open_view: OpenView) -> None:
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Two trials with more points than a chart has buckets; the metric is the step."""
+    home = Home.create(tmp_path_factory.mktemp("long") / "home")
+    for _ in range(2):
+        record(new_trial(home, "long"), *(report(step, height=step, epochs=step) for step in range(1, 5001)))
+    with serving(home) as site:
+        yield site
+
+
+@pytest.mark.parametrize(
+    ("view", "coarse"),
+    [
+        ("compare?trials=1,2", "…"),
+        ("compare?trials=1,2&x=epochs", "…"),
+        ("compare?trials=1,2&group=experiment&band=none", r"\d{4}n = 2"),  # not whole
+    ],
+)
+def test_a_zoom_shows_finer_points(long: Site, open_view: OpenView, view: str, coarse: str) -> None:
+    """The coarse ones stay in the plot until these are there. A link shows the same, and one can go on from it."""
+    view += "&metrics=height"
+    page = open_view(long, view)
+    chart = page.locator(".chart")
+    over, value = chart.locator(".u-over"), chart.locator(".chart-value").first
+    expect(over).to_be_visible()
+    hover(page, over, 0.5)
+    expect(value).to_have_text(re.compile(coarse))
+    num_plots = mark_plots(page)
+    held: list[Route] = []
+    page.route(re.compile("first=|finer_from="), lambda route: held.append(route))
+
+    page.evaluate("view => { location.hash = `#/${view}&from=2500&to=2600`; }", view)
+    expect(page.get_by_role("button", name="Show all")).to_be_visible()
+    hover(page, over, 0.45)
+    expect(value).to_have_text(re.compile(coarse))
+    assert len(held) == 1
+    held[0].continue_()
+    page.unroute_all()
+
+    exact = re.compile(r"2,5[45]\d(n = 2)?$")
+    expect(value).to_have_text(exact)
+    assert page.locator(".uplot[data-seen]").count() == page.locator(".uplot").count() == num_plots == 1
+    page.reload()
+    hover(page, over, 0.45)
+    expect(value).to_have_text(exact)
+    chart.get_by_role("img").press("ArrowRight")
+    wait_for_query(page, "from=2520&to=2620")
+    chart.get_by_role("img").press("0")
+    hover(page, over, 0.5)
+    expect(value).to_have_text(re.compile(coarse))
+
+
+@pytest.mark.parametrize("view", ["trials/1?smoothing=0.9", "compare?trials=1,2&group=lr&smoothing=0.9"])
+def test_smoothing_counts_points(straight: Site, open_view: OpenView, view: str) -> None:
     """At one step it is the same value, however far one has zoomed in."""
-    page = open_view(straight, "trials/1?smoothing=0.9")
+    page = open_view(straight, view)
     over = page.locator(".chart .u-over").first
     expect(over).to_be_visible()
 
@@ -123,7 +177,7 @@ def test_smoothing_counts_points(straight: Site, open_view: OpenView) -> None:
 
     whole = smooth_at(0.625)
     with curves_drawn(page):
-        page.evaluate("location.hash = '#/trials/1?smoothing=0.9&from=100.5&to=150.25'")
+        page.evaluate("view => { location.hash = `#/${view}&from=100.5&to=150.25`; }", view)
     expect(page.get_by_role("button", name="Show all").first).to_be_visible()
     hover(page, over, 0.2)
     zoomed = smooth_at(0.5)
@@ -154,7 +208,7 @@ def test_a_report_leaves_the_pointer_alone(tmp_path: Path, open_view: OpenView) 
 @contextmanager
 def curves_drawn(page: Page) -> Iterator[None]:
     """Waits until the curves for which the block lets the page ask are drawn."""
-    with page.expect_request_finished(lambda request: "/metrics?" in request.url):
+    with page.expect_request_finished(lambda request: "/metrics?" in request.url or "/groups?" in request.url):
         yield
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 

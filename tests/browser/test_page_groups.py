@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect, rows, wait_for_query
 from browser.test_page_charts import hover, mark_plots
-from tracking.journals import new_trial, record, report
+from msgspec import structs
+from tracking.journals import START, new_trial, record, report
 
 from core_sdk.records import SearcherMetric
 from core_sdk.tracking import Home, TrialFolder
@@ -59,6 +61,36 @@ def test_seeds_are_one_curve(seeds: Site, open_view: OpenView) -> None:
     )
     assert len(set(dashes)) == 2
     expect(page.locator(".chart-note")).to_contain_text("Trials end: lr 0.25 has 2 of 3 trials from step 11 on")
+
+
+def test_groups_are_drawn_over_time_and_any_metric(tmp_path: Path, open_view: OpenView) -> None:
+    """The chart says how its trials are joined there; a report of trial 1 takes 1 s, and of trial 2 it takes 1.5 s."""
+    home = Home.create(tmp_path / "home")
+    for seconds in (1.0, 1.5):
+        reports = (report(step, loss=step, tokens=1000 * step) for step in range(1, 101))
+        timed = (structs.replace(one, time=START + seconds * one.steps_completed) for one in reports)
+        record(new_trial(home, "speeds"), *timed)
+    with serving(home) as site:
+        page = open_view(site, "compare?trials=1,2&group=experiment&metrics=loss")
+        note = page.locator(".chart-note")
+        expect(note).to_have_text("Joined at common steps.")
+
+        page.get_by_role("button", name="Time", exact=True).click()
+        expect(note).to_contain_text(
+            "Few times are common, so joined: experiment speeds in bins of 2 s. Trials end or pause:"
+        )
+        hover(page, page.locator(".chart .u-over"), 0.9)
+        expect(page.locator(".chart-value")).to_contain_text("n = 1")
+        page.get_by_role("button", name="Epochs", exact=True).click()
+        expect(note).to_have_text("No trial has reported epochs with this metric.")
+        page.get_by_role("button", name="More of training.loss").click()
+        page.get_by_role("menuitem", name="Settings …").click()
+        page.get_by_role("combobox", name="Horizontal axis").select_option("training.tokens")
+        page.get_by_role("button", name="Save", exact=True).click()
+
+        expect(note).to_have_text("Joined at common training.tokens.")
+        hover(page, page.locator(".chart .u-over"), 0.5)
+        expect(page.locator(".chart-place")).to_have_text(re.compile("^5[01],"))
 
 
 def test_a_group_leads_to_its_best_trial(seeds: Site, open_view: OpenView) -> None:

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, bin_width, group_curve
+from core_sdk.charts.grouped_curves import (
+    Band,
+    Centre,
+    GroupedCurve,
+    bin_width,
+    group_curve,
+    place_bins,
+    place_width,
+    refined,
+)
 from core_sdk.tracking.rows import Bins
 
 Points = Mapping[int, float]
@@ -41,7 +50,7 @@ def test_seeds_with_the_same_steps_are_joined_at_each_step() -> None:
     median = curve_of([1, 4], [3, 4], [5, 10], centre="median", band="std")
     error = curve_of([1, 4], [3, 4], [5, 10], band="sem")
 
-    assert (curve.join, curve.steps, curve.num_trials) == ("steps", [1, 2], [3, 3])
+    assert (curve.join, curve.x, curve.num_trials) == ("common", [1, 2], [3, 3])
     assert (curve.centres, curve.lows, curve.highs) == ([3, 6], [1, 4], [5, 10])
     assert median.centres == [3, 4]
     assert median.lows == pytest.approx([1, 4 - math.sqrt(12)])
@@ -61,7 +70,7 @@ def test_only_the_common_steps_are_drawn_where_most_are_common() -> None:
     """Otherwise the curve would jump between its trials."""
     curve = curve_of({10: 1, 20: 1, 30: 1, 40: 1}, {10: 3, 20: 3, 25: 9, 30: 3, 40: 3})
 
-    assert (curve.join, curve.steps, curve.num_unshared) == ("steps", [10, 20, 30, 40], 1)
+    assert (curve.join, curve.x, curve.num_unshared) == ("common", [10, 20, 30, 40], 1)
     assert curve.centres == [2, 2, 2, 2]
 
 
@@ -80,7 +89,7 @@ def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
     """A point of which nothing is left is not drawn."""
     curve = curve_of([1, math.nan, math.inf], [3, 3, -math.inf])
 
-    assert (curve.steps, curve.centres, curve.num_trials, curve.num_left_out) == ([1, 2], [2, 3], [2, 1], 3)
+    assert (curve.x, curve.centres, curve.num_trials, curve.num_left_out) == ([1, 2], [2, 3], [2, 1], 3)
 
 
 def test_a_single_trial_has_no_deviation() -> None:
@@ -94,14 +103,36 @@ def test_long_curves_keep_their_extremes() -> None:
     """A trial's value in a bin is the mean of its points, and the band has every value."""
     curve = curve_of([1.0] * 63 + [100.0] + [1.0] * 64, [3.0] * 128, width=32)
 
-    assert curve.join == "steps"
+    assert (curve.join, curve.num_reports) == ("common", [31, 32, 32, 32, 1])
     assert max(high for high in curve.highs if high is not None) == 100
     assert curve.centres[0] == 2
 
 
 def test_nothing_makes_no_curve() -> None:
     """Trials without points, and no trials."""
-    assert curve_of().steps == curve_of({}).steps == []
+    assert curve_of().x == curve_of({}).x == []
+
+
+def test_a_part_of_a_curve_is_drawn_in_finer_points() -> None:
+    """Not if these have fewer trials, since a part may have too few points to tell how to join them."""
+    trials = [{10.0 * number + shift: float(number) for number in range(40)} for shift in (0, 3, 5)]
+    coarse = group_curve([placed(one, 64.0) for one in trials])
+    first, end = coarse.bins_around(100, 150)
+
+    def part(width: float) -> GroupedCurve:
+        return group_curve([placed({x: y for x, y in one.items() if first <= x < end}, width) for one in trials])
+
+    finer = refined(coarse, part(16.0), first, end)
+
+    assert (first, end, coarse.width, finer.width) == (64, 192, 64, 16)
+    assert [x for x in finer.x if not first <= x < end] == [x for x in coarse.x if not first <= x < end]
+    assert len(finer.x) > len(coarse.x)
+    assert finer.x == sorted(finer.x)
+    assert set(finer.num_trials) == {3}
+    assert refined(coarse, part(64.0), first, end) is coarse
+    assert refined(coarse, group_curve([]), first, end) is coarse
+    single = group_curve([placed({x: 1.0}, 1.0) for x in (100.0, 103.0, 105.0)])
+    assert refined(coarse, single, first, end) is coarse
 
 
 @pytest.mark.parametrize(
@@ -110,6 +141,66 @@ def test_nothing_makes_no_curve() -> None:
 def test_a_width_is_a_power_of_two(first: int, last: int, width: int) -> None:
     """So that bins can be joined exactly, and stay where they are while a trial goes on."""
     assert bin_width(first, last, 300) == width
+
+
+def placed(points: Mapping[float, float], width: float) -> Bins:
+    """Puts a series, of which this is the value at each place, into bins of another axis than steps."""
+    bins = binned(dict(enumerate(points.values())))
+    return place_bins(bins, list(points), width)
+
+
+def test_trials_are_joined_at_common_places_of_another_axis() -> None:
+    """As at epochs, which each of them reports."""
+    curve = group_curve([placed({0.5: 1, 1: 2, 1.5: 3}, 0.25), placed({0.5: 3, 1: 4}, 0.25)], band="none")
+
+    assert (curve.join, curve.x, curve.centres, curve.num_trials) == ("common", [0.5, 1, 1.5], [2, 3, 3], [2, 2, 1])
+
+
+@pytest.mark.parametrize("num_points", [2, 40])
+def test_trials_without_common_places_are_joined_in_bins(num_points: int) -> None:
+    """As over time: each point says how many trials are in it, and a place that is not known is in none."""
+    quick = {10.0 * number: 1.0 for number in range(num_points)}
+    slow = {14.0 * number + 3: 3.0 for number in range(num_points)}
+
+    curve = group_curve([placed(quick, 0.25), placed(slow, 0.25)])
+
+    assert curve.join == "bins"
+    assert curve.x == sorted(curve.x)
+    if num_points == 40:
+        ended = curve.num_trials.index(1)
+        assert (curve.width, set(curve.num_trials[:ended]), set(curve.centres[:ended])) == (16, {2}, {2.0})
+        assert curve.x[ended - 1] <= max(quick) + 16
+    assert place_bins(binned({1: 5.0, 2: 7.0}), [None, 2.5], 1).maxima.tolist() == [7.0]  # type: ignore[attr-defined]
+
+
+def test_a_long_pause_does_not_widen_the_bins() -> None:
+    """Such as between two attempts: bins that were as wide would hold all the rest."""
+    with_pause = {(number if number < 50 else number + 10_000) + 0.5: 1.0 for number in range(100)}
+    without = {number + 0.25: 3.0 for number in range(100)}
+
+    curve = group_curve([placed(with_pause, 0.125), placed(without, 0.125)])
+
+    assert (curve.join, curve.width, len(curve.x)) == ("bins", 1, 150)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "width"),
+    [
+        (0, 0, 1),
+        (0, 1, 1 / 256),
+        (-1, 0, 1 / 256),
+        (1e12, 1e12 + 1e6, 4096),
+        (5e-324, 1e-323, None),
+        (-1e308, 1e308, None),
+    ],
+)
+def test_a_width_may_be_a_part_of_one(first: float, last: float, width: float | None) -> None:
+    """A power of two, whatever the size of the places."""
+    found = place_width(first, last, 300)
+
+    assert math.frexp(found)[0] == 0.5
+    assert last // found - first // found < 300
+    assert width is None or found == width
 
 
 VALUES = st.floats(-1e308, 1e308) | st.sampled_from([math.nan, math.inf, -math.inf])
@@ -129,6 +220,19 @@ def test_the_order_of_the_trials_does_not_matter(
     )
 
 
+@given(points=st.dictionaries(st.floats(-1e9, 1e9), VALUES, max_size=30), width=st.sampled_from([0.25, 1.0, 4096.0]))
+def test_bins_of_another_axis_lose_nothing(points: Mapping[float, float], width: float) -> None:
+    """Each point is in the bin of its place."""
+    bins = placed(points, width)
+
+    finite = [value for value in points.values() if math.isfinite(value)]
+    extremes = [value for value in (*bins.minima, *bins.maxima) if math.isfinite(value)]
+    assert (sum(bins.counts), sum(bins.finite_counts)) == (len(points), len(finite))
+    assert (min(extremes, default=0), max(extremes, default=0)) == (min(finite, default=0), max(finite, default=0))
+    for number, first, last in zip(bins.numbers, bins.first_steps, bins.last_steps, strict=True):
+        assert number * width <= first <= last < (number + 1) * width
+
+
 @given(points=st.dictionaries(st.integers(-100, 100), VALUES, max_size=30), centre=CENTRES)
 def test_a_group_of_one_is_the_trial(points: Points, centre: Centre) -> None:
     """Each finite value of it, and nothing else."""
@@ -136,7 +240,7 @@ def test_a_group_of_one_is_the_trial(points: Points, centre: Centre) -> None:
 
     curve = curve_of(points, centre=centre)
 
-    assert curve.steps == list(finite)
+    assert curve.x == list(finite)
     assert curve.centres == curve.lows == curve.highs == list(finite.values())
     assert set(curve.num_trials) <= {1}
 
@@ -151,7 +255,7 @@ def test_the_centre_lies_within_the_range(trials: list[Points], width: int, cent
         assert high is not None
         assert low <= at <= high
         assert 1 <= num <= len(trials)
-    assert curve.steps == sorted(set(curve.steps))
+    assert curve.x == sorted(set(curve.x))
     if curve.num_unshared == 0:
         finite = [value for one in trials for value in one.values() if math.isfinite(value)]
         drawn = [one for one in (*curve.lows, *curve.highs) if one is not None]

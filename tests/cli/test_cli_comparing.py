@@ -154,10 +154,53 @@ def test_groups_are_compared(cli: Cli, tmp_path: Path) -> None:
     assert "by lr, at common steps" in (tmp_path / "groups.svg").read_text()
 
 
+def test_curves_are_drawn_over_another_axis(home: Home, cli: Cli, tmp_path: Path) -> None:
+    """Those of trials and of groups, in the terminal and in files; an axis that nobody reported is named."""
+    for slowness in (1, 2):
+        training = new_attempt(new_trial(home, hparams={"lr": 0.1}))
+        for step in (1, 2, 3, 4):
+            training.report(step, loss=1 / step, tokens=1000 * step * slowness)
+        training.end()
+
+    of_trials = cli("compare", "1", "2", "--metric", "loss", "--x", "tokens")
+    of_groups = cli("trial", "plot", "1", "2", "--group-by", "lr", "--metric", "loss", "--x", "training.tokens")
+    drawn = cli("trial", "plot", "1", "--x", "time", "-o", "time.svg")
+    without = cli("trial", "plot", "1", "2", "--group-by", "lr", "--x", "epochs")
+    unknown = cli("trial", "plot", "1", "--x", "tokes")
+
+    assert "training loss over training.tokens\n" in of_trials.output
+    assert re.search(r"^ +1,?000 +8,?000$", of_trials.output, re.MULTILINE)
+    assert "training.loss: mean by lr, at common training.tokens" in of_groups.output
+    assert (drawn.output, without.status, unknown.status) == ("time.svg\n", 1, 3)
+    assert "training loss over seconds since the start" in (tmp_path / "time.svg").read_text()
+    assert "epochs was not reported with training.loss or training.tokens" in " ".join(without.errors.split())
+    assert "The metrics: training.loss, training.tokens" in " ".join(unknown.errors.split())
+
+
+@pytest.mark.usefixtures("seeds")
+def test_what_is_compared_is_chosen_by_its_values(cli: Cli) -> None:
+    """The first trials of a list, and metrics by a regular expression, or with their group."""
+    trials = cli("compare", "--where", "lr=0.5", "--sort", "-loss", "--first", "1", "--metric", "/^val.*S$/")
+    groups = cli("compare", "--experiment", "digits", "--where", "seed=1", "--group-by", "lr", "--metric", "/LOSS/")
+    by_name = cli("trial", "plot", "1", "--metric", "validation.loss")
+    unknown = cli("trial", "plot", "1", "--metric", "/los$/")
+
+    assert trials.output.split()[:2] == ["Trial", "2"]
+    assert all("validation loss\n" in one.output for one in (trials, by_name))
+    assert [line.split()[:3] for line in groups.output.splitlines()[2:4]] == [["0.25", "1", "4"], ["0.5", "1", "2"]]
+    assert "validation.loss: mean by lr" in groups.output
+    assert (unknown.status, "no metric '/los$/' to show" in unknown.errors) == (3, True)
+
+
 @pytest.mark.usefixtures("seeds")
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
+        (["compare", "1", "--first", "2"], "not both"),
+        (["compare", "--where", "lrr=1"], "did you mean lr"),
+        (["trial", "plot", "1", "--metric", "/(/"], "/(/ is no regular expression"),
+        (["compare", "1", "--x", "time"], "--x is for curves"),
+        (["experiment", "plot", "digits", "--x", "time"], "--x are for groups"),
         (["compare"], "give the numbers of trials"),
         (["compare", "--group-by", "lrr"], "did you mean lr"),
         (["compare", "--group-by", "lr", "--band", "wide"], "is none of"),

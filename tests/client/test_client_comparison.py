@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from tracking.journals import new_trial, record, report
+from msgspec import structs
+from tracking.journals import START, new_trial, record, report
 
 from core_sdk import client
-from core_sdk.errors import NotRecordedError, TrialNotFoundError
+from core_sdk.errors import NothingToDrawError, NotRecordedError, TrialNotFoundError
 from core_sdk.records import SearcherMetric
 from core_sdk.tracking import Home
 
@@ -60,10 +61,34 @@ def test_the_curve_of_a_group_says_how_many_trials_are_in_it() -> None:
         "low": [0.5, 0.5, 0.5],
         "high": [1.5, 1.5, 0.5],
         "num_trials": [2, 2, 1],
-        "join": ["steps"] * 3,
+        "join": ["common"] * 3,
     }
     assert "validation.loss: mean and standard error by optimizer.lr, at common steps" in picture.svg
     assert "optimizer.lr 0.5 (n = 1 to 2)" in picture.svg
+
+
+def test_curves_are_over_time_or_a_metric_too(home: Home) -> None:
+    """The column is named after it; the trials have no time in common, but all tokens."""
+    for seconds in (1.0, 1.5):
+        reports = (report(step, loss=step, tokens=1000 * step) for step in range(1, 101))
+        timed = (structs.replace(one, time=START + seconds * one.steps_completed) for one in reports)
+        record(new_trial(home, "speeds", lr=0.5), *timed)
+    comparison = client.compare(experiment="speeds", group_by=["lr"])
+
+    over_time = comparison.curves_frame("training.loss", x="time")
+    over_tokens = comparison.curves_frame("training.loss", x="tokens")
+    picture = comparison.plot(["loss"], x="time")
+    of_trial = client.get_trial(2).plot(["loss"], x="time")
+
+    assert (set(over_time["join"]), over_time["time_s"][-1], over_time["num_trials"][-1]) == ({"bins"}, 150.0, 1)
+    assert (over_tokens["tokens"][:2], set(over_tokens["num_trials"])) == ([1000, 2000], {2})
+    assert "by lr, in bins of seconds since the start" in picture.svg
+    assert of_trial.charts[0].step_range == (1.5, 150.0)
+    assert not any(comparison.curves_frame("training.loss", x="epochs").values())
+    with pytest.raises(NotRecordedError, match="accuracy"):
+        comparison.curves_frame("training.loss", x="accuracy")
+    with pytest.raises(NothingToDrawError, match="epochs"):
+        comparison.plot(x="epochs")
 
 
 @pytest.mark.usefixtures("seeds")
@@ -77,3 +102,5 @@ def test_a_mistake_in_a_comparison_is_named() -> None:
         client.compare([9], group_by=["seed"])
     with pytest.raises(NotRecordedError, match="accuracy"):
         client.compare([1], group_by=["seed"]).plot(["accuracy"])
+    with pytest.raises(ValueError, match="no regular expression"):
+        client.compare([1], group_by=["seed"]).plot(["/(/"])

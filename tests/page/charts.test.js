@@ -9,7 +9,7 @@ import { dashOf, seriesColour } from "../../core_sdk/server/page/charts/palette.
 import { cellsOf } from "../../core_sdk/server/page/charts/search/heat-map.js";
 import { isWithin } from "../../core_sdk/server/page/charts/search/parallel.js";
 import { rampColour, readableOn, scaleOf } from "../../core_sdk/server/page/charts/search/scale.js";
-import { numPointsBefore, smoothed } from "../../core_sdk/server/page/charts/smoothing.js";
+import { smoothed } from "../../core_sdk/server/page/charts/smoothing.js";
 
 /** @import { Series } from "../../core_sdk/server/page/charts/curves.js" */
 
@@ -32,10 +32,6 @@ test("smoothing leaves a constant as it is, and passes over what is no number", 
 test("a bucket of many points weighs as much as its points", () => {
   assert.deepEqual(smoothed([0, 4], 0.5, [1, 1000]), [0, 4]);
   assert.equal(smoothed([0, 3, 3, 3], 0.5).at(-1), smoothed([0, 3], 0.5, [1, 3]).at(-1));
-});
-
-test("the points before a place that matter grow with the weight", () => {
-  assert.deepEqual([0, 0.5, 0.9, 0.99].map(numPointsBefore), [0, 7, 44, 459]);
 });
 
 test("a trace has the values that have a place, as numbers", () => {

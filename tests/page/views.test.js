@@ -114,23 +114,32 @@ test("groups are called by what differs between them", () => {
 test("a chart of groups says how they were joined, and what is not in it", () => {
   const steps = {
     group: 0,
-    join: /** @type {const} */ ("steps"),
+    join: /** @type {const} */ ("common"),
     width: 1,
     x: [1, 2],
     centre: [1, 1],
     low: [1, 1],
     high: [1, 1],
     num_trials: [2, 2],
+    count: [1, 1],
     num_left_out: 0,
     num_unshared: 0,
   };
   const bins = { ...steps, group: 1, join: /** @type {const} */ ("bins"), width: 16, num_trials: [3, 2], num_left_out: 1 };
 
-  assert.equal(noteOf({ metric: "loss", curves: [steps] }, ["a", "b"]), "Joined at common steps.");
+  /** @param {import("api").GroupCurveAnswer[]} curves @returns {import("api").GroupedChartAnswer} */
+  const chart = (...curves) => ({ metric: "loss", curves });
+
+  assert.equal(noteOf(chart(steps), ["a", "b"], "steps"), "Joined at common steps.");
   assert.equal(
-    noteOf({ metric: "loss", curves: [steps, bins] }, ["a", "b"]),
+    noteOf(chart(steps, bins), ["a", "b"], "steps"),
     "Joined at common steps. Few steps are common, so joined: b in bins of 16 steps. Trials end: b has 2 of 3 trials from step 2 on. 1 value that is not finite left out.",
   );
+  assert.equal(
+    noteOf(chart({ ...bins, num_left_out: 0, x: [100, 4000] }), ["a", "b"], "time"),
+    "Few times are common, so joined: b in bins of 16 s. Trials end or pause: b has 2 of 3 trials from 1 h 6 min on.",
+  );
+  assert.equal(noteOf(chart(), [], "epochs"), "No trial has reported epochs with this metric.");
 });
 
 test("a column named like a member of every object groups nothing", () => {

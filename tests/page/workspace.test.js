@@ -16,7 +16,7 @@ import {
   withMove,
   writtenPanels,
 } from "../../core_sdk/server/page/views/workspace/panels.js";
-import { curvesOf, marksOf, stretchOf } from "../../core_sdk/server/page/views/workspace/trial-curves.js";
+import { curvesOf, marksOf } from "../../core_sdk/server/page/views/workspace/trial-curves.js";
 import { looksOf, slotsOf, trialSubjects } from "../../core_sdk/server/page/views/workspace/subjects.js";
 
 /** @import { Curve } from "api" */
@@ -248,9 +248,4 @@ test("the nearest alerts are told first, and those of one text once", () => {
 
   assert.deepEqual(textsAt(marks, 11.4, [0, 100]), ["near", "same"]);
   assert.deepEqual(textsAt(marks, null, [0, 100]), []);
-});
-
-test("a zoom asks for exact steps around it, also those before it that smoothing needs", () => {
-  assert.deepEqual(stretchOf([100.5, 150.25], 0, 1, 800), { first: 96, last: 160, buckets: 1029 });
-  assert.equal(stretchOf([100.5, 150.25], 0.9, 1, 800).first, 32);
 });

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
 from server.visitor import Visitor, target_of
-from tracking.journals import append, lines, new_trial, record, report
+from tracking.journals import START, append, lines, new_trial, record, report
 
 from core_sdk.records import SearcherMetric, TrialLabelsChanged
 from core_sdk.tracking import Home, TrialFolder
@@ -38,7 +40,7 @@ def test_seeds_become_one_curve(visitor: Visitor) -> None:
 
     assert [(one["values"], one["trials"]) for one in answer["groups"]] == [([0.1], [1, 2, 5]), ([0.5], [3, 4])]
     first, second = answer["charts"][0]["curves"]
-    assert (first["group"], first["join"], first["width"], first["x"]) == (0, "steps", 1, [1, 2, 3, 4, 5])
+    assert (first["group"], first["join"], first["width"], first["x"]) == (0, "common", 1, [1, 2, 3, 4, 5])
     assert first["num_trials"] == [2, 2, 2, 2, 1]
     assert first["centre"] == pytest.approx([0.6, 0.6, 0.6, 0.6, 0.1])
     assert (second["low"][0], second["high"][0]) == (0.5, 1.5)
@@ -85,6 +87,62 @@ def test_a_report_is_in_the_next_answer(visitor: Visitor, seeds: list[TrialFolde
     assert curve["num_trials"] == [2, 2, 2, 1]
 
 
+@pytest.fixture
+def speeds(home: Home, seeds: list[TrialFolder]) -> list[int]:
+    """Two trials of one group, whose reports take 1 s and 1.3 s. The loss is the step; tokens go in thousands."""
+    folders = [new_trial(home, "speeds") for _ in range(2)]
+    for folder, seconds in zip(folders, (1.0, 1.3), strict=True):
+        reports = (report(step, loss=step, tokens=1000 * step, epochs=step / 100) for step in range(1, 1001))
+        record(folder, *(msgspec.structs.replace(one, time=START + seconds * one.steps_completed) for one in reports))
+    return [folder.trial_id for folder in folders]
+
+
+def test_groups_are_drawn_over_time_epochs_and_metrics(visitor: Visitor, speeds: list[int]) -> None:
+    """Time has few places in common, so its bins say so; a trial that has ended is not continued."""
+    question = {"trials": speeds, "by": "experiment", "metrics": "training.loss", "points": 200, "band": "none"}
+
+    charts = {
+        x: visitor.question("/groups", x=x, **question)["charts"][0]
+        for x in ("time", "epochs", "training.tokens", "training.speed")
+    }
+
+    (over_time,) = charts["time"]["curves"]
+    ended = over_time["num_trials"].index(1)
+    assert (over_time["x"][-1], over_time["join"], over_time["width"]) == (1300, "bins", 8)
+    assert over_time["num_trials"] == [2] * ended + [1] * (len(over_time["x"]) - ended)
+    assert over_time["x"][ended - 1] == pytest.approx(1000, abs=8)
+    for x, centre in zip(over_time["x"][:ended], over_time["centre"][:ended], strict=True):
+        assert centre == pytest.approx((x + x / 1.3) / 2, abs=8)
+    for name, scale in (("epochs", 1 / 100), ("training.tokens", 1000)):
+        (curve,) = charts[name]["curves"]
+        assert curve["join"] == "common"
+        assert curve["x"] == pytest.approx([scale * centre for centre in curve["centre"]], abs=6 * scale)
+    assert charts["training.speed"] == {"metric": "training.loss", "curves": []}
+
+
+@pytest.mark.parametrize(("x", "scale"), [("steps", 1), ("time", 1.3), ("training.tokens", 1000)])
+def test_groups_are_finer_between_two_places(visitor: Visitor, speeds: list[int], x: str, scale: float) -> None:
+    """The points beside them stay as they are, and none is lost; beyond the end nothing changes."""
+    question = {"trials": speeds[1:], "by": "experiment", "metrics": "training.loss", "x": x, "points": 20}
+
+    def curve(first: float, last: float) -> dict[str, Any]:
+        (found,) = visitor.question("/groups", finer_from=first * scale, finer_to=last * scale, **question)["charts"][
+            0
+        ]["curves"]
+        return dict(found)
+
+    (whole,) = visitor.question("/groups", **question)["charts"][0]["curves"]
+    finer = curve(500, 503)
+    centres = finer["centre"]
+
+    assert set(range(500, 504)) <= set(centres)
+    assert centres == sorted(centres)
+    assert finer["x"] == sorted(finer["x"])
+    assert (centres[:3], centres[-3:]) == (whole["centre"][:3], whole["centre"][-3:])
+    assert len(centres) > len(whole["centre"])
+    assert curve(2000, 3000) == curve(3000, 2000) == curve(-1e15, 1e15) == whole
+
+
 @pytest.mark.parametrize(
     ("query", "status", "kind"),
     [
@@ -93,6 +151,8 @@ def test_a_report_is_in_the_next_answer(visitor: Visitor, seeds: list[TrialFolde
         ({"experiment": 1, "by": "seed", "metrics": "training.los"}, 400, "unknown_name"),
         ({"experiment": 1, "by": "seed", "best": "accuracy"}, 400, "bad_value"),
         ({"experiment": 1, "by": "seed", "band": "wide"}, 400, "bad_parameter"),
+        ({"experiment": 1, "by": "seed", "x": "years"}, 400, "bad_parameter"),
+        ({"experiment": 1, "by": "seed", "finer_from": "nan"}, 400, "bad_parameter"),
     ],
 )
 def test_a_mistake_is_named(visitor: Visitor, query: dict[str, object], status: int, kind: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from server.conftest import HOSTILE
 from server.visitor import Visitor, target_of
-from tracking.journals import append, new_trial, record, report
+from tracking.journals import START, append, new_trial, record, report
 
 from core_sdk.records import Alert
 from core_sdk.tracking import Home, TrialFolder
@@ -242,6 +242,29 @@ def test_any_metric_is_an_axis(visitor: Visitor, home: Home) -> None:
 
     assert [one["curves"][0]["x"] for one in compared] == [[9.0, 7.0, 5.0, 3.0, 1.0], [None]]
     assert visitor.get(target_of(f"/trials/{other.trial_id}/metrics", x="years")).problem == "bad_parameter"
+
+
+def test_buckets_are_finer_between_two_places(visitor: Visitor, home: Home) -> None:
+    """No point is lost, and none is there twice."""
+    folder = new_trial(home)
+    record(folder, *(report(step, loss=step, tokens=1000 * step) for step in range(1, 1001)))
+    question = f"/trials/{folder.trial_id}/metrics"
+
+    def curve(**query: object) -> dict[str, Any]:
+        (found,) = visitor.question(question, names="loss", buckets=10, **query)["curves"]
+        return dict(found)
+
+    by_tokens = curve(x="training.tokens", finer_from=510_000, finer_to=515_000)
+    first_time = report(510).time - START
+    by_time = curve(x="time", finer_from=first_time, finer_to=first_time + 1)
+    beyond = curve(x="training.tokens", finer_from=1e9, finer_to=2e9)
+
+    assert (by_tokens["count"], by_tokens["first_steps"][0], by_tokens["last_steps"][-1]) == (
+        [100] * 5 + [2] * 10 + [10] * 8 + [100] * 4, 1, 1000,
+    )  # fmt: skip
+    assert by_time["count"] == by_tokens["count"]
+    assert beyond["count"] == [100] * 10
+    assert sum(curve(finer_from=-4e18, finer_to=4e18)["count"]) == 1000
 
 
 def test_chosen_trials_are_a_table_too(visitor: Visitor, home: Home) -> None:

@@ -452,10 +452,12 @@ def test_bins_are_the_same_stretches_of_steps_in_every_series(home: Home) -> Non
     with Index(home) as index:
         index.refresh()
         bins, of_other = index.bins(1, "training", "loss", 4), index.bins(2, "training", "loss", 4)
+        part = index.bins(1, "training", "loss", 4, within=(4, 8))
 
         assert [list(column) for column in bins[1:]] == [
             [0, 1, 2], [1, 4, 8], [3, 7, 10], [3, 4, 3], [3, 4, 2], [1, 4, 1], [3, 7, 8], [2, 5.5, 4.5],
         ]  # fmt: skip
+        assert (list(part.numbers), list(part.counts)) == ([1, 2], [4, 1])
         assert (list(of_other.numbers), list(of_other.maxima)) == ([-1, 2], [2, float(MAX_INT)])
         assert index.step_range([1, 2], "training", "loss") == (-3, 10)
         assert index.step_range([1], "validation", "loss") is None

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import BestMetric, Experiment, Metrics, Output, SmallerIsBetter, parse_experiment
-from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, Grouping, parse_grouping
+from core_sdk.cli._arguments import BestMetric, ChartMetrics, Experiment, Output, SmallerIsBetter, parse_experiment
+from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, Grouping, XOption, parse_grouping
 from core_sdk.cli._home import open_home, open_tracker, submitted_id
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.json import print_object
@@ -87,7 +87,8 @@ def best(
 
 def plot(
     experiment: Experiment,
-    metric: Metrics = None,
+    metric: ChartMetrics = None,
+    x: XOption = "steps",
     group_by: GroupBy = None,
     centre: CentreOption = "mean",
     band: BandOption = "std",
@@ -96,14 +97,14 @@ def plot(
     """Draw the searcher's metric of all trials in one chart: in the terminal, or into a file.
 
     The rungs are marked, and crosses show where the search has stopped a trial. With --group-by, trials with the same
-    value are one curve, as `core-sdk compare` explains; --metric then draws other metrics.
+    value are one curve, as `core-sdk compare` explains; --metric then draws other metrics, and --x over another axis.
     """
     grouping = parse_grouping(group_by, centre, band, in_terminal=output is None)
     if grouping is not None:
-        _plot_groups(experiment, grouping, metric or [], output)
+        _plot_groups(experiment, grouping, metric or [], x, output)
         return
-    if metric:
-        raise typer.BadParameter("--metric is for groups: `trial plot` draws any metric of trials")
+    if metric or x != "steps":
+        raise typer.BadParameter("--metric and --x are for groups: `trial plot` draws any metric of trials")
     from core_sdk.charts.search import search_chart
     from core_sdk.experiments.following import Follower
     from core_sdk.experiments.picture import read_picture
@@ -115,14 +116,15 @@ def plot(
     draw_charts([chart] if chart.curves else [], output)
 
 
-def _plot_groups(experiment: str, grouping: Grouping, metrics: list[str], output: Path | None) -> None:
+def _plot_groups(experiment: str, grouping: Grouping, metrics: list[str], x: str, output: Path | None) -> None:
     check_format(output)
     tracker = open_tracker()
     with tracker.view() as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
         searchers = tracker.experiment_record(experiment_id).searcher_metric
         shown = metrics or ([f"validation.{searchers.name}"] if searchers else [])
-        charts = grouping.charts(tracker, view, view.trials(experiment_id), num_buckets(output), metrics=shown)
+        rows = view.trials(experiment_id)
+        charts = grouping.charts(tracker, view, rows, num_buckets(output), metrics=shown, x=x)
     draw_charts(charts, output)
 
 

@@ -12,8 +12,18 @@ from typing import Annotated
 import typer
 
 from core_sdk.charts.trials import trial_charts
-from core_sdk.cli._arguments import Metrics, Output, SmallerIsBetter, TrialId, TrialIds, parse_experiment
-from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, parse_grouping
+from core_sdk.cli._arguments import (
+    ChartMetrics,
+    Metrics,
+    Output,
+    SmallerIsBetter,
+    Sort,
+    TrialId,
+    TrialIds,
+    Where,
+    parse_experiment,
+)
+from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
@@ -47,15 +57,11 @@ def register(app: typer.Typer) -> None:
 
 def list_trials(
     experiment: Annotated[str | None, typer.Option(help="Only those of this experiment, by id or name.")] = None,
-    where: Annotated[
-        str, typer.Option(metavar="CONDITION", help="Only those that fulfil it: 'lr>0.01 and state=COMPLETED'.")
-    ] = "",
+    where: Where = "",
     label: Annotated[
         list[str] | None, typer.Option(help="Only those with this label; may be repeated: with all of them.")
     ] = None,
-    sort: Annotated[
-        str, typer.Option(metavar="NAME", help="Order by this hyperparameter or metric; -NAME: the largest first.")
-    ] = "",
+    sort: Sort = "",
     column: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Show this as the first column; may be repeated.")
     ] = None,
@@ -212,7 +218,8 @@ def media_of(
 def plot_trials(
     trial_ids: TrialIds,
     group: Group = None,
-    metric: Metrics = None,
+    metric: ChartMetrics = None,
+    x: XOption = "steps",
     group_by: GroupBy = None,
     centre: CentreOption = "mean",
     band: BandOption = "std",
@@ -220,8 +227,8 @@ def plot_trials(
 ) -> None:
     """Draw the curves of trials, those of one metric in one chart: in the terminal, or into a file.
 
-    Steps from which a trial was resumed are marked if it is the only one. With --group-by, trials with the same value
-    are one curve, as `core-sdk compare` explains.
+    Steps from which a trial was resumed are marked if it is the only one, over steps. With --group-by, trials with the
+    same value are one curve, as `core-sdk compare` explains.
     """
     trial_ids = list(dict.fromkeys(trial_ids))
     grouping = parse_grouping(group_by, centre, band, in_terminal=output is None)
@@ -230,10 +237,11 @@ def plot_trials(
         rows = [view.trial(trial_id) for trial_id in trial_ids]
         check_format(output)
         max_buckets = num_buckets(output)
-        if grouping is not None:
-            draw_charts(grouping.charts(tracker, view, rows, max_buckets, group=group, metrics=metric or ()), output)
-            return
-        draw_charts(trial_charts(view, trial_ids, group=group, metrics=metric or (), max_buckets=max_buckets), output)
+        if grouping is None:
+            charts = trial_charts(view, trial_ids, group=group, metrics=metric or (), x=x, max_buckets=max_buckets)
+        else:
+            charts = grouping.charts(tracker, view, rows, max_buckets, group=group, metrics=metric or (), x=x)
+        draw_charts(charts, output)
 
 
 def logs(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import msgspec
 
+from core_sdk.charts.horizontal_axis import Series, places, steps_within
 from core_sdk.records import MAX_INT, Metric
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Names, Query, Rank, Text
@@ -17,10 +17,11 @@ from core_sdk.tracking.rows import AlertRow, Bucket
 
 _MAX_SERIES = 64
 _MAX_ALERTS = 200
-_EPOCHS = ("epochs", "epoch")
 
 Steps = Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12, description="Since the Unix epoch.")]
+Axis = Annotated[str, msgspec.Meta(pattern=r"^(steps|time|epochs|.+\..+)$", max_length=1000)]
+Place = Annotated[float, msgspec.Meta(ge=-MAX_INT, lt=MAX_INT)]
 NumBuckets = Annotated[int, msgspec.Meta(ge=2, le=4000)]
 
 
@@ -29,11 +30,14 @@ class MetricsQuery(Query, frozen=True):
     """The only group to give."""
     names: Names = ()
     """The only metrics to give."""
-    x: Annotated[str, msgspec.Meta(pattern=r"^(steps|time|epochs|.+\..+)$", max_length=1000)] = "steps"
+    x: Axis = "steps"
     """The meaning of `x`; a metric is given as `group.name`. Buckets are always equally wide in steps."""
     first: Steps | None = None
     """The first step."""
     last: Steps | None = None
+    finer_from: Place | None = None
+    """Between these two x, the curves of the whole have finer buckets; time is that since the start of each trial."""
+    finer_to: Place | None = None
     buckets: NumBuckets = 1000
     superseded: bool = False
     """Whether to give what later attempts have superseded, too, in curves of its own."""
@@ -70,6 +74,9 @@ class Curve(msgspec.Struct, frozen=True):
     """The rank that has reported it, if ranks were asked for; of the profiler's figures, the rank whose node it is."""
 
 
+_COLUMNS = ("first_steps", "last_steps", "x", "count", "minimum", "maximum", "mean")
+
+
 class MetricsAnswer(msgspec.Struct, frozen=True):
     curves: list[Curve]
     superseded: list[Curve]
@@ -88,6 +95,24 @@ class SystemAnswer(msgspec.Struct, frozen=True):
 
 def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswer:
     """Returns the curves of a trial's metrics."""
+    # The whole is remembered, so that of a zoom only a part has to be read.
+    whole = _whole(records, trial_id, msgspec.structs.replace(query, finer_from=None, finer_to=None))
+    if query.finer_from is None or query.finer_to is None:
+        return whole
+    within = query.finer_from, query.finer_to
+
+    def refine(view: View) -> MetricsAnswer:
+        start = view.trial(trial_id).created if query.x == "time" else 0
+        curves, superseded = (
+            [_finer(view, trial_id, curve, query, (start + within[0], start + within[1])) for curve in of]
+            for of in (whole.curves, whole.superseded)
+        )
+        return msgspec.structs.replace(whole, curves=curves, superseded=superseded)
+
+    return records.ask(refine)
+
+
+def _whole(records: Records, trial_id: int, query: MetricsQuery) -> MetricsAnswer:
     wanted = set(query.names)
     within = _within(query.first, query.last)
 
@@ -105,9 +130,9 @@ def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswe
 
         def curves_of(attempt: int | None = None) -> list[Curve]:
             return [
-                _curve(view, query, buckets, of)
-                for of in (_Of(trial_id, group, name, rank, attempt) for group, name in shown for rank in ranks)
-                if (buckets := of.buckets(view, query.buckets, within))
+                _curve(view, series, buckets, query.x)
+                for series in (Series(trial_id, group, name, rank, attempt) for group, name in shown for rank in ranks)
+                if (buckets := series.buckets(view, query.buckets, within))
             ]
 
         curves = curves_of()
@@ -132,43 +157,27 @@ def _within(first: int | None, last: int | None) -> tuple[int, int] | None:
     return (-MAX_INT if first is None else first, MAX_INT - 1 if last is None else last)
 
 
-@dataclass(frozen=True)
-class _Of:
-    """The points of one curve."""
-
-    trial_id: int
-    group: str
-    name: str
-    rank: int | None
-    attempt: int | None
-    """The attempt, of those that are superseded."""
-
-    def buckets(self, view: View, num_buckets: int, within: tuple[int, int] | None) -> list[Bucket]:
-        return view.buckets(
-            self.trial_id,
-            self.group,
-            self.name,
-            num_buckets,
-            within=within,
-            superseded_of=self.attempt,
-            rank=self.rank,
-        )
-
-    def times(self, view: View, buckets: Sequence[Bucket]) -> list[float]:
-        return view.bucket_times(
-            self.trial_id, self.group, self.name, buckets, superseded_of=self.attempt, rank=self.rank
-        )
+def _curve(view: View, series: Series, buckets: Sequence[Bucket], x: str) -> Curve:
+    at = places(view, series, buckets, x)
+    return _columns(series.group, series.name, buckets, at, attempt=series.superseded_of, rank=series.rank)
 
 
-def _curve(view: View, query: MetricsQuery, buckets: Sequence[Bucket], of: _Of) -> Curve:
-    x: Sequence[float | None] = [bucket.last_steps for bucket in buckets]
-    if query.x == "time":
-        x = of.times(view, buckets)
-    elif query.x == "epochs":
-        x = _epochs(view, of, buckets)
-    elif query.x != "steps":
-        x = _metric(view, of, buckets, query)
-    return _columns(of.group, of.name, buckets, x, attempt=of.attempt, rank=of.rank)
+def _finer(view: View, trial_id: int, curve: Curve, query: MetricsQuery, within: tuple[float, float]) -> Curve:
+    """Returns the curve with about as many buckets as are asked for in the place of those within two x."""
+    series = Series(trial_id, curve.group, curve.name, curve.rank, curve.attempt)
+    for _ in range(2):  # what is wanted may be a small part of a single bucket
+        steps = steps_within(curve.first_steps, curve.last_steps, curve.x, within)
+        if steps is None:
+            break
+        part = _curve(view, series, series.buckets(view, query.buckets, steps), query.x)
+        start = bisect.bisect_left(curve.last_steps, steps[0])
+        end = bisect.bisect_right(curve.first_steps, steps[1])
+        spliced = {
+            name: [*getattr(curve, name)[:start], *getattr(part, name), *getattr(curve, name)[end:]]
+            for name in _COLUMNS
+        }
+        curve = msgspec.structs.replace(curve, **spliced)
+    return curve
 
 
 def _columns(
@@ -193,42 +202,6 @@ def _columns(
         attempt,
         rank,
     )
-
-
-def _epochs(view: View, of: _Of, buckets: Sequence[Bucket]) -> list[float | None]:
-    """Returns the epoch at the end of each bucket, interpolated between reports; None where none was reported."""
-    within = int(buckets[0].first_steps), int(buckets[-1].last_steps)
-    for name in _EPOCHS:
-        told = replace(of, name=name, attempt=None).buckets(view, 4000, within)
-        points = [(one.last_steps, float(one.maximum)) for one in told if one.maximum is not None]
-        if points:
-            return [_between(points, bucket.last_steps) for bucket in buckets]
-    return [None] * len(buckets)
-
-
-def _metric(view: View, of: _Of, buckets: Sequence[Bucket], query: MetricsQuery) -> list[float | None]:
-    """Returns the mean of another metric in each bucket, interpolated between reports; None if it was not reported."""
-    within = int(buckets[0].first_steps), int(buckets[-1].last_steps)
-    figures = view.figures([of.trial_id]).get(of.trial_id, {})
-    for group, name in ((group, name) for group, of_group in figures.items() for name in of_group):
-        if f"{group}.{name}" == query.x:
-            told = replace(of, group=group, name=name).buckets(view, query.buckets, within)
-            points = [(one.last_steps, one.mean) for one in told if one.mean is not None and math.isfinite(one.mean)]
-            if points:
-                return [_between(points, bucket.last_steps) for bucket in buckets]
-    return [None] * len(buckets)
-
-
-def _between(points: Sequence[tuple[float, float]], steps: float) -> float:
-    low, high = 0, len(points) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if points[middle][0] <= steps else (low, middle)
-    (first, at_first), (last, at_last) = points[low], points[high]
-    if last == first:
-        return at_first
-    part = min(1.0, max(0.0, (steps - first) / (last - first)))
-    return at_first + part * (at_last - at_first)
 
 
 def system(records: Records, trial_id: Id, query: SystemQuery) -> SystemAnswer:

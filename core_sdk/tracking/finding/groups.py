@@ -7,6 +7,7 @@ trial, or any other value.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -142,8 +143,25 @@ def metric_names(found: Iterable[Facts]) -> list[str]:
 
 
 def is_named(metric: str, names: Iterable[str]) -> bool:
-    """Returns whether one of the names is that of the metric "group.name", with its group or without it."""
-    return any(metric == name or metric.endswith(f".{name}") for name in names)
+    """Returns whether one of the names is that of the metric "group.name", with its group or without it.
+
+    A name between slashes is a regular expression, which has a match in the metric: "/^training.*loss$/". Raises
+    `ValueError` if it is none.
+    """
+    return any(metric == name or metric.endswith(f".{name}") or has_match(metric, name) for name in names)
+
+
+def has_match(metric: str, name: str) -> bool:
+    """Returns whether the name is a regular expression between slashes that has a match in the metric.
+
+    Raises `ValueError` for what is no regular expression.
+    """
+    if len(name) < 3 or not name.startswith("/") or not name.endswith("/"):
+        return False
+    try:
+        return re.search(name[1:-1], metric, re.IGNORECASE) is not None
+    except re.error as error:
+        raise ValueError(f"{name} is no regular expression: {error}") from None
 
 
 def mean(values: Sequence[float]) -> float:

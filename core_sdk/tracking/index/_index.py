@@ -205,10 +205,18 @@ class Index(View):
     ) -> tuple[int, int] | None:
         return self._ask(_curves.read_step_range, trial_ids, group, name, rank)
 
-    def bins(self, trial_id: int, group: str, name: str, width: int, *, rank: int | None = None) -> Bins:
-        return self._ask(
-            _curves.read_bins, _curves.BucketsOf(trial_id, group, name, rank=rank, only_finite=True), width
-        )
+    def bins(
+        self,
+        trial_id: int,
+        group: str,
+        name: str,
+        width: int,
+        *,
+        within: tuple[int, int] | None = None,
+        rank: int | None = None,
+    ) -> Bins:
+        of = _curves.BucketsOf(trial_id, group, name, within, rank=rank, only_finite=True)
+        return self._ask(_curves.read_bins, of, width)
 
     def bucket_times(
         self,

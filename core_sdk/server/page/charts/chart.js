@@ -36,7 +36,6 @@ const NO_LIMITS = [null, null];
  * @param {boolean} [props.ignoresOutliers]
  * @param {[number, number] | null} props.zoom
  * @param {(zoom: [number, number] | null) => void} props.onZoom
- * @param {[number, number] | null} [props.whole] What is shown without a zoom; null: from the first to the last value.
  * @param {number} [props.height]
  * @param {(value: number) => string} [props.format] How a value is written.
  * @param {string} [props.note] What is to be known of the curves, below them.
@@ -57,7 +56,6 @@ export function Chart({
   ignoresOutliers = false,
   zoom,
   onZoom,
-  whole = null,
   height = 210,
   format = formatNumber,
   note = "",
@@ -73,7 +71,7 @@ export function Chart({
   const [cursor, setCursor] = useState(/** @type {number | null} */ (null));
   const themeVersion = useThemeVersion();
   const extent = useMemo(() => rangeOfX(traces, isLogX), [traces, isLogX]);
-  const options = { traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom, whole: whole ?? extent, width, height, format };
+  const options = { traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom, whole: extent, width, height, format };
 
   const wanted = { ...options, onZoom, onCursor: setCursor };
   useLayoutEffect(() => {
@@ -85,12 +83,9 @@ export function Chart({
       plot.current = null;
     };
   }, [axis, isLogX, isLogarithmic, width, height, themeVersion]);
-  useLayoutEffect(
-    () => plot.current?.update(wanted),
-    [traces, marks, ignoresOutliers, zoom?.[0], zoom?.[1], whole?.[0], whole?.[1], limits[0], limits[1], onZoom, format],
-  );
+  useLayoutEffect(() => plot.current?.update(wanted), [traces, marks, ignoresOutliers, zoom?.[0], zoom?.[1], limits[0], limits[1], onZoom, format]);
 
-  const picture = { title, traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom: zoom ?? whole };
+  const picture = { title, traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom };
   const items = [
     ...actions,
     { label: "Save as PNG", onSelect: () => plot.current && pngOf(plot.current.canvas, picture, (blob) => saveFile(`${title}.png`, blob)) },

@@ -39,6 +39,9 @@ export function useChartSettings() {
   };
 }
 
+/** What a question for curves asks of a zoom: finer points there, of which the former answer has fewer. @param {ChartSettings["zoom"]} zoom */
+export const finerIn = (zoom) => (zoom === null ? {} : { finer_from: zoom[0], finer_to: zoom[1] });
+
 /** The switches of the settings. @param {{children?: ComponentChildren, hasAxis?: boolean}} props */
 export function ChartSettingsBar({ children = null, hasAxis = true }) {
   const { axis, smoothing, isLogX, isLogarithmic, ignoresOutliers } = useChartSettings();

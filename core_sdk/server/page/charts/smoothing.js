@@ -19,6 +19,3 @@ export function smoothed(values, weight, counts = []) {
     return last / sum;
   });
 }
-
-/** How many points before a place still matter to the smoothed value at it, by one percent. @param {number} weight */
-export const numPointsBefore = (weight) => (weight <= 0 ? 0 : Math.ceil(Math.log(0.01) / Math.log(weight)));

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
 
-from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join
+from core_sdk.charts.common_bins import Wanted
+from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join, refined
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Names, Query, Rank, Text
+from core_sdk.server.routes.metrics import Axis, Place
 from core_sdk.tracking.finding.facts import Facts, unknown_name
 from core_sdk.tracking.finding.groups import (
     Ranking,
@@ -37,6 +40,11 @@ class GroupsQuery(Query, frozen=True):
     conditions. Without any, the answer says what they can be."""
     metrics: Names = ()
     """The metrics whose curves are given, as `group.name`: at most 24."""
+    x: Axis = "steps"
+    """The horizontal axis; a metric is given as `group.name`."""
+    finer_from: Place | None = None
+    """Between these two x, the curves of the whole have finer points."""
+    finer_to: Place | None = None
     centre: Centre = "mean"
     band: Band = "std"
     best: Text = ""
@@ -61,16 +69,18 @@ class GroupCurveAnswer(msgspec.Struct, frozen=True):
     group: int
     """The index of its group."""
     join: Join
-    """Whether the trials are joined at the steps that they have in common, or in bins."""
-    width: int
-    """The largest number of steps that a point spans."""
-    x: Sequence[int]
-    """The last step of each point."""
+    """Whether the trials are joined at the x that they have in common, or in bins."""
+    width: float
+    """The width of the bins; at common x, the largest number of reports of a trial in a point."""
+    x: Sequence[float]
+    """The end of each point. Time is in seconds since the start of each trial."""
     centre: Sequence[float]
     low: Sequence[float | None]
     high: Sequence[float | None]
     num_trials: Sequence[int]
     """The number of trials in each point."""
+    count: Sequence[float]
+    """The mean number of reports of these trials in each point."""
     num_left_out: int
     """Values that are NaN or infinite."""
     num_unshared: int
@@ -138,12 +148,28 @@ def _chart(records: Records, query: GroupsQuery, grouped: Sequence[TrialGroup], 
     if pair is None:
         raise RequestError(400, "unknown_name", f"no trial has a metric {metric!r}")
     trial_ids = [trial_id for group in grouped for trial_id in group.trial_ids]
-    bins = records.bins(trial_ids, *pair, query.points, query.rank)
+    wanted = Wanted(*pair, query.x, query.points, rank=query.rank)
+    bins = records.common_bins(trial_ids, wanted)
     curves = []
     for index, group in enumerate(grouped):
         if members := [bins[trial_id] for trial_id in group.trial_ids if trial_id in bins]:
-            curves.append(_curve(index, records.group_curve(members, query.centre, query.band)))
+            curve = records.group_curve(members, query.centre, query.band)
+            curves.append(_curve(index, _finer(records, query, group, wanted, curve)))
     return GroupedChartAnswer(metric, curves)
+
+
+def _finer(
+    records: Records, query: GroupsQuery, group: TrialGroup, wanted: Wanted, curve: GroupedCurve
+) -> GroupedCurve:
+    """Returns the curve with finer points where they are asked for."""
+    if query.finer_from is None or query.finer_to is None or query.finer_from > query.finer_to:
+        return curve
+    for _ in range(2):  # what is wanted may be a small part of a single bin
+        first, end = curve.bins_around(query.finer_from, query.finer_to)
+        bins = records.common_bins(group.trial_ids, replace(wanted, within=(first, end)))
+        part = records.group_curve(list(bins.values()), query.centre, query.band)
+        curve = refined(curve, part, first, end)
+    return curve
 
 
 def _pairs(group: TrialGroup) -> Iterator[tuple[str, str]]:
@@ -155,11 +181,12 @@ def _curve(group: int, curve: GroupedCurve) -> GroupCurveAnswer:
         group,
         curve.join,
         curve.width,
-        curve.steps,
+        curve.x,
         curve.centres,
         curve.lows,
         curve.highs,
         curve.num_trials,
+        curve.num_reports,
         curve.num_left_out,
         curve.num_unshared,
     )

@@ -1,6 +1,6 @@
 /** What is said of groups of trials: pure functions of the server's answers. */
 
-import { counted, formatNumber, formatValue } from "../../parts/text.js";
+import { counted, formatDuration, formatNumber, formatValue } from "../../parts/text.js";
 /** @import { GroupAnswer, GroupedChartAnswer } from "api" */
 
 /** How many groups are named of which trials have ended. */
@@ -13,23 +13,25 @@ export function labelsOf(names, groups) {
   return groups.map(({ values }) => shown.map((index) => `${names[index]} ${textOf(values[index])}`).join(", "));
 }
 
-/** How the curves of a chart were made. @param {GroupedChartAnswer} chart @param {string[]} labels By group. */
-export function noteOf({ curves }, labels) {
+/** How the curves of a chart were made. @param {GroupedChartAnswer} chart @param {string[]} labels By group. @param {string} axis */
+export function noteOf({ curves }, labels, axis) {
+  if (curves.length === 0) return axis === "steps" ? "" : `No trial has reported ${axis} with this metric.`;
+  const places = axis === "time" ? "times" : axis;
   const binned = curves.filter(({ join }) => join === "bins");
   const sum = (/** @type {"num_left_out" | "num_unshared"} */ name) => curves.reduce((total, curve) => total + curve[name], 0);
-  const widest = Math.max(1, ...curves.filter(({ join }) => join === "steps").map(({ width }) => width));
-  const shared = widest === 1 ? "Joined at common steps." : `Joined at common steps, up to ${formatNumber(widest)} to a point.`;
-  const inBins = binned.map(({ group, width }) => `${labels[group]} in bins of ${formatNumber(width)} steps`).join("; ");
+  const most = Math.max(1, ...curves.filter(({ join }) => join === "common").map(({ width }) => width));
+  const shared = `Joined at common ${places}${most === 1 ? "" : `, up to ${formatNumber(most)} reports to a point`}.`;
+  const inBins = binned.map(({ group, width }) => `${labels[group]} in bins of ${stretch(width, axis)}`).join("; ");
   const ended = curves.flatMap(({ group, x, num_trials: counts }) => {
     const most = Math.max(...counts);
     const first = counts.lastIndexOf(most) + 1;
-    return first < counts.length ? [`${labels[group]} has ${counts[first]} of ${most} trials from step ${formatNumber(x[first])} on`] : [];
+    return first < counts.length ? [`${labels[group]} has ${counts[first]} of ${most} trials from ${place(x[first], axis)} on`] : [];
   });
   const others = ended.length > MAX_ENDED ? `; and so in ${counted(ended.length - MAX_ENDED, "other group")}` : "";
   return [
     binned.length < curves.length && shared,
-    inBins && `Few steps are common, so joined: ${inBins}.`,
-    ended.length > 0 && `Trials end: ${ended.slice(0, MAX_ENDED).join("; ")}${others}.`,
+    inBins && `Few ${places} are common, so joined: ${inBins}.`,
+    ended.length > 0 && `Trials end${axis === "time" ? " or pause" : ""}: ${ended.slice(0, MAX_ENDED).join("; ")}${others}.`,
     sum("num_unshared") > 0 &&
       `${counted(sum("num_unshared"), "point")} that only some trials have ${sum("num_unshared") === 1 ? "is" : "are"} left out.`,
     sum("num_left_out") > 0 && `${counted(sum("num_left_out"), "value")} that ${sum("num_left_out") === 1 ? "is" : "are"} not finite left out.`,
@@ -37,6 +39,11 @@ export function noteOf({ curves }, labels) {
     .filter(Boolean)
     .join(" ");
 }
+
+const stretch = (/** @type {number} */ width, /** @type {string} */ axis) => (axis === "time" ? duration(width) : `${formatNumber(width)} ${axis}`);
+const place = (/** @type {number} */ x, /** @type {string} */ axis) =>
+  axis === "time" ? duration(x) : `${{ steps: "step", epochs: "epoch" }[axis] ?? axis} ${formatNumber(x)}`;
+const duration = (/** @type {number} */ seconds) => (seconds < 10 ? `${formatNumber(seconds)} s` : formatDuration(seconds));
 
 /** min.loss as people say it. */
 export const rankingWords = (/** @type {string | null | undefined} */ name) =>

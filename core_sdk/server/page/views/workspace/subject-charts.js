@@ -1,8 +1,9 @@
 /** One chart of a view: the curves of trials, or those of groups of trials. */
 
-import { html, useMemo, useRef } from "../../preact.js";
+import { html, useMemo } from "../../preact.js";
 import { Chart } from "../../charts/chart.js";
 import { dashWithin } from "../../charts/palette.js";
+import { finerIn } from "../../charts/settings.js";
 import { Answered } from "../../parts/states.js";
 import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
@@ -10,7 +11,7 @@ import { useAnswer } from "../../state/answers.js";
 import { useGroupNames, useGroupSettings } from "../groups/choice.js";
 import { labelsOf, noteOf } from "../groups/words.js";
 import { titleWithRank, useRank } from "../rank-choice.js";
-import { curvesOf, distanceOf, marksOf, stretchOf } from "./trial-curves.js";
+import { curvesOf, marksOf } from "./trial-curves.js";
 /** @import { ComparedMetricsAnswer, GroupsAnswer } from "api" */
 /** @import { Frame } from "./panel-grid.js" */
 /** @import { Look, Subject } from "./subjects.js" */
@@ -29,16 +30,16 @@ const followsOf =
 /** @param {Omit<Props, "looks"> & {looks: Map<string, Look> | null, showsSuperseded?: boolean}} props Without looks it is a chart of one trial. */
 export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded = false }) {
   const [rank] = useRank();
-  const { axis, title, smoothing, isLogX } = frame;
-  const zoom = axis === "steps" ? frame.zoom : null;
+  const { axis, title, zoom } = frame;
   const buckets = subjects.length === 1 ? NUM_BUCKETS_ALONE : NUM_BUCKETS;
-  const distance = useRef(1);
-  const about = { trials: subjects.map(({ ids: [id] }) => id), names: metrics, x: axis, superseded: showsSuperseded || null, rank: rank || null };
-  const question = { ...about, ...(zoom ? stretchOf(zoom, smoothing, distance.current, buckets) : { buckets }) };
-  // A zoom asks for a part of the same curves, in finer buckets.
-  const answer = useAnswer(address(["comparison", "metrics"], question), { follows: followsOf(subjects), about: JSON.stringify(about) });
+  const trials = subjects.map(({ ids: [id] }) => id);
+  const question = { trials, names: metrics, x: axis, buckets, superseded: showsSuperseded || null, rank: rank || null };
+  const answer = useAnswer(address(["comparison", "metrics"], { ...question, ...finerIn(zoom) }), {
+    follows: followsOf(subjects),
+    // A zoom asks for the same curves, with finer buckets in a part of them.
+    about: JSON.stringify(question),
+  });
   const answers = answer.value?.trials ?? [];
-  distance.current = distanceOf(answers.flatMap(({ curves }) => curves)) ?? distance.current;
   const [curves, marks] = useMemo(() => {
     const drawn = answers.map((found, index) => {
       const subject = subjects[index];
@@ -48,11 +49,6 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
     });
     return [drawn.flatMap((one) => one.curves), drawn.flatMap((one) => one.marks)];
   }, [answer.value, subjects, looks, metrics.join("\n"), axis, rank]);
-  // What is beyond the zoom was not asked for.
-  const whole = useMemo(
-    () => (zoom ? /** @type {[number, number]} */ ([isLogX ? 1 : 0, Math.max(...subjects.map(({ values }) => Number(values.steps)))]) : null),
-    [zoom === null, isLogX, subjects],
-  );
   const numLeftOut = Math.max(0, ...answers.map(({ num_left_out: num }) => num));
   return html`
     <${Answered} answer=${answer} what=${`curves of ${title}`}>
@@ -61,7 +57,6 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
           ...${frame}
           curves=${curves}
           marks=${marks}
-          whole=${whole}
           title=${titleWithRank(title, curves)}
           note=${numLeftOut > 0 ? `${counted(numLeftOut, "metric")} left out: there are too many curves.` : ""}
         />
@@ -75,27 +70,30 @@ export function GroupsChart({ subjects, looks, metrics, frame }) {
   const [by] = useGroupNames();
   const [chosen] = useRank();
   const rank = chosen === "all" ? "" : chosen;
+  const { axis, zoom } = frame;
   const trials = subjects.flatMap(({ ids }) => ids);
-  const answer = useAnswer(address(["groups"], { trials, ...useGroupSettings(), by, metrics, rank, points: NUM_POINTS }), {
+  const question = { trials, ...useGroupSettings(), by, metrics, x: axis, rank, points: NUM_POINTS };
+  const answer = useAnswer(address(["groups"], { ...question, ...finerIn(zoom) }), {
     follows: followsOf(subjects),
+    about: JSON.stringify(question),
   });
   const [curves, note] = useMemo(() => {
     const { groups = [], charts = [] } = answer.value ?? {};
     const labels = labelsOf(by, groups);
     const keys = groups.map((group) => subjects.find(({ ids }) => ids.includes(group.trials[0]))?.key ?? "");
     const drawn = charts.flatMap((chart) =>
-      chart.curves.map(({ group, x, centre, low, high, num_trials: numTrials }) => ({
+      chart.curves.map(({ group, x, centre, low, high, num_trials: numTrials, count }) => ({
         key: keys[group],
         label: metrics.length > 1 ? `${labels[group]}, ${chart.metric}` : labels[group],
         colour: looks.get(keys[group])?.colour ?? "",
         dash: metrics.length > 1 ? dashWithin(metrics.indexOf(chart.metric)) : looks.get(keys[group])?.dash,
         isBand: true,
-        series: { x, minimum: low, maximum: high, mean: centre, numTrials },
+        series: { x, minimum: low, maximum: high, mean: centre, numTrials, count },
       })),
     );
-    return [drawn, charts.map((chart) => noteOf(chart, labels)).join(" ")];
-  }, [answer.value, subjects, looks, metrics.join("\n")]);
-  const chart = html`<${Chart} ...${frame} curves=${curves} note=${note} axis="steps" title=${rank ? `${frame.title}, rank ${rank}` : frame.title} />`;
+    return [drawn, charts.map((chart) => noteOf(chart, labels, axis)).join(" ")];
+  }, [answer.value, subjects, looks, metrics.join("\n"), axis]);
+  const chart = html`<${Chart} ...${frame} curves=${curves} note=${note} title=${rank ? `${frame.title}, rank ${rank}` : frame.title} />`;
   // No trial of the groups has the metric.
   if (answer.error?.kind === "unknown_name") return chart;
   return html`<${Answered} answer=${answer} what=${`curves of ${frame.title}`}>${(/** @type {GroupsAnswer} */ _) => chart}<//>`;

@@ -1,14 +1,10 @@
-/** The curves and marks of a trial in a chart, and how much of them is asked for. Pure. */
+/** The curves and marks of a trial in a chart. Pure. */
 
 import { dashWithin, NUM_COLOURS, seriesColour } from "../../charts/palette.js";
-import { numPointsBefore } from "../../charts/smoothing.js";
 import { alertMarks, restartMarks } from "../marks.js";
 import { nameOf } from "../series.js";
 /** @import { AlertRow, Curve, MetricsAnswer } from "api" */
 /** @import { Look, Subject } from "./subjects.js" */
-
-const MOST_BUCKETS = 4000;
-const MOST_BEFORE = 4;
 
 /**
  * @typedef {object} Options
@@ -54,31 +50,4 @@ export function marksOf({ key, name }, { resume_points: resumePoints, alerts }, 
   });
   const ofMany = (/** @type {AlertRow} */ { title }) => ({ key, text: `${name}: ${title}`, colour: /** @type {Look} */ (look).colour });
   return [...(look ? [] : restartMarks(resumePoints, curves)), ...alertMarks(alerts, curves, axis, look ? ofMany : ofOwn)];
-}
-
-/**
- * The steps that are asked for where one has zoomed in, and in how many buckets. They begin before the zoom, so that what
- * is smoothed in it does not begin anew, and their ends are rounded, so that a pan asks for others only now and then.
- * @param {[number, number]} zoom
- * @param {number} smoothing
- * @param {number} distance That between two points.
- * @param {number} numBuckets Those of what is seen.
- */
-export function stretchOf([from, to], smoothing, distance, numBuckets) {
-  const width = to - from;
-  const before = Math.min(MOST_BEFORE * width, numPointsBefore(smoothing) * distance);
-  const unit = 2 ** Math.floor(Math.log2(width));
-  const first = Math.floor(Math.floor((from - before) / unit) * unit);
-  const last = Math.ceil(Math.ceil(to / unit) * unit);
-  return { first, last, buckets: Math.min(MOST_BUCKETS, Math.round((numBuckets * (last - first)) / width)) };
-}
-
-/** The greatest distance between the points of a curve, in steps; a power of two, so that new points rarely change it. @param {Curve[]} curves */
-export function distanceOf(curves) {
-  const distances = curves.map(({ first_steps: first, last_steps: last, count }) => {
-    const numPoints = count.reduce((sum, one) => sum + one, 0);
-    return numPoints > 1 ? (last[last.length - 1] - first[0]) / (numPoints - 1) : 0;
-  });
-  const greatest = Math.max(0, ...distances);
-  return greatest > 0 ? 2 ** Math.ceil(Math.log2(greatest)) : null;
 }

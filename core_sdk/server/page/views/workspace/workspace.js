@@ -170,7 +170,7 @@ export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftO
   `;
   const colours = isGrouped ? groupNames : ["state", "experiment", ...hyperparameters(columns)];
   return html`
-    <${ChartSettingsBar} hasAxis=${!isGrouped}>
+    <${ChartSettingsBar}>
       <${Select} label="Colour" values=${[["", isGrouped ? "group" : "trial"], ...colours.map((name) => [name, name])]} value=${by} onChange=${setBy} />
       ${!isGrouped && html`<${Select} label="Curves" values=${TOPS.map((number) => [number, `first ${number}`])} value=${top} onChange=${setTop} />`}
       <${RankChoice} ranks=${[...new Set(ranks.flat())].sort((one, other) => one - other)} hasAll=${!isGrouped} />
