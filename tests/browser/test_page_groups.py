@@ -42,6 +42,19 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
+def test_a_metric_that_no_trial_of_the_list_has_is_no_failure(tmp_path: Path, open_view: OpenView) -> None:
+    """Its chart says that nothing was reported."""
+    home = Home.create(tmp_path / "home")
+    record(new_trial(home, lr=0.5), report(1, loss=1.0))
+    record(new_trial(home, lr=0.25), report(1, accuracy=1.0))
+    with serving(home) as site:
+        page = open_view(site, "runs?view=charts&group=lr&where=id %3D 1")
+
+        expect(page.locator(".chart-value")).to_have_text("1n = 1")
+        expect(page.locator(".chart-note").last).to_have_text("Nothing was reported.")
+        expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_seeds_are_one_curve(seeds: Site, open_view: OpenView) -> None:
     """Each has its dash, its name and its band, and says how many trials are left at its end."""
     page = open_view(seeds, "compare?trials=1,2,3,4,5,6")

@@ -81,6 +81,8 @@ function ByStep({ members, draw, children = null }) {
     if (index === steps.length - 1) setMoved(null);
   };
   const kinds = kindsOf(all);
+  const numFiles = members.reduce((sum, { answer }) => sum + answer.num_files, 0);
+  const sizeBytes = members.reduce((sum, { answer }) => sum + answer.size_bytes, 0);
   return html`
     <div class="toolbar">
       <${StepChoice} steps=${steps} place=${place} onMove=${show} onSettle=${settle} />
@@ -88,10 +90,7 @@ function ByStep({ members, draw, children = null }) {
       ${children}
       <input type="search" class="search" placeholder="Find a name  /" aria-label="Find a name" value=${search} onInput=${withText(setSearch)} />
       <span class="spread"></span>
-      <span class="soft">${members
-        .map(({ answer }) => answer)
-        .map(({ num_files: num, size_bytes: size }) => `${counted(num, "file")}, ${formatSize(size)}`)
-        .join("; ")}</span>
+      <span class="soft">${counted(numFiles, "file")}, ${formatSize(sizeBytes)}</span>
     </div>
     <div class="pane">
       ${members.some(({ answer }) => answer.num_left_out > 0) && html`<${Remark}>There are more names than can be shown: ${members.map(({ answer }) => answer.num_left_out).join(", ")} are left out.<//>`}
