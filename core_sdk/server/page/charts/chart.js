@@ -109,7 +109,7 @@ export function Chart({
         style=${{ height: `${height}px` }}
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options, onZoom)}
       ></div>
-      ${showsValues && traces.length > 0 && html`<${Values} traces=${traces} texts=${textsAt(marks, cursor, zoom ?? options.whole)} cursor=${cursor} axis=${axis} format=${format} />`}
+      ${showsValues && traces.length > 0 && html`<${Values} traces=${traces} texts=${textsAt(marks, cursor, zoom ?? options.whole)} cursor=${cursor} end=${zoom && zoom[1]} axis=${axis} format=${format} />`}
       ${caption && html`<p class="chart-note">${caption}</p>`}
       ${(note || traces.length === 0) && html`<p class="chart-note soft">${note || "Nothing was reported."}</p>`}
     </figure>
@@ -117,10 +117,10 @@ export function Chart({
 }
 
 /**
- * The values at the pointer, or the last ones.
- * @param {{traces: Trace[], texts: string[], cursor: number | null, axis: PlotOptions["axis"], format: (value: number) => string}} props
+ * The values at the pointer, or the last ones of what is seen.
+ * @param {{traces: Trace[], texts: string[], cursor: number | null, end: number | null, axis: PlotOptions["axis"], format: (value: number) => string}} props
  */
-function Values({ traces, texts, cursor, axis, format }) {
+function Values({ traces, texts, cursor, end, axis, format }) {
   const shown = traces.filter((trace) => !trace.isFaint && trace.places.length > 0);
   const place = cursor === null ? "last" : axis === "time" ? formatDuration(Math.max(0, cursor)) : formatNumber(Math.round(cursor));
   return html`
@@ -128,7 +128,7 @@ function Values({ traces, texts, cursor, axis, format }) {
       <span class="chart-place">${place}</span>
       ${texts.slice(0, MOST_TEXTS).map((text) => html`<b class="warning">⚠ ${text}</b>`)}
       ${texts.length > MOST_TEXTS && html`<b class="warning">and ${texts.length - MOST_TEXTS} more</b>`}
-      ${shown.map((trace) => html`<${Value} key=${trace.label} trace=${trace} cursor=${cursor} hasLabel=${shown.length > 1} format=${format} />`)}
+      ${shown.map((trace) => html`<${Value} key=${trace.label} trace=${trace} cursor=${cursor} end=${end} hasLabel=${shown.length > 1} format=${format} />`)}
     </div>
   `;
 }
@@ -141,10 +141,11 @@ export function textsAt(marks, cursor, visible) {
   return [...new Set(near.sort((one, other) => distance(one) - distance(other)).map(({ text = "" }) => text))];
 }
 
-/** @param {{trace: Trace, cursor: number | null, hasLabel: boolean, format: (value: number) => string}} props */
-function Value({ trace, cursor, hasLabel, format }) {
+/** @param {{trace: Trace, cursor: number | null, end: number | null, hasLabel: boolean, format: (value: number) => string}} props */
+function Value({ trace, cursor, end, hasLabel, format }) {
   const isMarked = useIsHighlighted(trace.key);
-  const index = cursor === null ? trace.places.length - 1 : nearest(trace, cursor);
+  const place = cursor ?? end;
+  const index = place === null ? trace.places.length - 1 : nearest(trace, place);
   // With the pointer in a plot, the curve that stands out comes first; with the pointer here, nothing moves.
   return html`
     <span class=${`chart-value ${isMarked ? "marked" : ""} ${isMarked && cursor !== null ? "first" : ""}`} ...${hasLabel ? pointingAt(trace.key) : {}}>
