@@ -45,6 +45,7 @@ AttemptRow = dict[str, Any]
 
 _COURSE = (
     "host",
+    "started",
     "last_time",
     "resumed_steps",
     "progress",
@@ -208,6 +209,7 @@ class JournalIndexer:
         match record:
             case AttemptStarted():
                 row["host"] = record.host
+                row["started"] = record.time
                 row["resumed_steps"] = None if row["rank"] else record.resumed_steps
             case ProgressReported():
                 row["progress"] = record.progress

@@ -55,6 +55,7 @@ CREATE TABLE attempt (
     -- nodes.
     rank INTEGER NOT NULL,
     host TEXT,
+    started REAL,
     -- Bytes of the journal that are indexed.
     end_offset INTEGER NOT NULL DEFAULT 0,
     last_time REAL,
