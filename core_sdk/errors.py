@@ -496,7 +496,7 @@ class StateMismatchError(CheckpointError):
 
 
 class KeepNotObeyedError(CheckpointError):
-    """Only parts of a checkpoint are wanted, and the script restores all of it."""
+    """The script restores all of a checkpoint of which only parts are wanted."""
 
     def __init__(self, trial_id: int, storage_id: str, keep: str | list[str]) -> None:
         self.trial_id = trial_id
