@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import torch
 
@@ -13,7 +13,6 @@ from core_sdk.errors import CheckpointTooNewError, StateMismatchError
 from core_sdk.loop import rng
 from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import kept_parts
-from core_sdk.loop.loading import ResumableLoader
 from core_sdk.loop.plain import check_plain, holds_sharded_tensors
 from core_sdk.loop.restoring import load_object, unwrapped
 from core_sdk.records import Keep
@@ -29,6 +28,18 @@ _RANDOM = "random"
 
 _Held: TypeAlias = "tuple[dict[str, Any] | None, Parts | None]"
 """The content of the state file, on the chief, and this rank's parts of tensors that are spread over ranks."""
+
+
+@runtime_checkable
+class Loader(Protocol):
+    """A loader that gives the batches of a training, and counts them. `resumable()` makes one."""
+
+    @property
+    def batches(self) -> int: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class State:
@@ -48,7 +59,7 @@ class State:
         """Raises `TypeError` for an object that cannot be kept."""
         for name, target in objects.items():
             _check_object(name, target)
-        self._loaders = {name: each for name, each in objects.items() if isinstance(each, ResumableLoader)}
+        self._loaders = {name: each for name, each in objects.items() if isinstance(each, Loader)}
         self._objects = {name: each for name, each in objects.items() if name not in self._loaders}
         self._host_memory = HostMemory()
         self._shard_planner: ShardPlanner | None = None
