@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from core_sdk.records import Keep
+if TYPE_CHECKING:
+    from core_sdk.records import Keep
 
 
 def kept_parts(keep: Keep, parts: Collection[str], *, models: Collection[str]) -> frozenset[str]:

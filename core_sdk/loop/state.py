@@ -15,11 +15,11 @@ from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import kept_parts
 from core_sdk.loop.plain import check_plain, holds_sharded_tensors
 from core_sdk.loop.restoring import load_object, unwrapped
-from core_sdk.records import Keep
 
 if TYPE_CHECKING:
     from core_sdk.core import Context
     from core_sdk.loop.sharded_tensors import Parts, ShardPlanner
+    from core_sdk.records import Keep
 
 STATE_FILE = "state.pt"
 SHARDED_FILES = "sharded_tensors."

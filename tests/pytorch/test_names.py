@@ -48,5 +48,8 @@ def test_importing_it_loads_torch_and_little_else() -> None:
 
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
 
-    known = {"core_sdk", *(f"core_sdk.{name}" for name in ("_version", "errors", "loop", "pytorch", "runtime"))}
+    known = {
+        "core_sdk",
+        *(f"core_sdk.{name}" for name in ("_version", "errors", "importing", "loop", "pytorch", "runtime")),
+    }
     assert set(loaded) <= known
