@@ -87,7 +87,7 @@ function Values({ found }) {
       <div class="row"><p class="soft">Rows in which the trials differ come first and are marked.</p><span class="spread"></span><button class="small" onClick=${save}>Save as CSV</button></div>
       <div class="scroll-x" tabindex="0" role="region" aria-label="Values">
         <table class="plain-table">
-          <thead><tr><th>Name</th>${found.map(({ trial }) => html`<th><a href=${linkTo(["trials", trial.trial_id])}>${trial.trial_id}</a> ${trial.name}</th>`)}</tr></thead>
+          <thead><tr><th>Name</th>${found.map(({ trial }) => html`<th><a href=${linkTo(["trials", trial.trial_id])}>${trial.trial_id} ${trial.name}</a></th>`)}</tr></thead>
           <tbody>
             ${ordered.map((name) => html`<tr class=${differs(name) ? "differs" : ""}><th scope="row">${name}</th>${columns.map((column) => html`<td>${own(column, name) ?? html`<span class="soft">–</span>`}</td>`)}</tr>`)}
           </tbody>
