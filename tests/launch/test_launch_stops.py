@@ -294,15 +294,14 @@ def test_a_stop_while_ranks_are_being_started_reaches_all(number: signal.Signals
     assert ended.code == 128 + number
 
 
-def test_a_stop_before_the_ranks_are_started_is_not_lost(start_launch: StartLaunch, launch_directory: Path) -> None:
-    """The launcher has only just begun."""
+def test_a_stop_at_the_beginning_of_a_launch_is_not_lost(start_launch: StartLaunch, launch_directory: Path) -> None:
+    """Whether it comes before the ranks are started, as nearly always, or just after that."""
     launch = start_launch(_PROLOGUE + "wait()")
 
     launch.send(signal.SIGTERM)
 
     ended = launch.wait()
     assert ended.code in (143, -signal.SIGTERM)  # before it could listen, it died of the signal itself
-    assert "ready" not in ended.stdout
     assert live_processes(launch_directory) == []
 
 
