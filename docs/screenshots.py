@@ -26,16 +26,11 @@ PICTURES = {
     ),
     "trial": ("trials/25?smoothing=0.6", "light"),
     "media": ("trials/25/media?step=300", "light"),
-    "trial-dark": ("trials/25", "dark"),
-    "system": ("trials/25/system", "dark"),
     "logs": ("trials/25/logs?attempt=1&line=1040", "dark"),
-    "checkpoints": ("trials/25/checkpoints?checkpoint=c00025-001200", "light"),
     "search": ("experiments/5/search", "light"),
     "hyperparameters": ("experiments/5/hyperparameters", "light"),
     "compare": ("compare?trials=13,16,19,22", "light"),
     "workspace": ("runs?view=charts&columns=id,validation.loss&where=id < 25&colour=lr&metrics=loss|acc", "light"),
-    "code": ("experiments/5/code?form=difference", "light"),
-    "queue": ("queue", "light"),
 }
 """The view and the theme of each picture."""
 
