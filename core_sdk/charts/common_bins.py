@@ -14,7 +14,7 @@ from core_sdk.tracking.rows import Bins, Bucket
 
 _T = TypeVar("_T")
 _FINER = 2
-"""For another axis, this many times more bins of steps than points are read of each trial."""
+"""Bins of steps that are read of each trial for a point over another axis."""
 
 
 class Ask(Protocol):

@@ -28,7 +28,7 @@ class TrialInfo(msgspec.Struct, kw_only=True):
     steps_completed: int = 0
     """The steps of the checkpoint to continue from."""
     keep: RecordedKeep | None = None
-    """What to keep of the checkpoint to continue from, as `trial continue --keep` says; None if nothing was said."""
+    """The parts of that checkpoint to keep, as `trial continue --keep` says; None if nothing was said."""
     attempt: int = msgspec.field(default=1, name="trial_run_id")
     """The number of this execution of the trial, counted from 1."""
 

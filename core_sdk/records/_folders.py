@@ -129,7 +129,7 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     continued_from: str | None = None
     """The checkpoint of another trial that this one started from."""
     keep: RecordedKeep | None = None
-    """What to keep of `continued_from`, as the command line says; None leaves it to the script."""
+    """The parts of `continued_from` that are kept, as the command line says; None leaves it to the script."""
     is_defined: bool = False
     """Whether the script has called `init()`; False in a trial that `core-sdk run` has just made."""
     labels: list[str] = []

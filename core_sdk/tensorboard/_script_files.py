@@ -31,7 +31,7 @@ _MAX_MEDIA = 100_000
 _SIZE_BYTES = 8
 _CHECKSUM_BYTES = 4
 _BESIDE_CONTENT_BYTES = 1 << 16
-"""What an event may have beside the content of a medium."""
+"""Bytes that an event may have beside the content of a medium."""
 
 
 class ScriptMedium(NamedTuple):

@@ -197,7 +197,7 @@ def test_a_link_that_somebody_has_spoilt_shows_the_charts(sweep: Site, open_view
 
 
 def test_alerts_are_marks_in_a_comparison(tmp_path: Path, open_view: OpenView) -> None:
-    """In the colour of the trial's curve, with its name and their title; a curve that stands out has only its own."""
+    """The marks have the colour of the trial's curve, and its name. A curve that stands out has only its own."""
     home = Home.create(tmp_path / "home")
     write_trials(home)
     for number, step, num_alerts in ((2, 25, 1), (1, 5, 7)):

@@ -150,7 +150,7 @@ def placed(points: Mapping[float, float], width: float) -> Bins:
 
 
 def test_trials_are_joined_at_common_places_of_another_axis() -> None:
-    """As at epochs, which each of them reports."""
+    """Epochs, which each of them reports, are such places."""
     curve = group_curve([placed({0.5: 1, 1: 2, 1.5: 3}, 0.25), placed({0.5: 3, 1: 4}, 0.25)], band="none")
 
     assert (curve.join, curve.x, curve.centres, curve.num_trials) == ("common", [0.5, 1, 1.5], [2, 3, 3], [2, 2, 1])
@@ -158,7 +158,7 @@ def test_trials_are_joined_at_common_places_of_another_axis() -> None:
 
 @pytest.mark.parametrize("num_points", [2, 40])
 def test_trials_without_common_places_are_joined_in_bins(num_points: int) -> None:
-    """As over time: each point says how many trials are in it, and a place that is not known is in none."""
+    """Each point says how many trials are in it, as over time. A place that is not known is in none."""
     quick = {10.0 * number: 1.0 for number in range(num_points)}
     slow = {14.0 * number + 3: 3.0 for number in range(num_points)}
 

@@ -155,7 +155,7 @@ def test_groups_are_compared(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_curves_are_drawn_over_another_axis(home: Home, cli: Cli, tmp_path: Path) -> None:
-    """Those of trials and of groups, in the terminal and in files; an axis that nobody reported is named."""
+    """Trials and groups are drawn, in the terminal and in files. An axis that nobody reported is named."""
     for slowness in (1, 2):
         training = new_attempt(new_trial(home, hparams={"lr": 0.1}))
         for step in (1, 2, 3, 4):
