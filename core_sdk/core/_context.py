@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
@@ -178,7 +178,7 @@ class Context:
         of_ranks = f", rank {ranks.rank} of {ranks.size}" if ranks.size > 1 else ""
         return f"<Context of trial {trial.trial_id}, attempt {self._attempt.number}{of_ranks}>"
 
-    def record_hparams(self, hparams: Mapping[str, Any]) -> None:
+    def record_hparams(self, hparams: Any) -> None:
         """Records hyperparameters that are only known after `init()`, unless the trial already has some.
 
         A value that JSON cannot keep is recorded as text. Does nothing on ranks other than the chief.

@@ -84,7 +84,7 @@ def init(
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
     name: str | None = None,
     trial_name: str | None = None,
-    hparams: Mapping[str, Any] | None = None,
+    hparams: Any = None,
     labels: Sequence[str] | None = None,
     notes: str | None = None,
     description: str | None = None,
@@ -111,9 +111,10 @@ def init(
       name.
     - `trial_name`: the name of the trial, which need not be the only one of this name. `core-sdk run --trial-name` has
       precedence. Default: a generated one, such as "calm-otter-12".
-    - `hparams`: the trial's hyperparameters, for lists and charts. They replace those of `core-sdk run --hparam` that
-      have the same names, with a warning; in a trial of a search they only add to what the search has chosen. What JSON
-      cannot keep is recorded as text, with a warning.
+    - `hparams`: the trial's hyperparameters, for lists and charts: a mapping, or an object with fields (the namespace
+      of argparse, a dataclass, an object of attrs, pydantic or OmegaConf). They replace those of `core-sdk run
+      --hparam` that have the same names, with a warning; in a trial of a search they only add to what the search has
+      chosen. What JSON cannot keep is recorded as text, with a warning.
     - `labels`: words to find the trial by, and its experiment. They add to those of `core-sdk run --label`.
     - `notes`: what people should know of the trial, in Markdown. `core-sdk run --notes` has precedence.
     - `description`: of the experiment.

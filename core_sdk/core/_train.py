@@ -61,8 +61,9 @@ class TrainContext:
     """Reports metrics, progress, status and metadata of the training.
 
     When a `report_*` call returns, the record survives any death of the process. No call waits for a network or a
-    database. Values may be Python or numpy numbers or 0-dimensional tensors: ints up to 2**63, infinities and every NaN
-    with its bits, and the media of `core_sdk.media`, also in lists and mappings. Anything else raises
+    database. Values may be Python or numpy numbers, or arrays and tensors of one element: ints up to 2**63, infinities
+    and every NaN with its bits, and the media of `core_sdk.media`, also in lists and mappings. In "training" and
+    "validation" a metric that is None is left out, which a warning says once. Anything else raises
     `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
 
     Any rank may report, and each report is kept with its rank; two ranks may report the same metric of the same step.
@@ -97,6 +98,7 @@ class TrainContext:
         self._is_home_shared = is_home_shared
         self._private_tensorboard_path: Path | None = None
         self._ledger = Ledger(journal.path)
+        self._has_warned_of_none = False
 
     def report_training_metrics(
         self,
@@ -137,9 +139,9 @@ class TrainContext:
         json_metrics = None
         media: list[tuple[Media, dict[str, Any]]] = []
         if not _is_plain(metrics):
-            metrics, json_metrics = _checked_metrics(group, _as_dict(group, metrics), media)
+            metrics, json_metrics = _checked_metrics(group, self._without_none(group, metrics), media)
             names = metrics if json_metrics is None else (*metrics, *json_metrics)
-        batches = None if batch_metrics is None else _checked_batches(group, batch_metrics)
+        batches = None if batch_metrics is None else self._checked_batches(group, batch_metrics)
         if not 0 <= steps_completed < MAX_INT:
             raise ValueError(f"steps_completed is {steps_completed}; it must be between 0 and 2**63 - 1")
         for value, named in media:
@@ -147,6 +149,30 @@ class TrainContext:
         with self._journal.lock:
             self._ledger.enter(group, steps_completed, names)
             self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))
+
+    def _checked_batches(self, group: str, batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        checked: list[dict[str, Any]] = []
+        known_names: Any = None
+        for metrics in batches:
+            numbers = metrics if _is_plain(metrics) else _numbers(group, self._without_none(group, metrics))
+            if numbers.keys() != known_names:  # usually all batches have the same
+                for name in numbers:
+                    check_name(f"the metric name in a batch of group {group!r}", name)
+                known_names = numbers.keys()
+            checked.append(numbers)
+        return checked
+
+    def _without_none(self, group: str, metrics: Any) -> dict[str, Any]:
+        """Returns a copy of the metrics, in groups of numbers without those that are None."""
+        given = _as_dict(group, metrics)
+        if group not in _NUMERIC_GROUPS:
+            return given
+        numbers = {name: value for name, value in given.items() if value is not None}
+        if len(numbers) < len(given) and not self._has_warned_of_none:
+            self._has_warned_of_none = True
+            name = next(name for name, value in given.items() if value is None)
+            logger.warning("metric %r of group %r is None: metrics that are None are left out", name, group)
+        return numbers
 
     def _keep(self, media: Media, named: dict[str, Any]) -> None:
         """Writes the file of a value before the record that names it."""
@@ -299,19 +325,6 @@ def _is_media(value: Any, depth: int = 0) -> bool:
     return isinstance(value, Media)
 
 
-def _checked_batches(group: str, batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    checked: list[dict[str, Any]] = []
-    known_names: Any = None
-    for metrics in batches:
-        numbers = metrics if _is_plain(metrics) else _numbers(group, _as_dict(group, metrics))
-        if numbers.keys() != known_names:  # usually all batches have the same
-            for name in numbers:
-                check_name(f"the metric name in a batch of group {group!r}", name)
-            known_names = numbers.keys()
-        checked.append(numbers)
-    return checked
-
-
 def _is_plain(metrics: Mapping[str, Any]) -> TypeGuard[dict[str, Any]]:
     """Returns whether it is a dict of finite floats: this is the usual report, and is not copied."""
     if type(metrics) is not dict:
@@ -329,9 +342,9 @@ def _numbers(group: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
 def _as_metric(group: str, name: str, value: Any) -> Metric:
     if not isinstance(value, (int, float)):
         try:
-            value = scalar(value)
+            value = scalar(value.reshape(()) if _is_one_element(value) else value)
         except TypeError as error:
-            problem = f"{error}; a metric is a number or a 0-dimensional array or tensor"
+            problem = f"{error}; a metric is a number, or an array or tensor of one element"
             raise InvalidMetricError(group, name, problem) from error
     if isinstance(value, float):
         return float(value)
@@ -340,6 +353,11 @@ def _as_metric(group: str, name: str, value: Any) -> Metric:
             raise InvalidMetricError(group, name, f"is {value}, an integer beyond 64 bits")
         return int(value)
     raise InvalidMetricError(group, name, f"is a {type(value).__name__}; a metric is a number")
+
+
+def _is_one_element(value: Any) -> bool:
+    shape = getattr(value, "shape", None)
+    return isinstance(shape, tuple) and set(shape) == {1} and callable(getattr(value, "reshape", None))
 
 
 def _as_json(group: str, name: str, value: Any, media: list[tuple[Media, dict[str, Any]]]) -> Any:

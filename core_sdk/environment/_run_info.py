@@ -32,6 +32,7 @@ def run_info() -> ClusterInfo | None:
         info.user_data = from_json(info.user_data)
         if info.trial_or_none is not None:
             info.trial_or_none.hparams = from_json(info.trial_or_none.hparams)
+            info.trial_or_none.config = from_json(info.trial_or_none.config)
     except (OSError, ValueError) as error:
         raise RunInfoError(path, str(error)) from error
     return info

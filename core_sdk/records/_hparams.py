@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from core_sdk.records._values import to_json
+from core_sdk.records._values import is_tagged, to_json
 
 
 def with_given(config: dict[str, Any], hparams: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def merged_groups(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[s
     """Returns the hyperparameters of both, and of their groups; where both have a value, it is the second one. Pure."""
     merged = dict(first)
     for name, value in second.items():
-        are_groups = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
+        are_groups = _is_group(value) and _is_group(merged.get(name))
         merged[name] = merged_groups(merged[name], value) if are_groups else value
     return merged
 
@@ -30,10 +30,14 @@ def differing_values(
     """Yields the dotted name and both values of each hyperparameter that both have, with different values. Pure."""
     for name, value in first.items():
         other = second.get(name, value)
-        if isinstance(value, Mapping) and isinstance(other, Mapping):
+        if _is_group(value) and _is_group(other):
             yield from differing_values(value, other, f"{prefix}{name}.")
         elif value != other:
             yield f"{prefix}{name}", value, other
+
+
+def _is_group(value: Any) -> bool:
+    return isinstance(value, Mapping) and not is_tagged(value)
 
 
 def recorded_config(config: Mapping[str, Any]) -> dict[str, Any]:

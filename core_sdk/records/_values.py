@@ -8,11 +8,14 @@ values (hyperparameters, metadata) such a number becomes `{"$float": "NaN"}`, an
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 import re
 import struct
-from collections.abc import Mapping
+import sys
+import types
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, SupportsIndex
 
 import msgspec
@@ -137,15 +140,23 @@ def _to_json(value: Any, where: str, depth: int, media: list[tuple[Media, dict[s
 
 
 def to_json_or_text(value: Any, where: str) -> tuple[Any, list[str]]:
-    """Converts a value like `to_json`, but with text in place of values that JSON cannot keep.
+    """Converts a value like `to_json`, but with text in place of values and numeric keys that JSON cannot keep.
 
-    Also returns the place and the type of each value that was replaced.
+    Objects that hold fields by name become mappings: dataclasses, namespaces of argparse, and objects of attrs,
+    pydantic and OmegaConf. Also returns the place and the type of each value and key that was replaced.
     """
     replaced: list[str] = []
 
+    def text_key(key: object, where: str) -> str:
+        if isinstance(key, (int, float)):
+            replaced.append(f"{where}'s key {key!r}, a {type(key).__name__}")
+            key = str(key)
+        return _key(key, where)
+
     def replace(value: Any, where: str, depth: int) -> Any:
+        value = _with_fields_opened(value)
         if depth <= MAX_DEPTH and isinstance(value, Mapping):
-            return {_key(key, where): replace(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
+            return {text_key(key, where): replace(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
         if depth <= MAX_DEPTH and isinstance(value, (list, tuple)):
             return [replace(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
         try:
@@ -157,6 +168,22 @@ def to_json_or_text(value: Any, where: str) -> tuple[Any, list[str]]:
             return _text(_spelled(value), where)
 
     return replace(value, where, 0), replaced
+
+
+def _with_fields_opened(value: Any) -> Any:
+    """Returns the fields of an object that holds them by name, and the items of a sequence; others unchanged."""
+    if isinstance(value, (type, str, bytes)):
+        return value
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    argparse = sys.modules.get("argparse")  # slow to import; loaded already if it is in use
+    if isinstance(value, types.SimpleNamespace) or (argparse is not None and isinstance(value, argparse.Namespace)):
+        return vars(value)
+    if hasattr(type(value), "__attrs_attrs__"):
+        return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
+    if callable(dump := getattr(value, "model_dump", None)):  # pydantic
+        return dump()
+    return list(value) if isinstance(value, Sequence) else value
 
 
 def _spelled(value: Any) -> str:
@@ -204,11 +231,16 @@ def from_json(value: Any) -> Any:
     return _from_json(value, 0)
 
 
+def is_tagged(value: Mapping[str, Any]) -> bool:
+    """Returns whether the mapping is one that `to_json` has put in the place of a number that is not finite."""
+    return value.keys() == {_FLOAT_TAG}
+
+
 def _from_json(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
-        if value.keys() == {_FLOAT_TAG}:
+        if is_tagged(value):
             return number_from_json(value[_FLOAT_TAG])
         if (file := media_from_json(value)) is not None:
             return file

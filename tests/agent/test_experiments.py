@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from parts import needs
 from processes import TIMEOUT_S
 
 from core_sdk.agent.starting import Agent
-from core_sdk.records import CommandRecord
+from core_sdk.records import CommandRecord, to_json
 from core_sdk.tracking import Home, HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import Start, begin, begin_in_experiment, requested_trials, resume
@@ -74,6 +75,26 @@ def run(start: Start) -> Any:
     log = start.folder.log_path(start.number).read_text()
     assert ended.code == 0, log
     return json.loads(log.splitlines()[-1])
+
+
+def test_numbers_that_are_not_finite_reach_the_script(begin_trial: Begin, home: Home, tmp_path: Path) -> None:
+    """JSON has none, and a limit that is infinite must not become None: in a search, when resumed, and by hand."""
+    source = """
+        import json, core_sdk
+        trial = core_sdk.get_cluster_info().trial
+        print(json.dumps([trial.hparams, trial.config.get("hyperparameters")]))
+    """
+    script = tmp_path / "by_hand.py"
+    script.write_text(textwrap.dedent(source))
+    hparams = {"clip": math.inf, "nested": {"limits": [-math.inf, math.nan]}}
+
+    told = [
+        run(begin_trial(source, hparams=hparams, config={"hyperparameters": to_json(hparams, "it")})),
+        run(resume(home.trial(1), is_again=True)),
+        run(begin(home.root, [sys.executable, str(script)], hparams=hparams)),
+    ]
+
+    assert repr(told) == repr([[hparams, hparams], [hparams, hparams], [hparams, None]])
 
 
 def test_a_script_is_told_of_its_slots_and_its_experiment(begin_trial: Begin, home: Home) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import enum
 import itertools
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import msgspec
+import pydantic
 import pytest
 import torch
 from parts import needs, strace
@@ -377,6 +383,44 @@ def test_hyperparameters_that_json_cannot_keep_are_kept_as_text(caplog: pytest.L
     }  # fmt: skip
     (warning,) = [record.getMessage() for record in caplog.records if "JSON" in record.getMessage()]
     assert "hparams['out'], a PosixPath; hparams['dtype'], a dtype; hparams['nested']['color'], a Color" in warning
+
+
+@attrs.frozen
+class Schedule:
+    warmup: int = 10
+
+
+@dataclasses.dataclass
+class Model:
+    depth: int = 2
+    sizes: Sequence[int] = (8, 16)
+
+
+class Data(pydantic.BaseModel):
+    path: str = "x"
+    limit: float = math.inf
+
+
+def test_objects_that_hold_fields_are_hyperparameters(caplog: pytest.LogCaptureFixture) -> None:
+    """What parses a script's arguments or configuration need not be converted; numeric keys become text, said once."""
+    nested = types.SimpleNamespace(model=Model(), data=Data(), layers={1: "a"}, steps=range(3))
+    values = argparse.Namespace(lr=0.1, nested=nested, schedule=Schedule())
+
+    with core.init(hparams=values) as context:
+        recorded = context.info.trial.hparams
+
+    assert recorded == {
+        "lr": 0.1,
+        "nested": {
+            "model": {"depth": 2, "sizes": [8, 16]},
+            "data": {"path": "x", "limit": math.inf},
+            "layers": {"1": "a"},
+            "steps": [0, 1, 2],
+        },
+        "schedule": {"warmup": 10},
+    }
+    (warning,) = [record.getMessage() for record in caplog.records if "JSON" in record.getMessage()]
+    assert "hparams['nested']['layers']'s key 1, a int" in warning
 
 
 def test_the_context_is_typed_for_its_users() -> None:

@@ -132,6 +132,8 @@ def test_hostile_names_are_only_names(context: core.Context, home: Home, name: s
         (torch.tensor(3), 3),
         (torch.tensor(0.5, requires_grad=True), 0.5),
         (torch.tensor(float("inf")), math.inf),
+        (np.array([0.25]), 0.25),
+        (torch.tensor([[0.5]], requires_grad=True), 0.5),
         (True, 1),
     ],
 )
@@ -145,7 +147,6 @@ def test_scalars_of_numpy_and_torch_are_numbers(context: core.Context, home: Hom
 @pytest.mark.parametrize(
     "value",
     [
-        None,
         "0.5",
         [0.5],
         {"a": 1.0},
@@ -154,10 +155,12 @@ def test_scalars_of_numpy_and_torch_are_numbers(context: core.Context, home: Hom
         Decimal("0.5"),
         2**63 + 1,
         b"1",
-        np.array([1.0]),
+        np.array([1.0, 2.0]),
         torch.ones(2),
+        torch.ones(0),
         object(),
         np.ma.masked,
+        np.ma.masked_array([1.0], mask=True),
         np.timedelta64(5, "s"),
         np.timedelta64(5, "ns"),
         np.datetime64("2026-01-01T00:00:00", "ns"),
@@ -175,6 +178,23 @@ def test_any_other_value_is_refused_by_name(context: core.Context, home: Home, v
 
     assert reports(home) == []
     context.train.report_validation_metrics(1, {"good": 1.0})
+
+
+def test_a_metric_that_is_none_is_left_out_and_said_once(
+    context: core.Context, home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A loop that has no accuracy yet need not build another dict. In other groups None is a value."""
+    context.train.report_training_metrics(1, {"loss": 0.5, "accuracy": None}, [{"loss": 0.5, "accuracy": None}])
+    context.train.report_validation_metrics(1, {"accuracy": None})
+    context.train.report_metrics("generic", 1, {"accuracy": None})
+
+    training, validation, generic = reports(home)
+    assert (training.metrics, training.batch_metrics) == ({"loss": 0.5}, [{"loss": 0.5}])
+    assert (validation.metrics, validation.json_metrics) == ({}, None)
+    assert generic.json_metrics == {"accuracy": None}
+    assert [record.getMessage() for record in caplog.records] == [
+        "metric 'accuracy' of group 'training' is None: metrics that are None are left out"
+    ]
 
 
 GENERIC = {

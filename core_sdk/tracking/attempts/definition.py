@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from core_sdk.errors import CoreSDKError
 from core_sdk.placement import named_job
@@ -32,7 +32,7 @@ class Definition:
     """
 
     name: str | None = None
-    hparams: Mapping[str, Any] | None = None
+    hparams: Any = None
     labels: Sequence[str] | None = None
     trial_name: str | None = None
     notes: str | None = None
@@ -51,7 +51,7 @@ class Definition:
             self.trial_name = check_name("the trial's name", self.trial_name)
         if self.labels is not None:
             self.labels = [check_name("the label", label) for label in self.labels]
-        self.hparams = None if self.hparams is None else _recordable(self.hparams)
+        self.hparams = None if self.hparams is None else recordable_hparams(self.hparams)
         self.notes = _checked(self.notes, "notes", str, "a string")
         self.description = _checked(self.description, "description", str, "a string")
         self.data = _checked(self.data, "data", Mapping, "a dict")
@@ -80,9 +80,9 @@ class Description:
             check_name("the label", label)
 
 
-def record_hparams(folder: TrialFolder, hparams: Mapping[str, Any]) -> None:
+def record_hparams(folder: TrialFolder, hparams: object) -> None:
     """Records the hyperparameters of a trial that has none yet. If that fails, a warning says so."""
-    recordable = _recordable(hparams)
+    recordable = recordable_hparams(hparams)
     try:
         record = folder.read_record()
         if not record.hparams:
@@ -92,13 +92,16 @@ def record_hparams(folder: TrialFolder, hparams: Mapping[str, Any]) -> None:
         logger.warning("the hyperparameters of trial %d could not be recorded: %s", folder.trial_id, error)
 
 
-def _recordable(hparams: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the hyperparameters in JSON's form. Warns of values that become text, since JSON cannot keep them."""
-    _check_kind(hparams, "hparams", Mapping, "a dict")
-    recordable, spelled = to_json_or_text(hparams, "hparams")
-    if spelled:
-        logger.warning("the text is recorded of what JSON cannot keep: %s", "; ".join(spelled))
-    return dict(recordable)
+def recordable_hparams(hparams: object) -> dict[str, Any]:
+    """Returns the hyperparameters in JSON's form. Warns of values that become text, since JSON cannot keep them.
+
+    Takes a mapping, and the objects that hold fields by name (see `to_json_or_text`). Raises `TypeError` for others.
+    """
+    recordable, replaced = to_json_or_text(hparams, "hparams")
+    _check_kind(recordable, "hparams", dict, "a dict")
+    if replaced:
+        logger.warning("the text is recorded of what JSON cannot keep: %s", "; ".join(replaced))
+    return cast(dict[str, Any], recordable)
 
 
 def _checked(value: object, what: str, kind: type, kind_name: str) -> Any:

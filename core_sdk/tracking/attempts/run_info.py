@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from core_sdk.records import ClusterInfo, TrialInfo, TrialRecord, from_json
+from core_sdk.records import ClusterInfo, TrialInfo, TrialRecord, from_json, to_json
 from core_sdk.tracking.attempts.slots import Slots
 
 
@@ -49,7 +49,7 @@ def started_info(
 def with_trial(
     where: ClusterInfo, trial: TrialRecord, attempt: int, latest_checkpoint: str | None, steps_completed: int
 ) -> ClusterInfo:
-    """Returns `where` with the trial and its attempt added, as a run info file has it."""
+    """Returns `where`, as a script sees it, with the trial and its attempt added, as a run info file has it."""
     return msgspec.structs.replace(
         where,
         task_type="TRIAL",
@@ -59,7 +59,7 @@ def with_trial(
             experiment_id=trial.experiment_id,
             trial_seed=trial.seed,
             hparams=trial.told_hparams,
-            config=where.trial_or_none.config if where.trial_or_none else {},
+            config=to_json(where.trial_or_none.config, "config") if where.trial_or_none else {},
             steps_completed=steps_completed,
             keep=trial.keep if latest_checkpoint == trial.continued_from else None,
             attempt=attempt,
@@ -70,5 +70,7 @@ def with_trial(
 
 def as_told(info: ClusterInfo) -> ClusterInfo:
     """Returns the `info` of a file as a script sees it, with the values that JSON lacks (NaN, the infinities)."""
-    trial = msgspec.structs.replace(info.trial, hparams=from_json(info.trial.hparams))
+    trial = msgspec.structs.replace(
+        info.trial, hparams=from_json(info.trial.hparams), config=from_json(info.trial.config)
+    )
     return msgspec.structs.replace(info, trial_or_none=trial, user_data=from_json(info.user_data))

@@ -30,7 +30,7 @@ from core_sdk.records import ClusterInfo, CommandRecord, RecordedKeep, TrialReco
 from core_sdk.tracking.attempts.claiming import new_record
 from core_sdk.tracking.attempts.command import command_here, resolve, script_name
 from core_sdk.tracking.attempts.continuation import Continuation, chosen_checkpoint, newest_good_checkpoint
-from core_sdk.tracking.attempts.definition import Description
+from core_sdk.tracking.attempts.definition import Description, recordable_hparams
 from core_sdk.tracking.attempts.provisional import discard_provisional, provisional_experiment
 from core_sdk.tracking.attempts.run_info import started_info
 from core_sdk.tracking.attempts.slots import Slots, configured_variables
@@ -100,7 +100,7 @@ def begin(
         experiment.add_labels(described.labels)
     trial = msgspec.structs.replace(
         new_record(folder, experiment.experiment_id, seed),
-        hparams=dict(hparams or {}),
+        hparams=recordable_hparams(hparams or {}),
         num_slots=num_slots,
         labels=list(described.labels),
         name=described.trial_name or "",
@@ -132,7 +132,7 @@ def begin_in_experiment(
         trial = msgspec.structs.replace(
             new_record(folder, experiment_id, seed),
             request_id=request_id,
-            hparams=dict(hparams),
+            hparams=recordable_hparams(hparams),
             data=dict(config.get("data") or {}),
             max_length=(config.get("searcher") or {}).get("max_length"),
             num_slots=len(slots.ids) or None,
@@ -248,7 +248,7 @@ def continue_from(
     if described.labels:
         home.experiment(trial.experiment_id).add_labels(described.labels)
     folder = home.create_trial()
-    changed = dict(hparams or {})
+    changed = recordable_hparams(hparams or {})
     trial = msgspec.structs.replace(
         trial,
         trial_id=folder.trial_id,
