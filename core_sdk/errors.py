@@ -522,8 +522,8 @@ class ForeignValueError(TypeError):
                 f"a {kind.__module__}.{kind.__qualname__}, which torch.load(weights_only=True) would not load again"
             )
             advice = (
-                "Keep numbers, strings, tensors, and lists, tuples, sets and dicts of them: float(x) or "
-                "torch.from_numpy(x), for example"
+                "Keep numbers, strings, tensors, numpy's values, dates, enums, paths, and containers and dataclasses "
+                "of them; a class must be found by its name in its module"
             )
         super().__init__(f"{place} is {problem}. {advice}.")
 

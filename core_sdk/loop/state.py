@@ -13,7 +13,7 @@ from core_sdk.errors import CheckpointTooNewError, StateMismatchError
 from core_sdk.loop import rng
 from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import kept_parts
-from core_sdk.loop.plain import check_plain, holds_sharded_tensors
+from core_sdk.loop.plain import from_plain, holds_sharded_tensors, to_plain
 from core_sdk.loop.restoring import load_object, unwrapped
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ class State:
         state.restore(core_context)
 
     An object has `state_dict()` and `load_state_dict()`, or is a dict with the script's own values, which is restored
-    in place. All ranks name the same objects. A checkpoint keeps the chief's state of each object, and the loaders and
-    random numbers of every rank. If `fully_shard()` has split a model, each rank writes its part; any number of ranks
-    can resume from that, also with a whole model.
+    in place. Values may be numbers, texts, tensors, numpy's values, dates, enums and paths, and containers and
+    dataclasses of them. All ranks name the same objects. A checkpoint keeps the chief's state of each object, and the
+    loaders and random numbers of every rank. If `fully_shard()` has split a model, each rank writes its part; any
+    number of ranks can resume from that, also with a whole model.
     """
 
     def __init__(self, **objects: Any) -> None:
@@ -169,6 +170,7 @@ class State:
             is_other = core_context is not None and state["trial_id"] not in (None, core_context.info.trial.trial_id)
             keep = "model" if is_other else "all"
         kept = self._kept(keep)
+        state = from_plain(state)
         rank = 0 if core_context is None else core_context.distributed.rank
         ranks = state["ranks"]
         loaders = ranks[rank if rank < len(ranks) else 0]["loaders"]
@@ -191,8 +193,7 @@ class State:
             content["objects"], parts = self._shard_planner.take_out(content["objects"], channel)
         if not core_context.distributed.is_chief:
             return None, parts
-        _check_content(content)
-        return content, parts
+        return _to_plain(content), parts
 
     def _kept(self, keep: Keep) -> frozenset[str]:
         models = [name for name, each in self._objects.items() if isinstance(each, torch.nn.Module)]
@@ -241,12 +242,18 @@ def _state_of(target: Any) -> Any:
     return unwrapped(target).state_dict() if isinstance(target, torch.nn.Module) else target.state_dict()
 
 
-def _check_content(content: Mapping[str, Any]) -> None:
-    for name, state in content["objects"].items():
-        check_plain(state, f"the state of {name!r}")
-    for rank, own in enumerate(content["ranks"]):
-        for name, state in own["loaders"].items():
-            check_plain(state, f"the state of {name!r} on rank {rank}")
+def _to_plain(content: dict[str, Any]) -> dict[str, Any]:
+    objects = {name: to_plain(state, f"the state of {name!r}") for name, state in content["objects"].items()}
+    ranks = [
+        {
+            **own,
+            "loaders": {
+                name: to_plain(state, f"the state of {name!r} on rank {rank}") for name, state in own["loaders"].items()
+            },
+        }
+        for rank, own in enumerate(content["ranks"])
+    ]
+    return {**content, "objects": objects, "ranks": ranks}
 
 
 def _write(held: _Held, directory: Path) -> None:

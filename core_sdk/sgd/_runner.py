@@ -22,7 +22,7 @@ from core_sdk.environment import RankPlace
 from core_sdk.loop import ResumableLoader, State, resumable, rng
 from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import kept_parts
-from core_sdk.loop.plain import check_plain
+from core_sdk.loop.plain import to_plain
 from core_sdk.loop.sharded_dataset import has_shards, is_sequence
 from core_sdk.loop.state import restore_random_numbers
 from core_sdk.records import Keep
@@ -174,8 +174,9 @@ class Runner:
         if self.rank == 0:
             content = self._state.state_dict()
             content["trial_id"] = self._creators.trial_id
-            for name, state in content["objects"].items():
-                check_plain(state, f"the state of {name!r}")
+            content["objects"] = {
+                name: to_plain(state, f"the state of {name!r}") for name, state in content["objects"].items()
+            }
             self._held = self._host_memory.copy(content)
         return rng.capture()
 

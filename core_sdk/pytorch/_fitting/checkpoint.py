@@ -15,7 +15,7 @@ from core_sdk.errors import StateMismatchError
 from core_sdk.loop import rng
 from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import kept_parts
-from core_sdk.loop.plain import check_plain
+from core_sdk.loop.plain import from_plain, to_plain
 from core_sdk.loop.state import SHARDED_FILES, restore_random_numbers
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.data import Data
@@ -55,7 +55,7 @@ def read_content(runtime: Runtime, file: Path, **options: Any) -> dict[str, Any]
     `options` are those of `torch.load`.
     """
     content = cast(dict[str, Any], torch.load(file, **{"map_location": "cpu", "weights_only": True, **options}))
-    return runtime.read_parts(content, file.parent)
+    return cast(dict[str, Any], from_plain(runtime.read_parts(content, file.parent)))
 
 
 def is_own(run: TrialRun[Any], content: dict[str, Any]) -> bool:
@@ -154,8 +154,7 @@ class TrialState:
             content, part = run.runtime.take_part(content, run.distributed.channel, directory)
             if run.distributed.is_chief:
                 self._callbacks.call("on_checkpoint_save_start", content)
-                for name, value in content.items():
-                    check_plain(value, name)
+                content = {name: to_plain(value, name) for name, value in content.items()}
             held = content if run.distributed.is_chief else None, part, self._definition()
             if not self._waits:
                 held = self._host_memory.copy(held)
