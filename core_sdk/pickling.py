@@ -1,10 +1,21 @@
-"""Pickling of functions and classes that no module can be asked for: those of a script or a notebook."""
+"""Pickling of functions of a script or a notebook, which no module can be asked for, and what refuses to be pickled."""
 
 from __future__ import annotations
 
 import io
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
+
+
+class OfOneProcess:
+    """Refuses to be pickled and copied, since it holds locks, files and connections of its process."""
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled or copied: it belongs to the process whose script has made it. "
+            "Give other processes (workers of a DataLoader or a Pool, functions to be called elsewhere) the values "
+            "that they need, such as `core_context.info`, and let them return what is to be reported or stored here"
+        )
 
 
 def dumps_by_value(value: object) -> bytes:

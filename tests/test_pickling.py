@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+
+from core_sdk import core
 
 _SENDER = """
 import sys
@@ -39,3 +46,18 @@ def test_the_source_is_found_in_another_process(tmp_path: Path) -> None:
     errors = receiver.stderr.decode()
     assert f'File "{script}", line 7, in <lambda>' in errors
     assert "return (lambda: 1 / number)()" in errors
+
+
+@pytest.mark.parametrize("send", [pickle.dumps, copy.deepcopy, copy.copy])
+def test_a_context_and_its_parts_say_why_they_stay_in_their_process(send: Callable[[object], object]) -> None:
+    """Instead of naming a lock; what other processes need of it, its description, can be sent."""
+    with core.init() as context:
+        parts = [context, *(value for name, value in vars(context).items() if name in core.Context.__annotations__)]
+
+        for part in parts:
+            if part is context.info:
+                assert send(part)
+                continue
+            with pytest.raises(TypeError, match=f"{type(part).__name__} cannot be pickled or copied: .* Give other"):
+                send(part)
+    assert len(parts) == 9

@@ -24,6 +24,7 @@ from core_sdk.core._train import EarlyExitReason, TrainContext
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
+from core_sdk.pickling import OfOneProcess
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
 from core_sdk.storage import Storage
 from core_sdk.tensorboard import TensorboardMirror
@@ -52,7 +53,7 @@ class Service(Protocol):
     def close(self) -> None: ...
 
 
-class Context:
+class Context(OfOneProcess):
     """The parts of the Core API that a script uses, made by `init()`.
 
     Enter it with `with`, or call `start()` and `close()`, for example in the cells of a notebook.

@@ -6,6 +6,7 @@ import time
 from typing import Protocol
 
 from core_sdk.journal import Journal
+from core_sdk.pickling import OfOneProcess
 from core_sdk.records import CheckpointUsed
 
 
@@ -19,7 +20,7 @@ class _HasCheckpoint(Protocol):
     def checkpoint(self) -> _HasUuid: ...
 
 
-class ExperimentalCoreContext:
+class ExperimentalCoreContext(OfOneProcess):
     """Records links from this trial to the checkpoints that it uses."""
 
     def __init__(self, journal: Journal) -> None:

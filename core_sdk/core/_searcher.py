@@ -12,6 +12,7 @@ from core_sdk.core._preempt import PreemptContext
 from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext
 from core_sdk.journal import Journal
+from core_sdk.pickling import OfOneProcess
 from core_sdk.records import OperationCompleted, to_json
 from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.attempts.operations import PostedOperations, completed_lengths, has_search_ended
@@ -145,7 +146,7 @@ class SearchedOperations(Operations):
         self._completed.add(length)
 
 
-class SearcherContext:
+class SearcherContext(OfOneProcess):
     """The operations of this trial."""
 
     def __init__(

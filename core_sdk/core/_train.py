@@ -16,6 +16,7 @@ from core_sdk.core._ledger import Ledger
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import HomeNotSharedError, InvalidMetricError
 from core_sdk.journal import Journal
+from core_sdk.pickling import OfOneProcess
 from core_sdk.records import (
     MAX_DEPTH,
     MAX_INT,
@@ -57,7 +58,7 @@ class EarlyExitReason(enum.Enum):
     USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
 
 
-class TrainContext:
+class TrainContext(OfOneProcess):
     """Reports metrics, progress, status and metadata of the training.
 
     When a `report_*` call returns, the record survives any death of the process. No call waits for a network or a

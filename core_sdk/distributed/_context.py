@@ -16,6 +16,7 @@ from core_sdk.distributed._topology import host_identity, problems_of_numbers, t
 from core_sdk.distributed.joining._options import DEFAULT_NUMBER, JOIN_TIMEOUT_S, TIMEOUT_S, JoinOptions
 from core_sdk.environment import Meeting, RankPlace
 from core_sdk.errors import ContradictoryRanksError
+from core_sdk.pickling import OfOneProcess
 
 if TYPE_CHECKING:
     from core_sdk.distributed.joining._horovod import Horovod
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class DistributedContext:
+class DistributedContext(OfOneProcess):
     """The ranks of a trial; by default, one rank.
 
     A rank's number counts from 0 over the whole trial, its local rank within its node, its cross rank over the nodes.

@@ -201,6 +201,17 @@ def test_a_script_that_was_started_by_itself_can_be_resumed(
     assert cli("trial", "logs", "1").output == resumed.output
 
 
+def test_a_resume_sets_the_variables_of_the_list_and_is_given_all_others_anew(cli: Cli) -> None:
+    """As its help says, with an example."""
+    shown = "import os; print(os.environ.get('OMP_NUM_THREADS'), os.environ.get('DATA'))"
+    cli("run", "--", sys.executable, "-c", shown, OMP_NUM_THREADS="3", DATA="/data")
+
+    without, with_data = (cli("trial", "resume", "1", "--again", **more).output for more in ({}, {"DATA": "/new"}))
+
+    assert (without, with_data) == ("3 None\n", "3 /new\n")
+    assert "DATA=/data core-sdk trial resume 7" in cli("trial", "resume", "--help").output
+
+
 def test_of_two_resumes_one_is_refused(
     start_cli: StartCli, home: Home, write_script: WriteScript, tmp_path: Path
 ) -> None:

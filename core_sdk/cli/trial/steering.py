@@ -71,8 +71,10 @@ def resume(
 ) -> None:
     """Resume a trial from its newest good checkpoint.
 
-    The same command runs in the same directory, with the environment variables that were recorded. A command after
-    `--` replaces the recorded one from now on, for example to train on another number of ranks.
+    The same command runs in the same directory. PATH, PYTHONPATH, CUDA_VISIBLE_DEVICES, NCCL_… and the other variables
+    that docs/variables.md lists are as they were. All others are not recorded: give them anew, as in
+    `DATA=/data core-sdk trial resume 7`. A command after `--` replaces the recorded one from now on, for example to
+    train on another number of ranks.
 
     If the trial was asked to pause and still runs, this waits up to a minute for its end.
     """

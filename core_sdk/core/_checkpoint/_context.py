@@ -27,6 +27,7 @@ from core_sdk.errors import (
     KeepNotObeyedError,
 )
 from core_sdk.journal import Journal
+from core_sdk.pickling import OfOneProcess
 from core_sdk.records import ClusterInfo, Keep, from_json
 from core_sdk.storage import Selector, Storage, check_storage_id
 from core_sdk.tracking import Home, TrialFolder
@@ -47,7 +48,7 @@ class DownloadMode(enum.Enum):
     """Each rank reads for itself, at any time."""
 
 
-class CheckpointContext:
+class CheckpointContext(OfOneProcess):
     """Stores and reads checkpoints.
 
     A checkpoint is a directory of files under a storage id, with metadata. `metadata` must hold an int

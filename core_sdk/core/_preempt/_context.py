@@ -23,6 +23,7 @@ from core_sdk.core._preempt._signal_hook import BlockedSignal, SignalHook, is_bl
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import RecordDamagedError
 from core_sdk.journal import Journal
+from core_sdk.pickling import OfOneProcess
 from core_sdk.records import StopAcknowledged
 from core_sdk.tracking import Tracker
 
@@ -44,7 +45,7 @@ class PreemptMode(enum.Enum):
     WorkersAskMaster = "WORKERS_ASK_MASTER"
 
 
-class PreemptContext:
+class PreemptContext(OfOneProcess):
     """The stop flag. It is set by `core-sdk trial pause`, and on any rank by a signal, a deadline or a notice that the
     machine is about to end. It is never reset.
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable
 from core_sdk.core._profiler._collector import Collector, Source
 from core_sdk.errors import JournalForkedError
 from core_sdk.journal import Journal
+from core_sdk.pickling import OfOneProcess
 
 logger = logging.getLogger("core_sdk.profiler")
 
 _MIN_INTERVAL_S = 0.1
 
 
-class ProfilerContext:
+class ProfilerContext(OfOneProcess):
     """Samples the node on its local rank 0; the figures of each node are recorded separately."""
 
     def __init__(
