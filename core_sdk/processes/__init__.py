@@ -7,6 +7,7 @@
 - `Guardian`: a helper process that ends the ranks if the process that supervises them is killed. Its module says who
   kills whom, however supervisors nest.
 - `end_marked`, `await_guardians`: what a guardian does, done by this process, and waiting for those who do it.
+- `is_any_marked`, `guardians_of`: the processes that carry a supervisor's mark, and the guardians that look for them.
 - `Spawner`: a process that has imported modules once, and forks others, such as workers and agents.
 - `output`: what ranks write, forwarded line by line.
 - `cause_of`, `failure_report`, `exit_code`: an outcome in words, and as an exit status.
@@ -19,7 +20,7 @@ from __future__ import annotations
 from core_sdk.processes._causes import STOPPED, WELL, Kind, RankSeen, kind_of
 from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, failure_report, shortened, signal_name
 from core_sdk.processes._guardian import Guardian
-from core_sdk.processes._guardian_process import await_guardians, end_marked, is_any_marked
+from core_sdk.processes._guardian_process import await_guardians, end_marked, guardians_of, is_any_marked
 from core_sdk.processes._outcomes import (
     Failed,
     FailedElsewhere,

@@ -95,15 +95,20 @@ class Guardian:
             self._tell(f"-{pid}")
 
     def dismiss(self) -> None:
-        """Tells the guardian that nothing is left to end, and waits a limited time for its exit.
+        """Tells the guardian that nothing is left to end, and waits for its exit. One that is stopped is killed.
 
-        After `end_all` it only waits.
+        After `end_all` it only waits, for a limited time.
         """
         with self._lock:
+            has_told = not self._is_over
             self._tell(".")
         self.end_all()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             self._process.wait(timeout=_END_S)
+        except subprocess.TimeoutExpired:
+            if has_told:
+                self._process.kill()
+                self._process.wait()
 
     def end_all(self) -> None:
         """Has the guardian kill all and remove the directory, as if the supervisor had died. Does not wait."""

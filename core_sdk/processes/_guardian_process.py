@@ -88,6 +88,17 @@ def is_any_marked(mark: str) -> bool:
     return next(_find(mark, ()), None) is not None
 
 
+def guardians_of(mark: str) -> list[int]:
+    """Returns the pids of the guardians whose supervisor has this mark, which they do not carry themselves."""
+    found = []
+    for pid, _, _ in living():
+        with contextlib.suppress(*_GONE):
+            arguments = _arguments(pid)
+            if _is_guardian(arguments) and mark in arguments:
+                found.append(pid)
+    return found
+
+
 def living() -> Iterator[tuple[int, int, int]]:
     """Yields the pid, the parent's pid and the session of each living process of this machine."""
     if sys.platform != "linux":
@@ -118,7 +129,7 @@ def _find(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
     for pid, _, session in living():
         with contextlib.suppress(*_GONE):
             if session in sessions or mark in _read(pid, "environ").split("\0"):
-                yield pid, _is_guardian(_read(pid, "cmdline").split("\0"))
+                yield pid, _is_guardian(_arguments(pid))
 
 
 def _find_elsewhere(mark: str, sessions: Collection[int]) -> Iterator[tuple[int, bool]]:
@@ -126,10 +137,20 @@ def _find_elsewhere(mark: str, sessions: Collection[int]) -> Iterator[tuple[int,
 
     name, _, value = mark.partition("=")
     for pid, _, session in _living_elsewhere():
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(pid)
-            if session in sessions or process.environ().get(name) == value:
-                yield pid, _is_guardian(process.cmdline())
+        with contextlib.suppress(psutil.Error, *_GONE):
+            if session in sessions or psutil.Process(pid).environ().get(name) == value:
+                yield pid, _is_guardian(_arguments(pid))
+
+
+def _arguments(pid: int) -> list[str]:
+    if sys.platform != "linux":
+        import psutil
+
+        try:
+            return psutil.Process(pid).cmdline()
+        except psutil.Error as error:
+            raise ProcessLookupError from error
+    return _read(pid, "cmdline").split("\0")
 
 
 def _read(pid: int, file: str) -> str:

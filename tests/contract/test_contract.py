@@ -1367,6 +1367,39 @@ def test_43_a_kill_leaves_nothing(home: Home, tmp_path: Path) -> None:
     assert running is client.TrialState.ACTIVE
 
 
+AFTERWARDS = """
+import time
+from core_sdk import core
+
+with core.init():
+    pass
+print("left", flush=True)
+time.sleep(120)
+"""
+
+
+@needs("many processes")
+def test_43_a_kill_leaves_the_end_that_a_script_has_recorded(home: Home, tmp_path: Path) -> None:
+    """Whatever the script does afterwards is no part of the training."""
+    (tmp_path / "afterwards.py").write_text(AFTERWARDS)
+    run = subprocess.Popen(
+        [sys.executable, "-m", "core_sdk.cli", "run", "--", sys.executable, str(tmp_path / "afterwards.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "left\n"
+
+    killed = core_sdk("trial", "kill", "1")
+    run.communicate()
+
+    assert killed.returncode == 0, killed.stderr
+    assert "it had ended before (COMPLETED)" in killed.stderr
+    assert run.returncode == 0
+    assert client.get_trial(1).state is client.TrialState.COMPLETED
+
+
 REPORTS_ON = """
 import time
 from core_sdk import core

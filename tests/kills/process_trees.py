@@ -72,7 +72,7 @@ class ProcessTree:
         self.directory = directory
         self._mark = f"CORE_SDK_HOME={home}".encode()
         self._tests = {os.getpid(), os.getppid()}
-        self._started: list[subprocess.Popen[bytes]] = []
+        self.started: list[subprocess.Popen[bytes]] = []
 
     def run(self, source: str, *arguments: str, program: Sequence[str] = (sys.executable,)) -> None:
         """Starts `core-sdk run` of a program with a script that is given by its source."""
@@ -90,7 +90,7 @@ class ProcessTree:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._started.append(process)
+        self.started.append(process)
         return process
 
     def roles(self) -> dict[str, int]:
@@ -127,7 +127,7 @@ class ProcessTree:
             for process in found:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-        for started in self._started:
+        for started in self.started:
             started.wait()
 
     def wait_until_gone(self, timeout_s: float, *, but: Sequence[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""A guardian is killed where no other one can be started."""
+"""Guardians that are disturbed themselves: killed where no other one can be started, or stopped."""
 
 from __future__ import annotations
 
@@ -30,3 +30,14 @@ def test_a_supervisor_whose_guardian_cannot_be_replaced_goes_on(monkeypatch: pyt
     guardian_ends.join(10)
 
     assert not guardian_ends.is_alive()
+
+
+def test_a_guardian_that_is_stopped_does_not_outlive_its_dismissal() -> None:
+    """Nothing is left for it to end, and it may hold a lock."""
+    guardian = Guardian(None, "CORE_SDK_GUARDED_test=y")
+    (process,) = (each for each in psutil.Process().children() if "_guardian_process.py" in " ".join(each.cmdline()))
+    process.suspend()
+
+    guardian.dismiss()
+
+    assert not process.is_running()

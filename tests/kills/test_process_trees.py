@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,8 +135,6 @@ def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
 
 
 @needs("many processes")
-@needs("many processes")
-@needs("many processes")
 @pytest.mark.parametrize(
     "roles",
     [
@@ -189,3 +188,48 @@ def test_a_guardian_that_was_killed_is_replaced(home: Home, tree: ProcessTree) -
     tree.kill("agent", "launcher")
 
     tree.wait_until_gone(_WITHIN_S)
+
+
+@needs("many processes")
+@pytest.mark.parametrize(("name", "stage"), [("script", "end"), ("launch", "end"), ("launch", "middle")])
+def test_the_command_says_what_the_record_says_after_all_supervisors_were_killed(
+    name: str, stage: str, home: Home, tree: ProcessTree
+) -> None:
+    """The command ends what is left of the attempt. A script that has left its Context has ended as it says."""
+    _reach(name, stage, home, tree)
+    supervisors = [role for role in tree.roles() if role.startswith(("agent", "guardian"))]
+
+    tree.kill(*supervisors)
+
+    tree.wait_until_gone(_WITHIN_S, but=["child"])
+    assert (tree.started[0].wait(), _state(home)) == ((0, "COMPLETED") if stage == "end" else (137, "ERROR"))
+
+
+@needs("many processes")
+def test_the_command_ends_an_attempt_whose_guardian_is_stopped(home: Home, tree: ProcessTree) -> None:
+    """Its agent was killed. The guardian would hold the trial for ever."""
+    _reach("script", "middle", home, tree)
+    os.kill(tree.roles()["agent's guardian"], signal.SIGSTOP)
+
+    tree.kill("agent")
+
+    tree.wait_until_gone(_WITHIN_S)
+    assert (tree.started[0].wait(), _state(home)) == (137, "ERROR")
+
+
+@needs("many processes")
+@pytest.mark.parametrize("stage", ["middle", "end"])
+def test_a_trial_whose_guardian_is_stopped_can_be_killed(stage: str, home: Home, tree: ProcessTree) -> None:
+    """The guardian of a dead agent holds the attempt's lock: with its end the trial is free."""
+    _reach("script", stage, home, tree)
+    roles = tree.roles()
+    os.kill(roles["agent's guardian"], signal.SIGSTOP)
+    tree.kill("command", "agent")
+    wait_for(lambda: "script" not in tree.roles())
+    state = _state(home)
+
+    _end_trial(home)
+
+    tree.wait_until_gone(_WITHIN_S)
+    assert home.folder(1).running_attempt() is None
+    assert _state(home) == ("CANCELED" if stage == "middle" else state)

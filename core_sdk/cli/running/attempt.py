@@ -21,7 +21,6 @@ from core_sdk.processes.output import Outlet
 from core_sdk.records import TrialInfo
 from core_sdk.tracking.attempts.continuation import Continuation
 from core_sdk.tracking.attempts.ending import read_end, read_settled
-from core_sdk.tracking.attempts.leftovers import left_attempt
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start
 from core_sdk.tracking.home import TrialFolder
@@ -69,9 +68,11 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     if ended.code is None:
         await_end(start.folder, _ORPHAN_S)
         _kill_left(start.folder)
-    state, reason = trial_state(read_end(start.folder, ended.code), False, read_settled(start.folder))
+    # If nobody has told us the status, whoever killed what was left has recorded it.
+    end = read_end(start.folder, ended.code)
+    state, reason = trial_state(end, False, read_settled(start.folder))
     display.close(f"trial {trial_id} {describe_end(start.folder, state, reason)}")
-    return exit_status(state, ended.code)
+    return exit_status(state, end.exit_code)
 
 
 def _hang_up(trial_id: int) -> None:
@@ -84,10 +85,10 @@ def _hang_up(trial_id: int) -> None:
 
 
 def _kill_left(folder: TrialFolder) -> None:
-    """Ends what is left of an attempt whose agent was killed together with its guardian."""
-    if (left := left_attempt(folder)) is not None:
-        from core_sdk.tracking.attempts.killing import kill  # psutil takes a twentieth of a second
+    """Ends what is left of an attempt whose agent was killed, and whose guardian was killed too, or is stopped."""
+    from core_sdk.tracking.attempts.killing import kill, killable_attempt  # psutil takes a twentieth of a second
 
+    if (left := killable_attempt(folder)) is not None:
         kill(folder, left)
 
 

@@ -51,13 +51,16 @@ def pause(
 def kill(trial_id: TrialId, as_json: AsJson = False) -> None:
     """Kill a running trial with all its processes, at once: it saves nothing, and is canceled.
 
+    A trial whose script has already left its Context keeps its state: only its processes are ended.
+
     `trial pause` asks it to save a checkpoint and stop. `trial resume` goes on with a trial that was killed.
     """
-    kill_trial(open_tracker(), trial_id, "core-sdk trial kill")
+    state = kill_trial(open_tracker(), trial_id, "core-sdk trial kill")
     if as_json:
-        print_object({"trial_id": trial_id, "state": "CANCELED"})
+        print_object({"trial_id": trial_id, "state": state})
     else:
-        say(f"killed trial {trial_id}")
+        had_ended = "" if state == "CANCELED" else f": what was left of it, for it had ended before ({state})"
+        say(f"killed trial {trial_id}{had_ended}")
 
 
 def resume(

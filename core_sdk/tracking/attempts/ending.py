@@ -38,13 +38,17 @@ def record_end(folder: TrialFolder, code: int) -> list[str]:
 
 
 def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
-    """Reads how the trial's newest attempt has ended, without an index. `code` is its exit status, if that is known.
+    """Reads how the trial's newest attempt has ended, without an index.
 
-    Only the status is known if the script did not use Core SDK, or was killed.
+    `code` is its exit status, if that is known; otherwise the recorded one counts. Only the status is known if the
+    script did not use Core SDK, or was killed.
     """
-    end = AttemptEnd(exit_code=code)
     # A launcher that starts its ranks anew begins further attempts.
     attempt = max(folder.attempts())
+    recorded = None
+    with contextlib.suppress(RecordDamagedError):
+        recorded = folder.read_exit(attempt)
+    end = AttemptEnd(exit_code=recorded.code if code is None and recorded is not None else code)
     journal = folder.journal_path(attempt)
     if not journal.exists():
         return end
@@ -55,9 +59,7 @@ def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
             end = dataclasses.replace(end, stop_source=record.source)
         elif isinstance(record, Ended):
             end = dataclasses.replace(end, outcome=record.outcome, error=record.error)
-    with contextlib.suppress(RecordDamagedError):  # it would only add words
-        end = dataclasses.replace(end, error=error_told(end.error, folder.read_exit(attempt)))
-    return end
+    return dataclasses.replace(end, error=error_told(end.error, recorded))
 
 
 def read_settled(folder: TrialFolder) -> Settled | None:

@@ -12,9 +12,9 @@ import psutil
 
 from core_sdk.alive import is_alive, signed_by
 from core_sdk.errors import AgentNotFoundError, TrialNotKilledError
-from core_sdk.processes import end_marked, is_any_marked
+from core_sdk.processes import end_marked, guardians_of, is_any_marked
 from core_sdk.records import Settled
-from core_sdk.tracking.attempts.ending import record_end
+from core_sdk.tracking.attempts.ending import read_end, record_end
 from core_sdk.tracking.attempts.leftovers import left_attempt, mark_of_attempt
 from core_sdk.tracking.home import TrialFolder
 
@@ -40,24 +40,29 @@ def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> N
 
     Processes that a killed agent and its guardian have left are killed, too. Does nothing if nothing of the attempt
     runs. Takes about a second, to find processes that were just being started. `attempt` is the number with which the
-    attempt was started. `settled` is recorded first, so that every reader of the end knows it.
+    attempt was started. `settled` is recorded first, so that every reader of the end knows it. If the script has
+    already recorded how it ended, that stands: only what is left of its processes is ended.
 
     Raises `AgentNotFoundError` if it runs on another machine, or was not started by an agent, and
     `TrialNotKilledError` if the system cannot kill a process.
     """
     mark, lock = str(mark_of_attempt(folder, attempt)), folder.supervised_path(attempt)
     holder = _holder(lock, mark)
-    if holder is None and not is_any_marked(mark):
+    if holder is None and not is_any_marked(mark) and not guardians_of(mark):
         if is_alive(lock):
             raise AgentNotFoundError(folder.trial_id, attempt)
         return
-    if settled is not None:
+    has_ended = folder.exists() and read_end(folder, None).outcome is not None
+    if settled is not None and not has_ended:
         folder.append_change(settled)
     killed, ending = ([], []) if holder is None else _processes_of(holder)
     for process in killed:
         with contextlib.suppress(psutil.Error):
             process.kill()
     left = end_marked(mark)
+    for guardian in guardians_of(mark):  # it has nothing left to end, and may be stopped
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(guardian, signal.SIGKILL)
     deadline = time.monotonic() + _LAST_S
     while (is_alive(lock) or any(map(_is_living, (*killed, *ending)))) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
@@ -66,7 +71,7 @@ def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> N
     if is_alive(lock):
         raise AgentNotFoundError(folder.trial_id, attempt)
     # The trial may have been removed meanwhile.
-    if folder.exists() and folder.read_exit(max(folder.attempts())) is None:
+    if not has_ended and folder.exists() and folder.read_exit(max(folder.attempts())) is None:
         record_end(folder, -signal.SIGKILL)
 
 
