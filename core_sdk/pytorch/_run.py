@@ -19,12 +19,12 @@ R = TypeVar("R", bound=Runtime)
 
 @dataclass(slots=True)
 class Position:
-    """The batch that is being trained, counted over the whole training."""
+    """The batch that is being trained or was trained last, counted over the whole training."""
 
     initial_batch: int = 0
     """The number of batches trained before this start of the script."""
     batch: int | None = None
-    """None until the first batch."""
+    """None until the first batch of the training. A resumed training begins with that of its checkpoint."""
     epoch: int = 0
     is_epoch_start: bool = False
     is_epoch_end: bool = False

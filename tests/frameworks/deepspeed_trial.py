@@ -41,6 +41,20 @@ class StopAfter(PyTorchCallback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+class Asks(PyTorchCallback):
+    """Asks everything at the end of each validation."""
+
+    def __init__(self, context: DeepSpeedTrialContext) -> None:
+        self.context = context
+        self.answers: list[Any] = []
+
+    def on_validation_end(self, metrics: dict[str, Any]) -> None:
+        sys.path.append(str(Path(__file__).parents[1]))
+        from questions import answers
+
+        self.answers.append(answers(self.context))
+
+
 class Files(PyTorchCallback):
     """Notes whether the training waits for each file that torch writes."""
 
@@ -77,8 +91,8 @@ class EngineTrial(DeepSpeedTrial):
         return DataLoader(TensorDataset(x, 2 * x + 1), 4)
 
     def build_callbacks(self) -> dict[str, PyTorchCallback]:
-        self.files = Files()
-        return {"stop": StopAfter(), "files": self.files}
+        self.files, self.asks = Files(), Asks(self.context)
+        return {"stop": StopAfter(), "files": self.files, "asks": self.asks}
 
     def train_batch(self, dataloader_iter: Iterator[Any] | None, epoch_idx: int, batch_idx: int) -> Any:
         assert dataloader_iter is not None
@@ -127,6 +141,7 @@ def main() -> None:
             "trained": trial.trained,
             "metrics": result.metrics,
             "reason": result.reason,
+            "answers": trial.asks.answers,
             "waits_for_files": any(trial.files.are_waited_for),
         }
         (RESULTS / f"{JOB}.{context.distributed.rank}.json").write_text(json.dumps(outcome))

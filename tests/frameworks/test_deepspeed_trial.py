@@ -51,7 +51,7 @@ def train(
 def test_a_stopped_training_goes_on_as_if_it_had_never_been_stopped(
     deepspeed: FrameworkEnvironment, tmp_path: Path, num_ranks: int, stage: int
 ) -> None:
-    """Samples, losses, random numbers and validations of every rank are equal, bit for bit."""
+    """Samples, losses, random numbers and validations of every rank are equal, bit for bit, and what hooks ask for."""
     whole = train(deepspeed, tmp_path, "whole", stop_after=-1, num_ranks=num_ranks, stage=stage)
     first = train(deepspeed, tmp_path, "stopped", stop_after=2, num_ranks=num_ranks, stage=stage)
 
@@ -62,6 +62,8 @@ def test_a_stopped_training_goes_on_as_if_it_had_never_been_stopped(
         assert len(first[rank]["trained"]) == 6  # three batches of two micro-batches
         assert first[rank]["trained"] + second[rank]["trained"] == whole[rank]["trained"]
         assert second[rank]["metrics"] == whole[rank]["metrics"]
+        asked = [{**each, "get_initial_batch": 3, "get_trial_id": 2} for each in whole[rank]["answers"]]
+        assert second[rank]["answers"] == asked
         assert not whole[rank]["waits_for_files"]
         assert whole[rank]["metrics"]["mean_x"] == 4
 

@@ -12,6 +12,7 @@ import torch
 from cli.commands import WarmCli
 from parts import needs
 from processes import Script, wait_for
+from questions import answers
 from sgd.creators import CREATORS
 from torch import nn
 
@@ -170,6 +171,25 @@ def test_what_is_kept_of_a_checkpoint_can_be_chosen(tmp_path: Path) -> None:
     assert [report.steps_completed for report in client.get_trial(1).iter_metrics("training")] == [4, 8]
     with pytest.raises(ValueError, match="keep is 'models'; it must be"):
         PyTorchTrainer(**CREATORS, keep="models")
+
+
+def test_a_resumed_trainer_may_be_asked_everything_before_its_first_pass() -> None:
+    """It gives the answers that it would have given without the resume, and so do its workers."""
+    asked = []
+    for _ in range(2):
+        with PyTorchTrainer(**CREATORS, job_id="asking") as trainer:
+            if not trainer.epoch:
+                trainer.train()
+                trainer.save()
+            weight = trainer.get_model().weight.tolist()
+            asked.append([answers(trainer), trainer.validate(), weight, *trainer.apply_all_workers(_answers)])
+
+    assert asked[0] == asked[1]
+    assert "Error:" not in str(asked[0])
+
+
+def _answers(runner: Runner) -> dict[str, object]:
+    return {**answers(runner), "lr": _lr(runner)}
 
 
 def _lr(runner: Runner) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from questions import answers
 
 from core_sdk import client, core, train
 from core_sdk.environment import get_cluster_info
@@ -365,6 +366,22 @@ def test_a_job_goes_on_with_its_trial(tmp_path: Path) -> None:
     assert [result.return_value for result in results] == [0, 1, 2]
     assert len({result.trial_id for result in results}) == 1
     assert list(results[-1].metrics_dataframe["done"]) == [1, 2, 3]
+
+
+def test_a_resumed_function_may_ask_everything_before_its_first_report(tmp_path: Path) -> None:
+    """It gets the answers that it would have got without the resume."""
+    asked: list[dict[str, object]] = []
+
+    def function() -> None:
+        if train.get_checkpoint() is None:
+            train.report({"loss": 1.0}, checkpoint=stored(tmp_path / "here", "state"))
+        asked.append({**answers(train), **answers(train.get_context()), "checkpoint": str(train.get_checkpoint())})
+
+    for _ in range(2):
+        fit(function, run=RunConfig(job_id="asking"), datasets={"train": [1, 2, 3]})
+
+    assert asked[0] == asked[1]
+    assert not [answer for answer in asked[0].values() if "Error:" in str(answer)]
 
 
 def test_what_this_machine_will_never_have_is_refused(home: Home) -> None:

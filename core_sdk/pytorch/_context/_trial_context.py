@@ -110,7 +110,10 @@ class TrialContext:
         return self._run.position.initial_batch
 
     def current_train_batch(self) -> int:
-        """Returns the index of the batch that is being trained, counted over the whole training."""
+        """Returns the index of the batch that is being trained or was trained last, counted over the whole training.
+
+        Raises `RuntimeError` if none was trained, in this attempt or before.
+        """
         if self._run.position.batch is None:
             raise RuntimeError("no batch has been trained yet: ask in train_batch(), or later")
         return self._run.position.batch

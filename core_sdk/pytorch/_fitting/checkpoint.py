@@ -21,7 +21,7 @@ from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.data import Data
 from core_sdk.pytorch._fitting.progress import FitProgress
 from core_sdk.pytorch._fitting.sources import entrypoint, imported_sources
-from core_sdk.pytorch._run import TrialRun
+from core_sdk.pytorch._run import Position, TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.records import Keep
 from core_sdk.runtime.gradients import GRADIENT_FILES
@@ -74,10 +74,21 @@ def parts_to_keep(keep: Keep | None, is_own: bool) -> frozenset[str]:
     return kept_parts(keep, PARTS, models=["models"])
 
 
-def batches_trained(content: dict[str, Any]) -> int:
-    return cast(int, content["trainer_state"]["training"]["driver"]["counters"]["batches"])
+def position_in(content: dict[str, Any]) -> Position:
+    """Returns the position of a training that goes on from the content of a checkpoint, before its first batch."""
+    trainer_state = content["trainer_state"]
+    training = trainer_state["training"]
+    counters = training["driver"]["counters"]
+    batches, epochs = counters["batches"], counters["epochs"]
+    if not batches:
+        return Position()
+    if (last := trainer_state.get("last_batch")) is None:  # 0.1 has not kept it: whether it began its epoch is unknown
+        is_epoch_end = training["is_epoch_start"]
+        last = {"epoch": epochs - is_epoch_end, "is_epoch_end": is_epoch_end}
+    return Position(batches, batches - 1, **last)
 
 
+_OF_LAST_BATCH = ("epoch", "is_epoch_start", "is_epoch_end")
 _HOOKS_OF_FILES = ("on_checkpoint_end", "on_checkpoint_write_end", "on_checkpoint_upload_end")
 
 
@@ -141,6 +152,7 @@ class TrialState:
             "trainer_state": {
                 "trial_id": self._run.trial_id,
                 "training": self._progress.state_dict(),
+                "last_batch": {name: getattr(self._run.position, name) for name in _OF_LAST_BATCH},
                 "ranks": self._run.distributed.gather(own),
             },
         }
