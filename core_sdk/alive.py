@@ -41,6 +41,21 @@ class AliveLock:
             _held.add(self)
 
     @classmethod
+    def shared(cls, path: Path) -> AliveLock:
+        """Locks an existing file that is only read, together with others who do so.
+
+        Raises `BlockingIOError` if somebody holds it alone, and `FileNotFoundError`.
+        """
+        with _guard:
+            return cls.adopt(_open_and_lock(path, os.O_RDONLY, is_shared=True))
+
+    @classmethod
+    def alone(cls, path: Path) -> AliveLock:
+        """Locks an existing file. Raises `BlockingIOError` if anybody holds it, and `FileNotFoundError`."""
+        with _guard:
+            return cls.adopt(_open_and_lock(path, os.O_RDWR))
+
+    @classmethod
     def adopt(cls, descriptor: int) -> AliveLock:
         """Returns the lock of another process that has sent this descriptor. Both share it until one releases it."""
         lock = cls.__new__(cls)
@@ -107,11 +122,11 @@ def signed_by(path: Path) -> int | None:
         return None
 
 
-def _open_and_lock(path: Path) -> int:
+def _open_and_lock(path: Path, flags: int = os.O_RDWR | os.O_CREAT, *, is_shared: bool = False) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:
-            _lock(descriptor)
+            _lock(descriptor, is_shared)
             if _is_file_at(path, descriptor):
                 return descriptor
         except OSError:
@@ -130,8 +145,8 @@ def _is_file_at(path: Path, descriptor: int) -> bool:
 
 if sys.platform == "linux":
 
-    def _lock(descriptor: int) -> None:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
+    def _lock(descriptor: int, is_shared: bool) -> None:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_RDLCK if is_shared else fcntl.F_WRLCK))
 
     def _unlock(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_UNLCK))
@@ -145,8 +160,8 @@ if sys.platform == "linux":
 
 else:
 
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _lock(descriptor: int, is_shared: bool) -> None:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
     def _unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)

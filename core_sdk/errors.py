@@ -473,7 +473,7 @@ class CheckpointProtectedError(CheckpointError):
         elif can_be_forced:
             advice = f"`core-sdk checkpoint unpin {storage_id}` removes a pin; --force deletes it in any case"
         else:
-            advice = "Wait until the trial has ended, or pause it"
+            advice = "Wait until that has ended, or stop it"
         super().__init__(f"checkpoint {storage_id} is not deleted: {'; '.join(reasons)}. {advice}.")
 
 

@@ -121,6 +121,12 @@ class Experiment:
         return self.state_at_end is not None
 
     @property
+    def beginnings(self) -> list[str]:
+        """The checkpoints that trials which have not been made yet are to begin with."""
+        trials = self.trials.values()
+        return sorted({each.checkpoint for each in trials if each.checkpoint and each.trial_id is None})
+
+    @property
     def progress(self) -> float:
         """The part of the search that is done, from 0 to 1."""
         if self.state_at_end == "COMPLETED":

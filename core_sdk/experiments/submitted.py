@@ -86,6 +86,7 @@ class SubmittedExperiment:
                 ended=ended,
                 warnings=list(experiment.warnings),
                 num_events=experiment.num_events,
+                beginnings=experiment.beginnings,
             )
 
     def publish_damage(self, problem: str) -> None:

@@ -59,6 +59,8 @@ class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
     """The least number of events in its journal. If there are fewer, the journal has lost some."""
     is_damaged: bool = False
     """The experiment stands still, since one of its files is damaged; `reason` names the file."""
+    beginnings: list[str] = []
+    """The checkpoints that trials which have not been made yet are to begin with."""
 
     @property
     def has_ended(self) -> bool:

@@ -10,6 +10,7 @@ import re
 import shutil
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk.alive import AliveLock, is_alive
@@ -70,7 +71,7 @@ class StagingArea:
         self._create()
         return LockedDirectory(self.path)
 
-    def remove(self, directory: Path) -> None:
+    def remove(self, directory: Path, on_hidden: Callable[[], object] = lambda: None) -> None:
         """Removes a directory of the storage. It is hidden, durably, before its first file is removed."""
         try:
             place = self.new_directory()
@@ -81,11 +82,13 @@ class StagingArea:
             hidden = self.path / _new_token()
             directory.rename(hidden)
             fsync_directory(directory.parent)
+            on_hidden()
             remove_tree(hidden)
         else:
             with place:
                 directory.rename(place.path / directory.name)
                 fsync_directory(directory.parent)
+                on_hidden()
 
     def sweep(self) -> list[Path]:
         """Removes the directories of dead processes. Safe beside living processes and beside other sweeps."""

@@ -142,6 +142,14 @@ class Storage(ABC):
         """
 
     @abstractmethod
+    def deleting(self, storage_id: str) -> AbstractContextManager[None]:
+        """Keeps other processes from reading the checkpoint during the block, which deletes it.
+
+        Raises `CheckpointProtectedError` if a process on any machine reads it now: `open`, `download` and `verify` hold
+        a lock or a lease, as far as the storage has locks, or lets this process write.
+        """
+
+    @abstractmethod
     def sweep(self) -> list[str]:
         """Removes what dead processes have left, and returns what was removed, for people."""
 

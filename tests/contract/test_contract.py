@@ -85,6 +85,7 @@ from core_sdk.records import (
     ExperimentEnded,
     Report,
     StopSent,
+    SubmissionRecord,
     TrialCreated,
     ValidationRead,
     metrics_from_json,
@@ -1127,10 +1128,22 @@ def test_35_nothing_is_deleted_that_nobody_asked_for(two_checkpoints: Home) -> N
     assert checkpoint_ids(storage) == ["foreign", "newer"]
 
 
-@pytest.mark.parametrize("reason", ["the only good one", "pinned", "a version", "a beginning", "in use", "unreachable"])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "the only good one",
+        "pinned",
+        "a version",
+        "a beginning",
+        "an experiment",
+        "in use",
+        "being read",
+        "unreachable",
+    ],
+)
 def test_36_what_is_needed_is_never_deleted(two_checkpoints: Home, reason: str) -> None:
     """Sentence 35's test deletes "older" where there is no such reason."""
-    home, folder = two_checkpoints, two_checkpoints.trial(1)
+    home, folder, reading = two_checkpoints, two_checkpoints.trial(1), contextlib.ExitStack()
     match reason:
         case "the only good one":
             damage(home, "newer")
@@ -1143,10 +1156,16 @@ def test_36_what_is_needed_is_never_deleted(two_checkpoints: Home, reason: str) 
             new_trial(home, continued_from="older")
         case "in use":
             new_attempt(new_trial(home)).append(CheckpointUsed(time=0.0, storage_id="older"))
+        case "an experiment":
+            experiment = home.new_experiment("later")
+            experiment.write_submission(SubmissionRecord(cwd="/", warm_start="older"))
+        case "being read":
+            reading.enter_context(DirectoryStorage(home.checkpoints).open("older"))
         case "unreachable":
             home.checkpoints.rename(home.root / "unmounted")
 
-    collect(home, Request(policy=KEEP_NONE))
+    with reading:
+        collect(home, Request(policy=KEEP_NONE))
 
     kept = home.root / "unmounted" if reason == "unreachable" else home.checkpoints
     assert (kept / "older" / "weights.bin").exists()

@@ -214,6 +214,7 @@ def test_a_manifest_that_names_files_elsewhere_is_damaged(gcs: Stand, tmp_path: 
     gcs.bucket.put(f"{ID}/.manifest.json", encode_manifest(manifest))
     with contextlib.suppress(Exception):  # a store may refuse the name itself
         gcs.bucket.put(f"{ID}/{name}", b"evil")
+    gcs.direct.check_writable()  # makes the directory for the locks of leases
     before = sorted(tmp_path.rglob("*"))
 
     for call in (gcs.direct.download, lambda storage_id, _: gcs.direct.verify(storage_id)):

@@ -140,11 +140,11 @@ def test_a_sweep_may_take_a_lock_before_its_owner_does(tmp_path: Path, monkeypat
     """It takes the new file, which nobody has locked yet, for one of the dead: then another place is found."""
     lock, of_the_sweep = alive._lock, list[AliveLock]()
 
-    def lock_late(descriptor: int) -> None:
+    def lock_late(descriptor: int, is_shared: bool) -> None:
         if not of_the_sweep:
             monkeypatch.setattr(alive, "_lock", lock)
             of_the_sweep.append(AliveLock(next((tmp_path / ".staging").glob("*.lock"))))
-        lock(descriptor)
+        lock(descriptor, is_shared)
 
     monkeypatch.setattr(alive, "_lock", lock_late)
     DirectoryStorage(tmp_path).check_writable()

@@ -16,6 +16,7 @@ from core_sdk.errors import (
     CheckpointConflictError,
     CheckpointNotFoundError,
     CheckpointNotStoredError,
+    CheckpointProtectedError,
     NotEnoughSpaceError,
     ReservedNameError,
     UnsafePathError,
@@ -201,6 +202,36 @@ def test_a_rank_that_gives_up_leaves_nothing(open_storage: Callable[[], Storage]
         raise CheckpointConflictError({"a": (0, 1)}, {})
 
     assert checkpoint_ids(open_storage()) == []
+
+
+@EVERYWHERE
+def test_what_is_read_is_not_deleted(open_storage: Callable[[], Storage], source: Path, tmp_path: Path) -> None:
+    """While one process opens, downloads or verifies a checkpoint, another one may not delete it; then it may."""
+    reader, deleter = open_storage(), open_storage()
+    upload(reader, "id", source, METADATA)
+    refusals = []
+
+    def try_to_delete(name: str = "") -> bool:
+        try:
+            with deleter.deleting("id"):
+                deleter.delete("id")
+        except CheckpointProtectedError as error:
+            refusals.append(error.reasons)
+        return True
+
+    reader.download("id", tmp_path / "copy", lambda name: name != "nothing" or try_to_delete())
+    reader.verify("id", lambda name: name != "nothing" or try_to_delete())
+    with reader.open("id") as path:  # a copy, if it is a bucket's
+        with contextlib.suppress(CheckpointNotFoundError):
+            try_to_delete()
+        content = (path / "model.bin").read_bytes()
+    with contextlib.suppress(CheckpointNotFoundError):
+        try_to_delete()
+
+    assert content == (source / "model.bin").read_bytes()
+    assert set(refusals) == {("a process is reading it",)}
+    assert len(refusals) == (3 if isinstance(reader, DirectoryStorage) else 2)
+    assert checkpoint_ids(reader) == []
 
 
 @pytest.mark.parametrize("name", ["metadata.json", ".manifest.json"])

@@ -1,4 +1,4 @@
-"""Leases: objects beside the checkpoints that say who is writing or removing what.
+"""Leases: objects beside the checkpoints that say who is writing, reading or removing what.
 
 A bucket has no locks. On the machine that took a lease, a lock file tells whether its owner is alive. On other machines
 a lease counts as abandoned if it has not been renewed for an hour by the store's clock. If its owner was only slow, it
@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -86,6 +87,16 @@ class Lease:
             self._is_released = True
             self._objects.remove(self._name)
 
+    def end(self) -> None:
+        """Removes the lease if the store answers at once. Otherwise the next sweep removes it."""
+        self.abandon()
+        if os.getpid() == self._process and not self._is_released:
+            self._is_released = True
+            try:
+                self._objects.once.remove(self._name)
+            except StorageError as error:
+                logger.warning("a lease in %s stays until it is swept: %s", self._objects.where(""), error)
+
     def abandon(self) -> None:
         """Stops renewing the lease, and leaves it to the next sweep."""
         self._stop_renewing.set()
@@ -103,11 +114,26 @@ class Lease:
                 logger.warning("a lease in %s could not be renewed: %s", self._objects.where(""), error)
 
 
+def is_leased(objects: RetryingBucket, lease_s: float, storage_id: str) -> bool:
+    """Returns whether a living process holds a lease for this checkpoint."""
+    read = [(lease, record) for lease, record in _leases(objects) if record.storage_id == storage_id]
+    return len(_abandoned(objects, lease_s, read)) < len(read)
+
+
 def abandoned_leases(objects: RetryingBucket, lease_s: float) -> list[tuple[StoredObject, LeaseRecord]]:
     """Returns the leases whose owners are dead, or have not renewed them for `lease_s`."""
-    read = [(lease, record) for lease in objects.all_under(LEASES) if (record := _read(objects, lease)) is not None]
-    now = store_time(objects) if any(_is_elsewhere(record) for _, record in read) else 0.0
-    return [(lease, record) for lease, record in read if _is_abandoned(lease, record, lease_s, now)]
+    return _abandoned(objects, lease_s, _leases(objects))
+
+
+def _leases(objects: RetryingBucket) -> list[tuple[StoredObject, LeaseRecord]]:
+    return [(lease, record) for lease in objects.all_under(LEASES) if (record := _read(objects, lease)) is not None]
+
+
+def _abandoned(
+    objects: RetryingBucket, lease_s: float, leases: Sequence[tuple[StoredObject, LeaseRecord]]
+) -> list[tuple[StoredObject, LeaseRecord]]:
+    now = store_time(objects) if any(_is_elsewhere(record) for _, record in leases) else 0.0
+    return [(lease, record) for lease, record in leases if _is_abandoned(lease, record, lease_s, now)]
 
 
 def store_time(objects: RetryingBucket) -> float:

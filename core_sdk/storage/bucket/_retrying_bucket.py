@@ -33,8 +33,13 @@ class RetryingBucket:
 
     def __init__(self, bucket: Bucket, limits: Limits, retry: Retry | None = None) -> None:
         self._bucket = bucket
-        self._num_threads = limits.num_threads
+        self._limits = limits
         self._retry = retry or Retry(limits.deadline_s)
+
+    @property
+    def once(self) -> RetryingBucket:
+        """The same objects without retries, for what a sweep does later if it fails now."""
+        return RetryingBucket(self._bucket, self._limits, Retry(0.0))
 
     def where(self, name: str) -> str:
         return self._bucket.where(name)
@@ -65,7 +70,7 @@ class RetryingBucket:
 
     def remove_all(self, names: Iterable[str]) -> None:
         """Removes objects, many at once; some may be gone already."""
-        run_in_threads([partial(self.remove, name) for name in names], self._num_threads, threading.Event())
+        run_in_threads([partial(self.remove, name) for name in names], self._limits.num_threads, threading.Event())
 
     def abort_uploads(self, under: str) -> int:
         return self._call(under, partial(self._bucket.abort_uploads, under))

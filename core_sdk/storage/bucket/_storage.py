@@ -15,8 +15,10 @@ from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointNotFoundError,
     CheckpointNotStoredError,
+    CheckpointProtectedError,
     StorageError,
     StorageNotWritableError,
+    StoragePermissionError,
 )
 from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk.storage._download import receiving
@@ -27,7 +29,7 @@ from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import ADDED, checked_manifest, compare, problem_of_size
 from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
 from core_sdk.storage.bucket._deduplication import KnownContents
-from core_sdk.storage.bucket._leases import Lease
+from core_sdk.storage.bucket._leases import Lease, is_leased
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retry import Retry
 from core_sdk.storage.bucket._retrying_bucket import TOMBSTONE, OversizedError, RetryingBucket
@@ -80,13 +82,11 @@ class BucketStorage(Storage):
             yield locked.path / storage_id
 
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
-        manifest, content, _ = self._read_checked(storage_id)
-        names = selected(manifest.resources, selector)
-        with (
-            self._deletions_told_from_damage(storage_id),
-            receiving(directory, manifest, content, names) as files,
-        ):
-            self._fetch(manifest, {name: directory / name for name in files}, "fetching")
+        with self._reading(storage_id), self._deletions_told_from_damage(storage_id):
+            manifest, content, _ = self._read_checked(storage_id)
+            names = selected(manifest.resources, selector)
+            with receiving(directory, manifest, content, names) as files:
+                self._fetch(manifest, {name: directory / name for name in files}, "fetching")
 
     def manifest(self, storage_id: str) -> Manifest:
         manifest, _, _ = self._read_checked(storage_id)
@@ -94,8 +94,8 @@ class BucketStorage(Storage):
         return manifest
 
     def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
-        manifest = self.check(storage_id)
-        with self._deletions_told_from_damage(storage_id):
+        with self._reading(storage_id), self._deletions_told_from_damage(storage_id):
+            manifest = self.check(storage_id)
             self._fetch(manifest, dict.fromkeys(_files(selected(manifest.resources, selector))), "verifying")
         return manifest
 
@@ -181,6 +181,30 @@ class BucketStorage(Storage):
         for name in sorted(manifest.files.keys() | found.keys() - {MANIFEST_NAME} - set(manifest.removed)):
             if problem := _problem(manifest.files.get(name), found.get(name)):
                 raise CheckpointDamagedError(manifest.storage_id, name, problem)
+
+    @contextlib.contextmanager
+    def _reading(self, storage_id: str) -> Iterator[None]:
+        """Keeps the checkpoint from being deleted during the block, by a lease.
+
+        A process that may only read the bucket, or has no room for the lease's lock, reads without one.
+        """
+        check_storage_id(storage_id)
+        with contextlib.ExitStack() as held:
+            lease: Lease | None = None
+            with contextlib.suppress(OSError, StoragePermissionError):
+                locked = held.enter_context(self._area.new_directory())
+                lease = Lease(self._objects, self._limits.lease_s, storage_id, locked.lock_path)
+            try:
+                yield
+            finally:
+                if lease is not None:
+                    lease.end()
+
+    @contextlib.contextmanager
+    def deleting(self, storage_id: str) -> Iterator[None]:
+        if is_leased(self._objects, self._limits.lease_s, storage_id):
+            raise CheckpointProtectedError(storage_id, ["a process is reading it"], can_be_forced=False)
+        yield
 
     @contextlib.contextmanager
     def _deletions_told_from_damage(self, storage_id: str) -> Iterator[None]:

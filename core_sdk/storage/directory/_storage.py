@@ -7,11 +7,13 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from core_sdk.alive import AliveLock
 from core_sdk.environment import path_at_home
 from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointNotFoundError,
     CheckpointNotStoredError,
+    CheckpointProtectedError,
     StorageNotWritableError,
 )
 from core_sdk.files import file_url, fsync_directory, fsync_tree, write_atomically
@@ -33,6 +35,8 @@ class DirectoryStorage(Storage):
         self.root = root.absolute()
         self.url = file_url(path_at_home(self.root))
         self._area = StagingArea(self.root)
+        self._held_alone: dict[str, AliveLock] = {}
+        """The locks of the checkpoints that are about to be deleted."""
 
     def check_writable(self) -> None:
         try:
@@ -50,21 +54,26 @@ class DirectoryStorage(Storage):
 
     @contextlib.contextmanager
     def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:
-        self.verify(storage_id, selector)
-        yield self._path(storage_id)
+        with self._reading(storage_id):
+            self._verify(storage_id, selector)
+            yield self._path(storage_id)
 
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
         # A directory within the staging area is no part of the storage yet.
         if _is_within(directory, self.root) and not _is_within(directory, self._area.path):
             raise ValueError(f"{directory} lies inside the storage {self.root} itself: download to another directory")
-        manifest = self.manifest(storage_id)
-        with self._deletions_told_from_damage(storage_id):
+        with self._reading(storage_id), self._deletions_told_from_damage(storage_id):
+            manifest = self.manifest(storage_id)
             download(self._path(storage_id), directory, manifest, selector)
 
     def manifest(self, storage_id: str) -> Manifest:
         return read_manifest(self._path(storage_id))
 
     def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
+        with self._reading(storage_id):
+            return self._verify(storage_id, selector)
+
+    def _verify(self, storage_id: str, selector: Selector | None) -> Manifest:
         manifest = self.manifest(storage_id)
         with self._deletions_told_from_damage(storage_id):
             verify(self._path(storage_id), manifest, selector)
@@ -96,6 +105,38 @@ class DirectoryStorage(Storage):
                 fsync_directory(self.root)
 
     @contextlib.contextmanager
+    def _reading(self, storage_id: str) -> Iterator[None]:
+        """Keeps the checkpoint from being deleted during the block, by a lock on its manifest.
+
+        A manifest that is missing, and a file system without locks, are left to the block.
+        """
+        with contextlib.ExitStack() as held:
+            try:
+                held.callback(AliveLock.shared(self._path(storage_id) / MANIFEST_NAME).release)
+            except BlockingIOError as error:  # it is being deleted
+                raise CheckpointNotFoundError(storage_id, str(self.root)) from error
+            except OSError:
+                pass
+            yield
+
+    @contextlib.contextmanager
+    def deleting(self, storage_id: str) -> Iterator[None]:
+        try:
+            self._held_alone[storage_id] = AliveLock.alone(self._path(storage_id) / MANIFEST_NAME)
+        except BlockingIOError as error:
+            raise CheckpointProtectedError(storage_id, ["a process is reading it"], can_be_forced=False) from error
+        except OSError:
+            pass
+        try:
+            yield
+        finally:
+            self._let_go(storage_id)
+
+    def _let_go(self, storage_id: str) -> None:
+        if (lock := self._held_alone.pop(storage_id, None)) is not None:
+            lock.release()
+
+    @contextlib.contextmanager
     def _deletions_told_from_damage(self, storage_id: str) -> Iterator[None]:
         """Raises `CheckpointNotFoundError` if files are missing because the checkpoint has been deleted."""
         try:
@@ -125,7 +166,8 @@ class DirectoryStorage(Storage):
 
     def _remove(self, storage_id: str) -> None:
         try:
-            self._area.remove(self._path(storage_id))
+            # NFS keeps a file that is open: the lock is released once nobody can find the checkpoint any more.
+            self._area.remove(self._path(storage_id), lambda: self._let_go(storage_id))
         except FileNotFoundError as error:  # another process was first
             raise CheckpointNotFoundError(storage_id, str(self.root)) from error
 

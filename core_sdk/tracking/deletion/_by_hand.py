@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from core_sdk.errors import (
     CheckpointError,
@@ -29,7 +30,7 @@ from core_sdk.records import (
 from core_sdk.storage import Storage, storage_from_url, without
 from core_sdk.tracking.deletion.other_trials import OtherTrials
 from core_sdk.tracking.deletion.references import read_references
-from core_sdk.tracking.deletion.retention import INHERITED, References, pin_reason, references_to
+from core_sdk.tracking.deletion.retention import INHERITED, References, needs, pin_reason
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
 from core_sdk.tracking.next_attempt import claimed_next_attempt
@@ -42,11 +43,15 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
     """Deletes the files of a trial's checkpoint, if they still exist, and records that it is deleted.
 
     May be called again after it failed. Raises `CheckpointProtectedError` for a checkpoint that is pinned, that another
-    trial began with, that may belong to another home, that a running attempt uses, or that is a version of a model;
-    `is_forced` ignores the first three. Raises `StorageError`.
+    trial began with or a submitted experiment begins with, that may belong to another home, that a process reads, that
+    a running attempt uses, or that is a version of a model; `is_forced` ignores the first four. Raises `StorageError`.
     """
     _check_unprotected(folder, storage_id, read_references(Home(folder.home_root)), is_forced)
-    with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
+    with (
+        contextlib.closing(storage_from_url(storage_url)) as storage,
+        storage.deleting(storage_id),
+        _deleting(folder, [storage_id]),
+    ):
         check_reachable(storage, storage_id)
         remove_checkpoint(storage, storage_id, recording(folder, is_forced=is_forced))
 
@@ -57,7 +62,7 @@ def release_checkpoint(folder: TrialFolder, storage: Storage, storage_id: str, o
     Raises as `delete_checkpoint` does where anybody else needs it.
     """
     _check_unprotected(folder, storage_id, others.references(), is_forced=False)
-    with _deleting(folder, [storage_id]):
+    with storage.deleting(storage_id), _deleting(folder, [storage_id]):
         check_reachable(storage, storage_id)
         remove_checkpoint(storage, storage_id, recording(folder))
 
@@ -71,7 +76,11 @@ def delete_files(
     checkpoint.
     """
     _check_unprotected(folder, storage_id, read_references(Home(folder.home_root)), is_forced)
-    with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
+    with (
+        contextlib.closing(storage_from_url(storage_url)) as storage,
+        storage.deleting(storage_id),
+        _deleting(folder, [storage_id]),
+    ):
         return remove_files(storage, storage_id, globs, recording(folder, is_forced=is_forced))
 
 
@@ -169,7 +178,7 @@ def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False
     for folder in trials:
         with claimed_next_attempt(folder, "delete"):
             pass  # nothing is deleted unless all of it can be
-    _check_all_unprotected(trials, is_forced)
+    _check_all_unprotected(trials, is_forced, experiment_id)
     for folder in trials:
         with claimed_next_attempt(folder, "delete"):
             _delete_claimed(folder, is_forced)
@@ -204,11 +213,18 @@ def _code_of(experiment: ExperimentFolder) -> str | None:
 
 
 def _delete_claimed(folder: TrialFolder, is_forced: bool) -> None:
-    files = dict(_own_files(read_history(folder)))
+    history = read_history(folder)
+    for checkpoint in history.checkpoints:
+        if checkpoint.is_inherited:
+            logger.warning(
+                "checkpoint %s stays in %s: %s", checkpoint.record.storage_id, checkpoint.record.storage, INHERITED
+            )
+    files = dict(_own_files(history))
     with _deleting(folder, files, is_forced):
         for storage_id, storage_url in files.items():
             with (
                 contextlib.closing(storage_from_url(storage_url)) as storage,
+                storage.deleting(storage_id),
                 contextlib.suppress(CheckpointNotFoundError),
             ):
                 storage.delete(storage_id)
@@ -233,11 +249,7 @@ def _trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
 def _own_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
     """Yields storage ids and storages of the trial's checkpoints, except those that may belong to another home."""
     for checkpoint in history.checkpoints:
-        if checkpoint.is_inherited:
-            logger.warning(
-                "checkpoint %s stays in %s: %s", checkpoint.record.storage_id, checkpoint.record.storage, INHERITED
-            )
-        else:
+        if not checkpoint.is_inherited:
             yield checkpoint.record.storage_id, checkpoint.record.storage
     for unlisted in history.unlisted:
         if not unlisted.is_inherited:
@@ -246,23 +258,41 @@ def _own_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
 
 def _check_unprotected(folder: TrialFolder, storage_id: str, references: References, is_forced: bool) -> None:
     found = [found for found in read_history(folder).checkpoints if found.record.storage_id == storage_id]
-    reasons = [INHERITED] if any(each.is_inherited for each in found) else []
-    _check_references(storage_id, found[0].pin if found else None, references, is_forced, reasons)
+    pin, is_inherited = (found[0].pin, found[0].is_inherited) if found else (None, False)
+    _check_references(storage_id, pin, references, is_forced, is_inherited=is_inherited)
 
 
-def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool) -> None:
-    """Raises `CheckpointProtectedError` if a checkpoint of these trials is pinned, or needed by anything else."""
-    checkpoints = [checkpoint for folder in folders for checkpoint in read_history(folder).checkpoints]
+def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool, experiment_id: int | None = None) -> None:
+    """Raises `CheckpointProtectedError` if a checkpoint of these trials is pinned, or needed by anything else.
+
+    `experiment_id` is the experiment that is deleted with them.
+    """
+    histories = [read_history(folder) for folder in folders]
+    checkpoints = [checkpoint for history in histories for checkpoint in history.checkpoints]
     if not checkpoints:
         return
+    _check_unread(itertools.chain.from_iterable(map(_own_files, histories)))
     try:
-        references = read_references(Home(folders[0].home_root), without={folder.trial_id for folder in folders})
+        own = {folder.trial_id for folder in folders}
+        references = read_references(Home(folders[0].home_root), without=own, without_experiment=experiment_id)
     except RecordDamagedError:
         if is_forced:
             return
         raise
     for checkpoint in checkpoints:
+        # The files of an inherited one stay.
         _check_references(checkpoint.record.storage_id, checkpoint.pin, references, is_forced)
+
+
+def _check_unread(files: Iterable[tuple[str, str]]) -> None:
+    """Raises `CheckpointProtectedError` if a process reads one of these checkpoints, which come with their storages."""
+    with contextlib.ExitStack() as opened:
+        storages: dict[str, Storage] = {}
+        for storage_id, url in files:
+            if url not in storages:
+                storages[url] = opened.enter_context(contextlib.closing(storage_from_url(url)))
+            with storages[url].deleting(storage_id):
+                pass
 
 
 def _check_references(
@@ -270,12 +300,12 @@ def _check_references(
     pin: CheckpointPinned | None,
     references: References,
     is_forced: bool,
-    other_reasons: Sequence[str] = (),
+    *,
+    is_inherited: bool = False,
 ) -> None:
     is_registered = storage_id in references.models
     can_be_forced = storage_id not in references.uses and not is_registered
-    reasons = [pin_reason(pin.note)] if pin is not None else []
-    reasons += [*references_to(storage_id, references), *other_reasons]
+    reasons = needs(storage_id, references, None if pin is None else pin.note, is_inherited=is_inherited)
     if reasons and not (is_forced and can_be_forced):
         raise CheckpointProtectedError(storage_id, reasons, can_be_forced, is_registered)
 

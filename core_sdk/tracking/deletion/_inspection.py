@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
+from core_sdk.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CheckpointProtectedError,
+    MissingDependencyError,
+    StorageError,
+)
 from core_sdk.storage import DirectoryStorage, Storage, storage_from_url
 
 Presence = Literal["present", "missing", "unreachable"]
@@ -76,6 +82,19 @@ class Inspector:
             except UNREACHABLE as error:
                 self.note_problem(url, error)
         return self._is_good.get(storage_id, False)
+
+    def is_read(self, url: str, storage_id: str) -> bool:
+        """Returns whether a process reads the checkpoint now."""
+        if url in self.problems:
+            return False
+        try:
+            with self.storage(url).deleting(storage_id):
+                return False
+        except CheckpointProtectedError:
+            return True
+        except UNREACHABLE as error:
+            self.note_problem(url, error)
+            return False
 
     def sweep(self) -> None:
         """Removes leftovers of dead processes from the storages that were opened."""

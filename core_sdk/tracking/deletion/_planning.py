@@ -70,10 +70,10 @@ class ExperimentPlan:
     def verdicts(self) -> list[Verdict]:
         """Returns the verdicts on the checkpoints in scope that exist. Condemned ones were found in their storage."""
         candidates, reasons = self._ranked()
-        self._spare_unreachable(candidates, reasons)
+        self._spare_unavailable(candidates, reasons)
         for trial_id in {candidate.trial_id for candidate in self._condemned(candidates, reasons)}:
             reasons |= self._kept_as_only_good([c for c in candidates if c.trial_id == trial_id], reasons)
-        self._spare_unreachable(candidates, reasons)  # a storage may have failed since the first call
+        self._spare_unavailable(candidates, reasons)  # a storage may have failed since the first call
         listed = [self._verdict(c.storage_id, reasons) for c in candidates if c.trial_id in self._scope]
         return listed + self._unlisted_verdicts()
 
@@ -106,8 +106,11 @@ class ExperimentPlan:
         rivals = {c.storage_id for c in candidates if c.storage_id in kept and (ranks_all or c.trial_id in trials)}
         return rivals | {candidate.storage_id for candidate in condemned}
 
-    def _spare_unreachable(self, candidates: Sequence[Candidate], reasons: Reasons) -> None:
+    def _spare_unavailable(self, candidates: Sequence[Candidate], reasons: Reasons) -> None:
         for candidate in self._condemned(candidates, reasons):
+            _, checkpoint = self._recorded[candidate.storage_id]
+            if self._inspector.is_read(checkpoint.record.storage, candidate.storage_id):
+                reasons[candidate.storage_id] = ["a process is reading it"]
             if self._look(candidate.storage_id) == "unreachable":
                 reasons[candidate.storage_id] = ["its storage cannot be reached"]
 

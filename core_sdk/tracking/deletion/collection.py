@@ -23,6 +23,8 @@ What keeps this safe:
 - A launcher that restarts ranks does not take that claim. If it chooses a checkpoint just when it is deleted, that
   attempt fails to restore it, and the next start chooses another one: at least one good checkpoint always stays. The
   same holds for a new trial that begins with another trial's checkpoint, until its run info is written.
+- Whoever reads a checkpoint holds a lock on its manifest, or a lease in its bucket. The collector holds that lock alone
+  while it deletes, so that one of the two is refused: also where the reader belongs to another home.
 - A pin and a deletion are recorded under one lock, that of the trial's changes. The second of the two is refused.
 - Registering a version of a model and deleting a checkpoint need the same lock, `models/models.lock`.
 - In a storage that cannot be reached, nothing is condemned. Records that are damaged, or that a full disk refused,
@@ -197,10 +199,10 @@ class Collector:
         folder = TrialFolder(self._home.root, verdict.trial_id)
         try:
             storage = self._inspector.storage(verdict.storage)
-            with Registry(self._home).deleting([verdict.storage_id]):
+            with storage.deleting(verdict.storage_id), Registry(self._home).deleting([verdict.storage_id]):
                 remove_checkpoint(storage, verdict.storage_id, recording(folder), "; ".join(verdict.reasons))
         except CheckpointProtectedError:
-            return False  # it has just been registered or pinned
+            return False  # it has just been registered or pinned, or a process has begun to read it
         except (CheckpointError, *UNREACHABLE) as error:
             self._inspector.note_problem(verdict.storage, error)
             return False

@@ -9,26 +9,29 @@ from core_sdk.errors import RecordDamagedError, TrialNotFoundError
 from core_sdk.journal import find_records
 from core_sdk.records import AttemptStarted, CheckpointUsed
 from core_sdk.tracking.deletion.retention import References
-from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
 from core_sdk.tracking.registry import read_registered
 
 TrialsByExperiment = Mapping[int, Set[int]]
 
 
-def read_references(home: Home, without: Set[int] = frozenset()) -> References:
+def read_references(home: Home, without: Set[int] = frozenset(), without_experiment: int | None = None) -> References:
     """Reads the references to checkpoints, like `read_trials`, from all trials except `without`."""
-    _, references = read_trials(home, without=without)
+    _, references = read_trials(home, without=without, without_experiment=without_experiment)
     return references
 
 
 def read_trials(
-    home: Home, ended: Set[int] = frozenset(), without: Set[int] = frozenset()
+    home: Home,
+    ended: Set[int] = frozenset(),
+    without: Set[int] = frozenset(),
+    without_experiment: int | None = None,
 ) -> tuple[TrialsByExperiment, References]:
     """Reads all trials of the home, and all references to checkpoints. Trials in `ended` do not count as running.
 
     A trial whose record is damaged is left out; the checkpoint with which it began is read from its first attempt.
-    Raises `RecordDamagedError` if that cannot be read, or if the record of a model is damaged, since the record might
-    refer to any checkpoint.
+    Raises `RecordDamagedError` if that cannot be read, or if a file of a model or of a submitted experiment is damaged,
+    since it might refer to any checkpoint.
     """
     trials: defaultdict[int, set[int]] = defaultdict(set)
     sources: defaultdict[str, set[int]] = defaultdict(set)
@@ -54,7 +57,17 @@ def read_trials(
         running[trial_id] = attempt
         for storage_id in _used(folder, attempt):
             uses[storage_id].add(trial_id)
-    return trials, References(sources, uses, running, read_registered(home), damaged)
+    beginnings = _beginnings(home, without_experiment)
+    return trials, References(sources, beginnings, uses, running, read_registered(home), damaged)
+
+
+def _beginnings(home: Home, without: int | None) -> Mapping[str, Set[int]]:
+    beginnings: defaultdict[str, set[int]] = defaultdict(set)
+    for experiment_id in home.experiment_ids(include_unfinished=True):
+        if experiment_id != without:
+            for storage_id in ExperimentFolder(home.root, experiment_id).read_beginnings():
+                beginnings[storage_id].add(experiment_id)
+    return beginnings
 
 
 def _source(folder: TrialFolder, damage: RecordDamagedError) -> str | None:

@@ -45,10 +45,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class References:
-    """References to checkpoints from elsewhere in the home, by storage id."""
+    """References to checkpoints from elsewhere in the home, by storage id.
+
+    With the pin and the owner of the checkpoint itself, these are all that a deletion asks the home for (`needs`).
+    Processes that read a checkpoint, of this home or of another one, are known to its storage (`Storage.deleting`).
+    """
 
     sources: Mapping[str, Set[int]] = field(default_factory=dict)
     """The trials that began with a checkpoint."""
+    beginnings: Mapping[str, Set[int]] = field(default_factory=dict)
+    """The submitted experiments whose trials begin with a checkpoint."""
     uses: Mapping[str, Set[int]] = field(default_factory=dict)
     """The trials whose running attempt resumed from a checkpoint or uses it."""
     running: Mapping[int, int] = field(default_factory=dict)
@@ -100,14 +106,28 @@ def protect(candidates: Iterable[Candidate], references: References) -> Reasons:
     return {storage_id: found for storage_id, found in reasons.items() if found}
 
 
+def needs(storage_id: str, references: References, pin: str | None, *, is_inherited: bool) -> list[str]:
+    """Returns descriptions, for people, of all for which nobody may delete the checkpoint without force.
+
+    `pin` is the note of its pin, or None.
+    """
+    return [
+        *([] if pin is None else [pin_reason(pin)]),
+        *references_to(storage_id, references),
+        *([INHERITED] if is_inherited else []),
+    ]
+
+
 def references_to(storage_id: str, references: References) -> list[str]:
     """Returns descriptions, for people, of what in the home needs the checkpoint."""
     users = sorted(references.uses.get(storage_id, ()))
     sources = sorted(references.sources.get(storage_id, ()))
+    beginnings = sorted(references.beginnings.get(storage_id, ()))
     return [
         *(f"used by the running trial {trial_id}" for trial_id in users),
         *(f"it is {version}" for version in references.models.get(storage_id, ())),
         *(f"trial {trial_id} began with it" for trial_id in sources),
+        *(f"experiment {experiment_id} begins with it" for experiment_id in beginnings),
     ]
 
 
@@ -131,10 +151,8 @@ def in_order_of_trust(of_trial: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _protections(candidate: Candidate, references: References) -> list[str]:
-    reasons = [pin_reason(candidate.note)] if candidate.is_pinned else []
-    reasons += references_to(candidate.storage_id, references)
-    if candidate.is_inherited:
-        reasons.append(INHERITED)
+    pin = candidate.note if candidate.is_pinned else None
+    reasons = needs(candidate.storage_id, references, pin, is_inherited=candidate.is_inherited)
     if candidate.trial_id in references.running:
         attempt = references.running[candidate.trial_id]
         reasons.append(f"attempt {attempt} of trial {candidate.trial_id} is running")

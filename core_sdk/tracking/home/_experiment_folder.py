@@ -75,6 +75,18 @@ class ExperimentFolder:
             raise ExperimentNotFoundError(self.experiment_id, self._home_root)
         return record
 
+    def read_beginnings(self) -> set[str]:
+        """Returns the checkpoints that trials are to begin with if the experiment was submitted.
+
+        Raises `RecordDamagedError`.
+        """
+        submission = read_file(self.submission_path, SubmissionRecord)
+        if submission is None:
+            return set()
+        record = read_file(self.record_path, ExperimentRecord)
+        wanted = [] if record is None or record.search is None else record.search.beginnings
+        return {*wanted, *([] if submission.warm_start is None else [submission.warm_start])}
+
     def write_submission(self, record: SubmissionRecord) -> None:
         write_file(self.submission_path, record)
 

@@ -160,8 +160,9 @@ class Home:
             return {int(each.name): each.stat().st_mtime_ns for each in entries if ID.fullmatch(each.name)}
         return {}
 
-    def experiment_ids(self) -> list[int]:
-        return experiment_ids(self.root)
+    def experiment_ids(self, *, include_unfinished: bool = False) -> list[int]:
+        """Returns the ids of the experiments; also of those that are being submitted if `include_unfinished`."""
+        return numbered_entries(self.experiments) if include_unfinished else experiment_ids(self.root)
 
     def experiment(self, experiment_id: int) -> ExperimentFolder:
         """Returns the folder of an existing experiment. Raises `ExperimentNotFoundError`."""
