@@ -44,6 +44,8 @@ class Trial:
         self.wish = Wish.RUN
         self.why = ""
         """The origin of the wish, for people; empty if it was the searcher."""
+        self.search_wish = Wish.RUN
+        """The wish of the searcher alone, which a person's wish to end the trial overrides."""
         self.attempt: int | None = None
         """The number of the attempt that runs."""
         self.slots: tuple[int, ...] = ()
@@ -64,8 +66,12 @@ class Trial:
         """The greatest length that the searcher was told."""
         self.metric: Any = None
         """The newest value of the searcher's metric."""
-        self.num_missing = 0
-        """The number of reports in a row that have lacked what the searcher needs."""
+        self.has_metric = False
+        """Whether a report has ever had all that the searcher needs."""
+        self.other_names: tuple[str, ...] = ()
+        """The names of the metrics in the newest report that lacked some of it."""
+        self.is_told_closed = False
+        """Whether the searcher knows that the trial has ended, so that it decides nothing about it any more."""
         self.stop: StopSent | None = None
         self.kill: KillSent | None = None
         self.state: str | None = None
@@ -101,6 +107,8 @@ class Trial:
             self.wish, self.why = wish, why
         elif self.wish is Wish.REST and wish is Wish.RUN:
             self.wish = Wish.RUN
+        if self.wish < Wish.CANCEL:
+            self.search_wish = self.wish
 
     def order(self, length: int) -> None:
         """Lets it train until `length`."""
@@ -124,7 +132,8 @@ class Trial:
             self.is_told_by_chief = self.is_told_by_chief or event.metric is not None
         if self.is_over or self.wish >= Wish.STOP:
             return False
-        self.num_missing = self.num_missing + 1 if event.names else 0
+        self.has_metric = self.has_metric or (event.metric is not None and not event.names)
+        self.other_names = tuple(event.names) or self.other_names
         if event.metric is not None:
             self.metric = event.metric
         is_repeated = event.length is not None and event.length <= self.last_length and self.num_attempts > 1
@@ -162,8 +171,10 @@ class Trial:
         return None
 
     def revive(self) -> None:
-        """Lets the trial run again after the experiment has ended."""
-        self.state, self.reason, self.wish, self.why, self.num_restarts = None, "", Wish.RUN, "", 0
+        """Lets the trial go on after the experiment has ended, as far as the searcher had wished."""
+        self.state, self.reason, self.why, self.num_restarts = None, "", "", 0
+        self.wish = Wish.RUN if self.is_told_closed else self.search_wish
+        self.was_closed_at_rest = self.is_told_closed = False
 
     def close(self, state: str, reason: str) -> None:
         """Ends a trial without an attempt."""

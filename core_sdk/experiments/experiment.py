@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from core_sdk.config import ExperimentConfig
-from core_sdk.config.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher, CustomSearcher
+from core_sdk.config.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher, CustomSearcher, SingleSearcher
 from core_sdk.experiments._actions import Action, Finish
 from core_sdk.experiments._trial import Trial, Wish
 from core_sdk.records import (
@@ -55,11 +55,11 @@ from core_sdk.search import Event as SearchEvent
 from core_sdk.search import TrialCreated as SearchTrialCreated
 
 NO_LIMIT = -1
-MAX_MISSING = 3
-"""The number of reports in a row without what the searcher needs after which a halving search fails.
-
-It is more than one, since a script may report a step in two calls.
-"""
+RULES = 2
+"""The rules of new experiments. By the first ones, no experiment ended since its trials trained in vain."""
+MAX_SILENT = 3
+"""The number of trials that a halving search trains to their ends in vain, if no trial reports what it needs."""
+_MAX_NAMED = 5
 
 _STOPPING: dict[FinalState, ExperimentState] = {
     "COMPLETED": "STOPPING_COMPLETED",
@@ -81,7 +81,6 @@ class Experiment:
         self.trials: dict[UUID, Trial] = {}
         self.waiting: dict[UUID, None] = {}
         """Trials whose next attempt waits for slots, in the order in which they began to wait."""
-        self.warnings: list[str] = []
         self.is_paused = False
         self.priority = config.resources.priority
         self.max_slots = config.resources.max_slots
@@ -101,11 +100,14 @@ class Experiment:
         self._touched_now: dict[UUID, None] = {}
         self._dirty: dict[UUID, None] = {}
         """Trials that events have touched since the last `take_due`."""
+        self._rules = 1
         self._is_revived = False
-        self._problem = ""
+        self._warnings: list[str] = []
+        self._unheard: list[ValidationRead] = []
+        """The reports since somebody canceled the experiment, which the searcher hears if it is continued."""
         self._has_metric = False
         self._other_names: set[str] = set()
-        """The names of metrics that trials have reported instead of the searcher's metric."""
+        """The names of metrics that trials have reported instead of what the searcher needs."""
 
     @property
     def state(self) -> ExperimentState:
@@ -144,6 +146,18 @@ class Experiment:
     def brackets(self) -> list[list[int]]:
         """The lengths of the rungs of each bracket, as `Search.brackets` has them; empty for a user's own method."""
         return self._search.brackets if self._search else []
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self._warnings, *self._silence()]
+
+    @property
+    def obstacle(self) -> str:
+        """The reason for which it cannot go on after its end, for people; empty if it can."""
+        searcher = str(self.config.searcher.__struct_config__.tag)
+        if self._search is None or (self._is_halving and (self._search.is_over or self.state_at_end != "CANCELED")):
+            return f"its searcher, {searcher}, has decided"
+        return "" if self._to_revive() else "all its trials are completed"
 
     def bracket_of(self, request_id: UUID) -> int:
         return self._search.bracket_of(request_id) if self._search else 0
@@ -193,7 +207,7 @@ class Experiment:
     def _apply(self, event: Event) -> None:
         match event:
             case ExperimentBegun():
-                self.is_paused = event.is_paused
+                self.is_paused, self._rules = event.is_paused, event.rules
                 self._tell(SearchStarted())
             case ExperimentWanted():
                 self._want(event)
@@ -224,6 +238,9 @@ class Experiment:
                 self._take_answer(event)
             case ExperimentEnded():
                 self.state_at_end, self.reason = event.state, event.reason
+                for trial in self.trials.values():
+                    if not trial.is_over:  # an older version decided by other rules
+                        self._touched(trial.request_id).state = "CANCELED"
 
     def take_due(self) -> list[Action]:
         """Returns the actions that have become due since the last call, in order."""
@@ -239,12 +256,49 @@ class Experiment:
         return self.take_due()
 
     def _end(self) -> tuple[FinalState, str]:
-        """Returns the state in which the experiment ends, and why: an error if trials reported only other metrics."""
+        """Returns the state in which the experiment ends, and why: an error if trials reported only other metrics.
+
+        A single trial is compared with none, so that it gets a warning only.
+        """
         assert self.closing is not None  # noqa: S101  (asked at its end only)
-        if self.closing[0] != "COMPLETED" or self._has_metric or not self._other_names:
+        is_single = isinstance(self.config.searcher, SingleSearcher)
+        if self.closing[0] != "COMPLETED" or self._has_metric or not self._other_names or is_single:
             return self.closing
+        return "ERROR", self._nobody_reports()
+
+    def _nobody_reports(self) -> str:
         names = ", ".join(sorted(self._other_names))
-        return "ERROR", f"no trial has reported the searcher's metric, {self.config.searcher.metric!r}, only {names}"
+        what: tuple[str, str | None] = ("metric", self.config.searcher.metric)
+        if self._lacks_time(self._other_names):
+            what = "time metric", self._time_metric
+        return f"no trial has reported the searcher's {what[0]}, {what[1]!r}, only {names}"
+
+    def _silence(self) -> Iterator[str]:
+        """Yields the warning that names the trials which have never reported what the searcher needs."""
+        silent = [trial for trial in self.trials.values() if trial.other_names and not trial.has_metric]
+        if not silent:
+            return
+        ids = [str(trial.trial_id) for trial in silent]
+        ids[_MAX_NAMED:] = [f"{len(ids) - _MAX_NAMED} more"] if len(ids) > _MAX_NAMED else []
+        who = f"trial {ids[0]} has" if len(ids) == 1 else f"trials {', '.join(ids[:-1])} and {ids[-1]} have"
+        metric = self.config.searcher.metric
+        missing = self._time_metric if self._lacks_time(silent[0].other_names) else metric
+        others = ", ".join(silent[0].other_names)
+        yield (
+            f"{who} reported {others}, but never a number for {missing!r}, which the searcher reads. Report it with "
+            "the validation metrics, or correct the name in the searcher's configuration."
+        )
+
+    def _lacks_time(self, names: Collection[str]) -> bool:
+        return self.config.searcher.metric in names and self._time_metric not in (None, *names)
+
+    @property
+    def _time_metric(self) -> str | None:
+        return getattr(self.config.searcher, "time_metric", None)
+
+    @property
+    def _is_halving(self) -> bool:
+        return isinstance(self.config.searcher, AsyncHalvingSearcher | AdaptiveAshaSearcher)
 
     def is_news(self, metrics: Mapping[str, Any]) -> bool:
         """Returns whether a report that the search does not count tells if trials report its metric at all."""
@@ -270,9 +324,6 @@ class Experiment:
             self._perform(self._search.on(event))
             return
         self.told.append(event)
-        if isinstance(event, ValidationCompleted) and event.reported and not self.warnings:
-            reported, metric = ", ".join(event.reported), self.config.searcher.metric
-            self.warnings.append(f"a trial has reported {reported}, but no {metric!r}, which its search method reads")
 
     def _take_answer(self, event: OperationsPosted) -> None:
         if event.num_events > self.num_answered:
@@ -298,7 +349,8 @@ class Experiment:
                 case Progress():
                     self._progress = operation.progress
                 case Warn():
-                    self._warn(operation)
+                    if operation.kind not in ("metric_missing", "time_missing"):  # `_silence` names all these trials
+                        self._warnings.append(operation.message)
                 case Shutdown():
                     self._shut_down(operation)
 
@@ -308,11 +360,6 @@ class Experiment:
             self._close("ERROR", reason, Wish.STOP)
         else:
             self._close("CANCELED" if operation.cancel else "COMPLETED", "", Wish.STOP)
-
-    def _warn(self, warning: Warn) -> None:
-        self.warnings.append(warning.message)
-        if warning.kind in ("metric_missing", "time_missing"):
-            self._problem = warning.message
 
     def _close_trial(self, trial: Trial) -> None:
         trial.is_closed = True
@@ -363,19 +410,18 @@ class Experiment:
 
     def _read(self, event: ValidationRead) -> None:
         trial = self.trials[event.request_id]
-        self._has_metric |= event.metric is not None or self.config.searcher.metric in event.names
-        self._other_names.update(event.names if event.metric is None else ())
-        if trial.lengths and not event.is_operation:
+        is_counted = event.is_operation or not trial.lengths
+        is_whole = event.metric is not None and not event.names
+        self._has_metric |= is_whole or (not is_counted and self.config.searcher.metric in event.names)
+        self._other_names.update(event.names)
+        if not is_counted:
             trial.position = event.attempt, event.offset
             return
-        if not trial.read(event) or self.closing is not None:
-            return
-        is_halving = isinstance(self.config.searcher, AsyncHalvingSearcher | AdaptiveAshaSearcher)
-        if trial.num_missing == MAX_MISSING and is_halving:
-            # Otherwise no trials would ever be compared, and every trial would train to its end.
-            self._close("ERROR", self._problem, Wish.CANCEL)
-        else:
+        is_heard = trial.read(event)
+        if self.closing is None and is_heard:
             self._tell(ValidationCompleted(event.request_id, event.metric, event.length, tuple(event.names)))
+        elif self.closing is not None and self.closing[0] == "CANCELED" and not trial.is_told_closed:
+            self._unheard.append(event)
 
     def _end_attempt(self, event: AttemptOver) -> None:
         trial = self._touched(event.request_id)
@@ -389,21 +435,58 @@ class Experiment:
     def _closed(self, trial: Trial, exited: ExitedReason | None) -> None:
         if self.closing is not None:
             return
+        if self._trains_in_vain():
+            self._close("ERROR", self._nobody_reports(), Wish.CANCEL)
+            return
         if exited is not None:
             self._tell(TrialExitedEarly(trial.request_id, exited))
+        trial.is_told_closed = True
         self._tell(TrialClosed(trial.request_id))
-        if self._is_revived and all(other.is_over for other in self.trials.values()):
-            # The searcher has ended already, and returns no more operations.
-            self.closing = ("ERROR" if trial.state == "ERROR" else "COMPLETED"), trial.reason
+        if self._is_revived:
+            self._close_revived()
+
+    def _trains_in_vain(self) -> bool:
+        """Returns whether no trial of a halving search has what it needs, although some have trained to their ends."""
+        if self._rules < RULES or not self._is_halving or self._has_metric:
+            return False
+        silent = [trial for trial in self.trials.values() if trial.state == "COMPLETED" and trial.other_names]
+        return len(silent) >= MAX_SILENT
+
+    def _to_revive(self) -> list[Trial]:
+        """Returns the trials that a continuation lets go on.
+
+        A halving search has ranked the trials that ended before it was canceled.
+        """
+        trials = list(self.trials.values())
+        if self._is_halving:
+            return [trial for trial in trials if not trial.is_told_closed]
+        return [trial for trial in trials if trial.state != "COMPLETED" or len(trials) == 1]
 
     def _revive(self) -> None:
-        self._is_revived = True
+        revived, unheard = self._to_revive(), self._unheard
+        self._is_revived, self._unheard = True, []
         self.state_at_end, self.closing, self.reason, self.is_paused = None, None, "", False
-        is_single = len(self.trials) == 1
-        for trial in self.trials.values():
-            if trial.state != "COMPLETED" or is_single:
-                trial.revive()
-                self._touched(trial.request_id)
+        for trial in revived:
+            trial.revive()
+            self._touched(trial.request_id)
+        for event in unheard:
+            self._read(event)
+        for trial in revived:
+            if trial.wish is Wish.STOP:  # the searcher had decided that
+                self._ask(trial, Wish.STOP, "")
+            elif trial.is_closed:
+                self._close_trial(trial)
+        self._close_revived()
+
+    def _close_revived(self) -> None:
+        """Ends a continued experiment with its last trial, unless its searcher goes on and will end it."""
+        states = {trial.state for trial in self.trials.values()}
+        if self.closing is None and None not in states and (self._search is None or self._search.is_over):
+            state: FinalState = (
+                "COMPLETED" if "COMPLETED" in states else "CANCELED" if "ERROR" not in states else "ERROR"
+            )
+            reasons = [trial.reason for trial in self.trials.values() if trial.state == state != "COMPLETED"]
+            self.closing = state, (reasons or [""])[-1]
 
 
 def _open_search(config: ExperimentConfig) -> Search | None:

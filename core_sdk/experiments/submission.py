@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from core_sdk.config import ExperimentConfig, Loaded, from_mapping, load, to_mapping, to_yaml
 from core_sdk.environment import recorded_variables
 from core_sdk.errors import (
-    CodeDamagedError,
     ConfigProblem,
     CoreSDKError,
     ExperimentNotFoundError,
@@ -35,8 +34,8 @@ from core_sdk.errors import (
 )
 from core_sdk.experiments._program import check_program
 from core_sdk.experiments.calling import call
-from core_sdk.experiments.code import MAX_SIZE_BYTES, PackedCode, pack
-from core_sdk.experiments.submitted import goes_on_in_place
+from core_sdk.experiments.code import MAX_SIZE_BYTES, PackedCode, check_archive, pack
+from core_sdk.experiments.following import FollowedExperiment
 from core_sdk.files import write_atomically
 from core_sdk.records import ExperimentRecord, SearcherMetric, SubmissionRecord, from_json, to_json
 from core_sdk.storage import check_directory
@@ -166,8 +165,10 @@ def continue_as_new(home: Home, trial_id: int, *, overrides: Sequence[str] = (),
 def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str] = (), by: str = "") -> Submitted:
     """Continues the trials of an experiment that has ended from their checkpoints.
 
-    Completed trials are not continued, except the trial of a `single` searcher. Only a `single` searcher takes
-    overrides. Raises `ExperimentStateError` if the experiment cannot go on, and the errors of `submit`.
+    Completed trials are not continued, except the trial of a `single` searcher. A halving search goes on only if
+    somebody has canceled or killed it. Only a `single` searcher takes overrides.
+
+    Raises `ExperimentStateError` if the experiment cannot go on, and the errors of `submit`.
     """
     folder = home.experiment(experiment_id)
     search, path = folder.read().search, folder.completed_config_path
@@ -176,11 +177,14 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
     before = folder.read_config()
     loaded = from_mapping(from_json(before), source=str(path), overrides=overrides)
     _check_kept(experiment_id, from_mapping(from_json(before)).config, loaded.config)
-    if not goes_on_in_place(search.searcher):
+    followed = FollowedExperiment(home, experiment_id)
+    for _ in followed.read():
+        pass
+    if obstacle := followed.experiment.obstacle:
         raise ExperimentStateError(
             experiment_id,
-            f"cannot go on: its searcher, {search.searcher}, has decided. `core-sdk experiment continue --new "
-            f"{experiment_id}` begins an experiment that goes on with its best trial, or with --trial ID",
+            f"cannot go on: {obstacle}. `core-sdk experiment continue --new {experiment_id}` begins an experiment that "
+            "goes on with its best trial, or with --trial ID",
         )
     if overrides and search.searcher != "single":
         raise ExperimentStateError(experiment_id, "has several trials, whose configuration cannot change any more")
@@ -253,10 +257,10 @@ def _begin(
                 parent=parent,
             )
         )
-        if submission.code is not None and not (archive := home.code_archive(submission.code)).exists():
-            pack_again()  # the last experiment with this code has just been deleted
-            if not archive.exists():
-                raise CodeDamagedError(archive, "is missing")
+        if submission.code is not None:
+            if not home.code_archive(submission.code).exists():
+                pack_again()  # the last experiment with this code has just been deleted
+            check_archive(home, submission.code)
         call(home.root, "submit", experiment_id=folder.experiment_id, is_paused=is_paused)
         undo.pop_all()
     return Submitted(folder.experiment_id, loaded.warnings)

@@ -18,11 +18,6 @@ from core_sdk.tracking.attempts.command import resolve
 from core_sdk.tracking.home import Home, TrialFolder
 
 
-def goes_on_in_place(searcher: str) -> bool:
-    """Returns whether an experiment of this searcher can be continued after its end. A halving search cannot."""
-    return searcher in ("single", "random", "grid")
-
-
 class SubmittedExperiment:
     """A submitted experiment. What was submitted does not change."""
 

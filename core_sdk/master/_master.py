@@ -27,7 +27,8 @@ from core_sdk.errors import (
     RecordDamagedError,
 )
 from core_sdk.experiments.calling import lock_path, log_path
-from core_sdk.experiments.submitted import SubmittedExperiment, goes_on_in_place
+from core_sdk.experiments.experiment import RULES
+from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._queue import decide
 from core_sdk.master._run import Run
 from core_sdk.master._standstill import Standstill, file_states, find_held
@@ -165,16 +166,17 @@ class Master:
         except DAMAGE as error:
             experiment_id = arguments["experiment_id"]
             self._set_aside(experiment_id, str(error), _path_of(error))
+            anew = f", and `core-sdk experiment fork {experiment_id}` begins it anew"
             raise MasterError(
                 f"experiment {experiment_id} stands still, until its files are whole. {error} `core-sdk trial kill` "
-                f"ends a trial of it, and `core-sdk experiment fork {experiment_id}` begins it anew"
+                f"ends a trial of it{'' if isinstance(error, CodeDamagedError) else anew}"
             ) from error
 
     def _submit(self, experiment_id: int, is_paused: bool = False) -> dict[str, Any]:
         run = self._open(experiment_id)
         if run.experiment.num_events == 0:
             self._check_slots(run)
-            run.record(ExperimentBegun(time=time.time(), format=FORMAT, is_paused=is_paused))
+            run.record(ExperimentBegun(time=time.time(), format=FORMAT, is_paused=is_paused, rules=RULES))
             self._carry_out(run)
         return {"state": run.experiment.state}
 
@@ -196,6 +198,8 @@ class Master:
         if state == "ACTIVE" and run.experiment.state_at_end == "COMPLETED":
             return {"state": run.experiment.state}  # its last trial has just ended, so there is nothing to do
         _check_unended(run)
+        if state == "ACTIVE":
+            _check_code(run)
         run.record(ExperimentWanted(time=time.time(), state=state, by=by))
         self._carry_out(run)
         return {"state": run.experiment.state}
@@ -204,6 +208,9 @@ class Master:
         run = self._open(experiment_id)
         if not run.experiment.is_ended:
             raise MasterError(f"experiment {experiment_id} has not ended: it is {run.experiment.state}")
+        if obstacle := run.experiment.obstacle:
+            raise MasterRefusedError(f"experiment {experiment_id} cannot go on: {obstacle}")
+        _check_code(run)
         run.record(ExperimentContinued(time=time.time(), by=by))
         self._carry_out(run)
         return {"state": run.experiment.state}
@@ -451,13 +458,21 @@ def _path_of(error: RecordDamagedError | CodeDamagedError) -> Path:
     return error.path if isinstance(error, RecordDamagedError) else error.archive
 
 
+def _check_code(run: Run) -> None:
+    """Refuses to let an experiment go on that would stand still as soon as its next trial begins."""
+    try:
+        run.check_code()
+    except CodeDamagedError as error:
+        raise MasterError(f"experiment {run.experiment.experiment_id} cannot go on: {error}") from error
+
+
 def _check_unended(run: Run) -> None:
     experiment = run.experiment
     if experiment.is_ended:
         advice = (
-            f"continue {experiment.experiment_id}` lets its trials that are not completed go on"
-            if goes_on_in_place(str(experiment.config.searcher.__struct_config__.tag))
-            else f"continue --new {experiment.experiment_id}` begins an experiment that goes on with its best trial"
+            f"continue --new {experiment.experiment_id}` begins an experiment that goes on with its best trial"
+            if experiment.obstacle
+            else f"continue {experiment.experiment_id}` lets its trials that are not completed go on"
         )
         raise MasterError(
             f"experiment {experiment.experiment_id} has ended: it is {experiment.state}. `core-sdk experiment {advice}"

@@ -13,7 +13,7 @@ from uuid import UUID
 from core_sdk.errors import CodeDamagedError, CoreSDKError, HomeError, RecordDamagedError
 from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order, Settle
 from core_sdk.experiments._trial import Trial
-from core_sdk.experiments.code import remove_code
+from core_sdk.experiments.code import check_archive, remove_code
 from core_sdk.experiments.events import EventJournal
 from core_sdk.experiments.following import FollowedExperiment
 from core_sdk.experiments.submitted import SubmittedExperiment
@@ -71,6 +71,11 @@ class Run:
         self._published_at = 0.0
 
     # Requests of the master
+
+    def check_code(self) -> None:
+        """Raises `CodeDamagedError` if no further trial can get its copy of the code."""
+        if self._submission.record.code is not None:
+            check_archive(self._home, self._submission.record.code)
 
     def record(self, event: Event) -> None:
         """Appends the event to the journal, and then applies it. Raises `OSError` or `RecordDamagedError`."""
@@ -426,8 +431,10 @@ class Run:
 
     def _settle_at_rest(self, trial: Trial) -> None:
         folder = self._home.folder(trial.trial_id or 0)
-        if folder.exists() and read_settled(folder) is None:
-            self._settle(folder, "CANCELED" if trial.state == "CANCELED" else "COMPLETED", trial.reason)
+        state: Literal["COMPLETED", "CANCELED"] = "CANCELED" if trial.state == "CANCELED" else "COMPLETED"
+        settled = read_settled(folder) if folder.exists() else None
+        if folder.exists() and (settled is None or settled.state != state):
+            self._settle(folder, state, trial.reason)
 
     def _record_end(self, trial: Trial, outcome: AttemptOutcome, reason: str) -> None:
         self.record(

@@ -21,6 +21,8 @@ class ExperimentBegun(Line, tag="experiment_begun"):
 
     format: int
     is_paused: bool = False
+    rules: int = 1
+    """The rules by which the events are read, so that those of an older version keep their meaning."""
 
 
 class ExperimentWanted(Line, tag="experiment_wanted"):
@@ -31,7 +33,7 @@ class ExperimentWanted(Line, tag="experiment_wanted"):
 
 
 class ExperimentContinued(Line, tag="experiment_continued"):
-    """An experiment that had ended is continued: its trials that were not completed are started again."""
+    """An experiment that had ended is continued: its trials that were not completed go on."""
 
     by: str = ""
 

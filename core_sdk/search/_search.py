@@ -19,6 +19,11 @@ from core_sdk.search._scores import score_of
 from core_sdk.search._trials import OpenTrial, OpenTrials
 
 FORMAT = 1
+MAX_OVERDUE = 3
+"""The number of reports without the metric after which a trial is compared without it.
+
+It is more than one, since a script may report a step in two calls.
+"""
 
 
 class SearchState(msgspec.Struct):
@@ -31,6 +36,8 @@ class SearchState(msgspec.Struct):
     num_canceled: int = 0
     num_invalid: int = 0
     is_over: bool = False
+    latest_first: float | None = None
+    """The greatest length at which a trial has reported the metric for the first time; None if none has."""
     warned: list[str] = []
     """The kinds of warnings that were given."""
     open_trials: dict[UUID, OpenTrial] = {}
@@ -83,6 +90,11 @@ class Search:
         return self._method.lengths
 
     @property
+    def is_over(self) -> bool:
+        """Whether the search has ended itself: no event will get an answer any more."""
+        return self._state.is_over
+
+    @property
     def progress(self) -> float:
         """The progress of the search, from 0 to 1."""
         if self._state.is_over:
@@ -97,7 +109,7 @@ class Search:
         length = _number(metrics.get(self._time_metric)) if self._time_metric else None
         if length is not None and not math.isfinite(length):
             length = None
-        is_whole = metric is not None and (length is not None or self._time_metric is None)
+        is_whole = _number(metric) is not None and (length is not None or self._time_metric is None)
         return ValidationCompleted(
             request_id, to_json(metric, "the metric"), length, () if is_whole else tuple(sorted(metrics))
         )
@@ -144,11 +156,19 @@ class Search:
             length, metric = float(trial.ordered), math.nan if metric is None else metric
         else:
             reported = _number(event.length)
-            if self._time_metric is None or metric is None:
+            if self._time_metric is None:
                 return
             if reported is None:
-                yield _missing("time_missing", self._time_metric, event)
+                if metric is not None:
+                    yield _missing("time_missing", self._time_metric, event)
                 return
+            if metric is None:
+                if not self._is_overdue(trial, reported):
+                    return
+                metric = math.nan
+            elif not trial.is_heard:
+                trial.is_heard = True
+                self._state.latest_first = max(self._state.latest_first or 0.0, reported)
             if reported == trial.length:
                 yield Warn(
                     "time_not_growing",
@@ -162,6 +182,16 @@ class Search:
             length = reported
         trial.length = length
         yield from self._method.validated(event.request_id, score_of(metric, self._searcher.smaller_is_better), length)
+
+    def _is_overdue(self, trial: OpenTrial, length: float) -> bool:
+        """Returns whether the trial counts as one whose metric is NaN, and takes note of its report.
+
+        It does not if it has reported the metric before, or if others began to report it only at this length.
+        """
+        if trial.is_heard or self._state.latest_first is None or length <= self._state.latest_first:
+            return False
+        trial.num_overdue += 1
+        return trial.num_overdue >= MAX_OVERDUE
 
     def _shutdown(self) -> Shutdown:
         """Returns the operation that ends the search. One good trial is enough for the search to be completed."""

@@ -31,6 +31,10 @@ class OpenTrial(msgspec.Struct, gc=False):
     is_stopped: bool = False
     is_closing: bool = False
     has_exited: bool = False
+    is_heard: bool = False
+    """Whether it has ever reported all that the search needs."""
+    num_overdue: int = 0
+    """The number of its reports without the metric at lengths at which all others had begun to report it."""
 
     @property
     def was_asked_to_end(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -14,9 +14,10 @@ import pytest
 from core_sdk.config import ExperimentConfig, load
 from core_sdk.experiments._actions import AskToStop, Finish, Kill
 from core_sdk.experiments._trial import Trial
-from core_sdk.experiments.experiment import Experiment
+from core_sdk.experiments.experiment import MAX_SILENT, RULES, Experiment
 from core_sdk.records import (
     FORMAT,
+    STOPPED_BY_SEARCHER,
     AttemptBegun,
     AttemptOutcome,
     AttemptOver,
@@ -56,7 +57,16 @@ def config(searcher: str, **values: Any) -> ExperimentConfig:
 class World:
     """Plays the master and the trials: what an experiment wants is done, in random order."""
 
-    def __init__(self, config: ExperimentConfig, seed: int = 0, num_slots: int = 3) -> None:
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        seed: int = 0,
+        num_slots: int = 3,
+        rules: int = RULES,
+        has_metric: Callable[[Trial, int], bool] = lambda trial, epoch: True,
+    ) -> None:
+        """`has_metric` says whether the trial reports the searcher's metric in this epoch, or only another one."""
+        self._has_metric = has_metric
         self.config = config
         self.events: list[Event] = []
         self.experiment = Experiment(1, config)
@@ -64,7 +74,7 @@ class World:
         self.num_slots = num_slots
         self.epochs: dict[Any, int] = {}
         self._trial_ids = itertools.count(1)
-        self.record(ExperimentBegun(time=0.0, format=FORMAT))
+        self.record(ExperimentBegun(time=0.0, format=FORMAT, rules=rules))
 
     def record(self, event: Event) -> None:
         self.events.append(event)
@@ -127,20 +137,21 @@ class World:
     def _validate(self, trial: Trial) -> None:
         epoch = self.epochs[trial.request_id] = self.epochs.get(trial.request_id, 0) + 1
         self._report(trial, epoch)
-        if epoch == 8:
+        if epoch >= 8:
             self.end(trial, "completed")
 
     def _report(self, trial: Trial, length: int, is_operation: bool = False) -> None:
-        metric = trial.hparams["lr"] + 1 / length
+        has_metric = is_operation or self._has_metric(trial, length)
         self.record(
             ValidationRead(
                 time=0.0,
                 request_id=trial.request_id,
                 attempt=trial.last_attempt,
                 offset=length,
-                metric=metric,
+                metric=trial.hparams["lr"] + 1 / length if has_metric else None,
                 length=length,
                 is_operation=is_operation,
+                names=[] if has_metric else ["accuracy", "epochs"],
             )
         )
 
@@ -293,28 +304,72 @@ def test_what_a_stopped_trial_still_reports_never_reaches_the_searcher() -> None
     assert stopped[0].metric != stopped[0].hparams["lr"] + 1 / 8
 
 
-def test_a_missing_metric_fails_a_search_by_comparison() -> None:
-    """By name, with what was reported instead. It is said at the first report, and at the third the trials are stopped:
-    a script may report one step in two calls."""
-    world = World(config("stopping"))
-    world.act()
-    trial = next(world.experiment.running())
-    names, states = ["accuracy", "epochs"], []
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("searcher", ["stopping", "random"])
+def test_a_trial_that_never_reports_the_metric_ends_alone(searcher: str, seed: int) -> None:
+    """As the worst, before its last epoch, if trials are compared. It is named, and the others are not disturbed."""
+    world = World(config(searcher), seed, num_slots=9, has_metric=lambda trial, _: trial.trial_id != 2)
 
-    for step in (1, 2, 3):
-        world.record(
-            ValidationRead(time=0.0, request_id=trial.request_id, attempt=1, offset=step, length=step, names=names)
-        )
-        states.append(world.experiment.state)
-        assert "accuracy, epochs" in world.experiment.warnings[0]
-    world.act()
-    for running in list(world.experiment.running()):
-        world.end(running, "paused")
-    world.act()
+    for _ in world.run():
+        pass
 
-    assert states == ["ACTIVE", "ACTIVE", "STOPPING_ERROR"]
-    assert world.experiment.state == "ERROR"
-    assert "'loss'" in world.experiment.reason and "accuracy, epochs" in world.experiment.reason
+    silent, [warning] = world.experiment.trial(2), world.experiment.warnings
+    assert silent is not None and (world.experiment.state, silent.state) == ("COMPLETED", "COMPLETED")
+    assert {trial.state for trial in world.experiment.trials.values()} == {"COMPLETED"}
+    assert warning.startswith("trial 2 has reported accuracy, epochs, but never a number for 'loss'")
+    if searcher == "stopping" and max(world.epochs.values()) == 8:
+        assert world.epochs[silent.request_id] < 8 or silent.reason == STOPPED_BY_SEARCHER
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("searcher", ["stopping", "random"])
+def test_a_metric_that_is_not_in_every_report_is_no_failure(searcher: str, seed: int) -> None:
+    """Neither if all trials begin to report it late, nor if they have other validations in between."""
+    late = World(config(searcher), seed, has_metric=lambda _, epoch: epoch >= 4)
+    between = World(config(searcher), seed, has_metric=lambda _, epoch: epoch in (1, 8))
+
+    for world in (late, between):
+        for _ in world.run():
+            pass
+
+    assert [world.experiment.state for world in (late, between)] == ["COMPLETED", "COMPLETED"]
+    assert [world.experiment.warnings for world in (late, between)] == [[], []]
+
+
+@pytest.mark.parametrize("names", [["accuracy", "epochs"], ["accuracy", "loss"]])
+def test_a_search_by_comparison_ends_if_it_can_compare_nothing(names: list[str]) -> None:
+    """After some trials have trained to their ends in vain. The reason has what is missing, and what was reported. An
+    experiment of an older version, whose journal does not say so, was decided otherwise, and is read as it was."""
+    worlds = [World(config("stopping"), rules=rules) for rules in (RULES, 1)]
+    metric = 0.5 if "loss" in names else None
+
+    for world in worlds:
+        for _ in range(40):
+            world.act()
+            for trial in list(world.experiment.running())[:1]:
+                read = ValidationRead(
+                    time=0.0, request_id=trial.request_id, attempt=1, offset=1, metric=metric, names=names
+                )
+                world.record(read)
+                world.end(trial, "completed" if trial.stop is None else "paused")
+
+    new, old = [world.experiment for world in worlds]
+    missing = "time metric, 'epochs'" if "loss" in names else "metric, 'loss'"
+    assert (new.state, old.state) == ("ERROR", "ERROR")
+    assert missing in new.reason and ", ".join(names) in new.reason
+    assert [trial.state for trial in new.trials.values()].count("COMPLETED") == MAX_SILENT
+    assert {trial.state for trial in old.trials.values()} == {"COMPLETED"}
+
+
+def test_a_single_trial_needs_no_metric() -> None:
+    """There is nothing to compare it with: a warning is enough."""
+    world = World(config("single"), has_metric=lambda trial, epoch: False)
+
+    for _ in world.run():
+        pass
+
+    assert (world.experiment.state, world.experiment.reason) == ("COMPLETED", "")
+    assert "never a number for 'loss'" in world.experiment.warnings[0]
 
 
 def world_that_reports(name: str) -> World:
@@ -356,22 +411,44 @@ def test_a_trial_can_be_killed_alone() -> None:
     assert world.experiment.state == "COMPLETED"
 
 
-def test_an_experiment_that_has_ended_can_be_continued() -> None:
-    """Trials that were not completed are started again."""
-    world = World(config("grid"))
-    steps = world.run()
-    for _ in itertools.islice(steps, 12):
+@pytest.mark.parametrize("wish", ["CANCELED", "KILLED"])
+@pytest.mark.parametrize("searcher", SEARCHERS)
+def test_an_experiment_that_somebody_has_ended_can_be_continued(searcher: str, wish: Wish) -> None:
+    """Wherever it was: its searcher goes on with what it has decided, and hears what was reported meanwhile."""
+    for num_steps in range(1, 60, 6):
+        world = World(config(searcher), seed=num_steps)
+        for _ in itertools.islice(world.run(), num_steps):
+            pass
+        if world.experiment.is_ended:
+            break
+        world.want(wish)
+        for _ in world.run():
+            pass
+        assert (world.experiment.state, world.experiment.obstacle) == ("CANCELED", "")
+
+        world.record(ExperimentContinued(time=0.0))
+        for _ in world.run():
+            world.act()
+            assert view(replayed(world)) == view(world.experiment)
+
+        assert world.experiment.state == "COMPLETED"
+        assert {trial.state for trial in world.experiment.trials.values()} == {"COMPLETED"}
+
+
+@pytest.mark.parametrize("searcher", SEARCHERS)
+def test_a_completed_experiment_has_nothing_to_continue(searcher: str) -> None:
+    """Except the trial of a single one. One that an older version has continued nevertheless ends at once."""
+    world = World(config(searcher))
+    for _ in world.run():
         pass
-    world.want("CANCELED")
-    for _ in steps:
-        pass
+    obstacle = world.experiment.obstacle
 
     world.record(ExperimentContinued(time=0.0))
     for _ in world.run():
         pass
 
+    assert bool(obstacle) is (searcher != "single")
     assert world.experiment.state == "COMPLETED"
-    assert {trial.state for trial in world.experiment.trials.values()} == {"COMPLETED"}
 
 
 @pytest.mark.parametrize("metric", [math.nan, -math.inf, 0.5])

@@ -110,7 +110,7 @@ class _Lines(AbstractContextManager["_Lines"]):
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
         self._experiment = follower.experiment
-        self._num_warnings = 0
+        self._told: set[str] = set()
 
     def __exit__(self, *error: object) -> None:
         """Does nothing: nothing is open."""
@@ -119,9 +119,10 @@ class _Lines(AbstractContextManager["_Lines"]):
         for event in events:
             for line in self._lines(event):
                 typer.echo(printable(line))
-        for warning in self._experiment.warnings[self._num_warnings :]:
-            say(f"experiment {self._experiment.experiment_id}: {warning}")
-        self._num_warnings = len(self._experiment.warnings)
+        for warning in self._experiment.warnings:
+            if warning not in self._told:
+                say(f"experiment {self._experiment.experiment_id}: {warning}")
+                self._told.add(warning)
 
     def _lines(self, event: Event) -> Iterator[str]:
         if isinstance(event, ExperimentEnded):

@@ -157,7 +157,8 @@ def continue_(
 ) -> None:
     """Let an experiment that has ended go on: its trials that are not completed, from their newest checkpoints.
 
-    An experiment of a single trial goes on even if it is completed, and may change its configuration.
+    An experiment of a single trial goes on even if it is completed, and may change its configuration. A halving search
+    goes on if somebody has canceled or killed it, but not if it has decided its own end.
     """
     from core_sdk.experiments.submission import continue_as_new, continue_in_place
 

@@ -8,6 +8,7 @@ from core_sdk.experiments.code._packing import PackedCode, pack
 from core_sdk.experiments.code._selection import MAX_SIZE_BYTES
 from core_sdk.experiments.code._unpacking import (
     STARTUP_HOOK,
+    check_archive,
     has_startup_hook,
     remove_code,
     unpack,
@@ -19,6 +20,7 @@ __all__ = [
     "MAX_SIZE_BYTES",
     "STARTUP_HOOK",
     "PackedCode",
+    "check_archive",
     "has_startup_hook",
     "pack",
     "remove_code",

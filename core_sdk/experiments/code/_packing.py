@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from core_sdk.errors import CodeChangedError, CodeDirectoryError
+from core_sdk.errors import CodeChangedError, CodeDamagedError, CodeDirectoryError
 from core_sdk.experiments.code._selection import MAX_SIZE_BYTES, Entry, largest, select
+from core_sdk.experiments.code._unpacking import check_archive
 from core_sdk.files import fsync_directory
 from core_sdk.tracking import Home
 
@@ -45,7 +46,7 @@ def pack(
 ) -> PackedCode:
     """Stores the code in the home, unless equal code is stored there.
 
-    Raises `CodeDirectoryError` or `CodeChangedError`.
+    A stored archive that is damaged is replaced. Raises `CodeDirectoryError` or `CodeChangedError`.
     """
     entries = select(directory, includes, left_out=home.root, max_size_bytes=max_size_bytes)
     code = PackedCode(
@@ -58,7 +59,9 @@ def pack(
     if code.size_bytes > _WARNING_SIZE_BYTES:
         files = ", ".join(f"{name!r} ({size_bytes >> 20:,} MiB)" for name, size_bytes in largest(entries))
         logger.warning("the code directory holds %d MiB. Its largest files: %s", code.size_bytes >> 20, files)
-    if not home.code_archive(code.sha256).exists():
+    try:
+        check_archive(home, code.sha256)
+    except CodeDamagedError:  # or it is missing
         _store(home.code_archive(code.sha256), entries, code.sha256)
     return code
 

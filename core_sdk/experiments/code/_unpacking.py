@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -9,7 +10,7 @@ import shutil
 import tarfile
 import uuid
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -46,20 +47,36 @@ def remove_code(folder: TrialFolder) -> None:
         shutil.rmtree(temporary)
 
 
+def check_archive(home: Home, sha256: str) -> None:
+    """Raises `CodeDamagedError` unless the whole archive has the right hash."""
+    path = home.code_archive(sha256)
+    with _reading(path), path.open("rb") as file:
+        _check(file, path, sha256)
+
+
 def unpack(home: Home, sha256: str, directory: Path) -> None:
     """Unpacks code into a new directory. Nothing is written unless the whole archive has the right hash.
 
     Raises `CodeDamagedError`, or `FileExistsError` if the directory exists.
     """
     path = home.code_archive(sha256)
+    with _reading(path), path.open("rb") as file:
+        _check(file, path, sha256)
+        file.seek(0)
+        directory.mkdir(mode=0o700)
+        with gzip.open(file) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+            archive.extractall(directory, filter=_without_time)
+
+
+def _check(file: BinaryIO, path: Path, sha256: str) -> None:
+    if _sha256_of_tar(file) != sha256:
+        raise CodeDamagedError(path, "does not have the content that its name says")
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as file:
-            if _sha256_of_tar(file) != sha256:
-                raise CodeDamagedError(path, "does not have the content that its name says")
-            file.seek(0)
-            directory.mkdir(mode=0o700)
-            with gzip.open(file) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-                archive.extractall(directory, filter=_without_time)
+        yield
     except FileNotFoundError as error:
         raise CodeDamagedError(path, "is missing") from error
     except (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError) as error:
