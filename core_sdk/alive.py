@@ -21,6 +21,8 @@ import sys
 import threading
 from pathlib import Path
 
+from core_sdk.descriptors import KeptDescriptor
+
 # C's `struct flock`: type, whence, start, length (0: all) and pid, which must be 0.
 _FLOCK = struct.Struct("hhqqi0q")
 
@@ -37,7 +39,8 @@ class AliveLock:
 
     def __init__(self, path: Path) -> None:
         with _guard:
-            self._descriptor = _open_and_lock(path)
+            self._path: Path | None = path
+            self._file = KeptDescriptor(_open_and_lock(path))
             _held.add(self)
 
     @classmethod
@@ -60,40 +63,48 @@ class AliveLock:
         """Returns the lock of another process that has sent this descriptor. Both share it until one releases it."""
         lock = cls.__new__(cls)
         with _guard:
-            lock._descriptor = descriptor
+            lock._path = None
+            lock._file = KeptDescriptor(descriptor)
             _held.add(lock)
         return lock
 
     def sign(self) -> None:
         """Writes into the file that this process is the holder."""
-        os.pwrite(self._descriptor, b"%-20d\n" % os.getpid(), 0)
+        os.pwrite(self._file.checked(), b"%-20d\n" % os.getpid(), 0)
 
     def is_at(self, path: Path) -> bool:
         """Returns whether this is still the lock of that path. Somebody may have removed its file."""
-        return _is_file_at(path, self._descriptor)
+        return _is_file_at(path, self._file.fileno())
 
     def fileno(self) -> int:
-        return self._descriptor
+        return self._file.fileno()
+
+    def take_again(self) -> None:
+        """Takes the lock again if the script has closed its descriptor, unless another process has it by now."""
+        with _guard:
+            if self._path is not None and self._file.fileno() >= 0 and not self._file.is_ours():
+                with contextlib.suppress(OSError):
+                    self._file.open_again(self._path, os.O_RDWR)
+                    _lock(self._file.fileno())
 
     def leave(self) -> None:
         """Closes the lock in this process only. A process that has adopted it still holds it."""
         with _guard:
-            if self._descriptor >= 0:
+            if self._file.fileno() >= 0:
                 self._close()
 
     def release(self) -> None:
         """Releases the lock. Does nothing the second time, and in a forked child."""
         with _guard:
-            if self._descriptor >= 0:
+            if self._file.fileno() >= 0:
                 # Some network file systems notice the unlocking, but not the closing.
                 with contextlib.suppress(OSError):
-                    _unlock(self._descriptor)
+                    _unlock(self._file.checked())
                 self._close()
 
     def _close(self) -> None:
         _held.discard(self)
-        os.close(self._descriptor)
-        self._descriptor = -1
+        self._file.close()
 
 
 def is_alive(path: Path) -> bool:

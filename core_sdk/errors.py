@@ -123,6 +123,7 @@ A caller's mistake is a `ValueError` or `TypeError`; a failure of the world is a
 
 from __future__ import annotations
 
+import errno
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -392,13 +393,15 @@ class JournalForkedError(JournalError):
 
 
 class ReportsDroppedError(JournalError):
-    def __init__(self, path: Path, num_dropped: int, reason: str) -> None:
+    def __init__(self, path: Path, num_dropped: int, error: OSError) -> None:
         self.path = path
         self.num_dropped = num_dropped
-        super().__init__(
-            f"{num_dropped} records could not be written to {path} and are lost: {reason}. All other records of the "
-            "attempt are kept. Free space, or set CORE_SDK_HOME to another disk."
-        )
+        rest = "All other records of the attempt are kept. Free space, or set CORE_SDK_HOME to another disk."
+        if error.errno == errno.ENOENT:
+            rest = "The records before them are gone with the file: keep a home until its trainings have ended."
+        elif error.errno == errno.EBADF:
+            rest = "All other records of the attempt are kept. Let the script close only what it has opened."
+        super().__init__(f"{num_dropped} records could not be written to {path} and are lost: {error}. {rest}")
 
 
 class CheckpointError(CoreSDKError):

@@ -85,8 +85,8 @@ class RankJournal(Journal):
         self._is_closed = True
         if self._writer is not None:
             self._writer.close()
-        if self._num_lost:
-            raise ReportsDroppedError(self.path, self._num_lost, str(self._problem))
+        if self._problem is not None:
+            raise ReportsDroppedError(self.path, self._num_lost, self._problem)
 
     def _keep(self, record: Record) -> None:
         if (writer := self._writer_or_none()) is not None:

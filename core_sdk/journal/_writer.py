@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import fcntl
 import logging
 import os
 import threading
@@ -11,6 +11,8 @@ import time
 import warnings
 from pathlib import Path
 
+from core_sdk.alive import AliveLock
+from core_sdk.descriptors import KeptDescriptor
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
 from core_sdk.files import fsync_directory, opened_regular, write_atomically
 from core_sdk.journal._journal import Journal
@@ -21,7 +23,7 @@ logger = logging.getLogger("core_sdk.journal")
 
 _CLOSED = -1
 _FORKED = -2
-_STDERR = 2
+_LOST = -3
 _TAIL_BYTES = 64 << 10
 
 
@@ -31,18 +33,30 @@ class JournalWriter(Journal):
     `append` may be called from any thread. A record that cannot be written (a full disk) is dropped, counted and
     announced at once by a warning; `close` raises `ReportsDroppedError` once for all of them. In a forked child every
     `append` raises `JournalForkedError`.
+
+    A script may close our descriptor, and somebody may move or remove the file. So once a second the writer looks
+    whether its descriptor is still that of a file with the journal's name. It opens one again that was closed, follows
+    one that was moved, and counts as dropped what was written since the last look if that is not in the journal.
     """
 
     def __init__(self, path: Path, *, fsync_interval_s: float = 1.0) -> None:
         # Readable, so that the writer can see where half a line begins.
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = _above_standard_streams(os.open(path, flags, 0o600))
+        self._file = KeptDescriptor(os.open(path, flags, 0o600))
+        self._descriptor = self._file.fileno()
         fsync_directory(path.parent)
         self._is_writing = False
-        self._is_dirty = False
+        self._num_unverified = 0
+        """The number of records that were written since the last look at the file."""
+        self._verified_bytes = 0
+        """The size of the file at the last look."""
+        self._lost: OSError | None = None
+        """What has become of the file, if it is no longer there."""
         self._num_dropped = 0
         self._num_unannounced = 0
-        self._drop_reason = ""
+        self._drop_error = OSError()
+        self.alive: AliveLock | None = None
+        """The lock of this process, which is taken again if the script closes it."""
         self._unsynced: list[Path] = []
         """Files that were kept since the last fsync."""
         self._closing = threading.Event()
@@ -57,15 +71,20 @@ class JournalWriter(Journal):
             self._write(record)
         except OSError as error:
             self.check_open()
-            self._drop(error)
+            self._write_again(record, error)
 
     def append_or_raise(self, record: Record) -> None:
         with self.lock:
             self.check_open()
+            self._verify()
+            if self._lost is not None:
+                raise self._lost
             self._write(record)
 
     def keep_file(self, name: str, content: bytes) -> str:
-        self.check_open()
+        with self.lock:
+            self.check_open()
+            self._verify()
         path = self.path.parent / name
         if _has_size(path, len(content)):
             return ""
@@ -89,18 +108,20 @@ class JournalWriter(Journal):
 
     def close(self) -> None:
         """Fsyncs and closes; does nothing the second time. Raises `ReportsDroppedError` if records were lost."""
-        if self._descriptor < 0:
+        if self._descriptor in (_CLOSED, _FORKED):
             return
         self._closing.set()
         self._fsync_thread.join(timeout=10)
         with self.lock:
-            if self._num_unannounced:
-                self._announce_at_last()
-            self._fsync()
-            descriptor, self._descriptor = self._descriptor, _CLOSED
-            os.close(descriptor)
+            self._verify()
+            if self._lost is None:
+                if self._num_unannounced:
+                    self._announce_at_last()
+                self._fsync()
+            self._descriptor = _CLOSED
+            self._file.close()
         if self._num_dropped:
-            raise ReportsDroppedError(self.path, self._num_dropped, self._drop_reason)
+            raise ReportsDroppedError(self.path, self._num_dropped, self._drop_error)
 
     def _write(self, record: Record) -> None:
         """Writes a whole line, or raises `OSError` and leaves nothing of it. The lock must be held."""
@@ -111,23 +132,71 @@ class JournalWriter(Journal):
         is_nested, self._is_writing = self._is_writing, True
         try:
             if is_nested:
-                _cut_half_line(self._descriptor)
+                self._cut_half_line()
             if os.write(self._descriptor, line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except BaseException:
-            _cut_half_line(self._descriptor)
+            self._cut_half_line()
             raise
         finally:
             self._is_writing = is_nested
-        self._is_dirty = True
+        self._num_unverified += 1
 
-    def _drop(self, error: OSError) -> None:
+    def _write_again(self, record: Record, error: OSError) -> None:
+        """Writes a record that was refused with `error` once more if the script has closed our descriptor."""
+        if self._descriptor >= 0 and not self._file.is_ours():
+            self._verify()
+            try:
+                self._write(record)
+                return
+            except OSError as last_error:
+                error = last_error
+        self._drop(self._lost or error)
+
+    def _verify(self) -> None:
+        """Makes sure that records get into the journal, which may have moved. The lock must be held."""
+        if self._descriptor < 0:
+            return
+        num_written, self._num_unverified = self._num_unverified, 0
+        try:
+            self._follow()
+            if not self._file.is_ours():
+                self._file.open_again(self.path, os.O_RDWR | os.O_APPEND)
+                self._descriptor = self._file.fileno()
+                if missing := num_written - self._num_lines_since(self._verified_bytes):
+                    self._drop(OSError(errno.EBADF, "the script closed the journal, and wrote to its number"), missing)
+            self._verified_bytes = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            self._descriptor, self._lost = _LOST, error
+            if num_written:
+                self._drop(error, num_written)
+
+    def _follow(self) -> None:
+        try:
+            path = self._file.locate(self.path)
+        except FileNotFoundError:
+            if self._file.has_name():
+                return  # where this process cannot see it
+            raise
+        if path.name != self.path.name:
+            # NFS renames a file that is removed while it is open.
+            raise FileNotFoundError(errno.ENOENT, "it was renamed while the training ran", str(self.path))
+        if path != self.path:
+            logger.warning("%s was moved while the training runs: records go to %s", self.path, path)
+            self.path = path
+
+    def _num_lines_since(self, offset: int) -> int:
+        with os.fdopen(os.dup(self._descriptor), "rb") as file:
+            file.seek(offset)
+            return sum(1 for _ in file)
+
+    def _drop(self, error: OSError, count: int = 1) -> None:
         is_first = self._num_dropped == 0
-        self._num_dropped += 1
-        self._num_unannounced += 1
-        self._drop_reason = str(error)
+        self._num_dropped += count
+        self._num_unannounced += count
+        self._drop_error = error
         if is_first:
-            message = f"records are being dropped, training goes on: {self._drop_reason} ({self.path})"
+            message = f"records are being dropped, training goes on: {self._drop_error} ({self.path})"
             logger.error(message)
             warnings.warn(message, RuntimeWarning, stacklevel=4)
 
@@ -135,7 +204,7 @@ class JournalWriter(Journal):
         """Records how many records could not be written; `OSError` if this cannot be written either."""
         count, self._num_unannounced = self._num_unannounced, 0
         try:
-            self._write(Dropped(time=time.time(), count=count, reason=self._drop_reason))
+            self._write(Dropped(time=time.time(), count=count, reason=str(self._drop_error)))
         except OSError:
             self._num_unannounced += count
             raise
@@ -149,9 +218,13 @@ class JournalWriter(Journal):
 
     def _fsync_while_dirty(self, interval_s: float) -> None:
         while not self._closing.wait(interval_s):
-            if self._is_dirty:
-                self._is_dirty = False
-                self._fsync()
+            if self.alive is not None:
+                self.alive.take_again()
+            if self._num_unverified:
+                with self.lock, contextlib.suppress(RuntimeWarning):  # a script may turn warnings into errors
+                    self._verify()
+                if self._lost is None:
+                    self._fsync()
 
     def _fsync(self) -> None:
         """Fsyncs the journal, and first the files that its records name."""
@@ -163,17 +236,21 @@ class JournalWriter(Journal):
                     os.fsync(descriptor)
             for directory in {path.parent for path in files}:
                 fsync_directory(directory)
-            os.fsync(self._descriptor)
+            os.fsync(self._file.checked())
         except OSError as error:
             # After a failed fsync the kernel may have forgotten the pages: a second success would prove nothing.
             logger.error("the disk may lose the latest records of %s in a power cut: %s", self.path, error)
 
     def _forget_in_child(self) -> None:
         super()._forget_in_child()
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self._descriptor != _CLOSED:
+            self._file.close()
             self._descriptor = _FORKED
             self._num_unannounced = 0
+
+    def _cut_half_line(self) -> None:
+        if self._file.is_ours():
+            _cut_half_line(self._descriptor)
 
 
 def _cut_half_line(descriptor: int) -> None:
@@ -194,13 +271,3 @@ def _has_size(path: Path, size_bytes: int) -> bool:
         return path.stat(follow_symlinks=False).st_size == size_bytes
     except OSError:
         return False
-
-
-def _above_standard_streams(descriptor: int) -> int:
-    """Returns the descriptor moved above 2: in a process without standard streams, C code would print to it."""
-    if descriptor > _STDERR:
-        return descriptor
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1)
-    finally:
-        os.close(descriptor)

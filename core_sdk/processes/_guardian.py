@@ -29,6 +29,7 @@ import weakref
 from collections.abc import Collection
 from pathlib import Path
 
+from core_sdk.descriptors import KeptDescriptor
 from core_sdk.processes._signals import start_helper
 
 # The guardian's program needs the standard library only; psutil, too, where there is no /proc.
@@ -57,9 +58,9 @@ class Guardian:
         self.mark = mark
         self._arguments = [str(directory or ""), mark, *([_DETACHED] if is_detached else [])]
         # Copies, since an `AliveLock` closes its own descriptor in forked children.
-        self._held = [os.dup(descriptor) for descriptor in held]
+        self._held = [KeptDescriptor(os.dup(descriptor)) for descriptor in held]
         self._guarded: set[int] = set()
-        self._to_guardian = -1
+        self._to_guardian: KeptDescriptor | None = None
         self._is_over = False
         self._lock = threading.Lock()
         _open.add(self)
@@ -68,11 +69,13 @@ class Guardian:
             threading.Thread(target=self._replace_killed, name="core-sdk-guardian", daemon=True).start()
 
     def _start(self) -> None:
-        from_supervisor, self._to_guardian = os.pipe()
+        from_supervisor, to_guardian = os.pipe()
+        self._to_guardian = KeptDescriptor(to_guardian)
         arguments = [*_ISOLATION, _PROGRAM, *self._arguments]
+        held = [each.fileno() for each in self._held if each.is_ours()]
         try:
             self._process = start_helper(
-                arguments, cwd="/", stdin=from_supervisor, stderr=subprocess.DEVNULL, pass_fds=self._held
+                arguments, cwd="/", stdin=from_supervisor, stderr=subprocess.DEVNULL, pass_fds=held
             )
         except BaseException:
             # Without the lock, which `_replace_killed` holds, and the constructor does not need.
@@ -118,9 +121,9 @@ class Guardian:
 
     def _tell(self, line: str) -> None:
         # If the guardian was killed, the next one gets all lines again.
-        if self._to_guardian >= 0:
+        if self._to_guardian is not None:
             with contextlib.suppress(OSError):
-                os.write(self._to_guardian, f"{line}\n".encode())
+                os.write(self._to_guardian.checked(), f"{line}\n".encode())
 
     def _replace_killed(self) -> None:
         while True:
@@ -132,8 +135,7 @@ class Guardian:
             with self._lock:
                 if self._is_over:
                     return
-                os.close(self._to_guardian)
-                self._to_guardian = -1
+                self._close_pipe()
                 self._process.wait()
                 try:
                     self._start()
@@ -143,10 +145,15 @@ class Guardian:
                     self._tell(f"+{pid}")
 
     def _close_descriptors(self) -> None:
-        for descriptor in (self._to_guardian, *self._held):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._to_guardian, self._held = -1, []
+        self._close_pipe()
+        for descriptor in self._held:
+            descriptor.close()
+        self._held = []
+
+    def _close_pipe(self) -> None:
+        if self._to_guardian is not None:
+            self._to_guardian.close()
+            self._to_guardian = None
 
 
 def _leave_to_parent() -> None:

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from core_sdk.descriptors import moved_up_socket
 from core_sdk.processes._signals import start_helper
 
 _PROGRAM = Path(__file__).with_name("_spawner_process.py")
@@ -92,7 +93,8 @@ class Spawner:
         self._end()
 
     def _begin(self) -> None:
-        self._requests, theirs = socket.socketpair()
+        own, theirs = socket.socketpair()
+        self._requests = moved_up_socket(own)
         self._answers = self._requests.makefile("rb")
         try:
             with theirs:

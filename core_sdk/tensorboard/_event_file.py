@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from core_sdk.descriptors import KeptDescriptor
 from core_sdk.files import opened
 from core_sdk.journal import read_journal
 from core_sdk.records import AttemptStarted, Report
@@ -42,10 +43,11 @@ class EventFile:
 
     def __init__(self, path: Path, started: AttemptStarted) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        self._file = KeptDescriptor(os.open(path, flags, 0o600))
         # Some network file systems have no locks. There, a complete file may replace one that is being written.
         with contextlib.suppress(OSError):
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._write(_head(started))
 
     def append(self, scalars: Iterable[Scalar]) -> None:
@@ -56,11 +58,11 @@ class EventFile:
             self._write(medium.encoded() or b"")
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._file.close()
 
     def _write(self, data: bytes) -> None:
         while data:
-            data = data[os.write(self._descriptor, data) :]
+            data = data[os.write(self._file.checked(), data) :]
 
 
 def _head(started: AttemptStarted) -> bytes:

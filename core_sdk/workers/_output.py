@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import Literal
 
+from core_sdk.descriptors import KeptDescriptor
 from core_sdk.processes.output import PrefixedLines, Sink
 
 
@@ -18,22 +19,23 @@ class ShownOutput:
     def __init__(self, log_path: str | os.PathLike[str] | None = None) -> None:
         """`log_path` is a file to which the lines are appended; None if they are shown only."""
         self._lock = threading.Lock()
-        self._log: int | None = None
+        self._log: KeptDescriptor | None = None
         self.log_to(log_path)
         self.stdout, self.stderr = _ShownStream("stdout", self), _ShownStream("stderr", self)
 
     def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
         """Appends later lines to this file; None to show them only."""
-        log = None if log_path is None else os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        log = None if log_path is None else KeptDescriptor(os.open(log_path, flags, 0o600))
         with self._lock:
             last, self._log = self._log, log
             if last is not None:
-                os.close(last)
+                last.close()
 
     def keep(self, whole_lines: bytes) -> None:
         with self._lock, contextlib.suppress(OSError):  # a full disk; what is shown goes on
             if self._log is not None and whole_lines:
-                os.write(self._log, whole_lines)
+                os.write(self._log.checked(), whole_lines)
 
     def close(self) -> None:
         """Keeps what is left. Does nothing the second time."""

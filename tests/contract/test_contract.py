@@ -291,6 +291,29 @@ def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint(home: Home, run_
     assert sorted(everything) == sorted([*visible, (1, 4), (1, 5)])
 
 
+@pytest.mark.parametrize("last", [64, 1 << 12], ids=["the first", "all"])
+def test_67_a_script_may_close_what_it_has_not_opened(home: Home, run_script: RunScript, last: int) -> None:
+    """Its own files get the numbers, and keep what it has written; each report is in the journal."""
+    source = """
+import os
+from core_sdk import core
+with core.init() as core_context:
+    core_context.train.report_training_metrics(1, {"loss": 1.0})
+    os.closerange(3, LAST)
+    own = [open(f"{os.environ['CORE_SDK_HOME']}/../own{number}", "wb") for number in range(40)]
+    for step in range(2, 101):
+        core_context.train.report_training_metrics(step, {"loss": 1.0})
+    for file in own:
+        file.close()
+"""
+
+    status, _, stderr = run_script(source.replace("LAST", str(last)))
+
+    assert status == 0, stderr
+    assert [each.steps_completed for each in reports(home)] == list(range(1, 101))
+    assert [path.stat().st_size for path in home.root.parent.glob("own*")] == [0] * 40
+
+
 def test_08_a_checkpoint_is_invisible_until_it_is_whole(home: Home) -> None:
     """While it is written there is nothing under its name, and no record of it."""
     with core.init() as context:

@@ -45,7 +45,8 @@ class ControlThread:
         self._on_end = on_end
         self._posts: collections.deque[tuple[int, Message] | Callable[[], None]] = collections.deque()
         self._wakeup = WakeupPipe()
-        self._selector = selectors.DefaultSelector()
+        # It has no descriptor of its own, which a script could close.
+        self._selector = selectors.PollSelector()
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         for rank, connection in self._connections.items():
             connection.expect_answers()
@@ -100,6 +101,8 @@ class ControlThread:
                 # Clears the wakeup before it looks for a stop. A later stop wakes the next turn, which sends all posts
                 # before it.
                 self._wakeup.forget()
+                if not self._wakeup.is_ours() and self._wakeup in self._selector.get_map():
+                    self._selector.unregister(self._wakeup)
                 is_last = self._is_stopping
                 self._send_posts()
                 if is_last:

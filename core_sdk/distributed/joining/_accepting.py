@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from core_sdk.descriptors import moved_up_socket
 from core_sdk.distributed._topology import RankIdentity, problems_among
 from core_sdk.distributed.joining._handshake import KNOCK_BYTES, PROOF_BYTES, AcceptorHandshake, WrongPeerError
 from core_sdk.distributed.joining._listeners import Listeners
@@ -147,7 +148,7 @@ class RankAcceptor:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = listener.accept()
+            sock = moved_up_socket(listener.accept()[0])
         except OSError as error:  # the peer has gone already, or this process has too many open files
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._drop_oldest()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from core_sdk.descriptors import moved_up_socket
 from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.joining._handshake import GREETING_BYTES, REPLY_BYTES, ConnectorHandshake, WrongPeerError
 from core_sdk.distributed.joining._rendezvous import Address, Rendezvous
@@ -100,7 +101,7 @@ def _open_unix(path: str) -> socket.socket:
     except BaseException:
         sock.close()
         raise
-    return sock
+    return moved_up_socket(sock)
 
 
 def _open_tcp(host: str, port: int) -> socket.socket:
@@ -109,7 +110,7 @@ def _open_tcp(host: str, port: int) -> socket.socket:
         # No process listens at this port: the system chose it as our own port, and the socket is connected to itself.
         sock.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-    return sock
+    return moved_up_socket(sock)
 
 
 def _open_connections(

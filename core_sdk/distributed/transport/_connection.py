@@ -57,7 +57,10 @@ _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 class Connection:
-    """Sends and receives frames over a connected socket. One thread sends at a time, and one receives."""
+    """Sends and receives frames over a connected socket. One thread sends at a time, and one receives.
+
+    If the script closes the socket, the connection has ended: what it opens under the same number is left alone.
+    """
 
     def __init__(self, sock: socket.socket, seal: Seal | None, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         sock.setblocking(False)
@@ -65,6 +68,7 @@ class Connection:
         if not self.is_local:
             _tune_tcp(sock)
         self._socket = sock
+        self._status = os.fstat(sock.fileno())
         self._seal = seal
         self.is_sealed = seal is not None
         self._code_bytes = CODE_BYTES if seal else 0
@@ -115,6 +119,7 @@ class Connection:
 
     def send_packed(self, content: bytes, blocked: Callable[[], None]) -> None:
         """Sends a small frame that was packed once for all members, like `send()`. Not for connections with a seal."""
+        self._check_ours()
         try:
             num_sent = self._socket.send(content, _NO_SIGNAL)
         except BlockingIOError:
@@ -155,6 +160,7 @@ class Connection:
             return False
         header = HEADER.pack(Kind.FILE, Operation.NONE, 0, position, len(file))
         while True:
+            self._check_ours()
             try:
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file.fileno()]))]
                 num_sent = self._socket.sendmsg([header], rights, _NO_SIGNAL)
@@ -171,6 +177,7 @@ class Connection:
     def _send_all(self, buffers: Sequence[Buffer], blocked: Callable[[], None]) -> None:
         waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
         while waiting:
+            self._check_ours()
             try:
                 num_sent = self._socket.sendmsg(waiting[:512], (), _NO_SIGNAL)
             except BlockingIOError:
@@ -199,6 +206,7 @@ class Connection:
         return frame
 
     def _read(self) -> None:
+        self._check_ours()
         if self._offset:
             self._data = self._data[self._offset :]
             self._offset = 0
@@ -294,6 +302,14 @@ class Connection:
         self._offset = end + self._code_bytes
         return header
 
+    def _check_ours(self) -> None:
+        try:
+            is_ours = os.path.samestat(self._status, os.fstat(self._socket.fileno()))
+        except OSError:
+            is_ours = False
+        if not is_ours:
+            raise ConnectionEndedError("its descriptor was closed")
+
     def expect_answers(self) -> None:
         """Has the connection end if the peer's host does not confirm sent data for half a minute.
 
@@ -315,11 +331,16 @@ class Connection:
 
     def end_sending(self) -> None:
         """Ends sending. The peer reads what was sent, and then the end of the stream."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ConnectionEndedError):
+            self._check_ours()
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        self._socket.close()
+        try:
+            self._check_ours()
+            self._socket.close()
+        except ConnectionEndedError:
+            self._socket.detach()
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

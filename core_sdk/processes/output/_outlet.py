@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from core_sdk.descriptors import KeptDescriptor
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
 # The time that a reader may take after a stop was asked for. The ranks, which wait for us in `print`, must go on.
@@ -92,21 +93,21 @@ class Outlet(Sink):
         self._is_hurried = is_hurried
         self._patience_s = patience_s
         self._is_stuck = False
-        self._descriptor, is_blocking = _own(descriptor)
+        self._file, is_blocking = _own(descriptor)
         # A pipe that is ready takes at least so much without blocking.
         self._piece_bytes = select.PIPE_BUF if is_blocking else sys.maxsize
         self._poll = select.poll()
-        if self._descriptor >= 0:
-            self._poll.register(self._descriptor, select.POLLOUT)
+        if self._file is not None:
+            self._poll.register(self._file, select.POLLOUT)
 
     def try_write(self, text: bytes) -> int:
         rest = memoryview(text)
         while rest:
-            if not self._await_reader():
+            if self._file is None or not self._await_reader():
                 self.reason = "nobody read it"
                 break
             try:
-                rest = rest[os.write(self._descriptor, rest[: self._piece_bytes]) :]
+                rest = rest[os.write(self._file.checked(), rest[: self._piece_bytes]) :]
             except BlockingIOError:
                 time.sleep(_PAUSE_S)
             except OSError as error:
@@ -115,13 +116,13 @@ class Outlet(Sink):
         return len(text) - len(rest)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self._file is not None:
+            self._file.close()
 
     def _await_reader(self) -> bool:
         """Waits for the reader. Returns whether a write would not block. Does not wait again after a time-out."""
         deadline: float | None = None
-        while self._descriptor >= 0 and not self._poll.poll(0 if self._is_stuck else _LOOK_S * 1000):
+        while not self._poll.poll(0 if self._is_stuck else _LOOK_S * 1000):
             if self._is_hurried.is_set():
                 deadline = time.monotonic() + self._patience_s if deadline is None else deadline
                 if self._is_stuck or time.monotonic() > deadline:
@@ -161,15 +162,15 @@ class MatchingLines(FileCopy):
         super().close()
 
 
-def _own(descriptor: int) -> tuple[int, bool]:
-    """Returns a new descriptor for the same file, or -1 if it is closed; and whether writing to it may block."""
+def _own(descriptor: int) -> tuple[KeptDescriptor | None, bool]:
+    """Returns a new descriptor for the same file, or None if it is closed; and whether writing to it may block."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
-        return -1, False
+        return None, False
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         # A new file description, because O_NONBLOCK would also affect other processes that share the given one.
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         with contextlib.suppress(OSError):  # another user's, without a reader, or on a system without these files
-            return os.open(f"/proc/self/fd/{descriptor}", flags), False
-    return os.dup(descriptor), not stat.S_ISREG(mode)
+            return KeptDescriptor(os.open(f"/proc/self/fd/{descriptor}", flags)), False
+    return KeptDescriptor(os.dup(descriptor)), not stat.S_ISREG(mode)

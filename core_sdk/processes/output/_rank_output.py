@@ -7,6 +7,7 @@ and reported, so that neither `| head` nor a full disk disturbs the ranks.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import selectors
@@ -17,12 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core_sdk.descriptors import KeptDescriptor
 from core_sdk.processes.output._outlet import FileCopy, Outlet, Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 from core_sdk.processes.output._stream import TAIL_BYTES, Stream
 
 _STDOUT = 1
 _STDERR = 2
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,11 @@ class RankOutput:
         self._streams: set[Stream] = set()
         self._changed = threading.Condition()
         self._is_closing = False
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_write, False)
-        self._selector = selectors.DefaultSelector()
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        self._wake_read, self._wake_write = KeptDescriptor(wake_read), KeptDescriptor(wake_write)
+        # It has no descriptor of its own, which a script could close.
+        self._selector = selectors.PollSelector()
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._wake_read)
         self._thread = threading.Thread(target=self._run, name="core-sdk-rank-output", daemon=True)
         self._thread.start()
@@ -145,14 +150,12 @@ class RankOutput:
         self._selector.close()
         for sink in {self._stdout, self._stderr}:
             sink.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        self._wake_read.close()
+        self._wake_write.close()
 
     def _wake(self) -> None:
-        try:
-            os.write(self._wake_write, b"!")
-        except BlockingIOError:
-            return  # the pipe is full, and wakes the thread anyway
+        with contextlib.suppress(OSError):  # the pipe is full, and wakes the thread anyway; or the script has closed it
+            os.write(self._wake_write.checked(), b"!")
 
     def _run(self) -> None:
         while not self._is_closing:
@@ -174,11 +177,16 @@ class RankOutput:
             if stream.show_at <= time.monotonic():
                 stream.show_unfinished()
         if self._wake_read in ready:
-            os.read(self._wake_read, 1 << 12)
+            try:
+                os.read(self._wake_read.checked(), 1 << 12)
+            except OSError:  # the script has closed it
+                self._selector.unregister(self._wake_read)
             self._take_new()
 
     def _timeout_s(self) -> float | None:
         show_at = min((stream.show_at for stream in self._streams), default=math.inf)
+        if not self._wake_read.is_ours():
+            show_at = min(show_at, time.monotonic() + _LOOK_S)  # nothing wakes this thread any more
         return None if show_at == math.inf else max(0.0, show_at - time.monotonic())
 
     def _take_new(self) -> None:

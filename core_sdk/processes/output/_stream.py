@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from core_sdk.descriptors import KeptDescriptor
 from core_sdk.processes.output._outlet import FileCopy, Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
@@ -47,13 +48,13 @@ class Stream:
         self._line_start = b"\n"
         os.mkfifo(path, 0o600)
         # Opening does not wait for a writer. The pipe gets ready when the first one writes, or the last one closes it.
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self._pipe = KeptDescriptor(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
         # A larger pipe keeps a rank from waiting for us at each burst. macOS lacks this; Linux may refuse it.
         with contextlib.suppress(OSError, AttributeError):
-            fcntl.fcntl(self._descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def fileno(self) -> int:
-        return self._descriptor
+        return self._pipe.fileno()
 
     @property
     def tail(self) -> bytes:
@@ -72,9 +73,11 @@ class Stream:
     def forward(self) -> bool:
         """Forwards the next chunk, if there is one. Returns False at the pipe's end."""
         try:
-            chunk = os.read(self._descriptor, _CHUNK_BYTES)
+            chunk = os.read(self._pipe.checked(), _CHUNK_BYTES)
         except BlockingIOError:
             return True
+        except OSError:  # the script has closed it
+            return False
         if chunk:
             self._note_last(chunk)
             for copy in self._copies:
@@ -100,7 +103,7 @@ class Stream:
         self._sink.write(self._lines.finish(), self._lines)
         for copy in self._copies:
             copy.close()
-        os.close(self._descriptor)
+        self._pipe.close()
         self._path.unlink(missing_ok=True)
 
     def _note_last(self, chunk: bytes) -> None:

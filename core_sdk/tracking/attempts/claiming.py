@@ -200,6 +200,7 @@ def _claimed(folder: TrialFolder, attempt: int) -> Iterator[tuple[JournalWriter,
         except BlockingIOError as error:
             raise AttemptClaimedError(folder.trial_id, attempt) from error
         undo.callback(alive.release)
+        journal.alive = alive
         folder.sweep_media()
         yield journal, alive
         undo.pop_all()

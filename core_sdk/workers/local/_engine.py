@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
+from core_sdk.descriptors import moved_up
 from core_sdk.environment import Mark, RankPlace
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.errors import WorkersNotStartedError
@@ -194,8 +195,8 @@ class LocalTeam(Team):
 
     def _start(self, start: Start, place: RankPlace, variables: Mapping[str, str], order: Order) -> None:
         (own, theirs), (own_of_thread, theirs_of_thread) = socket.socketpair(), socket.socketpair()
-        line = self._lines[place.rank] = _Line(Connection(own.detach()), threading.Lock())
-        self._lines_of_threads[place.rank] = _Line(Connection(own_of_thread.detach()), threading.Lock())
+        line = self._lines[place.rank] = _Line(Connection(moved_up(own.detach())), threading.Lock())
+        self._lines_of_threads[place.rank] = _Line(Connection(moved_up(own_of_thread.detach())), threading.Lock())
         pipes = self._output.open(place.rank)
         with (
             theirs,
