@@ -85,7 +85,7 @@ class AliveLock:
             if self._path is not None and self._file.fileno() >= 0 and not self._file.is_ours():
                 with contextlib.suppress(OSError):
                     self._file.open_again(self._path, os.O_RDWR)
-                    _lock(self._file.fileno())
+                    _lock(self._file.fileno(), is_shared=False)
 
     def leave(self) -> None:
         """Closes the lock in this process only. A process that has adopted it still holds it."""
