@@ -52,7 +52,8 @@ class TrainingWorkers:
         """Ends the workers, and starts `num_workers`, or as many as there is room for.
 
         Blocks for a few seconds while the engine still holds the places of the last workers. If there is no room, tries
-        again after 1, 2, 4, … seconds. Raises `WorkersNotStartedError` after the last try.
+        again after 1, 2, 4, … seconds. Raises `WorkersNotStartedError` after the last try, or `WorkerDiedError` if a
+        worker dies meanwhile.
         """
         self.end()
         for number in range(num_tries):

@@ -97,7 +97,11 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, num_workers: int) -> Team:
-        """Starts workers, and blocks until all of them listen. Raises `WorkersNotStartedError`."""
+        """Starts workers, and blocks until all of them listen.
+
+        Raises `WorkerDiedError` if one is killed or lost meanwhile, and `WorkersNotStartedError` for what would happen
+        again.
+        """
 
     def num_available(self) -> int | None:
         """Returns how many workers could be started if those of this engine ended; None if there is no limit.

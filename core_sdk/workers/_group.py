@@ -40,13 +40,17 @@ class WorkerGroup:
     """
 
     def __init__(self, num_workers: int, engine: Engine | None = None) -> None:
-        """Starts the workers; by default on this machine. Raises `WorkersNotStartedError`."""
+        """Starts the workers; by default on this machine. Raises `WorkersNotStartedError`, or `WorkerDiedError`.
+
+        After a `WorkerDiedError` the engine can start a group again.
+        """
         self._engine = engine or LocalEngine()
         self._is_closed = False
         try:
             self._start = _Start(self._engine, _checked_size(num_workers))
-        except BaseException:
-            self._engine.close()
+        except BaseException as error:
+            if engine is None or not isinstance(error, WorkerDiedError):
+                self._engine.close()
             raise
 
     @property
@@ -138,7 +142,8 @@ class WorkerGroup:
     def restart(self, num_workers: int | None = None) -> None:
         """Kills all workers at once, and starts as many again, or `num_workers`.
 
-        Raises `WorkersNotStartedError`, or `WorkersEndedError` if the group is closed.
+        Raises `WorkersNotStartedError`, `WorkerDiedError` if one dies meanwhile, or `WorkersEndedError` if the group is
+        closed.
         """
         if self._is_closed:
             raise WorkersEndedError("restart them", "are closed; make a new WorkerGroup")

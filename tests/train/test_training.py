@@ -74,6 +74,37 @@ for failing in (0, 1):
     )
 
 
+@pytest.mark.parametrize("programs", ["ray"], indirect=True)
+def test_an_actor_that_dies_as_a_restart_begins_is_a_failure_as_any_other(trainings: Programs) -> None:
+    """The next restart trains."""
+    trainings.run("""
+        import psutil
+
+        def actors():
+            found = psutil.process_iter(["cmdline"])
+            return {each for each in found if "WorkerActor" in " ".join(each.info["cmdline"] or ())}
+
+        def kill_in_restart():
+            wait_for(lambda: is_marked("failed"))
+            seen = actors()
+            while not (new := actors() - seen):
+                time.sleep(0.001)
+            new.pop().kill()
+            mark("killed")
+
+        def function():
+            if not is_marked("failed"):
+                report(0, {"step": "0"} if rank() == 0 else None)
+                mark("failed")
+                raise RuntimeError("the first attempt")
+            return first_step()
+
+        threading.Thread(target=kill_in_restart, daemon=True).start()
+        assert fit(function, max_failures=50).return_value == 1
+        assert is_marked("killed")
+    """)
+
+
 def test_an_exception_is_raised_with_its_traceback_and_the_output_is_kept(trainings: Programs, home: Home) -> None:
     """The exception itself is the cause, and the trial shows it."""
     trainings.run("""

@@ -711,6 +711,28 @@ def test_workers_that_cannot_be_started_are_explained(programs: Programs) -> Non
     """)
 
 
+@pytest.mark.parametrize("programs", ["local"], indirect=True)
+def test_a_worker_that_is_killed_as_it_starts_has_died(programs: Programs) -> None:
+    """It may be started again, on the same engine."""
+    killed = programs.directory / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+
+    programs.run(f"""
+        own_engine = engine()
+        python, sys.executable = sys.executable, {str(killed)!r}
+        try:
+            WorkerGroup(2, own_engine)
+        except WorkerDiedError as error:
+            assert error.rank == 0 and error.cause.startswith("was killed by SIGKILL"), error
+        else:
+            raise AssertionError
+        sys.executable = python
+        with WorkerGroup(2, own_engine) as workers:
+            assert workers.run(rank) == [0, 1]
+    """)
+
+
 def test_a_long_message_is_shortened(programs: Programs) -> None:
     """Its beginning and its end are kept, however long it is."""
     programs.run("""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from core_sdk.descriptors import moved_up
 from core_sdk.environment import Mark, RankPlace
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
-from core_sdk.errors import WorkersNotStartedError
+from core_sdk.errors import WorkerDiedError, WorkersNotStartedError
 from core_sdk.processes import Guardian, Ranks, cause_of, end_marked, excerpt
 from core_sdk.processes.output import RankOutput, Sink
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
@@ -126,7 +126,7 @@ class LocalTeam(Team):
         order: Order,
         start: Start = execute,
     ) -> None:
-        """Starts workers, and blocks until all of them listen. Raises `WorkersNotStartedError`."""
+        """Starts workers as `Engine.start` does."""
         self.places = places
         self.address = address
         self._output = processes.output
@@ -216,6 +216,8 @@ class LocalTeam(Team):
             self._receive(rank, self._lines[rank])
         except (EOFError, OSError) as error:
             death = self.death(rank)
+            if (death.seen.code or 0) < 0:  # somebody else has ended it: it need not happen again
+                raise WorkerDiedError(rank, death.process, death.cause, death.last_lines) from error
             reason = "".join(f"\n    {line}" for line in death.last_lines)
             raise WorkersNotStartedError(len(self.places), f"worker {rank} {death.cause}{reason}") from error
 

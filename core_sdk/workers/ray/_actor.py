@@ -58,10 +58,7 @@ class WorkerActor:
         return Node(context.get_node_id(), ray.util.get_node_ip_address(), str(self._processes.new_meeting_place()))
 
     def start(self, place: RankPlace, address: str, meeting_place: str | None, order: Order) -> None:
-        """Starts the worker. Without a meeting place the ranks meet through torch's store.
-
-        Raises `WorkersNotStartedError`.
-        """
+        """Starts the worker as `Engine.start` does. Without a meeting place the ranks meet through torch's store."""
         variables: Mapping[str, str] = {} if meeting_place is None else {RENDEZVOUS_VARIABLE: meeting_place}
         # What the program can import, and what can be imported here.
         path = list(dict.fromkeys([*order.path, *sys.path]))

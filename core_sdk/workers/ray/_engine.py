@@ -19,7 +19,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from core_sdk.environment import RankPlace
-from core_sdk.errors import WorkersNotStartedError
+from core_sdk.errors import WorkerDiedError, WorkersNotStartedError
 from core_sdk.processes import RankSeen
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers._output import ShownOutput
@@ -138,7 +138,7 @@ class RayTeam(Team):
         self._stored: tuple[bytes, Any] | None = None
         actors = [_actor(group, index, demand) for index in range(num_workers)]
         try:
-            nodes: list[Node] = ray.get([actor.node.remote() for actor in actors], timeout=_START_S)
+            nodes: list[Node] = _answers([actor.node.remote() for actor in actors])
             order = _by_node(nodes)
             self._actors = [actors[index] for index in order]
             self.places = _places([nodes[index].node_id for index in order])
@@ -147,8 +147,7 @@ class RayTeam(Team):
             meeting_place = nodes[order[0]].meeting_place if is_one_node else None
             like_ours = Order(sys.path, sys.argv)
             starts = zip(self._actors, self.places, strict=True)
-            started = [actor.start.remote(place, self.address, meeting_place, like_ours) for actor, place in starts]
-            ray.get(started, timeout=_START_S)
+            _answers([actor.start.remote(place, self.address, meeting_place, like_ours) for actor, place in starts])
         except BaseException as error:
             _give_back(actors, group)
             if isinstance(error, ray.exceptions.RayError):
@@ -269,6 +268,25 @@ class RayTeam(Team):
                         sinks[chunk[0]].try_write(chunk[1])
                     else:
                         waiting[actor.read_output.remote().future()] = actor
+
+
+def _answers(references: Sequence[Any]) -> list[Any]:
+    """Returns what actors that are being started answer. Raises `WorkerDiedError` if one is lost meanwhile."""
+    deadline = time.monotonic() + _START_S
+    answers = []
+    for index, reference in enumerate(references):
+        try:
+            answers.append(ray.get(reference, timeout=max(0.0, deadline - time.monotonic())))
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, WorkerDiedError):
+                raise error.cause from error
+            raise
+        except (ray.exceptions.RayActorError, ray.exceptions.NodeDiedError) as error:
+            if getattr(error, "actor_init_failed", False):  # it would fail again
+                raise
+            cause = f"was lost as it started, with its Ray actor: {reason_of(error)}"
+            raise WorkerDiedError(index, "on Ray", cause) from error
+    return answers
 
 
 def _actor(group: PlacementGroup, index: int, demand: Resources) -> Any:
