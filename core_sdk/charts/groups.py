@@ -11,7 +11,7 @@ from core_sdk.charts.horizontal_axis import find_axis, unit
 from core_sdk.charts.trials import PICTURE_BUCKETS
 from core_sdk.errors import NothingToDrawError, NotRecordedError
 from core_sdk.tracking import Tracker, View
-from core_sdk.tracking.finding.facts import Facts, unknown_name
+from core_sdk.tracking.finding.facts import Facts, problem_with
 from core_sdk.tracking.finding.groups import (
     Ranking,
     TrialGroup,
@@ -35,8 +35,8 @@ def read_groups(
     that no trial has.
     """
     ranking = None if best is None else Ranking.named(best)
-    for name in (*names, *([ranking.name] if ranking else [])):
-        if problem := unknown_name(name, found):
+    for name in (*names, *([f"metrics.{ranking.name}"] if ranking else [])):
+        if problem := problem_with(name, found):
             raise ValueError(problem)
     if ranking is None:
         experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)

@@ -101,7 +101,7 @@ def _importances(tracker: HomeTracker, row: ExperimentRow, found: Sequence[Facts
     if metric is None:
         return
     group, _, name = metric.partition(".")
-    told = importances([(one.hparams, one.metrics[group][name]) for one in found if metric in one.values])
+    told = importances([(one.hparams, one.metrics[group][name]) for one in found if name in one.metrics.get(group, {})])
     if told:
         rows = [[one.name, one.share, "" if one.correlation is None else one.correlation] for one in told]
         yield f"<h2>What mattered for {_text(metric)}</h2>"
@@ -113,19 +113,16 @@ def _metric_names(one: Facts) -> Iterable[str]:
 
 
 def _trials(found: Sequence[Facts]) -> Iterable[str]:
-    from core_sdk.tracking.finding.facts import differing_first, flattened
+    from core_sdk.tracking.finding.facts import names_of
 
-    hparams, _ = differing_first([one.hparams for one in found])
-    metrics, same = differing_first([dict(flattened(one.metrics)) for one in found])
-    names = [*hparams, *metrics, *same][:_MOST_COLUMNS]
+    differing, same = names_of(found)
+    names = [*differing, *same][:_MOST_COLUMNS]
     shown = found[-_MOST_ROWS:]
     yield "<h2>Trials</h2>"
     if len(shown) < len(found):
         yield f"<p>The newest {len(shown)} of {len(found)}.</p>"
     fields = ((one, one.row) for one in shown)
-    rows = [
-        [row.trial_id, row.name, row.state, row.steps_completed, *map(one.values.get, names)] for one, row in fields
-    ]
+    rows = [[row.trial_id, row.name, row.state, row.steps_completed, *map(one.value, names)] for one, row in fields]
     yield _table(["trial", "name", "state", "steps", *names], rows)
     yield from (
         f"<h3>Notes of trial {one.row.trial_id}</h3>\n<pre>{_text(one.row.notes)}</pre>"

@@ -128,9 +128,7 @@ _PLACES = {"steps": "steps_completed", "time": "time_s", "epochs": "epochs_compl
 
 
 def _compared(group: TrialGroup, names: Sequence[str], best: BestTrial | None) -> ComparedGroup:
-    aggregates = {
-        name: aggregate(one.values.get(name) for one in group.members) for name in metric_names(group.members)
-    }
+    aggregates = {name: aggregate(one.metric(name) for one in group.members) for name in metric_names(group.members)}
     return ComparedGroup(
         values=dict(zip(names, group.values, strict=True)),
         trial_ids=group.trial_ids,

@@ -10,9 +10,12 @@ import pytest
 from cli.commands import Cli
 from cli.recorded import new_attempt, new_trial
 from parts import needs
+from server.visitor import Visitor
 
+from core_sdk.cli.render.csv import cell
+from core_sdk.cli.trial.listing import choose_trials
 from core_sdk.records import EnvironmentRecord
-from core_sdk.tracking import Home
+from core_sdk.tracking import Home, HomeTracker
 
 
 @pytest.fixture
@@ -69,7 +72,15 @@ def test_a_metric_with_the_name_of_a_hyperparameter_is_told_apart(home: Home, cl
 
     head, _, first, *_ = cli("trial", "list", COLUMNS="200").output.splitlines()
 
-    assert head.split()[:7] == ["ID", "Experiment", "State", "Steps", "training.dropout", "training.state", "dropout"]
+    assert head.split()[:7] == [
+        "ID",
+        "Experiment",
+        "State",
+        "Steps",
+        "training.dropout",
+        "training.state",
+        "hparams.dropout",
+    ]
     assert first.split()[4:7] == ["0.3", "1", "0.1"]
 
 
@@ -202,3 +213,60 @@ def test_a_description_tells_the_code_and_the_machine(home: Home, cli: Cli) -> N
     assert "Packages torch 2.13.0, numpy 2.3.1" in lines
     assert "Machine node3, 16 CPUs, 128.0 GiB, NVIDIA H100" in lines
     assert as_json["environment"]["packages"]["torch"] == "2.13.0"
+
+
+@pytest.fixture
+def shadowing_trials(home: Home) -> list[dict[str, str]]:
+    """Trials whose hyperparameters and metrics have the names of everything else that a trial has."""
+    names = [
+        "steps",
+        "state",
+        "id",
+        "experiment",
+        "attempts",
+        "reason",
+        "label",
+        "name",
+        "seed",
+        "lr",
+        "trial_id",
+        "duration",
+    ]
+    given = [{name: f"{name} {number}" for name in names} for number in (1, 2)]
+    for hparams in given:
+        dotted = {"a.b": 1, "a": {"b": 2}, "validation": {"loss": 3}, "trial": {"state": 4}}
+        training = new_attempt(new_trial(home, hparams={**hparams, **dotted}))
+        training.report(7, "validation", loss=0.5, lr=0.25, state=9)
+        training.report(7, loss=0.75, progress=1)
+        training.end("completed")
+    return given
+
+
+@needs("many processes")
+def test_every_column_is_named_so_that_it_means_one_thing(
+    home: Home, cli: Cli, shadowing_trials: list[dict[str, str]]
+) -> None:
+    """What CSV, a table and the page call a column means the same in conditions, orders, columns and groups."""
+    rows = list(csv.DictReader(io.StringIO(cli("trial", "list", "--csv").output)))
+    head = cli("trial", "list", COLUMNS="2000").output.splitlines()[0].split()
+    visitor = Visitor(home)
+    try:
+        columns = [column["name"] for column in visitor.question("/columns")["columns"] if column["kind"] != "field"]
+        answer = visitor.question("/runs", columns=columns, sort="id")
+    finally:
+        visitor.close()
+
+    for name in shadowing_trials[0]:
+        assert [row[f"hparams.{name}" if name != "seed" else name] for row in rows] == [f"{name} 1", f"{name} 2"]
+    assert [rows[0][name] for name in ("a.b", "a\\.b", "steps_completed", "trial.seed")] == ["2", "1", "7", "7"]
+    assert [rows[0][name] for name in ("metrics.validation.loss", "hparams.validation.loss")] == ["0.5", "3"]
+    assert [rows[0][name] for name in ("trial.trial_id", "hparams.trial.state")] == ["1", "4"]
+    titles = {"Reason", "Started", "Labels", "Attempts"}  # of columns that every table has
+    with HomeTracker(home).view() as view:
+        for name in {*rows[0], *head[6:]} - titles:
+            found, _ = choose_trials(view, None, labels=(), where="", sort=name, columns=[name], with_archived=True)
+            value = str(cell(found[0].value(name)))
+            assert rows[0].get(name, value) == value, name
+        (first, _), _ = choose_trials(view, None, labels=(), where="", sort="", columns=(), with_archived=True)
+    # On the page, where metrics always have their group, a column of this name is a metric.
+    assert answer["rows"][0] == [first.metric(name) or first.value(name) for name in columns]

@@ -33,7 +33,7 @@ from core_sdk.records import (
     from_json,
 )
 from core_sdk.tracking import HomeTracker
-from core_sdk.tracking.finding.facts import flattened
+from core_sdk.tracking.finding.facts import flat_hparams
 
 # Reading the index takes longer than reading the events.
 _STEPS_S = 1.0
@@ -237,7 +237,7 @@ def _state(trial: Trial) -> str:
 
 
 def _hparams(trial: Trial) -> str:
-    return " ".join(f"{name}={format_number(value)}" for name, value in flattened(trial.hparams))
+    return " ".join(f"{name}={format_number(value)}" for name, value in flat_hparams(trial.hparams).items())
 
 
 def _with_reason(words: str, reason: str) -> str:

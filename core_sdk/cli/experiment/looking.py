@@ -21,7 +21,7 @@ from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials
 from core_sdk.records import SearcherMetric, format_number
 from core_sdk.tracking import Tracker, View
-from core_sdk.tracking.finding.facts import flattened, read_facts
+from core_sdk.tracking.finding.facts import read_facts
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.log_stream import LogReader
 
@@ -44,7 +44,7 @@ def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = Fals
         metric = tracker.experiment_record(experiment_id).searcher_metric
         names = [f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"] if metric else []
         found = read_facts(view, view.trials(experiment_id))
-    names = [name for name in names if any(name in one.values for one in found)]
+    names = [name for name in names if any(one.metric(name) is not None for one in found)]
     for name in names:
         found = in_order(found, name if name.startswith("min.") else f"-{name}")
     print_trials(found, names, form, names_experiment=False)
@@ -79,7 +79,7 @@ def best(
         "Trial": str(found.trial_id),
         found.metric: format_number(found.value),
         "Steps": "" if found.steps_completed is None else str(found.steps_completed),
-        "Hyperparameters": [f"{name}: {format_number(value)}" for name, value in flattened(facts.row.hparams)],
+        "Hyperparameters": [f"{name}: {format_number(value)}" for name, value in facts.hparams.items()],
         "Checkpoint": found.checkpoint_text,
     }
     print_one(json_object(facts) | {"best": found}, properties, as_json)

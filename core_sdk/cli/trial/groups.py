@@ -7,7 +7,7 @@ from typing import Any
 
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.records import fields_of, format_number
-from core_sdk.tracking.finding.facts import metric_titles
+from core_sdk.tracking.finding.facts import titles
 from core_sdk.tracking.finding.groups import (
     BestTrial,
     Ranking,
@@ -25,7 +25,7 @@ def print_groups(
 ) -> None:
     """Prints a row for each group. `metrics` are those that are shown; all, if it is empty."""
     found = [one for group in groups for one in group.members]
-    titles = metric_titles(found)
+    shown_as = titles(found)
     shown = [name for name in metric_names(found) if not metrics or is_named(name, metrics)]
     bests = {id(group): best_of(group.members, ranking) if ranking else None for group in groups}
 
@@ -33,7 +33,7 @@ def print_groups(
         return Column(names[index], lambda group: value_text(group.values[index]))
 
     def metric(name: str) -> Column[TrialGroup]:
-        return Column(titles.get(name, name), lambda group: _aggregate_text(group, name), is_number=True)
+        return Column(shown_as[f"metrics.{name}"], lambda group: _aggregate_text(group, name), is_number=True)
 
     def best(text: Callable[[BestTrial], str], title: str) -> Column[TrialGroup]:
         return Column(title, lambda group: text(one) if (one := bests[id(group)]) else "", is_number=True)
@@ -49,7 +49,7 @@ def print_groups(
 
 
 def _aggregate_text(group: TrialGroup, name: str) -> str:
-    found = aggregate(one.values.get(name) for one in group.members)
+    found = aggregate(one.metric(name) for one in group.members)
     if found is None:
         return ""
     std = "" if found.std is None else f" ± {found.std:.2g}"
@@ -68,6 +68,6 @@ def group_object(group: TrialGroup, names: Sequence[str], ranking: Ranking | Non
         "metrics": {
             name: fields_of(found)
             for name in metric_names(group.members)
-            if (found := aggregate(one.values.get(name) for one in group.members))
+            if (found := aggregate(one.metric(name) for one in group.members))
         },
     }

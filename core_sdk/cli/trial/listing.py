@@ -15,7 +15,7 @@ from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_time
 from core_sdk.records import fields_of, format_number, generated_name, strict_json
 from core_sdk.tracking import View
-from core_sdk.tracking.finding.facts import Facts, differing_first, flattened, metric_titles, read_facts, unknown_name
+from core_sdk.tracking.finding.facts import SHORT_NAMES, Facts, names_of, problem_with, qualified, read_facts, titles
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.finding.where import Condition, ConditionError, parse_condition
 from core_sdk.tracking.rows import TrialRow
@@ -41,12 +41,12 @@ def choose_trials(
     names = dict.fromkeys(filter(None, (*columns, sort_name, *(condition.names if condition else ()))))
     found = read_facts(view, view.trials(experiment_id))
     for option, name in (("--sort", sort_name), *(("--column", name) for name in columns)):
-        if name and (problem := unknown_name(name, found)):
+        if name and (problem := problem_with(name, found)):
             raise typer.BadParameter(problem, param_hint=option)
     for name, place in condition.names.items() if condition else ():
-        if problem := unknown_name(name, found):
+        if problem := problem_with(name, found):
             raise typer.BadParameter(str(ConditionError(problem, where, place)), param_hint="--where")
-    chosen = [one for one in found if condition is None or condition.holds(one.values.get)]
+    chosen = [one for one in found if condition is None or condition.holds(one.value)]
     chosen = [one for one in chosen if with_archived or not one.row.is_archived]
     chosen = [one for one in chosen if set(labels) <= set(one.row.labels)]
     return (in_order(chosen, sort) if sort else chosen), list(names)
@@ -72,34 +72,42 @@ def _parse(where: str) -> Condition | None:
 
 def print_comparison(found: Sequence[Facts]) -> None:
     """Prints a column for each trial and a row for each name, first those whose values differ."""
-    (differing, same), titles = _names(found), metric_titles(found)
-    names = Column[str]("Trial", lambda name: titles.get(name, name))
+    differing, same = _names(found)
 
     def values(one: Facts) -> Column[str]:
-        return Column(str(one.row.trial_id), lambda name: _shown(one.values.get(name)), is_number=True)
+        return Column(str(one.row.trial_id), lambda name: _shown(one.value(name)), is_number=True)
 
-    print_table([names, *map(values, found)], ["experiment", "state", "steps", *differing, *same])
+    print_table([Column[str]("Trial", str), *map(values, found)], ["experiment", "state", "steps", *differing, *same])
 
 
 def json_object(one: Facts, names: Sequence[str] = ()) -> dict[str, Any]:
-    columns = {name: one.values.get(name) for name in names}
+    columns = {name: one.value(name) for name in names}
     return fields_of(one.row) | {"metrics": one.metrics} | ({"columns": columns} if names else {})
 
 
 def _print_csv(found: Sequence[Facts], names: Sequence[str]) -> None:
     fields = [field.name for field in dataclasses.fields(TrialRow)]
-    differing, same = _names(found)
-    columns = [name for name in dict.fromkeys((*names, *differing, *same)) if name not in fields]
-    rows = ([*(getattr(one.row, field) for field in fields), *map(one.values.get, columns)] for one in found)
-    print_csv([[*fields, *columns], *rows])
+    shown_fields = [
+        f"trial.{field}" if field not in SHORT_NAMES or problem_with(field, found) else field for field in fields
+    ]
+    differing, same = _names(found, with_groups=True)
+    asked_for = _asked_for(names, found, with_groups=True)
+    columns = [name for name in dict.fromkeys((*asked_for, *differing, *same)) if name not in shown_fields]
+    rows = ([*(getattr(one.row, field) for field in fields), *map(one.value, columns)] for one in found)
+    print_csv([[*shown_fields, *columns], *rows])
 
 
-def _names(found: Sequence[Facts]) -> tuple[list[str], list[str]]:
+def _names(found: Sequence[Facts], *, with_groups: bool = False) -> tuple[list[str], list[str]]:
     """Returns the metrics and hyperparameters that differ between trials, long texts last, and those that do not."""
-    hparams, same_hparams = differing_first([one.hparams for one in found])
-    metrics, same_metrics = differing_first([dict(flattened(one.metrics)) for one in found])
-    hparams.sort(key=lambda name: any(len(_shown(one.values.get(name))) > _LONG_CHARS for one in found))
-    return [*metrics, *hparams], [*same_metrics, *same_hparams]
+    differing, same = names_of(found, with_groups=with_groups)
+    long = {name for name in differing for one in found if len(_shown(one.value(name))) > _LONG_CHARS}
+    return sorted(differing, key=lambda name: name in long), same
+
+
+def _asked_for(names: Sequence[str], found: Sequence[Facts], *, with_groups: bool = False) -> list[str]:
+    """Returns how names that were asked for are shown: alike if they are names of the same thing."""
+    shown = titles(found, with_groups=with_groups) if names else {}
+    return [shown.get(qualified(name, found), name) for name in names]
 
 
 def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: bool) -> list[Column[Facts]]:
@@ -120,17 +128,16 @@ def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: boo
         "attempts": Column("Attempts", lambda one: str(one.row.num_attempts), is_number=True),
     }
     differing, same = _names(found)
-    counts = [name for name in (*differing, *same) if name.rpartition(".")[2] in _COUNTS]
+    counts = {name for name in (*differing, *same) if name.rpartition(".")[2] in _COUNTS}
     differing, same = ([name for name in each if name not in counts] for each in (differing, same))
-    fixed, titles = first | last, metric_titles(found)
-    # A metric may be asked for with its group or without it, and is shown once.
-    shown = dict.fromkeys(titles.get(name, name) for name in (*first, *names, *differing, *last, *same, *counts))
+    fixed = first | last
+    shown = dict.fromkeys((*first, *_asked_for(names, found), *differing, *last, *same, *sorted(counts)))
     return [fixed[name] if name in fixed else _column(found, name) for name in shown]
 
 
 def _column(found: Sequence[Facts], name: str) -> Column[Facts]:
-    is_text = any(isinstance(one.values.get(name), str) for one in found)
-    return Column(name, lambda one: _shown(one.values.get(name)), is_number=not is_text, can_be_cut=is_text)
+    is_text = any(isinstance(one.value(name), str) for one in found)
+    return Column(name, lambda one: _shown(one.value(name)), is_number=not is_text, can_be_cut=is_text)
 
 
 def _shown(value: Any) -> str:

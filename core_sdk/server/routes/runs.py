@@ -10,7 +10,7 @@ import msgspec
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records, Snapshot
 from core_sdk.server.route import Cursor, Id, Names, Query, Text, page_of
-from core_sdk.tracking.finding.facts import Facts, unknown_name
+from core_sdk.tracking.finding.facts import Facts, problem_with, titles, without_figure
 from core_sdk.tracking.finding.groups import recorded_ranking
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.finding.where import ConditionError, parse_condition
@@ -118,7 +118,9 @@ def columns(records: Records, query: ColumnsQuery) -> ColumnsAnswer:
 
 def _columns_of(found: Sequence[Facts]) -> ColumnsAnswer:
     answer = [ColumnAnswer(name, "field", kind, len(found)) for name, kind in _FIELDS.items()]
-    answer += _columns("hyperparameter", (one.hparams.items() for one in found))
+    shown = titles(found)
+    hparams = ([(shown[f"hparams.{name}"], value) for name, value in one.hparams.items()] for one in found)
+    answer += _columns("hyperparameter", hparams)
     answer += _columns("metric", (_metrics(one) for one in found))
     labels = dict.fromkeys(label for one in found for label in one.row.labels)
     return ColumnsAnswer(answer, sorted(labels))
@@ -162,28 +164,32 @@ def _type(value: Any) -> str:
 
 def runs(records: Records, query: RunsQuery) -> RunsAnswer:
     """Returns the trials of all experiments, or of one, as a table."""
-    names, condition = list(query.columns), parse_condition(query.where) if query.where else None
-    sort_name = query.sort.removeprefix("-")
-    mentioned = [*names, *([sort_name] if sort_name else []), *(condition.names if condition else ())]
+    condition = parse_condition(query.where) if query.where else None
     snapshot = records.snapshot()
     everything = list(snapshot.trials.values())
-    for name in mentioned:
-        if name not in _FIELDS and (problem := unknown_name(name, everything)):
-            if condition and name in condition.names:
-                raise ConditionError(problem, query.where, condition.names[name])
+    for name, place in condition.names.items() if condition else ():
+        if problem := problem_with(name, everything):
+            raise ConditionError(problem, query.where, place)
+    metrics = snapshot.remember("metrics", lambda: {name for one in everything for name, _ in _metrics(one)})
+    # A column of a metric has the name group.name, which a hyperparameter's column never has.
+    columns = {name: f"metrics.{name}" if without_figure(name) in metrics else name for name in query.columns}
+    sort_name = query.sort.removeprefix("-")
+    sort = f"metrics.{sort_name}" if without_figure(sort_name) in metrics else sort_name
+    for name in (*columns.values(), *([sort] if sort else [])):
+        if name not in _FIELDS and (problem := problem_with(name, everything)):
             raise RequestError(400, "unknown_column", problem)
     found = records.chosen_trials(query.trials) if query.trials else _in_question(snapshot, query)
     if condition is not None:
-        found = [one for one in found if condition.holds(one.values.get)]
+        found = [one for one in found if condition.holds(one.value)]
     if text := query.search.casefold():
         texts = snapshot.remember("texts", lambda: {one.row.trial_id: _searched(one) for one in everything})
         found = [one for one in found if text in texts[one.row.trial_id]]
-    if query.sort:
-        found = in_order(found, query.sort)
+    if sort:
+        found = in_order(found, f"-{sort}" if query.sort.startswith("-") else sort)
     page, cursor = page_of(found, query.cursor, query.limit)
     return RunsAnswer(
-        columns=names,
-        rows=[[one.values.get(name) for name in names] for one in page],
+        columns=list(query.columns),
+        rows=[[one.value(columns[name]) for name in query.columns] for one in page],
         ids=[one.row.trial_id for one in page],
         num_found=len(found),
         num_trials=len(everything),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from core_sdk.records import Metric, SearcherMetric, strict_json
-from core_sdk.tracking.finding.facts import Facts, differing_first
+from core_sdk.tracking.finding.facts import Facts, differing_first, titles
 
 OTHER_NAMES = ("label", "experiment", "state")
 """What trials can be grouped by, beside their hyperparameters."""
@@ -90,7 +90,12 @@ def group_trials(found: Iterable[Facts], names: Sequence[str]) -> list[TrialGrou
 def group_names(found: Sequence[Facts]) -> list[str]:
     """Returns the names by which the trials can be grouped: first the hyperparameters in which they differ."""
     differing, same = differing_first([one.hparams for one in found])
-    return [*differing, *OTHER_NAMES, *same]
+    shown = titles(found)
+    return [
+        *(shown[f"hparams.{name}"] for name in differing),
+        *OTHER_NAMES,
+        *(shown[f"hparams.{name}"] for name in same),
+    ]
 
 
 def aggregate(values: Iterable[Any]) -> Aggregate | None:
@@ -111,7 +116,7 @@ def aggregate(values: Iterable[Any]) -> Aggregate | None:
 
 def best_of(members: Iterable[Facts], ranking: Ranking) -> BestTrial | None:
     """Returns the trial with the best value, the one with the lowest id if several have it. NaN never wins."""
-    values = {one.row.trial_id: one.values.get(ranking.name) for one in members}
+    values = {one.row.trial_id: one.metric(ranking.name) for one in members}
     finite = {one: value for one, value in sorted(values.items()) if value is not None and math.isfinite(value)}
     choose = min if ranking.smaller_is_better else max
     trial_id = choose(finite, key=lambda one: finite[one], default=None)
@@ -197,7 +202,7 @@ def _values(one: Facts, names: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _value(one: Facts, name: str) -> Any:
-    value = one.values.get(name)
+    value = one.value(name)
     return ", ".join(sorted(value)) or None if isinstance(value, tuple) else value
 
 

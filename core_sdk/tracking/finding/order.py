@@ -14,12 +14,13 @@ def in_order(found: Sequence[Facts], sort: str) -> list[Facts]:
     """
     name, is_descending = sort.removeprefix("-"), sort.startswith("-")
     numbers, texts, without = list[Facts](), list[Facts](), list[Facts]()
+    values = {one.row.trial_id: one.value(name) for one in found}
     for one in found:
-        value = one.values.get(name)
+        value = values[one.row.trial_id]
         if value is None or value != value:  # NaN does not equal itself
             without.append(one)
         else:
             (texts if isinstance(value, str) else numbers).append(one)
     for comparable in (numbers, texts):
-        comparable.sort(key=lambda one: one.values[name], reverse=is_descending)
+        comparable.sort(key=lambda one: values[one.row.trial_id], reverse=is_descending)
     return [*texts, *numbers, *without] if is_descending else [*numbers, *texts, *without]

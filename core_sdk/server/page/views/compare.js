@@ -65,6 +65,7 @@ export function Compare() {
 
 /** A row for each value, first those in which the trials differ. @param {{found: TrialAnswer[]}} props */
 function Values({ found }) {
+  const others = new Set(["experiment", "state", "steps", "commit", ...found.flatMap(({ series }) => series.map(nameOf))]);
   const columns = found.map(({ trial, series }) => ({
     ...Object.fromEntries([
       ["experiment", trial.experiment_name],
@@ -72,7 +73,8 @@ function Values({ found }) {
       ["steps", formatValue(trial.steps_completed)],
       ["commit", trial.environment?.git_commit.slice(0, 12) ?? ""],
     ]),
-    ...Object.fromEntries(flattened(trial.hparams)),
+    // As everywhere, a hyperparameter has its whole name where the short one could mean something else.
+    ...Object.fromEntries(flattened(trial.hparams).map(([name, value]) => [others.has(name) ? `hparams.${name}` : name, value])),
     ...Object.fromEntries(series.map((one) => [nameOf(one), formatValue(one.last)])),
   }));
   const names = [...new Set(columns.flatMap((column) => Object.keys(column).filter((name) => own(column, name) !== "")))];

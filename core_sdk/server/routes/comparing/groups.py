@@ -15,7 +15,7 @@ from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Names, Query, Rank, Text
 from core_sdk.server.routes.metrics import Axis, Place
-from core_sdk.tracking.finding.facts import Facts, unknown_name
+from core_sdk.tracking.finding.facts import Facts, problem_with
 from core_sdk.tracking.finding.groups import (
     Ranking,
     TrialGroup,
@@ -109,7 +109,7 @@ def groups(records: Records, query: GroupsQuery) -> GroupsAnswer:
     """Returns groups of trials, and one curve for each group and metric."""
     found = _trials(records, query)
     for name in query.by:
-        if problem := unknown_name(name, found):
+        if problem := problem_with(name, found):
             raise RequestError(400, "unknown_name", problem)
     experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
     ranking = (
