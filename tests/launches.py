@@ -46,6 +46,10 @@ class Ended:
     stderr: str
 
     @property
+    def last_words(self) -> str:
+        return self.stderr.splitlines()[-1]
+
+    @property
     def failure(self) -> Failure:
         match = _FAILURE.search(self.stderr)
         assert match is not None, f"no rank is named last:\n{self.stderr}"
@@ -65,6 +69,11 @@ class Launch:
         """So far."""
         return self._process.stdout.read_text(errors="replace")
 
+    @property
+    def errors(self) -> str:
+        """So far."""
+        return self._process.stderr.read_text(errors="replace")
+
     def read_until(self, *lines: str) -> None:
         """Blocks until the ranks have printed all of these lines."""
         wait_for(lambda: set(lines) <= set(self.output.splitlines()))
@@ -78,7 +87,7 @@ class Launch:
     def wait(self) -> Ended:
         """Its status is -N if it was itself killed by signal N."""
         code = self.wait_for_code()
-        return Ended(code, self.output, self._process.stderr.read_text(errors="replace"))
+        return Ended(code, self.output, self.errors)
 
     def wait_for_code(self) -> int:
         """For a launch whose output is not to be read."""

@@ -24,10 +24,12 @@ from core_sdk.processes._guardian_process import await_guardians, end_marked, gu
 from core_sdk.processes._outcomes import (
     Failed,
     FailedElsewhere,
+    Grace,
     Killed,
     NodesLost,
     Obeyed,
     Outcome,
+    Stopping,
     Succeeded,
     judge,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 
@@ -15,6 +16,10 @@ _MAX_LINE_CHARACTERS = 2000
 # torch writes `[rank0]: ` before each line of a traceback.
 _TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(: .*)?$", re.DOTALL)
+_CRASH = "Fatal Python error: "
+_STACK = "Current thread 0x"
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|^<frozen ")
 _CANNOT_OPEN = re.compile(r"can't open file|can't find '__main__'|No module named")
 _CONTROL = {code: "�" for code in [*range(0x20), 0x7F, *range(0x80, 0xA0)] if chr(code) not in "\t"}
 
@@ -48,7 +53,7 @@ def cause_of(seen: RankSeen) -> str:
 
 
 def _ended_under_threads(seen: RankSeen) -> bool:
-    return seen.code == -signal.SIGABRT and seen.stderr.rstrip().endswith(_JOINABLE_THREAD)
+    return seen.code == -signal.SIGABRT and _JOINABLE_THREAD in seen.stderr
 
 
 def signal_text(number: int) -> str:
@@ -71,6 +76,17 @@ def shortened(text: str, most: int = _MAX_CHARACTERS) -> str:
     return f"{text[:half]} ... ({len(text) - 2 * half} characters left out) ... {text[-half:]}"
 
 
+def place_of_stack(stderr: bytes) -> str | None:
+    """Returns the place at which a process stood whose stack Python's faulthandler has written last, or None.
+
+    It is the innermost line that is not of a library, such as `save (train.py, line 12)`.
+    """
+    _, stack = _crash(_lines(stderr))
+    frames = [frame for line in stack if (frame := _FRAME.fullmatch(line))]
+    own = [frame for frame in frames if not _LIBRARY.search(frame["file"])]
+    return next((f"{frame['name']} ({frame['file']}, line {frame['line']})" for frame in own or frames), None)
+
+
 def failure_report(seen: RankSeen, num_ranks: int, host: str, code: int) -> list[str]:
     """Returns lines that say which rank failed first, why, and with which exit code, and the end of its stderr."""
     head = f"rank {seen.rank} of {num_ranks} failed first (host {host}, pid {seen.pid}): it "
@@ -86,13 +102,26 @@ def failure_report(seen: RankSeen, num_ranks: int, host: str, code: int) -> list
 
 
 def excerpt(stderr: bytes) -> list[str]:
-    """Returns the last lines, or those of the last traceback if many follow it; at most `MAX_LINES`."""
+    """Returns the last lines, or those of the last traceback if many follow it; at most `MAX_LINES`.
+
+    Of the stacks that Python writes when it crashes, it has only that of the thread that has crashed.
+    """
     lines = [_shown(line) for line in _lines(stderr)]
+    before, stack = _crash(lines)
+    if stack:
+        return [*before[-MAX_LINES // 2 :], *stack[: MAX_LINES // 2]]
     start = _last_traceback(lines)
     end = len(lines) if start is None else _end_of_traceback(lines, start)
     if start is None or start >= len(lines) - MAX_LINES or end > len(lines) - MAX_LINES // 2:
         return lines[-MAX_LINES:]
     return lines[max(start, end - MAX_LINES) : end]
+
+
+def _crash(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the lines to the one that says that Python has crashed, and the stack of the thread that has, if any."""
+    index = next((index for index in range(len(lines) - 1, -1, -1) if lines[index].startswith(_CRASH)), len(lines))
+    start = next((start for start in range(index, len(lines)) if lines[start].startswith(_STACK)), len(lines))
+    return lines[: index + 1], list(itertools.takewhile(bool, lines[start:]))
 
 
 def _raised(stderr: bytes) -> str | None:

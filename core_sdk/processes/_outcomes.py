@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from core_sdk.processes._causes import Kind, RankSeen, failed, first_failure, kind_of, may_change, stuck_after_failure
 
@@ -47,14 +47,42 @@ class Obeyed:
 
 
 @dataclass(frozen=True)
+class Grace:
+    """The time that ranks may take to end after a stop was asked for."""
+
+    total_s: float
+    source: str
+    """The variable or option that says so."""
+
+    def __str__(self) -> str:
+        return f"{self.source}={self.total_s:g}"
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """A stop that was asked for, while ranks of this node have not ended."""
+
+    signals: tuple[int, ...]
+    """The signals that have asked for it."""
+    ranks: tuple[int, ...]
+    """The ranks that still run; empty if they are being started."""
+    grace: Grace
+    left_s: float
+    """The rest of the grace."""
+
+
+@dataclass(frozen=True)
 class Killed:
     """Ranks were killed because they had not ended after a stop was asked for."""
 
     signal: int
     """The signal that asked for the stop."""
     ranks: tuple[int, ...]
+    grace: Grace
     is_impatient: bool
     """Whether a second SIGINT killed them, before the end of their grace."""
+    places: Mapping[int, str] = field(default_factory=dict)
+    """The places in their scripts at which these ranks stood, as far as they have told."""
 
 
 Outcome = Succeeded | Failed | FailedElsewhere | NodesLost | Obeyed | Killed

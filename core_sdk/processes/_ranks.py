@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import resource
 import signal
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -28,6 +30,8 @@ _POLL_S = 0.02
 _LATE_STOP_S = 5.0
 # A process that cannot be killed, since it waits for a broken device, is not waited for any longer.
 _UNKILLABLE_S = 10.0
+# A rank that is stopped, or that waits for a device, does not show its stack.
+_SHOWING_S = 2.0
 # Processes that a rank leaves behind may keep its output open.
 _LAST_OUTPUT_S = 0.5
 
@@ -118,6 +122,18 @@ class Ranks:
         for pid in told:
             _signal(pid, number)
 
+    def show_stacks(self) -> None:
+        """Has the running ranks write where they stand to their stderr. They die of it.
+
+        A rank's Python does that at SIGABRT if it was started with `PYTHONFAULTHANDLER=1`, also inside C code.
+        """
+        running = self.running()
+        for processes in living({self.pids[rank] for rank in running}).values():
+            for pid in trainings(processes):
+                _allow_no_core_dump(pid)
+                _signal(pid, signal.SIGABRT)
+        self.await_ends(running, _SHOWING_S)
+
     def kill(self) -> None:
         """Kills the ranks and all processes in their sessions, at once."""
         for pid in self.pids.values():
@@ -176,6 +192,14 @@ def _await_end(pid: int) -> int:
     if ended is None:
         return -signal.SIGKILL
     return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+
+def _allow_no_core_dump(pid: int) -> None:
+    """Keeps a process that is to abort from writing its memory to the disk first."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            # With 0 the kernel would still start a collector of dumps, where the system has one.
+            resource.prlimit(pid, resource.RLIMIT_CORE, (1, 1))
 
 
 def _signal(pid: int, number: int) -> None:

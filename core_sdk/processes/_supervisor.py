@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from core_sdk.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRACEBACK, RankSeen, failed
+from core_sdk.processes._failure_text import place_of_stack
 from core_sdk.processes._guardian import Guardian
 from core_sdk.processes._guardian_process import end_marked
-from core_sdk.processes._outcomes import Failed, Killed, Outcome, Succeeded, judge
+from core_sdk.processes._outcomes import Failed, Grace, Killed, Outcome, Stopping, Succeeded, judge
 from core_sdk.processes._ranks import Ranks
 from core_sdk.processes._signals import STOPS
 from core_sdk.processes._statements import RankStatements
@@ -24,8 +25,8 @@ _END_S = 5.0
 _PATIENCE_S = 2.0
 # If the grace ends while ranks are being started, the interval of looking whether they run and can be killed.
 _POLL_S = 0.05
-# The longest time for which `select` can wait.
-_LONGEST_S = 1e6
+# The interval at which somebody who waits for the end of a stop is told what it waits for.
+_REMINDER_S = 60.0
 # The time that the thread that started the ranks may take to notice a SIGKILL.
 _AFTER_KILL_S = 15.0
 
@@ -49,12 +50,11 @@ class Supervisor:
     """Supervises the ranks of one node. Two threads share it.
 
     One starts the ranks and asks for their outcome: `waiting`, `starting`, `started`, `outcome`, `end`, and again. The
-    other one receives the signals: `hand_on`, `time_left_s`, `kill_late`, `kill`.
+    other one receives the signals: `hand_on`, `stopping`, `time_left_s`, `kill_late`, `kill`.
     """
 
-    def __init__(self, guardian: Guardian, statements: RankStatements, output: RankOutput, grace_s: float) -> None:
-        self.grace_s = grace_s
-        """The time that ranks may take to end after a stop was asked for."""
+    def __init__(self, guardian: Guardian, statements: RankStatements, output: RankOutput, grace: Grace) -> None:
+        self.grace = grace
         self.decided: Outcome | None = None
         """The outcome of the last start; None again after the next one has begun."""
         self.num_ranks = 0
@@ -67,7 +67,8 @@ class Supervisor:
         self._ranks = Ranks(guardian, output)
         self._stops: list[int] = []
         self._stop_asked_s = 0.0
-        self._killed: Killed | None = None
+        self.killed: Killed | None = None
+        """The ranks that were killed, if any were. It is part of the outcome when they have ended."""
 
     @property
     def stop_signal(self) -> int | None:
@@ -144,18 +145,32 @@ class Supervisor:
             return False
 
     def time_left_s(self) -> float | None:
-        """Returns the time until `kill_late` is to be called; None for never."""
+        """Returns the time until `kill_late` is to be called, and what `stopping` returns is to be said again.
+
+        Returns None for never.
+        """
         with self._lock:
-            if self._killed is not None:
+            if self.killed is not None:
                 return _AFTER_KILL_S
             if self._phase not in (_Phase.STARTING, _Phase.RUNNING) or not self._stops:
                 return None
-            return min(max(self._grace_left_s(), _POLL_S), _LONGEST_S)
+            return min(max(self._grace_left_s(), _POLL_S), _REMINDER_S)
+
+    def stopping(self) -> Stopping | None:
+        """Returns what a stop waits for; None if none was asked for, or nothing is waited for."""
+        with self._lock:
+            is_waiting = self._phase in (_Phase.STARTING, _Phase.RUNNING) and self.killed is None
+            running = self._ranks.running() if self._phase is _Phase.RUNNING else []
+            if not self._stops or not is_waiting or self._grace_left_s() <= 0:
+                return None
+            if self._phase is _Phase.RUNNING and not running:
+                return None
+            return Stopping(tuple(self._stops), tuple(running), self.grace, self._grace_left_s())
 
     def kill_late(self) -> bool:
         """Kills ranks whose grace is over. Returns whether to wait for their end."""
         with self._lock:
-            if self._killed is not None:
+            if self.killed is not None:
                 return False
             if self._phase is _Phase.RUNNING and self._grace_left_s() <= 0:
                 self._kill_running(is_impatient=False)
@@ -187,12 +202,14 @@ class Supervisor:
         return self._phase is _Phase.CANCELLED or (self._phase is _Phase.DECIDED and not self._ranks.running())
 
     def _grace_left_s(self) -> float:
-        return self._stop_asked_s + self.grace_s - time.monotonic()
+        return self._stop_asked_s + self.grace.total_s - time.monotonic()
 
     def _kill_running(self, *, is_impatient: bool) -> None:
         # A rank that has ended is judged by its end, though it may have left processes behind.
         if running := self._ranks.running():
-            self._killed = Killed(self._stops[0], tuple(running), is_impatient)
+            self.killed = Killed(self._stops[0], tuple(running), self.grace, is_impatient)
+        if not is_impatient:
+            self._ranks.show_stacks()
         self._ranks.kill()
 
     def _outcome(self, deaths: Mapping[int, RankSeen], is_alone: bool) -> Outcome | None:
@@ -207,8 +224,8 @@ class Supervisor:
         failures = failed([*deaths.values()])
         if not failures:
             return None if is_running else self._end_well(deaths)
-        if self._killed is not None:
-            return None if is_running else self._killed
+        if self.killed is not None:
+            return None if is_running else self._with_places(self.killed, deaths)
         has_patience = time.monotonic() < min(death.ended_s for death in failures) + _PATIENCE_S
         return judge(
             self._see_all(deaths),
@@ -232,6 +249,14 @@ class Supervisor:
         if has_stop_status:
             return Failed(next(seen for seen in self._see_all(deaths) if seen.code == STOPPED))
         return Succeeded(was_stopped=False)
+
+    def _with_places(self, killed: Killed, deaths: Mapping[int, RankSeen]) -> Killed:
+        places = {}
+        for rank in killed.ranks:
+            self._ranks.await_output(rank)
+            if place := place_of_stack(self._ranks.seen(rank, deaths[rank]).stderr):
+                places[rank] = place
+        return replace(killed, places=places)
 
     def _see_all(self, deaths: Mapping[int, RankSeen]) -> list[RankSeen]:
         for death in failed([*deaths.values()]):

@@ -18,13 +18,14 @@ from dataclasses import replace
 from typing import NoReturn
 
 from core_sdk.environment import LaunchSettings
+from core_sdk.environment.names import GRACE_VARIABLE
 from core_sdk.errors import CoreSDKError
-from core_sdk.processes import CaughtSignals, Supervisor, block_usr1
+from core_sdk.processes import STOPS, CaughtSignals, Grace, Supervisor, block_usr1
 from core_sdk.processes.output import RankOutput
 from launch._command_line import CommandError, HelpWanted, check_script, help_text, parse
 from launch._directory import LaunchDirectory
 from launch._framework import Framework, Launch
-from launch._result import LaunchResult, result_before_start, result_of, say
+from launch._result import LaunchResult, describe_stopping, marked, result_before_start, result_of, say
 from launch._ssh import _head
 from launch._ssh._link import HeadLink
 from launch._torchrun import _engine
@@ -93,11 +94,12 @@ def _launch_here(launch: Launch) -> LaunchResult:
     """Runs this node's part of the training."""
     directory, signals, settings = launch.directory, launch.signals, launch.settings
     with RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
-        supervisor = Supervisor(directory.guardian, directory.statements, output, settings.grace_s)
+        grace = Grace(settings.grace_s, GRACE_VARIABLE)
+        supervisor = Supervisor(directory.guardian, directory.statements, output, grace)
         # The main thread must be free to receive signals while nodes meet.
         engine = ThreadPoolExecutor(1, "launch-engine").submit(_run_engine, launch, supervisor, output)
         engine.add_done_callback(lambda _: signals.ring())
-        _wait_for_end(engine, signals, supervisor)
+        _wait_for_end(engine, signals, supervisor, output)
         supervisor.kill()
         signals.wait_for(output.close)
     result = _result(supervisor, engine.exception() if engine.done() else None)
@@ -117,20 +119,22 @@ def _run_engine(launch: Launch, supervisor: Supervisor, output: RankOutput) -> N
     _engine.run(launch, options, nodes, supervisor, output)
 
 
-def _wait_for_end(engine: Future[None], signals: CaughtSignals, supervisor: Supervisor) -> None:
-    """Blocks until the engine has ended, or there is nothing more that it could do."""
+def _wait_for_end(engine: Future[None], signals: CaughtSignals, supervisor: Supervisor, output: RankOutput) -> None:
+    """Blocks until the engine has ended, or there is nothing more that it could do. Says what a stop waits for."""
     while not engine.done():
         number = signals.wait(supervisor.time_left_s())
         if number is None and not supervisor.kill_late():
             return
         if number and supervisor.hand_on(number):
             return
+        if number in (None, *STOPS) and (stopping := supervisor.stopping()) is not None:
+            output.say(marked([describe_stopping(stopping)]))
 
 
 def _result(supervisor: Supervisor, error: BaseException | None) -> LaunchResult:
     """Returns the result of the launch. `error` is what the engine raised."""
-    if supervisor.decided is not None:
-        return result_of(supervisor.decided, supervisor.num_ranks, socket.gethostname())
+    if (outcome := supervisor.decided or supervisor.killed) is not None:
+        return result_of(outcome, supervisor.num_ranks, socket.gethostname())
     if supervisor.stop_signal is not None:
         return result_before_start(supervisor.stop_signal)
     if error is None:

@@ -12,6 +12,9 @@ from core_sdk.environment import rank_variables
 from core_sdk.processes.output import RankPipes
 from launch._command_line import NOT_EXECUTABLE, NOT_FOUND, CommandError
 
+# A Python that crashes, or is told to abort since it hangs, writes where it stood.
+_DEFAULTS = {"PYTHONFAULTHANDLER": "1"}
+
 
 def start_rank(
     command: Sequence[str],
@@ -31,7 +34,7 @@ def start_rank(
             with _on_cores(cores):
                 return subprocess.Popen(
                     command,
-                    env=rank_variables(variables, defaults or {}),
+                    env=rank_variables(variables, {**_DEFAULTS, **(defaults or {})}),
                     stdout=stdout,
                     stderr=stderr,
                     start_new_session=True,

@@ -17,6 +17,7 @@ from core_sdk.processes import (
     NodesLost,
     Obeyed,
     Outcome,
+    Stopping,
     Succeeded,
     cause_of,
     exit_code,
@@ -27,6 +28,7 @@ from core_sdk.processes import (
 from core_sdk.processes.output import Outlet
 
 _STDERR = 2
+_MOST_PLACES = 8
 MARK = "[core-sdk] "
 """The beginning of each line of the launcher's own."""
 
@@ -72,6 +74,14 @@ def result_before_start(number: int) -> LaunchResult:
     return _result_of_signal(number, f"{signal_name(number)} came before the ranks were started: none runs")
 
 
+def describe_stopping(stopping: Stopping) -> str:
+    """Says what a stop waits for."""
+    first, grace = signal_name(stopping.signals[0]), stopping.grace
+    whom = _ranks(stopping.ranks) if stopping.ranks else "the ranks, which are being started,"
+    words = f"stopping after {first}: waiting up to {round(stopping.left_s, 1):g} s ({grace}) for {whom} to end"
+    return words + ("; Ctrl-C again kills them" if signal.SIGINT in stopping.signals else "")
+
+
 def describe_lost(lost: NodesLost) -> str:
     nodes = f"node {lost.names[0]}" if len(lost.names) == 1 else f"nodes {', '.join(lost.names)}"
     return f"the launcher of {nodes} is lost: its host is down or cut off, or it was killed"
@@ -111,10 +121,13 @@ def _result_of(outcome: Outcome, num_ranks: int, host: str) -> LaunchResult:
             return _result_of_signal(number, f"{_ranks(ranks)} died of {signal_name(number)}, which was handed on")
         case Killed(number, ranks, is_impatient=True):
             return _result_of_signal(number, f"{_ranks(ranks)} did not get to an end: killed by a second SIGINT")
-        case Killed(number, ranks):
+        case Killed(number, ranks, grace):
             code = exit_code(-signal.SIGKILL)
-            reason = f"{_ranks(ranks)} had not ended in the grace after {signal_name(number)}: killed"
-            return LaunchResult(code, (f"{reason}; exit code {code}",), reason=reason)
+            reason = f"{_ranks(ranks)} had not ended in the grace after {signal_name(number)} ({grace}): killed"
+            places = [f"rank {rank} stood in {place}" for rank, place in outcome.places.items()]
+            more = ("the output of the other ranks says where they stood",) if len(places) > _MOST_PLACES else ()
+            messages = (f"{reason}; exit code {code}", *places[:_MOST_PLACES], *more)
+            return LaunchResult(code, messages, reason="; ".join([reason, *places[:1]]))
 
 
 def _result_of_signal(number: int, reason: str) -> LaunchResult:

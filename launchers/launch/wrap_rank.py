@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from core_sdk.environment import first_variable
-from core_sdk.processes import CaughtSignals, Ranks, exit_code
+from core_sdk.processes import STOPS, CaughtSignals, Ranks, exit_code, signal_name
 from core_sdk.processes.output import RankOutput
 from launch._command_line import CommandError, OptionParser, UsageError
 from launch._directory import LaunchDirectory
 from launch._rank_process import start_rank
-from launch._result import say
+from launch._result import marked, say
 
 # Processes that the command leaves behind may keep its output open.
 _LAST_OUTPUT_S = 2.0
@@ -65,6 +65,8 @@ def _run(rank: int, command: Sequence[str]) -> int:
         while ranks.running():
             if number := signals.wait(_POLL_S):
                 ranks.signal(number)
+                if number in STOPS:
+                    output.say(marked([f"{signal_name(number)} was handed on: waiting for rank {rank} to end"]))
         output.wait_for_end(rank, _LAST_OUTPUT_S)
         signals.wait_for(output.close)
         return exit_code(process.wait())

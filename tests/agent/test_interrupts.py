@@ -146,7 +146,7 @@ def test_one_ctrl_c_ends_a_script_that_never_asks(open_terminal: Open, command: 
     status = person.waits()
 
     assert status == (-signal.SIGINT if command == PLAIN else 130), person.seen
-    assert b"stopping" not in person.seen
+    assert b"stopping at the next step" not in person.seen
     assert client.get_trial(1).state is client.TrialState.CANCELED
 
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,20 @@ def test_sigterm_stops_a_script_that_listens(home: Home, start_script: Callable[
 
     assert (status, output) == (0, "stopping\n")
     assert outcome(home) == "paused"
+
+
+def test_a_stop_is_told_at_once_in_a_long_step(start_script: Callable[..., Script], tmp_path: Path) -> None:
+    """Who waits for the script knows that it has heard."""
+    long_step = "        while not pathlib.Path('go').exists(): time.sleep(0.01)"
+    script = start_script("import pathlib, time\n" + LISTENS.replace("        pass", long_step))
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGTERM)
+    assert script.process.stderr is not None
+
+    line = script.process.stderr.readline()
+
+    (tmp_path / "go").touch()
+    assert line == "stopping at the next step, as asked by SIGTERM\n"
 
 
 def test_sigterm_kills_a_script_that_never_asks(start_script: Callable[..., Script]) -> None:

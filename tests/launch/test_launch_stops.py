@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import time
@@ -47,7 +48,7 @@ def test_a_stop_after_which_all_ranks_end_well_is_to_be_continued(
     ended = launch.wait()
     assert ended.code == 75
     assert {"[rank=0] saved", "[rank=1] saved"} <= set(ended.stdout.splitlines())
-    assert ended.stderr == "[core-sdk] stopped as asked, to be continued; exit code 75\n"
+    assert ended.last_words == "[core-sdk] stopped as asked, to be continued; exit code 75"
 
 
 @pytest.mark.parametrize("number", _STOPS)
@@ -113,16 +114,42 @@ def test_ranks_have_longer_than_torch_would_give_them(
 
 
 def test_the_grace_ends(start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CORE_SDK_GRACE_S, then SIGKILL, and the last words say for whom."""
+    """CORE_SDK_GRACE_S, then SIGKILL, and the last words say for whom, and where that rank stood."""
     monkeypatch.setenv("CORE_SDK_GRACE_S", "0.5")
-    launch = start_launch(_PROLOGUE + "on(15, do=lambda: rank or sys.exit(0))\nwait(); wait()")
+    source = (
+        "on(15, do=lambda: rank or sys.exit(0))\ndef train():\n    while True: time.sleep(1)\nsay('ready')\ntrain()"
+    )
+    launch = start_launch(_PROLOGUE + source)
     launch.read_until(*_ALL_READY)
 
     launch.send(signal.SIGTERM)
 
     ended = launch.wait()
+    reason = "rank 1 had not ended in the grace after SIGTERM (CORE_SDK_GRACE_S=0.5): killed; exit code 137"
     assert ended.code == 137
-    assert "rank 1 had not ended in the grace after SIGTERM: killed" in ended.stderr
+    assert f"[core-sdk] {reason}" in ended.stderr.splitlines()
+    assert re.fullmatch(r"\[core-sdk\] rank 1 stood in train \(\S+/train.py, line 13\)", ended.last_words)
+    assert "[rank=1] Current thread" in ended.stderr
+
+
+def test_each_stop_says_what_it_waits_for(start_launch: StartLaunch) -> None:
+    """At once, whatever the signal, with the variable that says how long: a rank may hang."""
+    launch = start_launch(
+        _PROLOGUE + "on(15, 2, do=lambda: rank or (say('ends'), os._exit(0)))\nwait(); wait(); wait()"
+    )
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGTERM)
+    launch.read_until("[rank=0] ends")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        said = launch.errors
+        launch.send(number)
+        wait_for(lambda: launch.errors != said)  # noqa: B023 - it is called at once
+    launch.send(signal.SIGINT)
+
+    first, *_, last, _ = launch.wait().stderr.splitlines()
+    assert first.startswith("[core-sdk] stopping after SIGTERM: waiting up to 3600 s (CORE_SDK_GRACE_S=3600) for rank")
+    assert re.search(r"waiting up to \S+ s \(CORE_SDK_GRACE_S=3600\) for rank 1 to end; Ctrl-C again kills them$", last)
 
 
 @pytest.mark.parametrize(("overrides", "grace"), [((), "3600.0"), (("--shutdown-timeout=7",), "7")])
@@ -170,8 +197,8 @@ def test_a_second_interrupt_of_ranks_that_died_of_the_first_names_them(start_lau
     launch.send(signal.SIGINT)
 
     ended = launch.wait()
-    words = "[core-sdk] cancelled by SIGINT (Ctrl-C), of which ranks 0, 1 died; exit code 130\n"
-    assert (ended.code, ended.stderr) == (130, words)
+    words = "[core-sdk] cancelled by SIGINT (Ctrl-C), of which ranks 0, 1 died; exit code 130"
+    assert (ended.code, ended.last_words) == (130, words)
 
 
 def test_a_rank_that_fails_while_stopping_is_a_failure(start_launch: StartLaunch) -> None:

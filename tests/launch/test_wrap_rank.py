@@ -63,14 +63,15 @@ def test_a_signal_is_handed_on_to_the_command() -> None:
     """Which may end well after it."""
     source = "import signal, time; signal.signal(15, lambda *_: exit(5)); print('up', flush=True); time.sleep(60)"
     command = [sys.executable, "-m", "launch.wrap_rank", "1", "--", sys.executable, "-c", source]
-    wrapper = subprocess.Popen(command, stdout=subprocess.PIPE)
+    wrapper = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert wrapper.stdout is not None
     assert wrapper.stdout.readline() == b"[rank=1] up\n"
 
     wrapper.send_signal(signal.SIGTERM)
 
-    wrapper.communicate(timeout=60)
+    _, errors = wrapper.communicate(timeout=60)
     assert wrapper.returncode == 5
+    assert errors == b"[core-sdk] SIGTERM was handed on: waiting for rank 1 to end\n"
 
 
 def test_a_signal_to_the_whole_group_comes_to_the_command_once(tmp_path: Path) -> None:

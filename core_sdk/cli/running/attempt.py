@@ -16,7 +16,7 @@ from core_sdk.cli._resuming import what_is_hidden, what_resume_does
 from core_sdk.cli.running.display import Display
 from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_signals, open_screen
 from core_sdk.errors import CommandError
-from core_sdk.processes import exit_code
+from core_sdk.processes import exit_code, signal_name
 from core_sdk.processes.output import Outlet
 from core_sdk.records import TrialInfo
 from core_sdk.tracking.attempts.continuation import Continuation
@@ -61,7 +61,7 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     except CommandError:
         start.withdraw()
         raise
-    hand_on_signals(caught, agent, lambda: _hang_up(trial_id))
+    hand_on_signals(caught, agent, lambda number: _tell_stop(trial_id, number), lambda: _hang_up(trial_id))
     ended = agent.wait()
     for problem in ended.problems:
         say(problem)
@@ -75,13 +75,24 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     return exit_status(state, end.exit_code)
 
 
+def _tell_stop(trial_id: int, number: int) -> None:
+    _say_or_drop(
+        f"{signal_name(number)} was handed on to the command of trial {trial_id}: waiting for it to end; "
+        f"`core-sdk trial kill {trial_id}` ends it at once"
+    )
+
+
 def _hang_up(trial_id: int) -> None:
     """Leaves the training to its agent, which needs no terminal."""
+    _say_or_drop(f"hung up: trial {trial_id} trains on; `core-sdk trial logs {trial_id} --follow` shows its output")
+    os._exit(exit_code(-signal.SIGHUP))
+
+
+def _say_or_drop(words: str) -> None:
+    """Prints one line, or drops it if nobody reads it for some seconds."""
     is_hurried = threading.Event()
     is_hurried.set()
-    words = f"hung up: trial {trial_id} trains on; `core-sdk trial logs {trial_id} --follow` shows its output"
     Outlet(_STDERR, is_hurried, _PATIENCE_S).write(f"{message(words)}\n".encode())
-    os._exit(exit_code(-signal.SIGHUP))
 
 
 def _kill_left(folder: TrialFolder) -> None:

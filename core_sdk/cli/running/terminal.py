@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from core_sdk.agent.starting import Agent, Screen
 from core_sdk.environment import is_usr1_stop
-from core_sdk.processes import CaughtSignals
+from core_sdk.processes import STOPS, CaughtSignals
 
 _STDIN = 0
 _STDOUT = 1
@@ -58,13 +58,20 @@ def catch_signals() -> CaughtSignals:
     return caught
 
 
-def hand_on_signals(caught: CaughtSignals, agent: Agent, hang_up: Callable[[], None]) -> None:
-    """Starts a thread that hands on what `caught` receives, and has received before; at a SIGHUP it calls `hang_up`."""
-    arguments = [caught, agent, hang_up]
+def hand_on_signals(
+    caught: CaughtSignals, agent: Agent, tell_stop: Callable[[int], None], hang_up: Callable[[], None]
+) -> None:
+    """Starts a thread that hands on what `caught` receives, and has received before.
+
+    Of a signal that asks for an end it tells `tell_stop`. At a SIGHUP it calls `hang_up`.
+    """
+    arguments = [caught, agent, tell_stop, hang_up]
     threading.Thread(target=_hand_on_signals, args=arguments, name="core-sdk-signals", daemon=True).start()
 
 
-def _hand_on_signals(caught: CaughtSignals, agent: Agent, hang_up: Callable[[], None]) -> None:
+def _hand_on_signals(
+    caught: CaughtSignals, agent: Agent, tell_stop: Callable[[int], None], hang_up: Callable[[], None]
+) -> None:
     # Slurm sends Ctrl-C to all processes of a step, and a second one would break off what the script does after it.
     is_sent_to_all = is_usr1_stop() and not _has_terminal()
     while True:
@@ -83,6 +90,8 @@ def _hand_on_signals(caught: CaughtSignals, agent: Agent, hang_up: Callable[[], 
                 hang_up()
             case int(number):
                 agent.signal(number)
+                if number in STOPS:
+                    tell_stop(number)
 
 
 def _has_terminal() -> bool:

@@ -265,6 +265,8 @@ class PreemptContext(OfOneProcess):
         self._watch_for_stop()
         if self._agreement.wanted_by == INTERRUPT:
             logger.warning("stopping at the next step; Ctrl-C again ends the training at once")
+        elif self._agreement.wanted_by is not None and not self.is_acknowledged:
+            logger.warning("stopping at the next step, as asked by %s", self._agreement.wanted_by)
         while self._distributed.size > 1 and not self._closing.wait(_LATE_S):
             if (unevenness := self._agreement.unevenness()) is not None:
                 logger.warning("%s", unevenness)

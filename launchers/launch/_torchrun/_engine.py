@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from string import Template
 
 from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
-from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded, Supervisor, cause_of
+from core_sdk.processes import Failed, FailedElsewhere, Grace, NodesLost, Outcome, Succeeded, Supervisor, cause_of
 from core_sdk.processes.output import RankOutput, RankPipes
 from launch._command_line import CommandError, program_argv
 from launch._framework import Launch, Start
@@ -33,6 +33,8 @@ from launch._torchrun._variables import defaults_of, num_ranks, torchrun_variabl
 _MAKE_ROOM_S = 30.0
 # How long a node whose ranks have ended waits for the others, whose store it may keep, as under torchrun.
 _EXIT_S = 300.0
+# The time after which such a wait is explained.
+_SILENT_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
     if "OMP_NUM_THREADS" in defaults_of(config) and not launch.settings.has_num_threads:
         _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
     if config.options.shutdown_timeout is not None:
-        supervisor.grace_s = config.options.shutdown_timeout
+        supervisor.grace = Grace(config.options.shutdown_timeout, "--shutdown-timeout")
     logs = RankLogs(output, launch.directory, options)
     try:
         # Closed at once, so that the other nodes do not wait for this one to come back.
@@ -134,7 +136,7 @@ class NodeLauncher:
             # Otherwise output would appear in blocks, and the last block of a killed rank would be lost.
             "PYTHONUNBUFFERED": "1",
             **directory.variables,
-            GRACE_VARIABLE: str(self.supervisor.grace_s),
+            GRACE_VARIABLE: str(self.supervisor.grace.total_s),
             CHIEF_IP_VARIABLE: start.chief_address,
         }
         if start.num_nodes == 1:
@@ -202,12 +204,17 @@ class NodeLauncher:
     def _await_other_nodes(self, outcome: Succeeded) -> None:
         """Waits until the ranks of all nodes have ended: this node may keep the store of the others."""
         # Ranks that were asked to stop have their grace to save.
-        longest_s = max(_EXIT_S, self.supervisor.grace_s if outcome.was_stopped else 0)
+        longest_s = max(_EXIT_S, self.supervisor.grace.total_s if outcome.was_stopped else 0)
         deadline = time.monotonic() + longest_s
+        silent_until = time.monotonic() + _SILENT_S
         self._peers.leave()
-        while not self._peers.have_all_left() and time.monotonic() < deadline:
+        while (staying := self._peers.staying()) and time.monotonic() < deadline:
             if self._peers.failure() is not None or self._peers.lost() is not None:
                 return
+            if time.monotonic() > silent_until:
+                hosts = ", ".join(staying)
+                self._say(f"this node's ranks have ended: waiting up to {longest_s:g} s for those of {hosts}")
+                silent_until = deadline
             time.sleep(self.config.options.monitor_interval)
 
     def _is_restarted_after(self, outcome: Outcome) -> bool:

@@ -110,10 +110,11 @@ class PeerNodes:
         """Says that this node needs the others no longer, so that its later silence means nothing."""
         self._ask(self._leave, None)
 
-    def have_all_left(self) -> bool:
-        """Whether no node needs the others any longer, as far as this node can learn."""
-        keys = [f"left/{node}" for node in range(len(self._hosts))]
-        return self._ask(lambda store: bool(store.check(keys)), True)
+    def staying(self) -> list[str]:
+        """Returns the nodes that still need the others, as far as this node can learn."""
+        return self._ask(
+            lambda store: [host for node, host in enumerate(self._hosts) if not store.check([f"left/{node}"])], []
+        )
 
     def _ask(self, question: Callable[[Store], T], otherwise: T) -> T:
         """Returns the answer to a question to the store, or `otherwise` if the store is gone."""
@@ -151,7 +152,7 @@ class PeerNodes:
             return self._take(store, posted)
         self._leave(store)
         deadline = time.monotonic() + (0 if failure.is_restarting else _READERS_S)
-        while time.monotonic() < deadline and not self.have_all_left():
+        while time.monotonic() < deadline and self.staying():
             time.sleep(_PAUSE_S)
         return None
 
