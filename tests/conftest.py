@@ -17,6 +17,7 @@ import ray_choice
 from buckets.opening import servers_on_demand
 from buckets.servers import BucketServer
 from cli.commands import WarmCli
+from kernels import kernel
 from ports import reserved_port
 from processes import Script
 from second_tries import describe
@@ -26,7 +27,7 @@ from workers.engines import dying_ray, programs, ray_address, two_ray_nodes, unw
 from core_sdk.processes import heed_signals
 from core_sdk.tracking import Home
 
-__all__ = ["dying_ray", "programs", "ray_address", "two_ray_nodes", "unwatched_ray"]
+__all__ = ["dying_ray", "kernel", "programs", "ray_address", "two_ray_nodes", "unwatched_ray"]
 
 # On a busy machine the generation of inputs is slow, which says nothing about a test.
 hypothesis.settings.register_profile("busy", suppress_health_check=[hypothesis.HealthCheck.too_slow], deadline=None)

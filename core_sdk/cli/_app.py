@@ -15,9 +15,10 @@ from core_sdk.cli.running import run
 from core_sdk.cli.ui import ui
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 what was named (a trial, an
-experiment, a checkpoint, an attempt, a group) does not exist; 75 the trial was stopped and can be resumed; 126 or
-127 the command cannot be executed or does not exist; 130 the trial was canceled by Ctrl-C. run, trial resume and trial
-continue otherwise exit as the script did, with 128 + N when signal N killed it."""
+experiment, a checkpoint, an attempt, a group) does not exist; 74 the trial was stopped, its save has failed, and an
+earlier checkpoint is there; 75 the trial was stopped and can be resumed; 126 or 127 the command cannot be executed or
+does not exist; 130 the trial was canceled by Ctrl-C. run, trial resume and trial continue otherwise exit as the script
+did, with 128 + N when signal N killed it."""
 
 
 class _Root(LazyGroup):

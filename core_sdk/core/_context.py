@@ -11,12 +11,13 @@ import traceback
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from core_sdk.core._checkpoint import CheckpointContext
 from core_sdk.core._collection import collect_at_end
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._farewells import Farewells
+from core_sdk.core._notebook import NotebookCells
 from core_sdk.core._preempt import PreemptContext, tell_launcher
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
@@ -24,13 +25,16 @@ from core_sdk.core._train import EarlyExitReason, TrainContext
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
+from core_sdk.exiting import ProgramExit, last_error
 from core_sdk.pickling import OfOneProcess
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
 from core_sdk.storage import Storage
 from core_sdk.tensorboard import TensorboardMirror
+from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.attempts.claiming import Attempt
+from core_sdk.tracking.attempts.continuation import has_checkpoint
 from core_sdk.tracking.attempts.definition import record_hparams
-from core_sdk.tracking.states import TRY_AGAIN
+from core_sdk.tracking.states import SAVE_FAILED, TRY_AGAIN
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -65,6 +69,8 @@ class Context(OfOneProcess):
     exception on another rank: a chief that ends well waits a few seconds to learn how the others end.
     """
 
+    _all: ClassVar[weakref.WeakSet[Context]] = weakref.WeakSet()
+
     checkpoint: CheckpointContext
     """Stores and reads checkpoints."""
     distributed: DistributedContext
@@ -95,7 +101,10 @@ class Context(OfOneProcess):
         searcher: SearcherContext,
         train: TrainContext,
         services: Sequence[Service],
+        program: ProgramExit | None = None,
+        is_started_again: bool = False,
     ) -> None:
+        """`program` is the exit of the script, if it is one. `is_started_again`: after a stop, if its status is 75."""
         self.checkpoint = checkpoint
         self.distributed = distributed
         self.experimental = experimental
@@ -106,10 +115,12 @@ class Context(OfOneProcess):
         self.info = attempt.info
         self._attempt = attempt
         self._journal = attempt.journal
-        self._ending = _Ending(attempt, checkpoint, storage, preempt, distributed)
+        self._ending = _Ending(attempt, checkpoint, storage, preempt, distributed, program, is_started_again)
         self._open = contextlib.ExitStack()
         self._services: list[Service] = [*services, preempt]
         self._is_started = False
+        self._is_in_block = False
+        self._all.add(self)
         ending = self._ending
         self._open.callback(lambda: distributed.close(ending.error))
         # SIGTERM is released late, since a second one must not kill the process before the end is recorded.
@@ -126,8 +137,17 @@ class Context(OfOneProcess):
         self._open.callback(profiler.off)
         # The save ends first, while everything still works and the outcome is not decided.
         self._open.callback(self._ending.await_save)
+        self._open.callback(NotebookCells(self, preempt.catch_interrupts).close)
         # Closes a Context that was left open, at the interpreter's exit or when no variable holds it any more.
         self._finalizer = weakref.finalize(self, _close_forgotten, self._open, self._ending)
+
+    @classmethod
+    def close_left(cls, trial: TrialFolder) -> None:
+        """Closes this process's Context of the trial, if it is open outside of a `with` block: in a notebook's cell."""
+        for context in list(cls._all):
+            if context._attempt.folder.path == trial.path and not context._is_in_block and context._finalizer.alive:
+                logger.info("%r was still open, and is closed", context)
+                context._finalizer()
 
     def start(self) -> None:
         """Begins to listen for stops. Raises `RuntimeError` the second time."""
@@ -145,16 +165,21 @@ class Context(OfOneProcess):
     ) -> None:
         """Ends the attempt; does nothing the second time, and in a forked child.
 
-        Waits for a save in the background. Closes every part, even if closing another one fails. Raises the failure of
-        that save, and `ReportsDroppedError` if records were lost.
+        Without arguments, an error that is being raised, as in `finally:`, is the attempt's. Waits for a save in the
+        background. Closes every part, even if closing another one fails. Raises the failure of that save, and
+        `ReportsDroppedError` if records were lost.
         """
         if self._finalizer.detach() is None or self._ending.is_foreign():
             return
-        self._ending.note(exc_val)
+        if exc_val is None:
+            self._ending.note_close()
+        else:
+            self._ending.note(exc_val)
         self._open.close()
 
     def __enter__(self) -> Context:
         self.start()
+        self._is_in_block = True
         return self
 
     def __exit__(
@@ -220,6 +245,8 @@ class _Ending:
         storage: Storage,
         preempt: PreemptContext,
         distributed: DistributedContext,
+        program: ProgramExit | None,
+        is_started_again: bool,
     ) -> None:
         self._attempt = attempt
         self._storage = storage
@@ -229,8 +256,13 @@ class _Ending:
         self._is_chief = distributed.is_chief
         self._farewells = Farewells(distributed.channel)
         self._process = os.getpid()
-        # The error of an earlier cell of a notebook; its id only, since its frames may hold a model.
-        self._past_error_id = id(_last_error())
+        self._program = program
+        self._is_started_again = is_started_again
+        if program is not None:
+            program.status = None  # of an exit that was caught
+        # The errors of an earlier cell of a notebook, and of a handler in which the script runs; their ids only, since
+        # their frames may hold a model.
+        self._past_error_ids = (id(last_error()), id(sys.exception()))
         self._outcome: Outcome | None = None
         self._error_text: str | None = None
         self.error: BaseException | None = None
@@ -241,6 +273,10 @@ class _Ending:
         return os.getpid() != self._process
 
     def note(self, error: BaseException | None) -> None:
+        """Notes the outcome of a script that leaves the Context with `error`, or without one."""
+        if isinstance(error, GeneratorExit):
+            self.note_exit()
+            return
         if not self.is_good(error):
             self.error = error
         invalid_hp = _invalid_hp(error)
@@ -256,14 +292,27 @@ class _Ending:
     def is_good(self, error: BaseException | None) -> bool:
         """Returns whether a script that leaves the Context with `error` has ended well."""
         good_codes = (None, 0, TRY_AGAIN) if self._preempt.is_acknowledged else (None, 0)
-        return error is None or (isinstance(error, SystemExit) and error.code in good_codes)
+        # A generator that holds the Context was closed, by whoever needs no more of it.
+        return error is None or isinstance(error, GeneratorExit) or _exits_with(error, good_codes)
+
+    def note_close(self) -> None:
+        """Notes the outcome of a script that calls `close()`, as in `finally:`, perhaps while an error is raised."""
+        error = sys.exception()
+        self.note(None if id(error) in self._past_error_ids else error)
 
     def note_exit(self) -> None:
-        """Notes the outcome at the interpreter's exit, where only its last error tells success from failure."""
-        error = _last_error()
-        self.note(None if id(error) == self._past_error_id else error)
+        """Notes the outcome of a Context that Python closes.
+
+        It does so at the interpreter's exit, when no variable holds the Context, or with the generator that holds it.
+        """
+        error = last_error()
+        if id(error) in self._past_error_ids:
+            error = None
+        if error is None and self._program is not None and self._program.status is not None:
+            error = SystemExit(self._program.status)
+        self.note(error)
         if self._outcome in ("completed", "paused"):
-            # The script may have ended by `sys.exit(3)`: only the exit status of its process tells.
+            # The exit status of the program, if anybody sees it, tells whether it has ended well.
             self._outcome = "exited"
 
     def await_save(self) -> None:
@@ -294,6 +343,20 @@ class _Ending:
             tell_launcher(launch_directory(), "completed")
         if self._outcome in ("completed", "paused", "invalid_hp"):
             tell_launcher(launch_directory(), f"left-{self._rank}")
+        self._replace_status()
+
+    def _replace_status(self) -> None:
+        """Has the program's exit status say that it is to be started again, which Python's own would not."""
+        if self._program is None or not self._preempt.is_acknowledged:
+            return
+        if self._outcome in ("paused", "exited") and self._is_started_again:
+            self._program.replace(TRY_AGAIN)
+        elif (
+            self.error is not None
+            and self.error is self._checkpoint.failed_save
+            and has_checkpoint(self._attempt.folder)
+        ):
+            self._program.replace(SAVE_FAILED, self.error)
 
     def _explain_stop(self) -> None:
         """Notes in the error that the ranks stopped at different steps, which errors of collectives do not say."""
@@ -334,8 +397,8 @@ def _close_forgotten(open_parts: contextlib.ExitStack, ending: _Ending) -> None:
         open_parts.close()
 
 
-def _last_error() -> BaseException | None:
-    return getattr(sys, "last_value", None)
+def _exits_with(error: BaseException, codes: Sequence[int | None]) -> bool:
+    return isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)) and error.code in codes
 
 
 def _invalid_hp(error: BaseException | None) -> str | None:

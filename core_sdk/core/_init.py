@@ -28,13 +28,17 @@ from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import (
     Environment,
     StopNoticeSettings,
+    is_script,
     is_usr1_stop,
     known_grace_s,
     launch_directory,
+    left_job,
     num_ranks_started,
     run_info,
+    torchrun_launch,
 )
 from core_sdk.errors import ArgumentConflictError, SeveralRanksError
+from core_sdk.exiting import ProgramExit
 from core_sdk.files import file_url
 from core_sdk.records import ClusterInfo
 from core_sdk.storage import Storage, open_storage, storage_from_url
@@ -42,6 +46,7 @@ from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.attempts.definition import Definition
+from core_sdk.tracking.attempts.jobs import noted_trial
 from core_sdk.tracking.history import read_history
 
 P = ParamSpec("P")
@@ -173,6 +178,8 @@ def init(
         checkpoint_storage = _configured_storage(given.info)
     storage = _on_all(distributed, lambda: _open_storage(checkpoint_storage, home, distributed))
     _check_agreement(distributed, given, storage)
+    if given.definition.job is not None and (trial := noted_trial(home, given.definition.job)) is not None:
+        Context.close_left(trial)
     attempt = claim_together(home.root, given.info, given.definition, distributed)
     if distributed.is_chief:
         record_policy(attempt, checkpoint_storage)
@@ -234,7 +241,15 @@ def init(
         ),
         train=train,
         services=_services(attempt, given.tensorboard_mode) if distributed.is_chief else (),
+        program=ProgramExit.watched() if is_script() else None,
+        is_started_again=_is_started_again(given.definition, distributed),
     )
+
+
+def _is_started_again(definition: Definition, distributed: DistributedContext) -> bool:
+    """Whether a job starts the script again if its status is 75. Launchers see for themselves how ranks have ended."""
+    is_in_job = definition.job is not None or left_job() is not None
+    return is_in_job and distributed.size == 1 and launch_directory() is None and not torchrun_launch()
 
 
 def _services(attempt: Attempt, tensorboard_mode: TensorboardMode) -> list[Service]:

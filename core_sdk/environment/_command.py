@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 from pathlib import Path
+
+# Their exit status is that of the tests.
+_TEST_RUNNERS = ("pytest", "py.test", "unittest")
 
 
 def main_script() -> str:
@@ -26,6 +30,13 @@ def command_of_this_process() -> list[str] | None:
     if "ipykernel" in sys.modules or not sys.argv or sys.argv[0] in ("", "-"):
         return None
     return [sys.executable, *sys.orig_argv[1:]]
+
+
+def is_script() -> bool:
+    """Whether this process executes a script, to its end: no notebook, no tests, no child of multiprocessing."""
+    is_typed = bool(sys.flags.interactive) or hasattr(builtins, "__IPYTHON__")
+    is_host = is_typed or main_script() in _TEST_RUNNERS
+    return command_of_this_process() is not None and not is_host and not _is_of_multiprocessing()
 
 
 def script_and_arguments() -> list[str]:

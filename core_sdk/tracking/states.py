@@ -16,6 +16,9 @@ from core_sdk.tracking.rows import TrialState
 TRY_AGAIN = 75
 """EX_TEMPFAIL of sysexits.h: the exit status of launchers, and of some scripts, after a stop."""
 
+SAVE_FAILED = 74
+"""EX_IOERR of sysexits.h: the exit status of a script whose save has failed after a stop, with a checkpoint before."""
+
 _SHELL_BASE = 128
 _INTERRUPTED = (-signal.SIGINT, _SHELL_BASE + signal.SIGINT)
 _STOP_SIGNALS = (-signal.SIGTERM, -signal.SIGUSR1)

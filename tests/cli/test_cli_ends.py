@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from cli.commands import Cli, WriteScript
+from core.script_ends import FAILED_SAVE, HOLDS, IMPORTS, SAVE, STOP
 from parts import sample
 
 from core_sdk.tracking import Home
@@ -81,15 +82,36 @@ def test_state_and_status_agree(
     assert (state, status) == end
 
 
-def test_a_script_without_with_that_exits_has_not_left_its_context(
-    home: Home, cli: Cli, write_script: WriteScript
+# By the way in which the script ends, however it holds its Context.
+HELD_TABLE = {
+    "raise ValueError('bad')": (ERROR, 1),
+    "sys.exit(3)": (ERROR, 3),
+    "sys.exit('bad')": (ERROR, 1),
+    "exit(3)": (ERROR, 3),
+    "raise SystemExit(3)": (ERROR, 3),
+    "raise KeyboardInterrupt": ("CANCELED", 130),
+    "raise core_sdk.InvalidHP('too large')": COMPLETED,
+    STOP + "pass": ("PAUSED", 75),
+    STOP + "sys.exit(3)": (ERROR, 3),
+    SAVE + STOP + FAILED_SAVE: (ERROR, 74),
+    "pass": COMPLETED,
+}
+
+
+@pytest.mark.parametrize(
+    ("hold", "way"),
+    sample([(hold, way) for hold in HOLDS for way in HELD_TABLE if hold != "generator" or "InvalidHP" not in way], 9),
+)
+def test_state_and_status_agree_however_the_context_is_held(
+    hold: str, way: str, home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
-    """Python closes the Context; how the script has ended, its exit status says."""
-    path = write_script("import sys\nfrom core_sdk import core\ncontext = core.init()\nsys.exit(3)")
+    """Also where Python closes the Context: the exit status says how the script has ended."""
+    path = write_script(IMPORTS + HOLDS[hold].replace("END", way))
 
     status = cli("run", "--", sys.executable, str(path)).status
 
     with Index(home) as index:
         index.refresh()
         trial = index.trial(1)
-    assert (trial.state, trial.reason, status) == ("ERROR", "its process exited with status 3", 3)
+    expected = (ERROR, 1) if hold == "generator" and FAILED_SAVE in way else HELD_TABLE[way]
+    assert (trial.state, status) == expected, trial.reason

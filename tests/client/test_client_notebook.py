@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from parts import needs
 from processes import TIMEOUT_S, Script
 
@@ -23,17 +22,6 @@ TRAIN = """
         with context.checkpoint.store_path({"steps_completed": 3}) as (path, _):
             (path / "model").write_text("weights")
 """
-
-
-@pytest.fixture
-def kernel() -> Iterator[Any]:
-    """The client of a kernel that has just started."""
-    from jupyter_client.manager import start_new_kernel
-
-    manager, kernel = start_new_kernel(startup_timeout=TIMEOUT_S)
-    yield kernel
-    kernel.stop_channels()
-    manager.shutdown_kernel(now=True)
 
 
 def shown(kernel: Any, kind: str, text: str) -> str:

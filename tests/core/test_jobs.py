@@ -294,7 +294,7 @@ def test_a_deleted_trial_is_not_gone_on_with(start: Start) -> None:
     assert start(**REQUEUED) == "2.1.0\n"
 
 
-def test_a_predecessors_end_is_waited_for(start: Start, home: Home) -> None:
+def test_a_predecessors_end_is_waited_for(start: Start, home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """Where a file server keeps a dead host's lock for a while, or a process takes its time to die."""
     start(CORE_SDK_JOB_ID="a")
     folder = home.trial(1)
@@ -302,6 +302,7 @@ def test_a_predecessors_end_is_waited_for(start: Start, home: Home) -> None:
 
     with pytest.raises(PredecessorRunningError, match="job/a goes on with trial 1, whose attempt 1 has not ended"):
         _begun_by(home, Job("job/a", None))
+    assert "waiting up to 0.2 s for the end of attempt 1 of trial 1, which process" in caplog.text
 
     lock.release()
     assert _begun_by(home, Job("job/a", None)) == 1

@@ -227,7 +227,7 @@ def test_sigusr1_stops_under_slurm(home: Home, start_script: Callable[..., Scrip
     script.process.send_signal(signal.SIGUSR1)
     status, output, _ = script.wait()
 
-    assert (status, output) == (0, "stopping\n")
+    assert (status, output) == (75, "stopping\n")
     assert outcome(home) == "paused"
 
 
@@ -240,7 +240,7 @@ def test_sigusr1_is_heard_where_the_launcher_has_blocked_it(home: Home, start_sc
     script.process.send_signal(signal.SIGUSR1)
     status, output, _ = script.wait()
 
-    assert (status, output) == (0, "stopping\n")
+    assert (status, output) == (75, "stopping\n")
     assert outcome(home) == "paused"
 
 
@@ -267,7 +267,7 @@ def test_sigterm_stops_under_slurm_too(home: Home, start_script: Callable[..., S
     script.read_until("listening")
     script.process.send_signal(signal.SIGTERM)
 
-    assert script.wait()[0] == 0
+    assert script.wait()[0] == 75
     assert outcome(home) == "paused"
 
 

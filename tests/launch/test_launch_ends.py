@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from core.script_ends import FAILED_SAVE, HOLDS, IMPORTS, SAVE, STOP
 from launches import RunLaunch
 from parts import sample
 
@@ -71,3 +72,33 @@ def test_state_and_status_agree(
         index.refresh()
         state = index.trial(1).state
     assert (state, ended.code) == end
+
+
+HELD_TABLE = {
+    "raise ValueError('bad')": (ERROR, 1),
+    "sys.exit(3)": (ERROR, 3),
+    "raise SystemExit(3)": (ERROR, 3),
+    STOP + "pass": PAUSED,
+    SAVE + STOP + FAILED_SAVE: (ERROR, 74),
+    "pass": COMPLETED,
+}
+
+
+@pytest.mark.parametrize("num_ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("hold", "way"), sample([(hold, way) for hold in HOLDS for way in HELD_TABLE if hold != "generator"], 7)
+)
+def test_state_and_status_agree_however_the_context_is_held(
+    hold: str, way: str, num_ranks: int, home: Home, run_launch: RunLaunch
+) -> None:
+    """All ranks end in the same way."""
+    distributed = "distributed=core.DistributedContext.from_torch_distributed()" if num_ranks > 1 else ""
+    saved = way.replace("1}) as", "1}, shard=True) as").replace("2}) as", "2}, shard=True) as")
+    script = IMPORTS + HOLDS[hold].replace("END", saved).replace("init()", f"init({distributed})")
+
+    ended = run_launch(script, num_ranks=num_ranks)
+
+    with Index(home) as index:
+        index.refresh()
+        trial = index.trial(1)
+    assert (trial.state, ended.code) == HELD_TABLE[way], trial.reason

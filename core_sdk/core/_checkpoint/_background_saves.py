@@ -56,6 +56,8 @@ class Saves:
         self._finished: Save | None = None
         self.first_duration_s: float | None = None
         """The duration of the first save that succeeded, from its first file to the commit."""
+        self.failure: BaseException | None = None
+        """The error that the last failed save has raised."""
 
     def take(self, save: Save, *, wait: bool) -> None:
         """Finishes the save, or without `wait` starts a thread that does. Waits for the pending save first."""
@@ -84,7 +86,7 @@ class Saves:
                 raise pending.failure
         except BaseException as error:
             if error is pending.failure:
-                self._pending = None
+                self._pending, self.failure = None, error
             raise
         self._pending = None
 
@@ -110,7 +112,7 @@ class Saves:
                     raise GraceExceededError(pending.save.storage_id, taken_s, self._grace.total_s or 0.0)
         except BaseException as error:
             is_stored = pending.give_up()
-            self._pending = None
+            self._pending, self.failure = None, error
             if is_stored and isinstance(error, GraceExceededError):
                 return
             raise

@@ -109,6 +109,11 @@ class CheckpointContext(OfOneProcess):
         """The duration of the first save, from its first file to the commit; None until a checkpoint is stored."""
         return self._saves.first_duration_s
 
+    @property
+    def failed_save(self) -> BaseException | None:
+        """The error of the last save that has failed; None if none has."""
+        return self._saves.failure
+
     def upload(
         self,
         ckpt_dir: str | os.PathLike[str] | None,

@@ -91,6 +91,19 @@ class CheckpointSave:
     @contextlib.contextmanager
     def open(self) -> Iterator[tuple[Path, str]]:
         """Gives `(path, storage_id)`, and stores the files in the directory `path` at the end of the block."""
+        try:
+            with self._opened() as path_and_id:
+                yield path_and_id
+        except BaseException as error:
+            self.saves.failure = error
+            raise
+
+    def fill(self, source: Path, selector: Selector | None) -> None:
+        """Adds the files of the directory `source` to this rank's. Called within the block; not collective."""
+        self._staging.fill(source, selector, copy=not self.wait)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[Path, str]]:
         self.journal.check_open()
         self._storage_id = self._agree()
         if self.replicas is not None:
@@ -114,10 +127,6 @@ class CheckpointSave:
             undo.pop_all()
         save = Save(self._storage_id, begun_at, self._finish, self._staging.cancel, self._staging.path)
         self.saves.take(save, wait=self.wait)
-
-    def fill(self, source: Path, selector: Selector | None) -> None:
-        """Adds the files of the directory `source` to this rank's. Called within the block; not collective."""
-        self._staging.fill(source, selector, copy=not self.wait)
 
     def _agree(self) -> str:
         """Checks the metadata, as far as it is known now, and returns the id that the chief has drawn. Collective."""

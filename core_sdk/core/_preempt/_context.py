@@ -111,7 +111,7 @@ class PreemptContext(OfOneProcess):
             raise RuntimeError("PreemptContext was started before")
         self._is_started = True
         self._main_thread = MainThread()
-        self._interrupts.install()
+        self.catch_interrupts()
         if self._distributed.is_chief or self._deadline is not None:
             self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
             self._watcher.start()
@@ -121,6 +121,11 @@ class PreemptContext(OfOneProcess):
         if self._clouds and self._distributed.is_local_chief:
             self._listen()
         return self
+
+    def catch_interrupts(self) -> None:
+        """Lets the first Ctrl-C be a stop. The kernel of a notebook undoes this before each cell."""
+        if self._is_started and not self._closing.is_set():
+            self._interrupts.install()
 
     def close(self) -> None:
         """Restores the handlers of signals; does nothing the second time."""

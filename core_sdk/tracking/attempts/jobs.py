@@ -17,8 +17,9 @@ import msgspec
 
 from core_sdk.environment import job, launch_directory, left_job, main_script, num_restarts, torchrun_launch
 from core_sdk.errors import PredecessorRunningError, RecordDamagedError, TrialNotFoundError
+from core_sdk.journal import read_records
 from core_sdk.placement import Job
-from core_sdk.records import JobRecord
+from core_sdk.records import AttemptStarted, JobRecord
 from core_sdk.tracking.attempts.ending import read_end
 from core_sdk.tracking.home import Home, TrialFolder
 
@@ -27,6 +28,8 @@ logger = logging.getLogger("core_sdk.core")
 # A file server that has lost a client keeps its locks until the client's lease ends: 90 s with NFS.
 _LEASE_S = 120.0
 _POLL_S = 0.1
+# A process that ends well does so within seconds.
+_QUIET_S = 5.0
 
 
 def trial_of_job(home: Home, job: Job | None, script: str | None, *, lease_s: float = _LEASE_S) -> int | None:
@@ -63,6 +66,14 @@ def trial_of_job(home: Home, job: Job | None, script: str | None, *, lease_s: fl
             job.name.removeprefix("job/"),
         )
     return folder.trial_id
+
+
+def noted_trial(home: Home, job: Job) -> TrialFolder | None:
+    """Returns the trial that the job has begun, if that is known; whether it can be gone on with is not asked."""
+    note = None
+    with contextlib.suppress(OSError):  # `trial_of_job` warns of it
+        note = _undamaged(home, job.name)
+    return None if note is None or note.trial_id is None else home.folder(note.trial_id)
 
 
 def note_trial_of_job(folder: TrialFolder, named: Job | None) -> None:
@@ -138,13 +149,28 @@ def _folder(home: Home, note: JobRecord, script: str | None) -> TrialFolder | No
 
 def _has_ended(folder: TrialFolder, lease_s: float) -> bool:
     """Waits for at most `lease_s`."""
-    deadline = time.monotonic() + lease_s
+    begun, is_told = time.monotonic(), False
     while (attempt := folder.running_attempt()) is not None:
-        if time.monotonic() >= deadline:
+        waited_s = time.monotonic() - begun
+        if waited_s >= lease_s:
             return False
         logger.debug("waiting for the end of attempt %d of trial %d", attempt, folder.trial_id)
+        if waited_s >= min(_QUIET_S, lease_s / 2) and not is_told:
+            logger.warning(
+                "waiting up to %g s for the end of attempt %d of trial %d%s", lease_s, attempt, folder.trial_id,
+                _where(folder, attempt),
+            )  # fmt: skip
+            is_told = True
         time.sleep(_POLL_S)
     return True
+
+
+def _where(folder: TrialFolder, attempt: int) -> str:
+    """Says which process runs the attempt; empty if its script has not begun."""
+    with contextlib.suppress(OSError):
+        if isinstance(start := next(read_records(folder.journal_path(attempt)), None), AttemptStarted):
+            return f", which process {start.pid} on {start.host} runs"
+    return ""
 
 
 def _read(home: Home, name: str) -> JobRecord | None:

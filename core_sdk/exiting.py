@@ -1,0 +1,94 @@
+"""How this program exits: Python tells nobody the status before it exits, and has no call to change it at the end."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import gc
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+
+def last_error() -> BaseException | None:
+    """Returns the error that has ended the program, or a cell of a notebook; None if none has."""
+    return getattr(sys, "last_value", None)
+
+
+class ProgramExit:
+    """The exit of this program. There is one, whatever the number of its trainings."""
+
+    _only: ClassVar[ProgramExit | None] = None
+
+    def __init__(self) -> None:
+        self.status: object = None
+        """The argument of the last call of `sys.exit`, `exit` or `quit`."""
+        self._process = os.getpid()
+        self._status_if_well = 0
+        self._status_by_error: dict[int, int] = {}
+        for module, name in ((sys, "exit"), (builtins, "exit"), (builtins, "quit")):
+            if hasattr(module, name):  # `python -S` has no `quit`
+                setattr(module, name, self._noting(getattr(module, name)))
+        weakref.finalize(self, self._decide)
+
+    @classmethod
+    def watched(cls) -> ProgramExit:
+        """Returns the exit of this program, which is watched from the first call on."""
+        if cls._only is None:
+            cls._only = cls()
+        return cls._only
+
+    def replace(self, status: int, error: BaseException | None = None) -> None:
+        """Has the program exit with `status` if it would exit with 0, or, given an `error`, if that error ends it.
+
+        All that Python does at its exit is done before.
+        """
+        if error is None:
+            self._status_if_well = status
+        else:
+            self._status_by_error[id(error)] = status
+
+    def _noting(self, leave: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(leave)
+        def leave_noted(*status: object) -> Any:
+            self.status = status[0] if status else None
+            return leave(*status)
+
+        return leave_noted
+
+    def _decide(self) -> None:
+        """Decides when the interpreter exits, since only then it is known what has ended the program."""
+        if os.getpid() != self._process:
+            return  # a forked child
+        if (error := last_error()) is not None:
+            status = self._status_by_error.get(id(error), 0)
+        elif self.status is None or (isinstance(self.status, int) and self.status == 0):
+            status = self._status_if_well
+        else:
+            status = 0
+        if status:
+            import ctypes  # which most programs do not need
+
+            ctypes.CDLL(None).fflush(None)  # what C code has printed
+            # Python empties `sys` last, its underscored names first: by then it has called and destroyed all else.
+            sys.core_sdk_last_act = _LastAct(status)  # type: ignore[attr-defined]
+
+
+class _LastAct:
+    """Ends the process with its status when it is destroyed at the end of the interpreter."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def __del__(
+        self,
+        # All modules are gone by then.
+        is_finalizing: Callable[[], bool] = sys.is_finalizing,
+        collect_garbage: Callable[[], int] = gc.collect,
+        end: Callable[[int], Any] = os._exit,
+    ) -> None:
+        if is_finalizing():
+            collect_garbage()  # it may hold files that are not flushed
+            end(self._status)

@@ -1,0 +1,86 @@
+"""A Context that is held by the cells of a notebook, in a real kernel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from parts import needs
+from processes import TIMEOUT_S
+
+from core_sdk.tracking import Home
+from core_sdk.tracking.index import Index
+
+OPEN = """
+import os, time
+from core_sdk import core
+context = core.init({})
+context.start()
+"""
+TRAIN = """
+for step in range(1, 1_000_000):
+    context.train.report_training_metrics(step, {"loss": 1.0})
+    time.sleep(0.01)
+    if step == 3: print(os.getpid())
+"""
+
+
+def run(kernel: Any, code: str, *, interrupted: bool = False) -> str:
+    """Runs a cell, and returns what it has printed and the name of its error. Interrupts it at its first output."""
+    request, shown = kernel.execute(code), ""
+    while True:
+        message = kernel.get_iopub_msg(timeout=TIMEOUT_S)
+        content = message["content"]
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        if message["msg_type"] == "stream":
+            shown += content["text"]
+            if interrupted and content["text"].strip().isdecimal():
+                os.kill(int(content["text"]), signal.SIGINT)  # as the button does
+        elif message["msg_type"] == "error":
+            shown += content["ename"]
+        elif message["msg_type"] == "status" and content["execution_state"] == "idle":
+            return shown
+
+
+def states(home: Home) -> list[tuple[str, int]]:
+    """Returns the state and the number of attempts of each trial."""
+    with Index(home) as index:
+        index.refresh()
+        return [(trial.state, trial.num_attempts) for trial in sorted(index.trials(), key=lambda each: each.trial_id)]
+
+
+@needs("kernel")
+def test_a_cell_that_is_interrupted_ends_the_attempt(kernel: Any, home: Home) -> None:
+    """As Ctrl-C ends a script: it is canceled, or paused if it asks; also where a function holds the Context."""
+    run(kernel, OPEN.format(""))
+    interrupted = run(kernel, TRAIN, interrupted=True)
+    after_it = states(home)
+    refused = run(kernel, "context.train.report_training_metrics(2_000_000, {'loss': 1.0})")
+
+    run(kernel, OPEN.format(""))
+    asking = TRAIN + "    if context.preempt.should_preempt(): break"
+    run(kernel, asking, interrupted=True)
+    run(kernel, "context.close()")
+
+    function = "".join(f"    {line}\n" for line in (OPEN.format("") + TRAIN).splitlines())
+    run(kernel, f"def train():\n{function}\ntrain()", interrupted=True)
+
+    assert "its attempt is canceled" in interrupted
+    assert "KeyboardInterrupt" in interrupted
+    assert after_it == [("CANCELED", 1)]
+    assert "JournalClosedError" in refused
+    assert states(home) == [("CANCELED", 1), ("PAUSED", 1), ("CANCELED", 1)]
+
+
+@needs("kernel")
+def test_a_cell_that_is_run_again_goes_on_with_its_job(kernel: Any, home: Home) -> None:
+    """Its own attempt, which is still open, is closed, as without a job id; nothing waits for it."""
+    begun = time.monotonic()
+    for _ in range(3):
+        assert run(kernel, OPEN.format("job_id='a'")) == ""
+
+    assert time.monotonic() - begun < 60  # a job waits two minutes for another process
+    assert states(home) == [("ACTIVE", 3)]
