@@ -7,10 +7,13 @@ import errno
 import os
 import stat
 import uuid
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote_from_bytes
+
+_FINGERPRINT_BYTES = 1024
 
 
 def file_url(path: Path) -> str:
@@ -76,6 +79,17 @@ def read_regular(path: Path | str) -> bytes:
     """Returns the content of a regular file. Raises the errors of `opened_regular`."""
     with reading(path) as file:
         return file.read()
+
+
+def fingerprint(path: Path, size_bytes: int) -> int:
+    """Returns a checksum of the beginning and the end of a file's first `size_bytes`.
+
+    It tells a file that has only grown from another one in its place. Raises `NotRegularError` like `reading`.
+    """
+    with reading(path) as file:
+        checksum = zlib.crc32(file.read(min(size_bytes, _FINGERPRINT_BYTES)))
+        file.seek(max(0, size_bytes - _FINGERPRINT_BYTES))
+        return zlib.crc32(file.read(min(size_bytes, _FINGERPRINT_BYTES)), checksum)
 
 
 @contextlib.contextmanager

@@ -267,12 +267,14 @@ def test_06_a_damaged_trial_record_is_skipped_and_named(home: Home, caplog: pyte
     assert str(record) in caplog.text
 
 
-def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint(home: Home, run_script: RunScript) -> None:
-    """Hidden by default, and there for whoever asks."""
+def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint_or_is_reported_again(
+    home: Home, run_script: RunScript
+) -> None:
+    """Hidden by default, and there for whoever asks. The second attempt reports the checkpoint's step again."""
     script = """
     from core_sdk import core
     with core.init() as context:
-        begin = 0 if context.info.latest_checkpoint is None else 3
+        begin = 0 if context.info.latest_checkpoint is None else 2
         for step in range(begin + 1, 6):
             context.train.report_training_metrics(step, {"loss": float(begin)})
             if step == 3:
@@ -287,8 +289,8 @@ def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint(home: Home, run_
         index.refresh()
         visible = [(row.attempt, row.steps_completed) for row in index.reports(1)]
         everything = [(row.attempt, row.steps_completed) for row in index.reports(1, superseded=True)]
-    assert visible == [(1, 1), (1, 2), (1, 3), (2, 4), (2, 5)]
-    assert sorted(everything) == sorted([*visible, (1, 4), (1, 5)])
+    assert visible == [(1, 1), (1, 2), (2, 3), (2, 4), (2, 5)]
+    assert sorted(everything) == sorted([*visible, (1, 3), (1, 4), (1, 5)])
 
 
 @pytest.mark.parametrize("last", [64, 1 << 12], ids=["the first", "all"])

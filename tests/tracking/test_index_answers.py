@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from parts import needs
 from saving import store_alone
-from tracking.journals import START, append, lines, new_trial, record, report, stored
+from tracking.journals import START, append, everything, lines, new_trial, rebuilt, record, report, stored
 
 from core_sdk.errors import CheckpointNotFoundError, ExperimentNotFoundError, TrialNotFoundError
 from core_sdk.records import (
@@ -75,8 +75,8 @@ def told(rows: list[ReportRow]) -> list[tuple[int, int | None, dict[str, Metric]
     return [(row.attempt, row.steps_completed, row.metrics) for row in rows]
 
 
-def test_reports_come_by_steps_then_by_time(home: Home) -> None:
-    """Whatever the order in which they were made; two at one step stay two."""
+def test_reports_come_by_steps_then_in_the_order_of_the_calls(home: Home) -> None:
+    """Whatever the clock said; two at one step stay two."""
     record(
         new_trial(home),
         report(5, loss=0.5),
@@ -88,8 +88,8 @@ def test_reports_come_by_steps_then_by_time(home: Home) -> None:
         index.refresh()
 
         assert told(list(index.reports(1))) == [
-            (1, 2, {"accuracy": 0.9}),
             (1, 2, {"loss": 0.2}),
+            (1, 2, {"accuracy": 0.9}),
             (1, 5, {"loss": 0.5}),
             (1, 5, {"accuracy": 0.8}),
         ]
@@ -194,22 +194,49 @@ def test_what_lies_beyond_the_checkpoint_of_a_resume_is_superseded(home: Home) -
         assert index.trial(1).latest_checkpoint == "a"
 
 
-def test_what_a_later_attempt_repeats_is_superseded_series_by_series(home: Home) -> None:
-    """It reports `loss` from step 15 on, before the step that it resumed from; `accuracy` it does not report."""
+def test_what_a_later_attempt_reports_again_is_superseded_metric_by_metric_and_step_by_step(home: Home) -> None:
+    """It reports `loss` at steps 15 and 20, which it resumed from; `accuracy` it does not report."""
     folder = new_trial(home)
     record(folder, *(report(steps, loss=1.0, accuracy=0.5) for steps in (10, 20)))
-    record(folder, report(15, attempt=2, loss=0.0), report(25, attempt=2, loss=0.0), attempt=2, resumed_steps=20)
+    repeated = [report(steps, attempt=2, loss=0.0) for steps in (15, 20, 25)]
     with Index(home) as index:
-        index.refresh()
+        for count in range(1, 4):
+            folder.journal_path(2).unlink(missing_ok=True)
+            record(folder, *repeated[:count], attempt=2, resumed_steps=20)
+            index.refresh()
 
         assert told(list(index.reports(1))) == [
             (1, 10, {"loss": 1.0, "accuracy": 0.5}),
             (2, 15, {"loss": 0.0}),
             (1, 20, {"accuracy": 0.5}),
+            (2, 20, {"loss": 0.0}),
             (2, 25, {"loss": 0.0}),
         ]
         hidden = [row for row in index.reports(1, superseded=True) if row.is_superseded]
         assert told(hidden) == [(1, 20, {"loss": 1.0})]
+        assert everything(index) == rebuilt(home)
+
+
+def test_steps_between_those_that_a_later_attempt_reports_again_stay(home: Home) -> None:
+    """An evaluation of old checkpoints hides nothing but what it has evaluated again, in curves and figures too."""
+    folder = new_trial(home)
+    record(folder, *(report(steps, "validation", loss=float(steps), own=1) for steps in range(20)))
+    with Index(home) as index:
+        index.refresh()
+        record(folder, attempt=2, resumed_steps=20)
+        for steps in (5, 10, 15):
+            append(folder, 2, lines(report(steps, "validation", attempt=2, loss=-1.0)))
+            index.refresh()
+        record(folder, report(10, "validation", attempt=3, loss=-7.0), attempt=3, resumed_steps=20)
+        index.refresh()
+
+        losses = {row.steps_completed: row.metrics["loss"] for row in index.reports(1) if "loss" in row.metrics}
+        assert losses == {steps: float(steps) for steps in range(20)} | {5: -1.0, 10: -7.0, 15: -1.0}
+        assert sum(row.metrics.get("own", 0) for row in index.reports(1)) == 20
+        assert index.summary(1)["validation"]["loss"] == {"count": 20, "last": 19, "min": -7, "max": 19, "mean": 7.55}
+        (curve,) = index.buckets(1, "validation", "loss", 1, superseded_of=1)
+        assert (curve.first_steps, curve.last_steps, curve.count) == (5, 15, 3)
+        assert everything(index) == rebuilt(home)
 
 
 def test_a_resume_of_a_resume_supersedes_both(home: Home) -> None:

@@ -105,7 +105,7 @@ def test_lines_that_were_copied_count_once(home: Home) -> None:
 
 
 def test_many_reports_at_one_step_are_all_kept(home: Home) -> None:
-    """They differ in their times, and fill several blocks."""
+    """They differ in their times, and fill several blocks; the order is that of the calls."""
     folder = new_trial(home)
     record(folder, *(Report(1_750_000_000.0 + number, "training", 7, {"loss": number}) for number in range(3000)))
     with Index(home) as index:
@@ -113,8 +113,8 @@ def test_many_reports_at_one_step_are_all_kept(home: Home) -> None:
         append(folder, 1, lines(Report(1_750_000_000.5, "training", 7, {"loss": MAX_INT})))
         index.refresh()
 
-        assert [row.metrics["loss"] for row in index.reports(1)] == [0, MAX_INT, *range(1, 3000)]
-        assert index.figures()[1]["training"]["loss"] == (2999, 0, MAX_INT)
+        assert [row.metrics["loss"] for row in index.reports(1)] == [*range(3000), MAX_INT]
+        assert index.figures()[1]["training"]["loss"] == (MAX_INT, 0, MAX_INT)
 
 
 def test_a_report_writes_little_into_a_long_series(home: Home) -> None:
@@ -135,7 +135,7 @@ def test_a_report_writes_little_into_a_long_series(home: Home) -> None:
         append(folder, 1, lines(large[-1]))
         index.refresh()
 
-        assert bytes_written() - before < 300_000
+        assert bytes_written() - before < 350_000
 
 
 def bytes_written() -> int:

@@ -422,3 +422,69 @@ def test_a_long_indexing_says_on_a_terminal_how_far_it_is(home: Home) -> None:
     assert "reading the records: 0 of 1 trials, " in text
     assert text.endswith("\r\033[K")
     assert silent.stderr == b""
+
+
+def renamed_over(home: Home, other: Home) -> None:
+    """As rsync writes each file."""
+    for path in (other.runs / "1").iterdir():
+        shutil.copy2(path, home.runs / f".{path.name}")
+        (home.runs / f".{path.name}").replace(home.runs / "1" / path.name)
+
+
+def written_over(home: Home, other: Home) -> None:
+    """As `cp` does: the files stay the same ones, and the folder's time is as before."""
+    for path in (other.runs / "1").iterdir():
+        (home.runs / "1" / path.name).write_bytes(path.read_bytes())
+
+
+def folder_replaced(home: Home, other: Home) -> None:
+    """Its time is as before, too."""
+    status = (home.runs / "1").stat()
+    shutil.rmtree(home.runs / "1")
+    shutil.copytree(other.runs / "1", home.runs / "1")
+    os.utime(home.runs / "1", ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("replace", [renamed_over, written_over, folder_replaced])
+@pytest.mark.parametrize("num_more", [-3, 0, 5])
+def test_a_journal_that_was_replaced_is_read_from_its_beginning(
+    home: Home,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    replace: Callable[[Home, Home], None],
+    num_more: int,
+) -> None:
+    """Whether the new one is shorter, longer or as long; nothing of the old training is left, and pages hear of it."""
+    other = Home(tmp_path / "other")
+    folders = [new_trial(home), new_trial(other)]
+    for value, folder, num_reports in zip((1.5, 2.5), folders, (50, 50 + num_more), strict=True):
+        record(folder, *(report(step, loss=value) for step in range(10, 10 + num_reports)), stored(f"of {value}", 10))
+        record(folder, *(report(step, attempt=2, loss=value) for step in range(20, 25)), attempt=2, resumed_steps=20)
+        age(folder)
+    with Index(home) as index:
+        index.refresh()
+        index.refresh()
+        before = index.marks()
+
+        replace(home, other)
+        index.refresh()
+
+        assert {row.metrics["loss"] for row in index.reports(1, superseded=True)} == {2.5}
+        assert [row.storage_id for row in index.checkpoints()] == ["of 2.5"]
+        assert index.marks() != before
+        assert everything(index) == rebuilt(home)
+    assert caplog.messages == []
+
+
+def test_a_file_that_was_only_touched_is_not_read_again(home: Home) -> None:
+    """As by a restore from a backup, or a copy of the whole home."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5))
+    with Index(home) as index:
+        index.refresh()
+        os.utime(folder.journal_path(1), (START, START))
+
+        touched, again = index.refresh(), index.refresh(only_open=True)
+
+        assert (touched.num_points, again.num_points) == (0, 0)
+        assert [row.metrics for row in index.reports(1)] == [{"loss": 0.5}]

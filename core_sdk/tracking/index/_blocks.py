@@ -11,7 +11,8 @@ import operator
 import sqlite3
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -27,50 +28,84 @@ _pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder().decode
 """Returns the values of a block: numbers with their type and bits, or texts."""
 
-_COLUMNS = "rowid, series_id, last_steps, last_time, steps, times, numbers"
-_OF_POINT = f"""SELECT {_COLUMNS} FROM block WHERE series_id = ? AND (last_steps, last_time) >= (?, ?)
-    ORDER BY last_steps, last_time LIMIT 1"""
+_COLUMNS = "rowid, series_id, first_steps, last_steps, last_order, steps, times, orders, numbers"
+_FROM_STEP = f"SELECT {_COLUMNS} FROM block WHERE series_id = ? AND last_steps >= ? ORDER BY last_steps, last_order"
 _LAST = f"""SELECT {_COLUMNS} FROM (
-        SELECT rowid, * FROM block WHERE series_id = ? ORDER BY last_steps DESC, last_time DESC LIMIT 1
+        SELECT rowid, * FROM block WHERE series_id = ? ORDER BY last_steps DESC, last_order DESC LIMIT 1
     ) WHERE length(numbers) < {_MIN_BYTES}"""
-_INSERT = "INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = "INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Points(NamedTuple):
-    """Points of a series, or of several that were reported together, in the order of steps and times."""
+    """Points of a series, or of several that were reported together, by step, and by order within a step.
+
+    The order is the number of the report in its journal. Clocks jump, and stand still.
+    """
 
     steps: array[int]
     times: array[float]
+    orders: array[int] | range
     values: list[Any]
 
     def part(self, begin: int, end: int) -> Points:
-        return Points(self.steps[begin:end], self.times[begin:end], self.values[begin:end])
+        return Points(self.steps[begin:end], self.times[begin:end], self.orders[begin:end], self.values[begin:end])
 
 
-def in_order(parts: Sequence[tuple[Sequence[int], Sequence[float], Sequence[Any]]]) -> Points:
-    """Joins points and sorts them. Equal points cannot stand in a journal twice, unless its lines were copied."""
-    steps, times, values = (list(chain.from_iterable(column)) for column in zip(*parts, strict=True))
+def in_order(
+    parts: Sequence[tuple[Sequence[int], Sequence[float], Sequence[int], Sequence[Any]]], *, is_metric: bool
+) -> Points:
+    """Joins points and sorts them.
+
+    A metric is reported once at a step. If it stands there twice with the same time, a line of the journal was copied.
+    """
+    steps, times, orders, values = (list(chain.from_iterable(column)) for column in zip(*parts, strict=True))
+    points = Points(array("q", steps), array("d", times), array("I", orders), values)
     if any(map(operator.ge, steps, islice(steps, 1, None))):
-        points: dict[tuple[int, float], Any] = {}
-        for step, time, value in zip(steps, times, values, strict=True):
-            points.setdefault((step, time), value)
-        keys = sorted(points)
-        steps, times, values = [step for step, _ in keys], [time for _, time in keys], [points[key] for key in keys]
-    return Points(array("q", steps), array("d", times), values)
+        places: Iterable[int] = range(len(steps))
+        if is_metric:
+            places = dict(zip(zip(steps, times, strict=True), places, strict=True)).values()
+        return _chosen(points, sorted(places, key=list(zip(steps, orders, strict=True)).__getitem__))
+    return points
 
 
-def insert_points(connection: sqlite3.Connection, series_id: int, points: Points) -> None:
+def insert_points(connection: sqlite3.Connection, series_id: int, points: Points, *, is_metric: bool) -> None:
     """Inserts points of a series into the blocks to which they belong. Most lie behind the last block."""
     while points.steps:
-        key = points.steps[0], points.times[0]
-        if (block := connection.execute(_OF_POINT, (series_id, *key)).fetchone()) is not None:
-            ties = bisect_left(points.steps, block["last_steps"]), bisect_right(points.steps, block["last_steps"])
-            num_points = bisect_right(points.times, block["last_time"], *ties)
+        if (block := _block_of(connection, series_id, points.steps[0])) is not None:
+            end = bisect_left if block["last_steps"] > points.steps[0] else bisect_right
+            num_points = end(points.steps, block["last_steps"])
         else:
             block = connection.execute(_LAST, (series_id,)).fetchone()
             num_points = len(points.steps)
         inserted, points = points.part(0, num_points), points.part(num_points, len(points.steps))
-        _insert(connection, series_id, inserted if block is None else in_order([_take(connection, block), inserted]))
+        if block is not None:
+            inserted = in_order([_take(connection, block), inserted], is_metric=is_metric)
+        _insert(connection, series_id, inserted)
+
+
+def take_points(connection: sqlite3.Connection, series_id: int, steps: AbstractSet[int]) -> Points:
+    """Removes the points of a series at these steps, and returns them."""
+    query = f"""SELECT {_COLUMNS} FROM block WHERE series_id = ? AND last_steps >= ? AND first_steps <= ?
+        ORDER BY last_steps, last_order"""
+    taken = []
+    for block in connection.execute(query, (series_id, min(steps), max(steps))).fetchall():
+        points = _take(connection, block)
+        places = [[], []]  # type: list[list[int]]
+        for place, step in enumerate(points.steps):
+            places[step in steps].append(place)
+        taken.append(_chosen(points, places[True]))
+        _insert(connection, series_id, _chosen(points, places[False]))
+    return in_order(taken, is_metric=False)
+
+
+def read_steps(connection: sqlite3.Connection, series_id: int, first: int, last: int) -> array[int]:
+    """Returns the steps of a series from a first to a last one."""
+    query = """SELECT steps FROM block WHERE series_id = ? AND last_steps >= ? AND first_steps <= ?
+        ORDER BY last_steps, last_order"""
+    steps = array("q")
+    for (packed,) in connection.execute(query, (series_id, first, last)):
+        steps.frombytes(packed)
+    return steps[bisect_left(steps, first) : bisect_right(steps, last)]
 
 
 def split_block(connection: sqlite3.Connection, rowid: int, last_steps: int) -> None:
@@ -84,13 +119,16 @@ def split_block(connection: sqlite3.Connection, rowid: int, last_steps: int) -> 
 
 def read_points(connection: sqlite3.Connection, series_id: int, first: int, last: int) -> Points:
     """Returns the points of a series from a first to a last step."""
-    query = """SELECT steps, times, numbers FROM block WHERE series_id = ? AND last_steps >= ? AND first_steps <= ?
-        ORDER BY last_steps, last_time"""
-    found = Points(array("q"), array("d"), [])
-    for steps, times, numbers in connection.execute(query, (series_id, first, last)):
+    query = """SELECT steps, times, orders, numbers, last_order FROM block
+        WHERE series_id = ? AND last_steps >= ? AND first_steps <= ? ORDER BY last_steps, last_order"""
+    found = Points(array("q"), array("d"), range(0), [])
+    all_orders: array[int] | range = range(0)
+    for steps, times, orders, numbers, last_order in connection.execute(query, (series_id, first, last)):
         found.steps.frombytes(steps)
         found.times.frombytes(times)
         found.values.extend(unpack(numbers))
+        all_orders = _joined(all_orders, unpack_orders(orders, last_order, len(steps) // 8))
+    found = found._replace(orders=all_orders)
     return found.part(bisect_left(found.steps, first), bisect_right(found.steps, last))
 
 
@@ -104,20 +142,62 @@ def numbers_in(values: list[Metric], *, only_finite: bool = False) -> list[Metri
 def _take(connection: sqlite3.Connection, block: sqlite3.Row) -> Points:
     """Removes a block and returns its points."""
     connection.execute("DELETE FROM block WHERE rowid = ?", (block["rowid"],))
-    return Points(array("q", block["steps"]), array("d", block["times"]), unpack(block["numbers"]))
+    steps = array("q", block["steps"])
+    orders = unpack_orders(block["orders"], block["last_order"], len(steps))
+    return Points(steps, array("d", block["times"]), orders, unpack(block["numbers"]))
+
+
+def _block_of(connection: sqlite3.Connection, series_id: int, step: int) -> sqlite3.Row | None:
+    """Returns the block into which a new point of this step belongs; None if it lies behind all blocks."""
+    found: sqlite3.Row | None = None
+    for block in connection.execute(_FROM_STEP, (series_id, step)):
+        if found is not None and block["first_steps"] > step:
+            break
+        found = block
+    return found
+
+
+def _chosen(points: Points, places: Sequence[int]) -> Points:
+    steps, times, orders, values = points
+    return Points(
+        array("q", [steps[place] for place in places]),
+        array("d", [times[place] for place in places]),
+        array("I", [orders[place] for place in places]),
+        [values[place] for place in places],
+    )
 
 
 def _insert(connection: sqlite3.Connection, series_id: int, points: Points) -> None:
     """Inserts blocks of about equal size, which leaves room in each for points that come between."""
     num_points = len(points.steps)
-    size = -(-num_points // -(-num_points // MAX_POINTS))
-    for begin in range(0, num_points, size):
-        steps, times, values = points.part(begin, begin + size)
+    size = -(-num_points // max(1, -(-num_points // MAX_POINTS)))
+    for begin in range(0, num_points, size or 1):
+        steps, times, orders, values = points.part(begin, begin + size)
         is_metric = isinstance(values[0], (int, float))
         numbers = numbers_in(values) if is_metric else []
         extremes = _comparable(min(numbers, default=None)), _comparable(max(numbers, default=None))
-        figures = series_id, steps[-1], times[-1], steps[0], len(steps), *extremes, _pack(values[-1])
-        connection.execute(_INSERT, (*figures, steps.tobytes(), _pack(values), times.tobytes()))
+        figures = series_id, steps[-1], orders[-1], steps[0], len(steps), *extremes, _pack_orders(orders)
+        connection.execute(_INSERT, (*figures, _pack(values[-1]), steps.tobytes(), _pack(values), times.tobytes()))
+
+
+def _pack_orders(orders: array[int] | range) -> bytes:
+    if isinstance(orders, range) or orders == array("I", range(orders[0], orders[0] + len(orders))):
+        return b""
+    return orders.tobytes()
+
+
+def unpack_orders(packed: bytes, last: int, num_points: int) -> array[int] | range:
+    return array("I", packed) if packed else range(last - num_points + 1, last + 1)
+
+
+def _joined(orders: array[int] | range, others: array[int] | range) -> array[int] | range:
+    if not orders:
+        return others
+    if isinstance(orders, range) and isinstance(others, range) and orders.stop == others.start:
+        return range(orders.start, others.stop)
+    orders = array("I", orders) if isinstance(orders, range) else orders
+    orders.extend(others)
+    return orders
 
 
 def _comparable(value: Metric | None) -> Metric | None:

@@ -161,12 +161,13 @@ def _cells(
 
 
 def _columns(
-    connection: sqlite3.Connection, of: BucketsOf, stretch: tuple[int, int], column: str
+    connection: sqlite3.Connection, of: BucketsOf, stretch: tuple[int, int], column: str, order: str = ""
 ) -> Iterator[tuple[array[int], bytes]]:
-    """Yields the steps and another column of all blocks with points in a stretch of steps."""
+    """Yields the steps and another column of all blocks with points in a stretch of steps, in any order or in this."""
     where = of.series()
     query = f"""SELECT block.steps, block.{column} FROM {BLOCKS}
-        WHERE {where.sql} AND {of.blocks()} AND block.last_steps >= ? AND block.first_steps <= ?"""
+        WHERE {where.sql} AND {of.blocks()} AND block.last_steps >= ? AND block.first_steps <= ?
+        {"ORDER BY " if order else ""}{order}"""
     for steps, values in connection.execute(query, (*where.values, *stretch)):
         yield array("q", steps), values
 
@@ -213,12 +214,14 @@ def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Se
     ends = [int(bucket.last_steps) for bucket in buckets]
     stretch = min(ends, default=0), max(ends, default=0)
     newest: dict[int, float] = {}
-    for steps, packed_times in _columns(connection, of, stretch, "times"):
+    for steps, packed_times in _columns(
+        connection, of, stretch, "times", "attempt.attempt, block.last_steps, block.last_order"
+    ):
         times = array("d", packed_times)
         for end in ends[bisect_left(ends, steps[0]) : bisect_right(ends, steps[-1])]:
             index = bisect_right(steps, end) - 1
             if steps[index] == end:
-                newest[end] = max(times[index], newest.get(end, -math.inf))
+                newest[end] = times[index]
     return [newest[end] for end in ends if end in newest]
 
 
@@ -266,22 +269,27 @@ def read_figures(
     where, ranked = among("attempt.trial_id", trial_ids), of_rank(rank)
     query = f"""SELECT attempt.trial_id, series.group_name, series.name, (
             SELECT block.last FROM block WHERE block.series_id = series.id AND {IS_VISIBLE}
-            ORDER BY block.last_steps DESC, block.last_time DESC LIMIT 1
-        ), {VISIBLE_MINIMUM}, {VISIBLE_MAXIMUM}
-        FROM {_SERIES} WHERE {where.sql} AND {ranked.sql} AND {IS_METRIC} AND {LAST_VISIBLE_STEPS} IS NOT NULL
+            ORDER BY block.last_steps DESC, block.last_order DESC LIMIT 1
+        ), {VISIBLE_MINIMUM}, {VISIBLE_MAXIMUM}, {LAST_VISIBLE_STEPS} AS last_visible_steps
+        FROM {_SERIES} WHERE {where.sql} AND {ranked.sql} AND {IS_METRIC} AND last_visible_steps IS NOT NULL
         ORDER BY attempt.attempt, series.id"""
     figures: FiguresByTrial = defaultdict(lambda: defaultdict(dict))
+    ends: dict[tuple[int, str, str], int] = {}
     values = (*where.values, *ranked.values)
-    for trial_id, group, name, value, minimum, maximum in connection.execute(query, values):
+    for trial_id, group, name, value, minimum, maximum, last_steps in connection.execute(query, values):
         of_group = figures[trial_id][sys.intern(group)]
         found = Figures(unpack(value), minimum, maximum)
-        of_group[sys.intern(name)] = _joined(of_group[name], found) if name in of_group else found
+        if (known := of_group.get(name)) is not None:
+            is_last = last_steps >= ends[trial_id, group, name]
+            found = _joined(known, found, found.last if is_last else known.last)
+        of_group[sys.intern(name)] = found
+        ends[trial_id, group, name] = max(last_steps, ends.get((trial_id, group, name), 0))
     return figures
 
 
-def _joined(earlier: Figures, later: Figures) -> Figures:
-    """Joins the figures of a metric in two attempts."""
-    return Figures(later.last, _least(earlier.minimum, later.minimum), _greatest(earlier.maximum, later.maximum))
+def _joined(one: Figures, other: Figures, last: Metric) -> Figures:
+    """Joins the figures of a metric in two attempts; `last` is the value at its highest step."""
+    return Figures(last, _least(one.minimum, other.minimum), _greatest(one.maximum, other.maximum))
 
 
 def _least(*values: Metric | None) -> Metric | None:

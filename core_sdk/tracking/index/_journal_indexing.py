@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from core_sdk.files import fingerprint
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
     Alert,
@@ -59,7 +60,7 @@ _COURSE = (
     "settled",
 )
 _END = ("stop_source", "ended", "outcome", "error", "exit_time", "exit_code", "exit_problem")
-_COUNTS = ("end_offset", "num_bad_lines", "num_dropped")
+_COUNTS = ("end_offset", "fingerprint", "mtime_ns", "num_reports", "num_bad_lines", "num_dropped")
 _NOTHING_READ: AttemptRow = dict.fromkeys((*_COURSE, "environment", *_END)) | dict.fromkeys(_COUNTS, 0)
 _UPDATE_ATTEMPT = f"UPDATE attempt SET {', '.join(f'{name} = :{name}' for name in _NOTHING_READ)} WHERE id = :id"
 
@@ -72,8 +73,8 @@ _FLOATS = {float}
 _SeriesKey = tuple[bool, str, str]
 """Whether the series is one of the profiler's, its group, and the metric's name."""
 
-_Reports = tuple[list[int], list[float], list[dict[str, Any]]]
-"""The steps, the times and the values of reports that have the same metrics."""
+_Reports = tuple[list[int], list[float], list[int], list[dict[str, Any]]]
+"""The steps, the times, the orders and the values of reports that have the same metrics."""
 
 _Alike = defaultdict[tuple[bool, str, tuple[str, ...]], _Reports]
 """Reports by what they have in common: whether they are the profiler's, their group and the names of their metrics."""
@@ -86,8 +87,13 @@ def insert_attempt(connection: sqlite3.Connection, trial_id: int, number: int, r
 
 
 def forget_attempts(connection: sqlite3.Connection, attempt_ids: list[int]) -> None:
-    _forget_content(connection, attempt_ids)
-    connection.executemany("DELETE FROM attempt WHERE id = ?", [(attempt_id,) for attempt_id in attempt_ids])
+    ids = [(attempt_id,) for attempt_id in attempt_ids]
+    of_series = "DELETE FROM block WHERE series_id IN (SELECT id FROM series WHERE attempt_id = ?)"
+    connection.executemany(of_series, ids)
+    connection.executemany("DELETE FROM series WHERE attempt_id = ?", ids)
+    connection.executemany("DELETE FROM checkpoint_record WHERE attempt_id = ?", ids)
+    connection.executemany("DELETE FROM alert WHERE attempt_id = ?", ids)
+    connection.executemany("DELETE FROM attempt WHERE id = ?", ids)
 
 
 class JournalIndexer:
@@ -100,26 +106,21 @@ class JournalIndexer:
 
     def read(self, journal: Path, size_bytes: int) -> None:
         """Reads the first `size_bytes`. Without a limit, a journal that grows fast enough would be read for ever."""
-        if size_bytes < self._row["end_offset"]:
-            self._start_anew()
         for chunk in read_journal(journal, self._row["end_offset"]):
             for bad_line in chunk.bad_lines:
                 logger.warning("%s: the line at byte %d %s; skipped", journal, bad_line.offset, bad_line.problem)
             for problem in self._add(chunk):
                 logger.warning("%s: a record cannot be kept, since %s; skipped", journal, problem)
             if self._batch.is_full:
-                self.save()
+                self.save(fingerprint=fingerprint(journal, chunk.end_offset))
                 self._batch.commit()
             if chunk.end_offset >= size_bytes:
                 break
+        self._row["fingerprint"] = fingerprint(journal, self._row["end_offset"])
 
     def save(self, **columns: object) -> None:
         self._row |= columns
         self._connection.execute(_UPDATE_ATTEMPT, self._row)
-
-    def _start_anew(self) -> None:
-        _forget_content(self._connection, [self._row["id"]])
-        self._row |= _NOTHING_READ
 
     def _add(self, chunk: Chunk) -> list[ValueError]:
         """Adds the records of a chunk, and returns the reasons for which some are left out."""
@@ -138,7 +139,8 @@ class JournalIndexer:
     def _add_points(self, records: Iterable[Record]) -> list[ValueError]:
         """Adds reports and profiles, and returns the reasons for which some are left out. This is the hot loop."""
         problems = []
-        alike: _Alike = defaultdict(lambda: ([], [], []))
+        alike: _Alike = defaultdict(lambda: ([], [], [], []))
+        order = self._row["num_reports"]
         for record in records:
             if type(record) is Report:
                 steps = record.steps_completed
@@ -147,6 +149,7 @@ class JournalIndexer:
                 steps, has_more = int(record.time * 1000), False
             else:
                 continue
+            order += 1
             values: dict[str, Any] = record.metrics
             if has_more or not values or not _FLOATS.issuperset(map(type, values.values())):
                 try:
@@ -154,10 +157,12 @@ class JournalIndexer:
                 except ValueError as error:
                     problems.append(error)
                     continue
-            all_steps, all_times, all_values = alike[type(record) is Profile, record.group, tuple(values)]
+            all_steps, all_times, all_orders, all_values = alike[type(record) is Profile, record.group, tuple(values)]
             all_steps.append(steps)
             all_times.append(record.time)
+            all_orders.append(order)
             all_values.append(values)
+        self._row["num_reports"] = order
         self._insert_points(alike)
         return problems
 
@@ -165,14 +170,15 @@ class JournalIndexer:
         """Inserts all points of a series together, so that each block is written once."""
         by_series: defaultdict[_SeriesKey, list[Points]] = defaultdict(list)
         for (is_profile, group, names), reports in alike.items():
-            points = in_order([reports])
+            points = in_order([reports], is_metric=not is_profile and names != ("",))
             for name in names:
                 values = [values[name] for values in points.values]
                 by_series[is_profile, group, name].append(points._replace(values=values))
         num_points = 0
         for key, parts in by_series.items():
-            points = parts[0] if len(parts) == 1 else in_order(parts)
-            insert_points(self._connection, self._series_id(*key), points)
+            is_metric = not key[0] and key[2] != ""
+            points = parts[0] if len(parts) == 1 else in_order(parts, is_metric=is_metric)
+            insert_points(self._connection, self._series_id(*key), points, is_metric=is_metric)
             num_points += len(points.steps)
         self._batch.add_points(num_points)
 
@@ -183,7 +189,8 @@ class JournalIndexer:
         key = self._row["id"], is_profile, group, name
         # Whether a report of another rank is shown depends on the ranks below it, and is found when all are read.
         self._connection.execute(insert, (*key, is_profile or self._row["rank"] == 0, EVERYTHING))
-        query = "SELECT id FROM series WHERE attempt_id = ? AND is_profile = ? AND group_name = ? AND name = ?"
+        query = """SELECT id FROM series
+            WHERE attempt_id = ? AND is_profile = ? AND group_name = ? AND name = ? AND NOT is_repeated"""
         (series_id,) = self._connection.execute(query, key).fetchone()
         return int(series_id)
 
@@ -249,15 +256,6 @@ class JournalIndexer:
             SELECT :id, (SELECT count(*) FROM checkpoint_record WHERE attempt_id = :id), :storage_id, :record"""
         values = {"id": self._row["id"], "storage_id": record.storage_id, "record": _json(record)}
         self._connection.execute(query, values)
-
-
-def _forget_content(connection: sqlite3.Connection, attempt_ids: list[int]) -> None:
-    ids = [(attempt_id,) for attempt_id in attempt_ids]
-    of_series = "DELETE FROM block WHERE series_id IN (SELECT id FROM series WHERE attempt_id = ?)"
-    connection.executemany(of_series, ids)
-    connection.executemany("DELETE FROM series WHERE attempt_id = ?", ids)
-    connection.executemany("DELETE FROM checkpoint_record WHERE attempt_id = ?", ids)
-    connection.executemany("DELETE FROM alert WHERE attempt_id = ?", ids)
 
 
 def _values_of(record: Report | Profile) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from core_sdk.records import MEDIA_TAG, Metric, media_in
-from core_sdk.tracking.index._blocks import MAX_POINTS, read_points, unpack
+from core_sdk.tracking.index._blocks import MAX_POINTS, read_points, unpack, unpack_orders
 from core_sdk.tracking.index._schema import BLOCKS, IS_VISIBLE, Where, of_rank
 from core_sdk.tracking.index._values import from_beside
 from core_sdk.tracking.rows import MediaRow, Ranks, ReportPage, ReportRow
@@ -26,20 +26,22 @@ _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 
 
 class _Series(NamedTuple):
-    """The points of a metric in a page, in the order of steps and times."""
+    """The points of a metric in a page, by step and order."""
 
     name: str
     visible_until: int
     steps: array[int]
     times: array[float]
+    orders: array[int] | range
     values: list[Any]
 
 
 class _Reports(NamedTuple):
-    """The reports of one origin, in the order of steps and times, as one sequence for each of their parts."""
+    """The reports of one origin, by step and order, as one sequence for each of their parts."""
 
     steps: Sequence[int]
     times: Sequence[float]
+    orders: Sequence[int]
     is_superseded: Sequence[bool]
     metrics: Sequence[dict[str, Any]]
     batches: Iterable[list[dict[str, Metric]] | None]
@@ -76,15 +78,21 @@ def read_media(connection: sqlite3.Connection, of: ReportsOf) -> list[MediaRow]:
     """Reads what reports hold beside numbers, and only where it names a file."""
     where = of.where()
     visible = "TRUE" if of.with_superseded else IS_VISIBLE
-    query = f"""SELECT attempt.attempt, attempt.rank, series.group_name, NOT ({IS_VISIBLE}), block.steps, block.times,
-        block.numbers FROM {BLOCKS} WHERE {where.sql} AND series.name = '' AND {visible} AND instr(block.numbers, ?)"""
+    query = f"""SELECT attempt.attempt, attempt.rank, series.group_name, NOT ({IS_VISIBLE}), block.count,
+        block.last_order, block.steps, block.times, block.orders, block.numbers FROM {BLOCKS}
+        WHERE {where.sql} AND series.name = '' AND {visible} AND instr(block.numbers, ?)"""
     tag = f'"{MEDIA_TAG}"'
     found = [
-        ((step, attempt, rank, time), MediaRow(of.trial_id, attempt, rank, group, name, step, time, file, bool(hidden)))
-        for attempt, rank, group, hidden, steps, times, texts in connection.execute(
+        (
+            (step, attempt, rank, order),
+            MediaRow(of.trial_id, attempt, rank, group, name, step, time, file, bool(hidden)),
+        )
+        for attempt, rank, group, hidden, count, last_order, steps, times, orders, texts in connection.execute(
             query, (*where.values, tag.encode())
         ).fetchall()
-        for step, time, beside in zip(array("q", steps), array("d", times), unpack(texts), strict=True)
+        for step, time, order, beside in zip(
+            array("q", steps), array("d", times), unpack_orders(orders, last_order, count), unpack(texts), strict=True
+        )
         if beside is not None and tag in beside
         for metric, value in from_beside(beside)[1].items()
         for name, file in media_in(value, metric)
@@ -126,7 +134,8 @@ def _read_series(
 def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) -> list[ReportRow]:
     parts: list[Iterable[tuple[Any, ReportRow]]] = []
     for (attempt_number, rank, group, is_profile), all_series in by_origin.items():
-        steps, times, is_superseded, metrics, batches = _reports_together(all_series) or _reports_apart(all_series)
+        found = _reports_together(all_series) or _reports_apart(all_series)
+        steps, times, orders, is_superseded, metrics, batches = found
         rows = map(
             ReportRow,
             repeat(trial_id),
@@ -141,7 +150,7 @@ def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) 
         )
         if len(by_origin) == 1:
             return list(rows)
-        key = zip(steps, repeat(attempt_number), repeat(rank), times, repeat((group, is_profile)), is_superseded)
+        key = zip(steps, repeat(attempt_number), repeat(rank), orders, repeat((group, is_profile)), is_superseded)
         parts.append(zip(key, rows, strict=False))
     return [row for _, row in sorted(chain.from_iterable(parts), key=itemgetter(0))]
 
@@ -149,20 +158,20 @@ def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) 
 def _reports_together(all_series: Sequence[_Series]) -> _Reports | None:
     """Returns the reports if each of them has all metrics and nothing beside them, otherwise None."""
     first = all_series[0]
-    if any(one.name == "" or one[1:4] != first[1:4] for one in all_series):
+    if any(one.name == "" or one[1:5] != first[1:5] for one in all_series):
         return None
     names = [one.name for one in all_series]
     columns = (one.values for one in all_series)
     metrics = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     is_superseded = [steps > first.visible_until for steps in first.steps]
-    return _Reports(first.steps, first.times, is_superseded, metrics, repeat(None))
+    return _Reports(first.steps, first.times, first.orders, is_superseded, metrics, repeat(None))
 
 
 def _reports_apart(all_series: Sequence[_Series]) -> _Reports:
-    reports: defaultdict[tuple[int, float, bool], dict[str, Any]] = defaultdict(dict)
+    reports: defaultdict[tuple[int, int, float, bool], dict[str, Any]] = defaultdict(dict)
     for one in all_series:
-        for steps, time, value in zip(one.steps, one.times, one.values, strict=True):
-            reports[steps, time, steps > one.visible_until][one.name] = value
+        for steps, time, order, value in zip(one.steps, one.times, one.orders, one.values, strict=True):
+            reports[steps, order, time, steps > one.visible_until][one.name] = value
     keys = sorted(reports)
     metrics = [reports[key] for key in keys]
     batches: list[list[dict[str, Metric]] | None] = [None] * len(keys)
@@ -170,5 +179,5 @@ def _reports_apart(all_series: Sequence[_Series]) -> _Reports:
         if (beside := of_report.pop("", None)) is not None:
             batches[number], others = from_beside(beside)
             of_report |= others
-    all_steps, all_times, is_superseded = zip(*keys, strict=True)
-    return _Reports(all_steps, all_times, is_superseded, metrics, batches)
+    all_steps, orders, all_times, is_superseded = zip(*keys, strict=True)
+    return _Reports(all_steps, all_times, orders, is_superseded, metrics, batches)

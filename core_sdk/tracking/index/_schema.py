@@ -9,7 +9,7 @@ import msgspec
 
 from core_sdk.records import MAX_INT
 
-REVISION = 14
+REVISION = 15
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -56,10 +56,16 @@ CREATE TABLE attempt (
     rank INTEGER NOT NULL,
     host TEXT,
     started REAL,
-    -- Bytes of the journal that are indexed.
+    -- Bytes of the journal that are indexed, their fingerprint, and the time at which the file was last changed then.
     end_offset INTEGER NOT NULL DEFAULT 0,
+    fingerprint INTEGER NOT NULL DEFAULT 0,
+    mtime_ns INTEGER NOT NULL DEFAULT 0,
+    -- Reports and profiles that were read.
+    num_reports INTEGER NOT NULL DEFAULT 0,
     last_time REAL,
     resumed_steps INTEGER,
+    -- Beyond this step a later attempt has superseded it.
+    kept_until INTEGER,
     num_bad_lines INTEGER NOT NULL DEFAULT 0,
     num_dropped INTEGER NOT NULL DEFAULT 0,
     progress REAL,
@@ -99,19 +105,23 @@ CREATE TABLE series (
     -- Whether it is seen by those who ask for no rank: among a metric's series of an attempt, that of the lowest rank.
     is_shown INTEGER NOT NULL,
     visible_until INTEGER NOT NULL,
-    UNIQUE (attempt_id, is_profile, group_name, name)
+    -- Whether its points are those that a later attempt has reported again; then none of them is visible.
+    is_repeated INTEGER NOT NULL DEFAULT FALSE,
+    UNIQUE (attempt_id, is_profile, group_name, name, is_repeated)
 );
 -- Consecutive points of a series, as columns.
 CREATE TABLE block (
     series_id INTEGER NOT NULL,
     last_steps INTEGER NOT NULL,
-    last_time REAL NOT NULL,
+    last_order INTEGER NOT NULL,
     first_steps INTEGER NOT NULL,
     count INTEGER NOT NULL,
     -- As numbers that compare; NULL if all are NaN. Only a column of BLOB affinity keeps type and value: REAL would
     -- turn ints into floats, NUMERIC floats into ints.
     minimum BLOB,
     maximum BLOB,
+    -- The numbers of the reports in their journal, as 32-bit integers; empty if they are consecutive.
+    orders BLOB NOT NULL,
     -- The last value as MessagePack, and all steps as 64-bit integers, values as MessagePack and times as float64.
     last BLOB NOT NULL,
     steps BLOB NOT NULL,
@@ -120,7 +130,7 @@ CREATE TABLE block (
 );
 -- What is asked of whole series is answered from here.
 CREATE UNIQUE INDEX block_of_series
-    ON block (series_id, last_steps, last_time, first_steps, count, minimum, maximum);
+    ON block (series_id, last_steps, last_order, first_steps, count, minimum, maximum);
 
 -- What journals say of checkpoints, as JSON, in the order of their lines.
 CREATE TABLE checkpoint_record (

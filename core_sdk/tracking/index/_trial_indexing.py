@@ -6,21 +6,22 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from core_sdk.errors import RecordDamagedError
+from core_sdk.files import NotRegularError, fingerprint
 from core_sdk.records import ExitRecord, TrialRecord
 from core_sdk.tracking.home import Home, TrialFolder, journal_name
 from core_sdk.tracking.index._batch import Batch
-from core_sdk.tracking.index._blocks import split_block
+from core_sdk.tracking.index._blocks import insert_points, read_steps, split_block, take_points
 from core_sdk.tracking.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
-from core_sdk.tracking.index._schema import BLOCKS, FIRST_STEPS, LAST_VISIBLE_STEPS, among
+from core_sdk.tracking.index._schema import BLOCKS, FIRST_STEPS, LAST_STEPS, LAST_VISIBLE_STEPS, among
 from core_sdk.tracking.states import error_told
-from core_sdk.tracking.superseding import AttemptSpan, visible_until
+from core_sdk.tracking.superseding import kept_until
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -30,7 +31,28 @@ _YOUNG_NS = 2_000_000_000
 _JournalKey = tuple[int, int]
 """Attempt and rank. Attempt 0 stands for the changes that were made to the trial from outside."""
 
+_MetricKey = tuple[int, str, str]
+"""Rank, group and name."""
+
 _SELECT_ATTEMPTS = "SELECT * FROM attempt WHERE trial_id = ? ORDER BY attempt, rank"
+_INSERT_HIDDEN = """INSERT INTO series (attempt_id, is_profile, group_name, name, is_shown, visible_until, is_repeated)
+    SELECT attempt_id, is_profile, group_name, name, is_shown, -1, TRUE FROM series WHERE id = ?
+    ON CONFLICT DO NOTHING"""
+
+
+class _Look(NamedTuple):
+    """What tells, without reading it, whether a journal is as it was."""
+
+    size_bytes: int
+    mtime_ns: int
+
+    @classmethod
+    def at(cls, path: str) -> _Look:
+        try:
+            status = os.stat(path)  # noqa: PTH116  (this runs for thousands of journals, and `Path` is slow)
+        except FileNotFoundError:
+            return cls(0, 0)
+        return cls(status.st_size, status.st_mtime_ns)
 
 
 @dataclass
@@ -38,8 +60,8 @@ class KnownTrial:
     """The state of a trial's folder when it was last indexed to the end."""
 
     mtime_ns: int
-    end_offsets: dict[_JournalKey, int] = field(default_factory=dict)
-    """Bytes of each journal that are indexed."""
+    journals: dict[_JournalKey, _Look] = field(default_factory=dict)
+    """The bytes of each journal that are indexed, and the time of its last change then."""
 
 
 def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | None = None) -> dict[int, KnownTrial]:
@@ -47,26 +69,24 @@ def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | No
     where = among("trial_id", trial_ids)
     trials = connection.execute(f"SELECT trial_id, mtime_ns FROM trial WHERE {where.sql}", where.values)
     known = {trial_id: KnownTrial(mtime_ns) for trial_id, mtime_ns in trials}
-    query = f"SELECT trial_id, attempt, rank, end_offset FROM attempt WHERE {where.sql}"
-    for trial_id, attempt, rank, end_offset in connection.execute(query, where.values):
-        known[trial_id].end_offsets[attempt, rank] = end_offset
+    query = f"SELECT trial_id, attempt, rank, end_offset, attempt.mtime_ns FROM attempt WHERE {where.sql}"
+    for trial_id, attempt, rank, *look in connection.execute(query, where.values):
+        known[trial_id].journals[attempt, rank] = _Look(*look)
     return known
 
 
 def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
     """Whether the trial's folder has changed since it was indexed.
 
-    A file that is added or removed changes the directory's time. Journals only grow, so their sizes are compared.
+    A file that is added or removed changes the directory's time. A journal that has grown, or that was replaced by
+    another one, has another size or time.
     """
     directory = f"{home.runs}/{trial_id}"
     try:
         # This runs for thousands of trials, and `Path` takes five times as long as the system call.
         if os.stat(directory).st_mtime_ns != known.mtime_ns:  # noqa: PTH116
             return True
-        return any(
-            _size_bytes(f"{directory}/{journal_name(*key)}") != end_offset
-            for key, end_offset in known.end_offsets.items()
-        )
+        return any(_Look.at(f"{directory}/{journal_name(*key)}") != look for key, look in known.journals.items())
     except FileNotFoundError:
         return True
 
@@ -89,7 +109,7 @@ def index_trial(folder: TrialFolder, batch: Batch) -> None:
         f"""UPDATE trial SET mtime_ns = :mtime_ns, steps_completed = coalesce((
             SELECT max({LAST_VISIBLE_STEPS}) FROM series JOIN attempt ON attempt.id = series.attempt_id
             WHERE attempt.trial_id = :trial_id AND NOT series.is_profile), 0), mark = coalesce((
-            SELECT group_concat(id || ':' || end_offset || ':' || ifnull(exit_time, ''))
+            SELECT group_concat(id || ':' || end_offset || ':' || fingerprint || ':' || ifnull(exit_time, ''))
             FROM attempt WHERE attempt.trial_id = :trial_id), '')
         WHERE trial_id = :trial_id""",
         {"trial_id": folder.trial_id, "mtime_ns": 0 if is_young else mtime_ns},
@@ -121,26 +141,38 @@ def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: B
     connection = batch.connection
     found = connection.execute(_SELECT_ATTEMPTS, (folder.trial_id,))
     rows: dict[_JournalKey, AttemptRow] = {(row["attempt"], row["rank"]): dict(row) for row in found}
-    if rows.keys() - set(keys):
-        # What a deleted attempt had superseded must be shown again.
+    looks = {key: _Look.at(str(folder.journal_path(*key))) for key in keys}
+    if rows.keys() - looks.keys() or any(_is_replaced(folder, key, rows[key], looks[key]) for key in rows):
+        # What an attempt had superseded that is gone must be shown again.
         forget_attempts(connection, [row["id"] for row in rows.values()])
         rows = {}
-    for key in keys:
-        _index_journal(folder, key, rows.get(key) or insert_attempt(connection, folder.trial_id, *key), batch)
+    for key, look in looks.items():
+        row = rows.get(key) or insert_attempt(connection, folder.trial_id, *key)
+        _index_journal(folder, key, row, look, batch)
 
 
-def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, batch: Batch) -> None:
+def _is_replaced(folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _Look) -> bool:
+    """Whether the part of a journal that was indexed is not what it was then: it is another file, or was cut."""
+    if look == (row["end_offset"], row["mtime_ns"]):
+        return False
+    try:
+        is_same = fingerprint(folder.journal_path(*key), row["end_offset"]) == row["fingerprint"]
+    except (NotRegularError, FileNotFoundError):
+        is_same = row["end_offset"] == 0
+    return not is_same or look.size_bytes < int(row["end_offset"])
+
+
+def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _Look, batch: Batch) -> None:
     number, rank = key
-    journal = folder.journal_path(*key)
-    size_bytes = _size_bytes(str(journal))
     end, columns = (None, {}) if rank or not number else _read_exit(folder, number)
     if not rank and number and row["environment"] is None:
         columns |= _read_environment(folder, number)
-    if size_bytes == row["end_offset"] and columns.items() <= row.items():
+    columns["mtime_ns"] = look.mtime_ns
+    if look.size_bytes == row["end_offset"] and columns.items() <= row.items():
         return
     indexer = JournalIndexer(batch, row)
-    if size_bytes != row["end_offset"]:
-        indexer.read(journal, size_bytes)
+    if look.size_bytes != row["end_offset"]:
+        indexer.read(folder.journal_path(*key), look.size_bytes)
     indexer.save(**columns, error=error_told(row["error"], end))
 
 
@@ -181,31 +213,57 @@ def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
 
 
 def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:
-    """Sets the step up to which each series is visible. All ranks of an attempt resume from the same checkpoint."""
-    series_ids: list[dict[Hashable, int]] = []
-    spans = []
-    query = f"""SELECT series.id, rank, group_name, name, {FIRST_STEPS} FROM series
-        JOIN attempt ON attempt.id = attempt_id WHERE trial_id = ? AND attempt.attempt = ? AND NOT is_profile"""
-    for row in connection.execute(_SELECT_ATTEMPTS, (trial_id,)).fetchall():
-        if row["attempt"] == 0 or row["rank"] != 0:
-            continue
-        found = connection.execute(query, (trial_id, row["attempt"])).fetchall()
-        series_ids.append({tuple(key): series_id for series_id, *key, _ in found})
-        spans.append(AttemptSpan(row["resumed_steps"], {tuple(key): first for _, *key, first in found}))
-    updates = [
-        (last, ids[key])
-        for ids, visible in zip(series_ids, visible_until(spans), strict=True)
-        for key, last in visible.items()
-    ]
-    connection.executemany("UPDATE series SET visible_until = ? WHERE id = ?", updates)
+    """Hides what later attempts have superseded. All ranks of an attempt resume from the same checkpoint."""
+    rows = connection.execute(_SELECT_ATTEMPTS, (trial_id,)).fetchall()
+    kept = kept_until({row["attempt"]: row["resumed_steps"] for row in rows if row["attempt"] and not row["rank"]})
+    for number, last_steps in kept.items():
+        values = last_steps, trial_id, number
+        connection.execute("UPDATE attempt SET kept_until = ? WHERE trial_id = ? AND attempt = ?", values)
+        connection.execute(
+            """UPDATE series SET visible_until = ? WHERE NOT is_profile AND NOT is_repeated
+                AND attempt_id IN (SELECT id FROM attempt WHERE trial_id = ? AND attempt = ?)""",
+            values,
+        )
     query = f"""SELECT block.rowid, series.visible_until FROM {BLOCKS}
         WHERE trial_id = ? AND block.first_steps <= series.visible_until AND block.last_steps > series.visible_until"""
     for rowid, last_steps in connection.execute(query, (trial_id,)).fetchall():
         split_block(connection, rowid, last_steps)
+    later: list[dict[_MetricKey, _Span]] = []
+    for number in sorted(kept, reverse=True):
+        spans = _spans(connection, trial_id, number, kept[number])
+        for others in later:
+            for key in spans.keys() & others.keys():
+                _hide_repeated(connection, key, spans[key], others[key])
+        later.append(spans)
 
 
-def _size_bytes(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116
-    except FileNotFoundError:
-        return 0
+class _Span(NamedTuple):
+    """The series of a metric in an attempt, and the first and the last of its steps that no resume has superseded."""
+
+    series_id: int
+    first: int
+    last: int
+
+
+def _spans(connection: sqlite3.Connection, trial_id: int, attempt: int, kept_until: int) -> dict[_MetricKey, _Span]:
+    query = f"""SELECT rank, group_name, name, series.id, {FIRST_STEPS}, min(?, {LAST_STEPS}) FROM series
+        JOIN attempt ON attempt.id = attempt_id
+        WHERE trial_id = ? AND attempt.attempt = ? AND NOT is_profile AND NOT is_repeated"""
+    found = connection.execute(query, (kept_until, trial_id, attempt))
+    return {(rank, group, name): _Span(*span) for rank, group, name, *span in found if span[1] is not None}
+
+
+def _hide_repeated(connection: sqlite3.Connection, key: _MetricKey, earlier: _Span, later: _Span) -> None:
+    """Moves the points that a later attempt has reported again into a series of which nothing is visible."""
+    first, last = max(earlier.first, later.first), min(earlier.last, later.last)
+    if last < first:
+        return
+    steps = set(read_steps(connection, earlier.series_id, first, last))
+    if repeated := steps.intersection(read_steps(connection, later.series_id, first, last)):
+        connection.execute(_INSERT_HIDDEN, (earlier.series_id,))
+        query = """SELECT hidden.id FROM series AS hidden JOIN series USING (attempt_id, group_name, name)
+            WHERE series.id = ? AND hidden.is_repeated"""
+        (hidden_id,) = connection.execute(query, (earlier.series_id,)).fetchone()
+        insert_points(
+            connection, hidden_id, take_points(connection, earlier.series_id, repeated), is_metric=bool(key[2])
+        )

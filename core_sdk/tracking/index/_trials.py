@@ -61,10 +61,8 @@ def read_trials(
 
 def read_alerts(connection: sqlite3.Connection, trial_id: int) -> list[AlertRow]:
     """Reads the alerts of a trial, in the order in which they were made."""
-    query = """SELECT attempt.attempt, steps, time, title, description, level, EXISTS (
-            SELECT 1 FROM attempt AS later WHERE later.trial_id = attempt.trial_id AND later.rank = 0
-            AND later.attempt > attempt.attempt AND later.resumed_steps < steps
-        ) FROM alert JOIN attempt ON attempt.id = attempt_id WHERE trial_id = ? ORDER BY attempt.attempt, alert.rowid"""
+    query = """SELECT attempt.attempt, steps, time, title, description, level, ifnull(steps > kept_until, FALSE)
+        FROM alert JOIN attempt ON attempt.id = attempt_id WHERE trial_id = ? ORDER BY attempt.attempt, alert.rowid"""
     found = connection.execute(query, (trial_id,))
     return [
         AlertRow(trial_id, attempt, steps, time, title, description, level, bool(is_superseded))
