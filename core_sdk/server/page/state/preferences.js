@@ -6,21 +6,30 @@
 import { useState } from "../preact.js";
 import { once, useAnswer } from "./answers.js";
 import { act, address } from "./api.js";
-/** @import { Preferences } from "api" */
+/** @import { Preferences, SavedView } from "api" */
+
+/** The remembered theme, and the function that changes it, which fails if that will be forgotten with this page. */
+export function useKeptTheme() {
+  const { value: kept } = useAnswer(address(["preferences"]), once);
+  const [chosen, setChosen] = useState(/** @type {Preferences["theme"] | undefined} */ (undefined));
+  const change = async (/** @type {Preferences["theme"]} */ theme) => {
+    setChosen(theme);
+    await keep({ theme });
+  };
+  return /** @type {const} */ ([chosen ?? kept?.theme ?? "system", change]);
+}
 
 /**
- * A remembered value, and the function that changes it, which fails if that will be forgotten with this page.
- * @template {keyof Preferences} Name
- * @param {Name} name
- * @param {Preferences[Name]} standard
- * @returns {[Preferences[Name], (value: Preferences[Name]) => Promise<void>]}
+ * The saved views, and the functions that save and forget one. Both leave all other views as the home has them, also
+ * those that another page has saved meanwhile.
  */
-export function usePreference(name, standard) {
-  const { value: kept } = useAnswer(address(["preferences"]), once);
-  const [chosen, setChosen] = useState(/** @type {Preferences[Name] | undefined} */ (undefined));
-  const change = async (/** @type {Preferences[Name]} */ next) => {
-    setChosen(next);
-    await act(["preferences", "actions", "keep"], { [name]: next });
+export function useSavedViews() {
+  const { value: kept, reload } = useAnswer(address(["preferences"]), once);
+  return {
+    views: kept?.views ?? [],
+    save: (/** @type {SavedView} */ view) => keep({ save_view: view }).then(reload),
+    forget: (/** @type {string} */ name) => keep({ forget_view: name }).then(reload),
   };
-  return [chosen ?? kept?.[name] ?? standard, change];
 }
+
+const keep = (/** @type {object} */ change) => act(["preferences", "actions", "keep"], change);

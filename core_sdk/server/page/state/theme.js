@@ -1,7 +1,7 @@
 /** Dark or light: as the system has it, unless somebody has chosen. */
 
 import { useEffect, useState } from "../preact.js";
-import { usePreference } from "./preferences.js";
+import { useKeptTheme } from "./preferences.js";
 /** @import { Preferences } from "api" */
 
 /** @typedef {Preferences["theme"]} Theme */
@@ -10,7 +10,7 @@ const CHANGED = "themechanged";
 
 /** The chosen theme and the function that changes it. @returns {[Theme, (theme: Theme) => Promise<void>]} */
 export function useTheme() {
-  const [theme, change] = usePreference("theme", "system");
+  const [theme, change] = useKeptTheme();
   useEffect(() => {
     const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
     const apply = () => {

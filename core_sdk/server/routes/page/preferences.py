@@ -6,7 +6,7 @@ The home keeps them, not the browser: the page has another address after each st
 from __future__ import annotations
 
 import threading
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
@@ -15,6 +15,8 @@ from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
 from core_sdk.server.route import Name
 from core_sdk.server.routes.actions import Body, Done
+
+_MAX_VIEWS = 1000
 
 _lock = threading.Lock()
 
@@ -31,14 +33,16 @@ class Preferences(msgspec.Struct, frozen=True):
     """The preferences that the page remembers."""
 
     theme: Literal["system", "light", "dark"] = "system"
-    views: Annotated[list[SavedView], msgspec.Meta(max_length=1000)] = []
+    views: list[SavedView] = []
 
 
 class PreferencesBody(Body, frozen=True):
     """Fields that are null are left unchanged."""
 
     theme: Literal["system", "light", "dark"] | None = None
-    views: Annotated[list[SavedView], msgspec.Meta(max_length=1000)] | None = None
+    save_view: SavedView | None = None
+    """A view that is added, or that replaces the one of its name. All others stay."""
+    forget_view: Name | None = None
 
 
 def preferences(records: Records) -> Preferences:
@@ -50,12 +54,16 @@ def preferences(records: Records) -> Preferences:
 
 
 def keep(records: Records, body: PreferencesBody) -> Done:
-    """Remembers the theme or the saved views."""
+    """Remembers the theme or a view, or forgets a view."""
     home = records.tracker.home
     if not home.root.exists():
         raise RequestError(409, "no_home", "there is no home yet that could remember it", "Its first trial makes it.")
-    given = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not None}
     with _lock:
-        changed = msgspec.structs.replace(preferences(records), **given)
-        write_atomically(home.page, msgspec.json.encode(changed))
+        kept = preferences(records)
+        gone = {body.forget_view, body.save_view.name if body.save_view else None}
+        views = [view for view in kept.views if view.name not in gone]
+        views += [body.save_view] if body.save_view else []
+        if len(views) > _MAX_VIEWS:
+            raise RequestError(409, "too_many_views", f"the home remembers {_MAX_VIEWS} views", "Forget one first.")
+        write_atomically(home.page, msgspec.json.encode(Preferences(body.theme or kept.theme, views)))
     return Done("remembered")

@@ -5,12 +5,11 @@ import { Dialog } from "../../parts/dialog.js";
 import { Menu } from "../../parts/menu.js";
 import { sayFailure } from "../../parts/toast.js";
 import { currentPlace, go, linkTo, usePlace } from "../../state/place.js";
-import { usePreference } from "../../state/preferences.js";
+import { useSavedViews } from "../../state/preferences.js";
 import { isEnter, withText } from "../../parts/field.js";
 
 export function SavedViews() {
-  const [views, keepViews] = usePreference("views", []);
-  const setViews = (/** @type {typeof views} */ next) => keepViews(next).catch(sayFailure);
+  const { views, save, forget } = useSavedViews();
   const [isSaving, setIsSaving] = useState(false);
   const { path, query: now } = usePlace();
   const items = [
@@ -20,17 +19,17 @@ export function SavedViews() {
     ...views.map(({ name }) => ({
       label: `Forget “${name}”`,
       isDangerous: true,
-      onSelect: () => setViews(views.filter((view) => view.name !== name)),
+      onSelect: () => forget(name).catch(sayFailure),
     })),
   ];
-  const save = (/** @type {string} */ name) => {
+  const saveAs = (/** @type {string} */ name) => {
     const { trials: _, ...query } = Object.fromEntries(currentPlace().query);
-    setViews([...views.filter((view) => view.name !== name), { name, query }]);
+    save({ name, query }).catch(sayFailure);
     setIsSaving(false);
   };
   return html`
     <${Menu} label="Saved views" text="Views ▾" items=${items} kind="" />
-    ${isSaving && html`<${NameDialog} onSave=${save} onClose=${() => setIsSaving(false)} />`}
+    ${isSaving && html`<${NameDialog} onSave=${saveAs} onClose=${() => setIsSaving(false)} />`}
   `;
 }
 
