@@ -46,7 +46,8 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-# A document for HTML that a run has written: its scripts run in an origin of their own, and reach no network.
+# A document for HTML that a run has written: its scripts run in an origin of their own. The policy closes the network
+# as far as policies can: WebRTC and the name lookups of navigations are beyond it.
 FRAME_HEADERS: Mapping[str, str] = {
     "content-security-policy": (
         "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "

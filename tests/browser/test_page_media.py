@@ -184,8 +184,10 @@ def evil() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-def test_html_runs_in_a_frame_that_reaches_nothing(site: Site, browser: Browser, evil: tuple[str, list[str]]) -> None:
-    """Not the page, its storage, its server, another window or the network; it cannot lead its frame away either."""
+def test_html_runs_after_a_click_in_a_frame_that_reaches_nothing(
+    site: Site, browser: Browser, evil: tuple[str, list[str]]
+) -> None:
+    """Not the page, its storage, its server or another window; no request of its leaves, and its frame stays."""
     address, asked = evil
     context = browser.new_context()
     page = context.new_page()
@@ -195,6 +197,9 @@ def test_html_runs_in_a_frame_that_reaches_nothing(site: Site, browser: Browser,
     probe = PROBE.replace("EVIL", address)
     page.route("**/media/*.html", lambda route: route.fulfill(body=probe, content_type="text/plain"))
     page.goto(site.address("trials/25/media?search=surface"))
+    expect(page.get_by_text("a browser may let them reach the network")).to_be_visible()
+    assert len(page.frames) == 1
+    page.get_by_role("button", name="Run it").click()
     expect(page.frame_locator("iframe.medium-frame").get_by_text("ran")).to_be_visible()
     framed = page.frames[1]
     framed.wait_for_function("() => document.title.includes('network')")
@@ -220,6 +225,7 @@ def test_pictures_run_nothing(site: Site, open_view: OpenView) -> None:
     expect(image).to_be_visible()
     expect(card(page, "attention").locator(".medium-caption")).to_have_text(HOSTILE)
     assert image.evaluate("async (image) => { await image.decode(); return image.naturalWidth; }") == 80
+    card(page, "surface").get_by_role("button", name="Run it").click()
     expect(card(page, "surface").locator("iframe")).to_have_attribute("sandbox", "allow-scripts")
     expect(page.frame_locator("iframe.medium-frame").get_by_text("a figure at 1200")).to_be_visible()
 

@@ -80,9 +80,27 @@ function Picture({ item, name, url }) {
   return html`<img class=${isSmall ? "pixels" : ""} alt=${item.caption || name} src=${url} style=${{ width: `${widthOf(item)}px` }} />`;
 }
 
-/** HTML in a document of its own origin, which reaches neither this page nor any network. @param {{html: string, title: string}} props */
+/** The titles of figures that somebody has let run in this tab, so that their other steps run too. @type {Set<string>} */
+const allowed = new Set();
+
+/**
+ * HTML in a document of its own origin, which reaches neither this page nor its key. No policy of a browser keeps a
+ * script from every way into the network, such as WebRTC, so it runs only when somebody says so.
+ * @param {{html: string, title: string}} props
+ */
 function Frame({ html: source, title }) {
+  const [isAllowed, setIsAllowed] = useState(allowed.has(title));
   const [isGiven, setIsGiven] = useState(false);
+  const allow = () => {
+    allowed.add(title);
+    setIsAllowed(true);
+  };
+  if (!isAllowed) {
+    return html`
+      <p class="soft">This figure is HTML whose scripts have to run. They reach neither this page nor its key, but a browser may let them reach the network.</p>
+      <button class="small" onClick=${allow}>Run it</button>
+    `;
+  }
   const give = (/** @type {Event} */ { target }) => {
     if (!isGiven) /** @type {HTMLIFrameElement} */ (target).contentWindow?.postMessage(source, "*");
     setIsGiven(true);
