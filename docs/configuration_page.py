@@ -90,8 +90,13 @@ elsewhere the script decides what it counts.
 HYPERPARAMETERS = """\
 ## Hyperparameters
 
-A value or a list is a constant. A map with a `type` is one of those below. A map without one is a group of
-hyperparameters, which the script gets as a map. Tables have their names with dots: `optimizer.momentum`.
+A value is a constant. A map with a `type` is one of those below. A map without one is a group of hyperparameters, which
+the script gets as a map. Tables have their names with dots: `optimizer.momentum`.
+
+A list is a constant for `single` and `custom`. Searchers that choose values refuse it: write
+`{type: categorical, vals: [0.1, 0.2]}` to choose one of the values, or `{type: const, val: [0.1, 0.2]}` to give each
+trial the whole list. They also refuse a map with only words of a range or of a choice, such as `{min: 0, max: 1}`, but
+no `type`.
 
 `{loguniform: [1e-5, 1e-1]}` is a `log` by its values instead of exponents, and may have a `count`, too.
 """

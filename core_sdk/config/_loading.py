@@ -11,6 +11,8 @@ from core_sdk.config._reader import Reader
 from core_sdk.config._short_forms import SHORT_FORMS
 from core_sdk.config.entrypoint import trains_class
 from core_sdk.config.experiment import FIT_ARGUMENTS, ExperimentConfig
+from core_sdk.config.hyperparameters import Const, near_misses
+from core_sdk.config.searchers import CustomSearcher, SingleSearcher
 from core_sdk.errors import ConfigProblem, InvalidConfigError
 from core_sdk.records import from_json, to_json
 
@@ -29,21 +31,33 @@ def load(text: str, *, source: str, overrides: Sequence[str] = ()) -> Loaded:
     `source` names the file in errors and warnings. Each of `overrides` is an `a.b=VALUE`, whose value is YAML; values
     with commas between them are a list. Raises `InvalidConfigError`, which lists all problems of the file.
     """
-    return _checked(parse(text, source), overrides)
+    return _checked(parse(text, source), overrides, is_new=True)
 
 
 def from_mapping(
-    values: Mapping[str, Any], *, source: str = "the configuration", overrides: Sequence[str] = ()
+    values: Mapping[str, Any],
+    *,
+    source: str = "the configuration",
+    overrides: Sequence[str] = (),
+    is_new: bool = False,
 ) -> Loaded:
-    """Reads a configuration from a mapping, like `load`. Also raises `TypeError` for values that a file cannot hold."""
-    return _checked(Document(source, from_json(to_json(values, source))), overrides)
+    """Reads a configuration from a mapping, like `load`. Also raises `TypeError` for values that a file cannot hold.
+
+    Only a configuration that `is_new` is searched for slips that an older version has accepted.
+    """
+    return _checked(Document(source, from_json(to_json(values, source))), overrides, is_new=is_new)
 
 
-def _checked(document: Document, overrides: Sequence[str]) -> Loaded:
+def _checked(document: Document, overrides: Sequence[str], *, is_new: bool) -> Loaded:
     for assignment in overrides:
         document.override(assignment)
     reader = Reader(document, ExperimentConfig, SHORT_FORMS)
     config = reader.read(ExperimentConfig, document.values, ())
+    if is_new and not document.problems and not isinstance(config.searcher, SingleSearcher | CustomSearcher):
+        for path, problem in near_misses(document.values.get("hyperparameters") or {}):
+            document.add_problem(("hyperparameters", *path), problem)
+        if all(isinstance(leaf, Const) for _, leaf in config.hyperparameters.leaves()):
+            document.add_warning(("hyperparameters",), "have nothing to choose from: trials differ in their seeds only")
     if document.problems:
         raise InvalidConfigError(sorted(document.problems, key=_line))
     for key, argument in FIT_ARGUMENTS.items():

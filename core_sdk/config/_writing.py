@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
             return value.value if value.unit is None else {value.unit: value.value}
         case HyperparameterSpace():
             return {name: _plain(member) for name, member in value.members.items()}
-        case Const(val) if not isinstance(val, dict) or not val:
+        case Const(val) if not isinstance(val, dict | list) or val == {}:
             return val
         case EnvironmentVariables(cpu, cuda, rocm) if cpu == cuda == rocm:
             return list(cpu)

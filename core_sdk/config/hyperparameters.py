@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -96,6 +96,54 @@ class HyperparameterSpace(msgspec.Struct, frozen=True):
                 yield from (((name, *inner), leaf) for inner, leaf in member.leaves())
             else:
                 yield (name,), member
+
+
+_WORDS = frozenset({"val", "vals", "minval", "maxval", "count", "base"})
+_WORDS_ELSEWHERE = frozenset(
+    {"value", "values", "min", "max", "low", "high", "lower", "upper", "step", "choice", "choices", "categorical"}
+    | {"distribution", "dist", "uniform", "log_uniform", "int", "float", "double", "grid", "grid_search"}
+)
+
+
+def near_misses(hyperparameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yields what its author probably meant to be searched, but is a constant: the names, and the words for it.
+
+    `hyperparameters` are those of a configuration for a searcher that chooses values. Each of them can be a constant
+    nevertheless, in the form `{type: const, val: …}`.
+    """
+    for name, value in hyperparameters.items():
+        if isinstance(value, list):
+            yield (
+                (name,),
+                f"is a list, of which nothing is chosen: `{{type: categorical, vals: {_short(value)}}}` chooses one of "
+                "its values, and `{type: const, val: [...]}` gives the whole list to each trial",
+            )
+        elif isinstance(value, dict) and value and not value.keys() & {"type", "loguniform"}:
+            if value.keys() <= _WORDS | _WORDS_ELSEWHERE:
+                yield (
+                    (name,),
+                    f"has {', '.join(value)}, but no type: `{_meant(value)}` is searched, and `{{type: const, val: "
+                    "{...}}` gives the map itself to each trial",
+                )
+            else:
+                yield from (((name, *path), problem) for path, problem in near_misses(value))
+
+
+def _meant(value: Mapping[str, Any]) -> str:
+    listed = [item for item in value.values() if isinstance(item, list)]
+    if listed:
+        return f"{{type: categorical, vals: {_short(listed[0])}}}"
+    ends = [item for key, item in value.items() if key not in ("base", "count", "step")]
+    numbers = sorted(item for item in ends if isinstance(item, int | float))
+    if len(numbers) < 2:
+        return "{type: categorical, vals: [...]}"
+    kind = "int" if all(isinstance(number, int) for number in numbers) else "double"
+    return f"{{type: {kind}, minval: {numbers[0]}, maxval: {numbers[-1]}}}"
+
+
+def _short(values: list[Any]) -> str:
+    shown = ", ".join(map(str, values[:4]))
+    return f"[{shown}, ...]" if len(values) > 4 else f"[{shown}]"
 
 
 def nested(values: Iterable[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:

@@ -71,7 +71,8 @@ class AskTell:
     def __init__(self, config: ExperimentConfig | Mapping[str, Any], state: Any = None) -> None:
         """Begins a search, or continues that of a `state` which `state()` has returned. Raises `InvalidConfigError`."""
         if not isinstance(config, ExperimentConfig):
-            config = from_mapping({"entrypoint": "true", "reproducibility": {"experiment_seed": 0}} | {**config}).config
+            others = {"entrypoint": "true", "reproducibility": {"experiment_seed": 0}}
+            config = from_mapping(others | {**config}, is_new=True).config
         self._smaller_is_better = config.searcher.smaller_is_better
         self._is_timed = getattr(config.searcher, "time_metric", None) is not None
         arguments = (config.searcher, config.hyperparameters, config.reproducibility.experiment_seed)

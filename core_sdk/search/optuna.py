@@ -183,5 +183,5 @@ def distribution_of(leaf: Hyperparameter) -> BaseDistribution | None:
 
 def _space_of(hyperparameters: Mapping[str, Any]) -> HyperparameterSpace:
     """Returns the space that a configuration's `hyperparameters` describe. Raises `InvalidConfigError`."""
-    others = {"entrypoint": "true", "searcher": {"name": "custom", "metric": "unused"}}
-    return from_mapping({**others, "hyperparameters": hyperparameters}).config.hyperparameters
+    others = {"entrypoint": "true", "searcher": {"name": "random", "metric": "unused", "max_trials": 1}}
+    return from_mapping({**others, "hyperparameters": hyperparameters}, is_new=True).config.hyperparameters

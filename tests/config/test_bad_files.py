@@ -6,11 +6,12 @@ import textwrap
 from typing import Any
 
 import pytest
-from config.configurations import SINGLE, loaded, problems_of
+from config.configurations import SINGLE, loaded, problems_of, warnings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_sdk.config import ExperimentConfig, from_mapping
+from core_sdk.config.hyperparameters import Const
 from core_sdk.errors import ConfigProblem, InvalidConfigError
 
 
@@ -202,6 +203,49 @@ def test_a_bad_hyperparameter_is_named(hyperparameter: str, problem: str) -> Non
 
 
 GRID = "entrypoint: python3 train.py\nsearcher: {name: grid, metric: loss}\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("[0.1, 0.2]", "is a list, of which nothing is chosen: `{type: categorical, vals: [0.1, 0.2]}`"),
+        ("{vals: [a, b]}", "has vals, but no type: `{type: categorical, vals: [a, b]}` is searched"),
+        ("{values: [1, 2, 3, 4, 5]}", "has values, but no type: `{type: categorical, vals: [1, 2, 3, 4, ...]}`"),
+        ("{choice: [1, 2]}", "has choice, but no type: `{type: categorical, vals: [1, 2]}`"),
+        ("{min: 1, max: 8}", "has min, max, but no type: `{type: int, minval: 1, maxval: 8}`"),
+        ("{minval: 0, maxval: 0.5, count: 3}", "has minval, maxval, count, but no type: `{type: double, minval: 0,"),
+        ("{distribution: uniform, min: 0, max: 1}", "has distribution, min, max, but no type"),
+        ("{val: 3}", "has val, but no type"),
+    ],
+)
+@pytest.mark.parametrize("searcher", ["grid", "random, max_trials: 2", "adaptive_asha, max_trials: 2, max_length: 4"])
+def test_a_constant_that_was_meant_to_be_searched_is_refused(searcher: str, value: str, words: str) -> None:
+    """With what is probably meant. A group of hyperparameters with other names is none."""
+    begin = f"entrypoint: python3 train.py\nsearcher: {{name: {searcher}, metric: loss}}\nhyperparameters:\n"
+    x = "  x: {type: int, minval: 1, maxval: 2, count: 2}\n"
+
+    [flat] = problems_of(f"{begin}{x}  lr: {value}\n")
+    [nested] = problems_of(f"{begin}{x}  optimizer: {{lr: {value}, name: sgd}}\n")
+
+    assert flat.startswith(f"const.yaml:5: hyperparameters.lr {words}")
+    assert nested.startswith(f"const.yaml:5: hyperparameters.optimizer.lr {words}")
+    loaded(f"{begin}{x}  lr: {{type: const, val: {value}}}\n")
+    loaded(f"{SINGLE}hyperparameters: {{lr: {value}}}")
+
+
+def test_a_stored_configuration_of_an_older_version_can_be_read() -> None:
+    """It was accepted then, and its experiment is still there."""
+    values = {"entrypoint": "x", "searcher": {"name": "grid", "metric": "loss"}, "hyperparameters": {"lr": [1, 2]}}
+
+    assert from_mapping(values).config.hyperparameters.members == {"lr": Const([1, 2])}
+
+
+@pytest.mark.parametrize("space", ["{}", "{lr: 0.1}"])
+def test_a_search_that_has_nothing_to_choose_from_is_told(space: str) -> None:
+    """It may be meant, to see what the seed does."""
+    warnings = warnings_of(f"{GRID}hyperparameters: {space}")
+
+    assert warnings == ["const.yaml:3: hyperparameters have nothing to choose from: trials differ in their seeds only"]
 
 
 def test_a_grid_needs_counts() -> None:
