@@ -83,6 +83,7 @@
     │   └── NotRecordedError          a metric, a group or an attempt
     ├── CommandError                  a command that cannot be started
     │   ├── CommandNotFoundError
+    │   ├── CommandArgumentError
     │   ├── CommandNotExecutableError
     │   └── CommandNotRecordableError
     ├── TrialClassError (ValueError)  a Trial class, named as `module:Class`, that cannot be trained
@@ -327,6 +328,16 @@ class CommandError(CoreSDKError):
 class CommandNotFoundError(CommandError):
     def __init__(self, program: str) -> None:
         super().__init__(f"there is no program {program!r}. Give it as its path, or correct PATH.")
+
+
+class CommandArgumentError(CommandError, ValueError):
+    """The command names a hyperparameter that its trial does not have."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        there_are = f"It has {', '.join(known)}" if known else "It has none"
+        super().__init__(
+            f"the command names ${{hparams.{name}}}, but the trial has no hyperparameter {name}. {there_are}."
+        )
 
 
 class CommandNotExecutableError(CommandError):

@@ -76,6 +76,27 @@ resources: {slots_per_trial: 4}
 
 `python3 -m determined.launch.torch_distributed` means the same, and so do the other launchers' old names.
 
+Scripts that read arguments get the trial's hyperparameters in the entrypoint. `${hparams.NAME}` is the value of one,
+`${hparams.optimizer.lr}` that of one in a group, and `${args}`, a word of its own, is all of them as options:
+
+```yaml
+entrypoint: python3 train.py --data $HOME/data ${args}
+hyperparameters:
+  lr: {type: categorical, vals: [0.1, 0.01]}
+  batch-size: 32
+searcher: {name: grid, metric: validation_loss}
+```
+
+starts `python3 train.py --data $HOME/data --lr=0.1 --batch-size=32`. An option has the name of the hyperparameter as it
+is written here, with underscores or dashes, and in a group with dots: `--optimizer.lr=0.1`. True is an option without a
+value, `--amp`; false and null are left out; a list is an option with several values, `--layers 64 32`. As one value,
+`${hparams.NAME}`, true and false are `true` and `false`, null is nothing, and a list or a group is JSON.
+
+No value is run by the shell, whatever it contains, and none is split at its spaces. Within single quotes nothing is
+replaced. All else is left to the shell: `$HOME`, `${HOME}` and `$$` are what they are everywhere, and a variable of the
+shell with the name `args` is written `$args`. A name that no hyperparameter has is refused when the experiment is
+submitted. `info.trial.hparams` has the values as well.
+
 A Trial class [needs no script](pytorch.md#trial-classes-without-a-script): `entrypoint: model_def:MyTrial` trains it as
 the configuration says. It means
 `python3 -m core_sdk.pytorch model_def:MyTrial`, or, on several slots,

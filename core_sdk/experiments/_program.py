@@ -11,8 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from core_sdk.config import ExperimentConfig, command_of, to_mapping
+from core_sdk.config import ExperimentConfig, command_of, entrypoint_argv, to_mapping
+from core_sdk.config.searchers import CustomSearcher
 from core_sdk.environment import recorded_variables
+from core_sdk.environment.arguments import named
 from core_sdk.errors import ConfigProblem, InvalidConfigError
 from core_sdk.experiments.code import STARTUP_HOOK, PackedCode
 from core_sdk.tracking.attempts.slots import configured_variables
@@ -58,6 +60,31 @@ def check_program(config: ExperimentConfig, code: PackedCode | None, source: str
             "Activate the environment of your scripts before you submit, or begin with the path of their Python"
         )
     return tuple(str(ConfigProblem(source, None, "entrypoint", warning)) for warning in warnings)
+
+
+def check_arguments(config: ExperimentConfig, source: str) -> None:
+    """Raises `InvalidConfigError` if the entrypoint names a hyperparameter that trials will not have.
+
+    A search method of the user's own may choose any names. Also refuses `${lr}` and `{{lr}}`, of which a shell makes
+    nothing or leaves it as it is, if there is a hyperparameter `lr` and nothing sets a variable of this name.
+    """
+    if isinstance(config.searcher, CustomSearcher):
+        return
+    names = [".".join(path) for path, _ in config.hyperparameters.leaves()]
+    groups = {name.rpartition(".")[0] for name in names}
+    argv = entrypoint_argv(config.entrypoint, config.resources.slots_per_trial)
+    problems = [
+        f"names ${{hparams.{name}}}, but the hyperparameters are {', '.join(names) or 'none'}"
+        for name in dict.fromkeys(named(argv))
+        if not any(name == known or name.startswith(f"{known}.") for known in (*names, *groups - {""}))
+    ]
+    text, variables = " ".join(argv), _variables(config) | configured_variables(to_mapping(config), has_gpus=True)
+    for name in names:
+        for written in (f"${{{name}}}", f"{{{{{name}}}}}", f"{{{{ {name} }}}}"):
+            if written in text and name not in variables and f"{name}=" not in text.replace(f"--{name}=", ""):
+                problems.append(f"has {written}, which no value replaces: write ${{hparams.{name}}}")
+    if problems:
+        raise InvalidConfigError([ConfigProblem(source, None, "entrypoint", problem) for problem in problems])
 
 
 def _script(command: str | tuple[str, ...]) -> str | None:

@@ -32,7 +32,7 @@ from core_sdk.errors import (
     RecordDamagedError,
     StorageError,
 )
-from core_sdk.experiments._program import check_program
+from core_sdk.experiments._program import check_arguments, check_program
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.code import MAX_SIZE_BYTES, PackedCode, check_archive, pack
 from core_sdk.experiments.following import FollowedExperiment
@@ -93,6 +93,7 @@ def submit(
         return pack(home, model_dir, includes, max_size_bytes=max_code_bytes) if has_code else None
 
     loaded = load(text, source=source, overrides=overrides)
+    check_arguments(loaded.config, source)
     _check_storage(home, loaded.config, source)
     with _writing(home):
         code = packed()
@@ -140,6 +141,7 @@ def fork(
         text, source = folder.read_original_config().decode(errors="surrogateescape"), str(folder.config_path)
         overrides = [*parent.overrides, *overrides]
     loaded = load(text, source=source, overrides=overrides)
+    check_arguments(loaded.config, source)
     submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=list(overrides), key="")
     return _begin(home, loaded, text, submission, parent=experiment_id, is_paused=is_paused)
 
@@ -157,6 +159,7 @@ def continue_as_new(home: Home, trial_id: int, *, overrides: Sequence[str] = (),
     config = continued_config(from_json(folder.read_config()), trial_id, from_json(trial.told_hparams))
     source = f"the configuration of trial {trial_id}"
     loaded = from_mapping(config, source=source, overrides=overrides)
+    check_arguments(loaded.config, source)
     submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=[], key="")
     text = to_yaml(loaded.config)
     return _begin(home, loaded, text, submission, parent=trial.experiment_id, is_paused=is_paused)

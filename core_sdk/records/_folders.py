@@ -152,6 +152,11 @@ class TrialRecord(msgspec.Struct, kw_only=True):
         """The value of `info.trial.hparams`, in each attempt."""
         return merged_groups(self.hparams, self.given_hparams)
 
+    @property
+    def chosen_hparams(self) -> dict[str, Any]:
+        """The hyperparameters that a search or a command has chosen, without those that only the script has told."""
+        return self.given_hparams if self.is_defined or self.given_hparams else self.hparams
+
 
 class CommandRecord(msgspec.Struct, kw_only=True):
     """`<home>/runs/<id>/command.json`: how to start the script again."""

@@ -399,6 +399,38 @@ def test_hyperparameters_are_given_on_the_command_line(cli: Cli, write_script: W
     assert [ast.literal_eval(line) for line in resumed.output.splitlines()] == [after, after]
 
 
+def test_arguments_are_filled_with_hyperparameters(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """Of an unmodified argparse script: at a start, and anew at a resume and a continuation. What the script records of
+    its own is no argument."""
+    script = write_script(
+        """
+        import argparse, sys
+        from core_sdk import core
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--lr", type=float)
+        parser.add_argument("--layers", type=int, nargs="*")
+        parser.add_argument("--amp", action="store_true")
+        arguments = parser.parse_args()
+        with core.init(hparams={**vars(arguments), "output": "x"}) as context:
+            print(arguments.lr, arguments.layers, arguments.amp, context.info.trial.hparams["lr"])
+            with context.checkpoint.store_path({"steps_completed": 1}) as (path, _):
+                (path / "a").touch()
+        sys.exit(context.info.latest_checkpoint is None)
+        """
+    )
+    given = ("--hparam", "lr=1e-5", "--hparam", "layers=[8, 4]", "--hparam", "amp=true")
+
+    runs = [cli("run", *given, "--", sys.executable, str(script), "${args}"), cli("trial", "resume", "1")]
+    runs.append(cli("trial", "continue", "1", "--hparam", "lr=0.5"))
+    refused = cli("run", *given, "--", sys.executable, str(script), "--lr", "${hparams.rate}")
+
+    assert [run.output.splitlines()[0] for run in runs] == [*["1e-05 [8, 4] True 1e-05"] * 2, "0.5 [8, 4] True 0.5"]
+    assert refused.status == 1
+    assert "names ${hparams.rate}, but the trial has no hyperparameter rate. It has lr, layers, amp." in refused.errors
+    assert home.trial_ids() == [1, 2]
+
+
 @needs("many processes")
 def test_a_script_that_contradicts_the_command_line_is_believed(
     home: Home, cli: Cli, write_script: WriteScript

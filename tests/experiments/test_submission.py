@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -302,6 +303,47 @@ def test_an_experiment_whose_submission_was_killed_can_be_activated(home: Home, 
 
     assert await_end(home, folder.experiment_id) == "COMPLETED"
     assert len(home.trial_ids()) == 1
+
+
+@pytest.mark.parametrize(
+    "entrypoint", ["{python} train.py ${{args}} x=${{hparams.opt.name}}", "[{python}, train.py, '${{args}}']"]
+)
+def test_an_unmodified_script_gets_its_hyperparameters_as_arguments(home: Home, model: Path, entrypoint: str) -> None:
+    """In a string that a shell runs, and in a list. The forks of the experiment do it, too."""
+    (model / "train.py").write_text("import sys; print(sys.argv[1:])")
+    text = SINGLE.replace("python3 train.py", entrypoint.format(python=sys.executable))
+    text = text.replace("lr: {type: double, minval: 0.1, maxval: 1.0}", "{lr: 1e-5, opt: {name: a $HOME b}}")
+    submitted = submit(home, text, source="config.yaml", model_dir=model)
+    await_end(home, submitted.experiment_id)
+
+    await_end(home, fork(home, submitted.experiment_id).experiment_id)
+
+    words = ["--lr=1e-05", "--opt.name=a $HOME b", *(["x=a $HOME b"] if entrypoint.startswith("{") else [])]
+    outputs = [home.trial(trial_id).log_path(1).read_text() for trial_id in (1, 2)]
+    assert outputs == [f"{words}\n"] * 2
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "problem"),
+    [
+        ("python3 train.py --lr ${hparams.rate}", r"names ${hparams.rate}, but the hyperparameters are lr"),
+        ("python3 train.py --lr ${lr}", "has ${lr}, which no value replaces: write ${hparams.lr}"),
+        ("python3 train.py --lr {{lr}}", "has {{lr}}, which no value replaces: write ${hparams.lr}"),
+        ("lr=3 && python3 train.py --lr ${lr}", None),
+        ("python3 train.py --lr ${hparams.lr} $HOME ${HOME} $$", None),
+    ],
+)
+def test_an_argument_that_nothing_fills_is_refused(
+    home: Home, model: Path, entrypoint: str, problem: str | None
+) -> None:
+    """When the experiment is submitted, and not when its trials get an empty word."""
+    text = CONFIG.replace("entrypoint: python3 train.py", f"entrypoint: '{entrypoint}'")
+
+    if problem is None:
+        submit_paused(home, model, text)
+    else:
+        with pytest.raises(InvalidConfigError, match=re.escape(problem)):
+            submit_paused(home, model, text)
 
 
 def test_what_has_not_ended_is_not_continued(home: Home, model: Path) -> None:

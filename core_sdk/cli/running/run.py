@@ -27,7 +27,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A hyperparameter for `info.trial.hparams`; VALUE is YAML. May be repeated.",
+            help="A hyperparameter for `info.trial.hparams`, and for '${args}' and '${hparams.NAME}' in COMMAND; VALUE "
+            "is YAML. May be repeated.",
         ),
     ] = None,
     seed: Seed = None,

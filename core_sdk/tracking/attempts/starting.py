@@ -18,6 +18,7 @@ import msgspec
 
 from core_sdk.alive import AliveLock
 from core_sdk.environment import main_script, spool_variables
+from core_sdk.environment.arguments import fill
 from core_sdk.errors import (
     CommandError,
     NothingToResumeError,
@@ -26,7 +27,7 @@ from core_sdk.errors import (
     TrialNotFoundError,
     TrialRunningError,
 )
-from core_sdk.records import ClusterInfo, CommandRecord, RecordedKeep, TrialRecord, check_name
+from core_sdk.records import ClusterInfo, CommandRecord, RecordedKeep, TrialRecord, check_name, from_json
 from core_sdk.tracking.attempts.claiming import new_record
 from core_sdk.tracking.attempts.command import command_here, resolve, script_name
 from core_sdk.tracking.attempts.continuation import Continuation, chosen_checkpoint, newest_good_checkpoint
@@ -91,6 +92,8 @@ def begin(
     command = None if argv is None else command_here(argv)
     script = main_script() if command is None else script_name(command.argv)
     experiment_name = check_name("the experiment's name", script if name is None else name)
+    if command is not None:
+        fill(command.argv, recordable_hparams(hparams or {}))  # refuses a command that names others
     described = described or Description()
     home = Home.create(home_path)
     folder = home.create_trial()
@@ -181,6 +184,8 @@ def resume(
         undo.callback(lock.release)
         trial = folder.read_record()
         command = _command_of_next(folder, argv, is_here=is_here)
+        if command is not None:
+            fill(command.argv, trial.chosen_hparams)
         continuation = newest_good_checkpoint(folder)
         if not is_again:
             _check_not_completed(folder, continuation)
@@ -201,7 +206,7 @@ def resume(
         # This file is what claims the attempt's number, for good.
         folder.write_run_info(attempt, info, overwrite=False)
         undo.pop_all()
-    return _start(folder, info, command, lock, continuation, slots)
+    return _start(folder, trial, info, command, lock, continuation, slots)
 
 
 def claimed_elsewhere(folder: TrialFolder, attempt: int, command: CommandRecord, slots: Slots, home: Path) -> Start:
@@ -216,7 +221,7 @@ def claimed_elsewhere(folder: TrialFolder, attempt: int, command: CommandRecord,
         lock = AliveLock(folder.supervised_path(attempt))
     except BlockingIOError as error:
         raise TrialRunningError(folder.trial_id, attempt, "start") from error
-    start = _start(folder, info, command, lock, None, slots)
+    start = _start(folder, folder.read_record(), info, command, lock, None, slots)
     return replace(start, variables={**start.variables, **spool_variables(home)})
 
 
@@ -245,10 +250,12 @@ def continue_from(
         raise NothingToResumeError(source.trial_id, f"{problem}, so that a new trial has nothing to begin with")
     described = described or Description()
     home, trial = Home(source.home_root), source.read_record()
+    changed = recordable_hparams(hparams or {})
+    chosen = trial.chosen_hparams | changed
+    fill(command.argv, chosen)
     if described.labels:
         home.experiment(trial.experiment_id).add_labels(described.labels)
     folder = home.create_trial()
-    changed = recordable_hparams(hparams or {})
     trial = msgspec.structs.replace(
         trial,
         trial_id=folder.trial_id,
@@ -259,7 +266,7 @@ def continue_from(
         name=described.trial_name or "",
         notes=described.notes,
         hparams=trial.hparams | changed,
-        given_hparams=trial.given_hparams | changed,
+        given_hparams=chosen,
         is_defined=False,
         is_named=True,
         request_id="",
@@ -284,11 +291,12 @@ def _first_attempt(
         info = started_info(trial, attempt, trial.continued_from, 0, config or {}, slots)
         folder.write_begun(trial, command, info)
         undo.pop_all()
-    return _start(folder, info, command, lock, continuation, slots, is_new_trial=True)
+    return _start(folder, trial, info, command, lock, continuation, slots, is_new_trial=True)
 
 
 def _start(
     folder: TrialFolder,
+    trial: TrialRecord,
     info: ClusterInfo,
     command: CommandRecord | None,
     lock: AliveLock,
@@ -298,6 +306,10 @@ def _start(
     is_new_trial: bool = False,
 ) -> Start:
     has_gpus = slots is None or bool(slots.gpus)
+    arguments: dict[str, str] = {}
+    if command is not None:
+        argv, arguments = fill(command.argv, from_json(trial.chosen_hparams))
+        command = msgspec.structs.replace(command, argv=argv)
     return Start(
         folder,
         info.trial.attempt,
@@ -306,7 +318,11 @@ def _start(
         lock,
         continuation,
         is_new_trial,
-        variables=configured_variables(info.trial.config, has_gpus=has_gpus) | (slots.variables if slots else {}),
+        variables={
+            **configured_variables(info.trial.config, has_gpus=has_gpus),
+            **(slots.variables if slots else {}),
+            **arguments,
+        },
         default_variables=slots.default_variables if slots else {},
     )
 
