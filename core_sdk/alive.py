@@ -1,10 +1,10 @@
-"""Locks that tell whether the process that holds them still lives.
+"""Locks that tell whether the process that holds them still lives, and plainer ones that processes wait for.
 
-A lock belongs to an *open file description* (`F_OFD_SETLK`). A `kill -9` frees it, and it works across hosts on shared
-file systems with a lock manager. Python has no function for it, so that its argument is packed here. Plainer locks do
-less: that of `fcntl.lockf` is lost when the process opens and closes the file elsewhere, as a backup of the home does;
-`fcntl.flock`, which filelock uses, can only tell whether a lock is held by taking it, so that a trial would be refused
-because somebody lists trials at that moment. Systems other than Linux have nothing better than `flock`.
+The former kind belongs to an *open file description* (`F_OFD_SETLK`). A `kill -9` frees it, and it works across hosts
+on shared file systems with a lock manager. Python has no function for it, so that its argument is packed here. Other
+locks do less: that of `fcntl.lockf` is lost when the process opens and closes the file elsewhere, as a backup of the
+home does; `fcntl.flock`, which filelock uses, can only tell whether a lock is held by taking it, so that a trial would
+be refused because somebody lists trials at that moment. Systems other than Linux have nothing better than `flock`.
 
 A forked child has the same open file, and would keep the lock of its dead parent: it closes the file at once. Only C
 code that forks without exec escapes that.
@@ -19,6 +19,7 @@ import os
 import struct
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from core_sdk.descriptors import KeptDescriptor
@@ -118,7 +119,8 @@ def is_alive(path: Path) -> bool:
             return False
         raise
     try:
-        return _is_locked(descriptor)
+        with _naming_lack_of_locks(path):
+            return _is_locked(descriptor)
     finally:
         os.close(descriptor)
 
@@ -133,11 +135,43 @@ def signed_by(path: Path) -> int | None:
         return None
 
 
+@contextlib.contextmanager
+def file_lock(path: Path, timeout_s: float = -1) -> Iterator[None]:
+    """Holds the lock at `path`, for which other processes wait, for the length of the block.
+
+    Raises `filelock.Timeout` after the timeout, which is endless if it is negative.
+    """
+    from filelock import FileLock  # imports asyncio, which a training script need not pay for
+
+    lock = FileLock(path, timeout=timeout_s, mode=0o600)
+    with _naming_lack_of_locks(path):
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _naming_lack_of_locks(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOLCK:
+            raise
+        words = (
+            "its file system gives no locks (No locks available): mount it with locks (NFS without `nolock`, Lustre "
+            "with `flock`), or choose a directory on another one"
+        )
+        raise OSError(errno.ENOLCK, words, str(path)) from error
+
+
 def _open_and_lock(path: Path, flags: int = os.O_RDWR | os.O_CREAT, *, is_shared: bool = False) -> int:
     while True:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:
-            _lock(descriptor, is_shared)
+            with _naming_lack_of_locks(path):
+                _lock(descriptor, is_shared)
             if _is_file_at(path, descriptor):
                 return descriptor
         except OSError:

@@ -407,7 +407,7 @@ class ReportsDroppedError(JournalError):
     def __init__(self, path: Path, num_dropped: int, error: OSError) -> None:
         self.path = path
         self.num_dropped = num_dropped
-        rest = "All other records of the attempt are kept. Free space, or set CORE_SDK_HOME to another disk."
+        rest = "All other records of the attempt are kept. Correct this, or set CORE_SDK_HOME to another disk."
         if error.errno == errno.ENOENT:
             rest = "The records before them are gone with the file: keep a home until its trainings have ended."
         elif error.errno == errno.EBADF:
@@ -548,7 +548,7 @@ class NotEnoughSpaceError(CheckpointError):
         self.free_bytes = free_bytes
         super().__init__(
             f"{directory} has {free_bytes:,} bytes free and the checkpoint needs {needed_bytes:,}. Nothing of it was "
-            "kept there. Free space, or choose another directory."
+            "kept there. Free space, for example by `core-sdk checkpoint gc`, or choose another directory."
         )
 
 

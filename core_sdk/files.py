@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import stat
 import uuid
 import zlib
@@ -46,17 +47,46 @@ def _write_aside(path: Path, content: bytes, *, overwrite: bool, is_durable: boo
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+        try:
+            write_whole(descriptor, content)
             if is_durable:
-                file.flush()
-                os.fsync(file.fileno())
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         if overwrite:
             temporary.replace(path)
         else:
             os.link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_whole(descriptor: int, content: bytes) -> None:
+    """Writes all of the content by one write, or raises `OSError`: a part of it may have been written then."""
+    try:
+        if os.write(descriptor, content) == len(content):
+            return
+    except OSError as error:
+        raise with_limit_named(error) from None
+    # The kernel says why only when the rest is written, which would be torn from its beginning by a signal handler.
+    limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    is_limited = limit_bytes != resource.RLIM_INFINITY and os.fstat(descriptor).st_size >= limit_bytes
+    number = errno.EFBIG if is_limited else errno.ENOSPC
+    raise with_limit_named(OSError(number, os.strerror(number)))
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether the disk is full, or the user's share of it."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def with_limit_named(error: OSError) -> OSError:
+    """Returns the error, with words of what to do if the process may not write files of that size."""
+    limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if error.errno != errno.EFBIG or limit_bytes == resource.RLIM_INFINITY:
+        return error
+    words = f"this process may not write files above {limit_bytes:,} bytes: raise the limit (RLIMIT_FSIZE, `ulimit -f`)"
+    return OSError(errno.EFBIG, words, error.filename)
 
 
 def fsync_directory(directory: Path) -> None:

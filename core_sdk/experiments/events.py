@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 from core_sdk.errors import RecordDamagedError
+from core_sdk.files import write_whole
 from core_sdk.journal import encode_line, read_journal
 from core_sdk.records import Event
 
@@ -32,9 +32,11 @@ class EventJournal:
         """Appends the event. If it raises `OSError` or `RecordDamagedError`, the file is unchanged."""
         self.check()
         line = encode_line(event)
-        if os.write(self._descriptor, line) != len(line):
+        try:
+            write_whole(self._descriptor, line)
+        except OSError:
             os.ftruncate(self._descriptor, self._size_bytes)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise
         self._size_bytes += len(line)
         self._is_dirty = True
 

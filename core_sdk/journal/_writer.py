@@ -14,7 +14,7 @@ from pathlib import Path
 from core_sdk.alive import AliveLock
 from core_sdk.descriptors import KeptDescriptor
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
-from core_sdk.files import fsync_directory, opened_regular, write_atomically
+from core_sdk.files import fsync_directory, opened_regular, write_atomically, write_whole
 from core_sdk.journal._journal import Journal
 from core_sdk.journal._line import encode_line
 from core_sdk.records import Dropped, Record
@@ -133,8 +133,7 @@ class JournalWriter(Journal):
         try:
             if is_nested:
                 self._cut_half_line()
-            if os.write(self._descriptor, line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            write_whole(self._descriptor, line)
         except BaseException:
             self._cut_half_line()
             raise

@@ -23,5 +23,6 @@ from core_sdk.storage._manifest import without
 from core_sdk.storage._names import METADATA_NAME, check_file_name, check_storage_id
 from core_sdk.storage._open import check_directory, open_storage, storage_from_url
 from core_sdk.storage._shard import Shard, ShardUnion, file_conflicts, unite
+from core_sdk.storage._space import explained_by_disk
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage.directory._storage import DirectoryStorage

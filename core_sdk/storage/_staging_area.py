@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk.alive import AliveLock, is_alive
-from core_sdk.files import fsync_directory
+from core_sdk.files import fsync_directory, is_full
 from core_sdk.storage._tree import walk
 
 logger = logging.getLogger("core_sdk.storage")
@@ -76,7 +76,7 @@ class StagingArea:
         try:
             place = self.new_directory()
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_full(error):
                 raise
             # The disk is full; a directory without a lock needs no space. If a sweep removes it first, that is no harm.
             hidden = self.path / _new_token()

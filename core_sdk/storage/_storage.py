@@ -28,6 +28,8 @@ class Staging(ABC):
 
     path: Path
     """The directory to write into; it exists and is empty."""
+    disk: Path
+    """The directory by which messages name the disk of `path`."""
     address: str
     """The place to which the ranks bring their files if this rank is the chief."""
 

@@ -36,7 +36,7 @@ from core_sdk.records import (
     check_text,
 )
 from core_sdk.tracking.history import check_listed
-from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.home import Home, TrialFolder, with_reserve
 from core_sdk.tracking.media import ScriptMedia, check_media_name, read_media
 from core_sdk.tracking.rows import (
     AttemptRow,
@@ -201,24 +201,27 @@ class HomeTracker(Tracker):
     def delete_trial(self, trial_id: int, *, is_forced: bool = False) -> None:
         from core_sdk.tracking.deletion import delete_trial  # storages, which questions do not need
 
-        delete_trial(self.home.trial(trial_id), is_forced=is_forced)
+        folder = self.home.trial(trial_id)
+        with_reserve(self.home.root, lambda: delete_trial(folder, is_forced=is_forced))
 
     def delete_experiment(self, experiment_id: int, *, is_forced: bool = False) -> None:
         from core_sdk.tracking.deletion import delete_experiment
 
-        delete_experiment(self.home, experiment_id, is_forced=is_forced)
+        with_reserve(self.home.root, lambda: delete_experiment(self.home, experiment_id, is_forced=is_forced))
 
     def delete_checkpoint(self, storage_id: str, *, is_forced: bool = False) -> None:
         from core_sdk.tracking.deletion import delete_checkpoint
 
         row = self._checkpoint(storage_id)
-        delete_checkpoint(self.home.trial(row.trial_id), row.storage, storage_id, is_forced=is_forced)
+        folder = self.home.trial(row.trial_id)
+        with_reserve(self.home.root, lambda: delete_checkpoint(folder, row.storage, storage_id, is_forced=is_forced))
 
     def delete_files(self, storage_id: str, globs: Sequence[str], *, is_forced: bool = False) -> None:
         from core_sdk.tracking.deletion import delete_files
 
         row = self._checkpoint(storage_id)
-        delete_files(self.home.trial(row.trial_id), row.storage, storage_id, globs, is_forced=is_forced)
+        folder = self.home.trial(row.trial_id)
+        with_reserve(self.home.root, lambda: delete_files(folder, row.storage, storage_id, globs, is_forced=is_forced))
 
     def _checkpoint(self, storage_id: str) -> CheckpointRow:
         with self.view() as view:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from core_sdk.alive import file_lock
 from core_sdk.errors import (
     CheckpointProtectedError,
     ModelNotFoundError,
@@ -121,10 +122,8 @@ class Registry:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        from filelock import FileLock  # imports asyncio, which readers need not pay for
-
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        with FileLock(self._directory / "models.lock", mode=0o600):
+        with file_lock(self._directory / "models.lock"):
             yield
 
 

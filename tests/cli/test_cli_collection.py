@@ -12,6 +12,7 @@ from saving import checkpoint_ids
 
 from core_sdk.records import RetentionPolicy
 from core_sdk.storage import DirectoryStorage
+from core_sdk.storage._staging_area import this_machine
 from core_sdk.tracking import Home, TrialFolder
 
 
@@ -87,12 +88,21 @@ def test_gc_by_a_metric_of_another_experiment_deletes_nothing_that_lacks_it(home
     assert stored(home) == ["first-1", "first-3", "second-1", "second-2", "second-3"]
 
 
-def test_gc_without_any_policy_is_wrong_usage(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """Everything is kept then, and the message says how to ask for less."""
-    result = cli("checkpoint", "gc", "--yes")
+def test_gc_without_any_policy_removes_only_what_dead_processes_have_left(
+    home: Home, folder: TrialFolder, cli: Cli
+) -> None:
+    """Every checkpoint is kept then, and the message says how to ask for less."""
+    left = home.checkpoints / ".staging" / f"{this_machine()}-{'0' * 32}"
+    left.mkdir()
 
-    assert result.status == 2
+    shown = cli("checkpoint", "gc", "--dry-run")
+    was_there = left.exists()
+    result = cli("checkpoint", "gc")
+
+    assert (shown.status, result.status) == (0, 0)
     assert "--save-trial-best" in result.errors
+    assert was_there
+    assert not left.exists()
     assert stored(home) == ["a", "b", "c"]
 
 

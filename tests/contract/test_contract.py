@@ -60,6 +60,7 @@ from core_sdk.errors import (
     HomeNotWritableError,
     InvalidMetricError,
     MediaTooLargeError,
+    NotEnoughSpaceError,
     RecordDamagedError,
     ReportsDroppedError,
     ReservedNameError,
@@ -78,6 +79,7 @@ from core_sdk.records import (
     AttemptBegun,
     AttemptOver,
     CheckpointCondemned,
+    CheckpointDeleted,
     CheckpointPinned,
     CheckpointStored,
     CheckpointUsed,
@@ -579,7 +581,7 @@ def test_18_a_full_disk_fails_the_save_and_leaves_the_earlier_one(small_disk: Pa
     """Nothing of the failed save is visible, and its space is given back."""
     with core.init(checkpoint_storage=str(small_disk / "checkpoints")) as context:
         kept = store(context, 1)
-        with pytest.raises(OSError), context.checkpoint.store_path({"steps_completed": 2}) as (path, _):
+        with pytest.raises(NotEnoughSpaceError), context.checkpoint.store_path({"steps_completed": 2}) as (path, _):
             (path / "weights").write_bytes(b"x" * 2 * 1024 * 1024)
 
         with context.checkpoint.restore_path(kept) as path:
@@ -605,6 +607,23 @@ def test_18_a_save_whose_record_is_refused_raises(small_disk: Path, monkeypatch:
     recorded = [found.record.storage_id for found in read_history(Home(small_disk / "home").trial(1)).checkpoints]
     assert recorded == acknowledged
     assert checkpoint_ids(storage) == sorted(acknowledged)
+
+
+def test_68_a_full_disk_can_be_freed(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deletion is recorded before the files go, on a disk where not a byte fits."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(small_disk / "home"))
+    with core.init() as context:
+        first, second = store(context, 1), store(context, 2)
+    with contextlib.suppress(OSError), (small_disk / "hog").open("wb", buffering=0) as hog:
+        while True:
+            hog.write(bytes(100))
+
+    client.get_checkpoint(first).delete()
+
+    home = Home(small_disk / "home")
+    changes = [type(record) for record in read_records(home.trial(1).changes_path)]
+    assert changes == [CheckpointCondemned, CheckpointDeleted]
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == [second]
 
 
 def test_19_order_is_the_order_of_calls(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,10 +133,26 @@ def test_parts_that_somebody_removed_are_an_error(bucket: Bucket, file: Path) ->
     send_parts(upload, file)
     bucket.abort_uploads("")
 
-    with pytest.raises(StorageRefusedError, match=r"a/model\.bin.*are gone"):
+    with pytest.raises(ObjectMissingError):
         upload.complete()
-    with pytest.raises(StorageRefusedError):
+    with pytest.raises(ObjectMissingError):
         upload.put_part(0, b"content")
+
+
+def test_a_session_that_is_gone_is_told_from_a_failure_that_passes(
+    bucket: Bucket, server: StrictGcs, small_file: Path
+) -> None:
+    """410 means that no try helps; 429 says when the next one may."""
+    upload = bucket.begin("a", checksum(small_file))
+
+    server.switches.answers = [Answer(429, {"Retry-After": "2"})]
+    with pytest.raises(TransientError) as busy:
+        upload.put_part(0, small_file.read_bytes())
+    server.switches.answers = [Answer(410)]
+    with pytest.raises(ObjectMissingError):
+        upload.put_part(0, small_file.read_bytes())
+
+    assert busy.value.retry_after_s == 2.0
 
 
 def test_a_part_that_was_damaged_is_noticed(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:

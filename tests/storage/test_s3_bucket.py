@@ -80,6 +80,7 @@ def proxy(moto: BucketServer) -> Iterator[Proxy]:
     ("code", "http_status", "kind", "words"),
     [
         ("ExpiredToken", 400, CredentialsRejectedError, "expired"),
+        ("InvalidToken", 400, CredentialsRejectedError, "AWS_SESSION_TOKEN"),
         ("InvalidAccessKeyId", 403, CredentialsRejectedError, "AWS_ACCESS_KEY_ID"),
         ("SignatureDoesNotMatch", 403, CredentialsRejectedError, "aws configure"),
         ("RequestTimeTooSkewed", 403, CredentialsRejectedError, "clock"),
@@ -109,6 +110,20 @@ def test_each_refusal_is_told_as_what_it_means(
     for raised in (of_head, of_get):
         text = "".join(traceback.format_exception(raised.value))
         assert not any(secret in text for secret in (ACCESS_KEY, SECRET_KEY, "Signature=", "planted-token"))
+
+
+def test_a_redirect_without_words_names_the_region(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
+    """Which its header has."""
+    bucket = open_s3(moto, proxy)
+
+    def redirect(exchange: Exchange) -> None:
+        exchange.drain_request()
+        exchange.answer("301 Moved Permanently", {"x-amz-bucket-region": "eu-west-7"}, b"")
+
+    proxy.fault(lambda request: True, redirect)
+
+    with pytest.raises(StorageRefusedError, match="the bucket is in the region eu-west-7"):
+        list(bucket.list())
 
 
 @pytest.mark.parametrize(

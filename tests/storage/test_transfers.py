@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -36,7 +37,7 @@ from core_sdk.errors import (
 from core_sdk.records import encode_manifest
 from core_sdk.storage import ShardUnion, Staging, unite
 from core_sdk.storage.bucket import BucketStorage, Limits
-from core_sdk.storage.bucket._bucket import TransientError, part_bytes
+from core_sdk.storage.bucket._bucket import ObjectMissingError, TransientError, part_bytes
 from core_sdk.storage.bucket._retry import Retry
 from core_sdk.storage.bucket.transfer._crc32c import Crc32c
 from core_sdk.storage.bucket.transfer._progress import LoggedProgress
@@ -235,30 +236,69 @@ def test_a_failed_save_leaves_no_object(source: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "temp").rglob("*.lock"))
 
 
-def test_an_unreachable_store_is_given_up_at_the_deadline(source: Path, tmp_path: Path) -> None:
-    """The error says what, for how long, and why."""
+@pytest.mark.parametrize("first", ["put", "part", "complete"])
+def test_an_unreachable_store_is_given_up_at_the_deadline(source: Path, tmp_path: Path, first: str) -> None:
+    """Not before, and not long after: what is left is swept later. The error says what, for how long, and why."""
+    is_away, since = False, 0.0
 
     def cut(operation: str, name: str) -> None:
-        raise TransientError("the store answers with a login page")
+        nonlocal is_away, since
+        if not is_away and operation == first and name.startswith("a/"):
+            is_away, since = True, time.monotonic()
+        if is_away:
+            raise TransientError("the store answers with a login page")
 
-    storage = storage_of(MemoryBucket(before=cut), tmp_path, Limits(deadline_s=0.3))
+    limits = Limits(deadline_s=2.0, whole_bytes=3_000)
+    storage = storage_of(MemoryBucket(before=cut), tmp_path, limits)
 
-    with pytest.raises(StorageUnreachableError, match=r"0\.3 s: the store answers with a login page"):
+    with pytest.raises(StorageUnreachableError, match=r"2 s: the store answers with a login page"):
         upload(storage, "a", source, METADATA)
+
+    assert time.monotonic() - since >= limits.deadline_s
+    assert time.monotonic() - since < 1.9 * limits.deadline_s + 1.0
 
 
 def test_a_store_that_says_when_to_come_back_is_obeyed() -> None:
-    """If that is beyond the deadline, it is not waited for."""
-    calls: list[int] = []
+    """If that is beyond the deadline, the last try is made at the deadline."""
+    calls: list[float] = []
 
     def busy() -> None:
-        calls.append(1)
+        calls.append(time.monotonic())
         raise TransientError("429", retry_after_s=60.0)
 
     with pytest.raises(StorageUnreachableError, match="429"):
         Retry(deadline_s=1.0).call("gs://b/a", busy)
 
-    assert len(calls) == 1
+    assert len(calls) == 2
+    assert calls[1] - calls[0] >= 0.9
+
+
+@pytest.mark.parametrize("operation", ["part", "complete"])
+def test_an_upload_that_the_store_has_dropped_begins_again(
+    source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, operation: str
+) -> None:
+    """With all parts; a store that drops it each time fails the save by name, which leaves nothing."""
+    remaining = 2
+
+    def drop(what: str, name: str) -> None:
+        nonlocal remaining
+        if what == operation and remaining:
+            remaining -= 1
+            raise ObjectMissingError(name)
+
+    bucket = MemoryBucket(before=drop)
+    storage = storage_of(bucket, tmp_path, replace(SMALL, num_threads=1))
+    upload(storage, "a", source, METADATA)
+    storage.verify("a")
+    told = [record.message for record in caplog.records if "begins again" in record.message]
+    remaining = 1000
+
+    with pytest.raises(CheckpointNotStoredError, match="has dropped an upload in parts again and again"):
+        upload(storage_of(bucket, tmp_path), "b", source, METADATA)
+
+    assert told == ["large.bin: the store has dropped its upload, which begins again"] * 2
+    assert checkpoint_ids(storage) == ["a"]
+    assert not [name for name in bucket.store.objects if name.startswith("b/")]
 
 
 def test_a_lost_answer_to_the_manifest_is_no_failure(source: Path, tmp_path: Path) -> None:

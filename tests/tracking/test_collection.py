@@ -484,7 +484,7 @@ def test_an_experiments_policy_survives_a_reader_that_does_not_know_it(home: Hom
 class Overtaken(Collector):
     """Somebody pins "a" once everything was looked at for the last time."""
 
-    def _delete(self, verdict: Verdict) -> bool:
+    def _delete(self, verdict: Verdict) -> Verdict:
         if verdict.storage_id == "a":
             HomeTracker(self._home).append_change(1, CheckpointPinned(time=0.0, storage_id="a", note="mine"))
         return super()._delete(verdict)

@@ -49,7 +49,7 @@ def gc(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show which checkpoints a policy keeps, and why; then delete the others.
+    """Show which checkpoints a policy keeps, and why; then delete the others, and what dead processes have left.
 
     The policy is the one that the newest init() of an experiment gave in its checkpoint_storage; options replace its
     numbers. Pinned checkpoints, versions of models, checkpoints that a trial began with or that a running trial needs,
@@ -65,7 +65,7 @@ def gc(
     tracker = open_tracker()
     with tracker.view() as view:
         experiment_id = experiment_of(view, trial, experiment)
-        is_empty = not view.experiments()
+        storages = {row.storage for row in view.checkpoints(trial_id=trial, experiment_id=experiment_id)}
     request = Request(
         experiment_id=experiment_id,
         trial_id=trial,
@@ -73,18 +73,18 @@ def gc(
         metric=metric,
         smaller_is_better=smaller_is_better,
         with_inherited=inherited,
+        storages=storages,
     )
     plan = tracker.plan_collection(request)
-    if not plan.rules and not (is_empty and request.policy):
-        raise typer.BadParameter(
-            "no policy is recorded, so that all checkpoints are kept: give one with --save-experiment-best, "
-            "--save-trial-best or --save-trial-latest, or in the script's checkpoint_storage"
-        )
     if not as_json:
         _show(plan)
+    if not plan.rules and not request.policy:
+        say("no policy is recorded, so that all checkpoints are kept: give one with --save-experiment-best, "
+            "--save-trial-best or --save-trial-latest, or in the script's checkpoint_storage")  # fmt: skip
     deletions = None
-    if not dry_run and plan.condemned:
-        confirm(f"Delete {_amount(plan.condemned)}?", yes)
+    if not dry_run:
+        if plan.condemned:
+            confirm(f"Delete {_amount(plan.condemned)}?", yes)
         deletions = tracker.carry_out_collection(request, plan, wait_s=_WAIT_S)
     _report(plan, deletions, as_json)
 
@@ -125,13 +125,13 @@ def _report(plan: CollectionPlan, deletions: Deletions | None, as_json: bool) ->
     problems = plan.problems if deletions is None else deletions.problems
     if as_json:
         _print_json(plan, deletions, problems)
-    elif deletions is not None:
+    elif deletions is not None and plan.condemned:
         typer.echo(f"deleted {_amount(deletions.deleted)}")
     else:
         typer.echo(f"to be deleted: {_amount(plan.condemned)}" if plan.condemned else "nothing to delete")
     for verdict in deletions.spared if deletions else ():
-        say(f"checkpoint {verdict.storage_id} of trial {verdict.trial_id} was not deleted: its trial has been started "
-            "since, or its storage failed")  # fmt: skip
+        reasons = "; ".join(verdict.reasons)
+        say(f"checkpoint {verdict.storage_id} of trial {verdict.trial_id} was not deleted: {reasons}")
     for problem in problems:
         say(f"nothing was deleted in {problem}")
     if problems:

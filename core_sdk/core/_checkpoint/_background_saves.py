@@ -58,6 +58,8 @@ class Saves:
         """The duration of the first save that succeeded, from its first file to the commit."""
         self.failure: BaseException | None = None
         """The error that the last failed save has raised."""
+        self.last_size_bytes = 0
+        """The size of the newest checkpoint that was stored (chief only)."""
 
     def take(self, save: Save, *, wait: bool) -> None:
         """Finishes the save, or without `wait` starts a thread that does. Waits for the pending save first."""

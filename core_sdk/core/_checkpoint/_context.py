@@ -34,6 +34,7 @@ from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.continuation import find_recorded
 from core_sdk.tracking.deletion import OtherTrials, release_checkpoint, remove_checkpoint, remove_files
 from core_sdk.tracking.history import read_history
+from core_sdk.tracking.home import with_reserve
 from core_sdk.tracking.storages import storage_name
 
 logger = logging.getLogger("core_sdk.core")
@@ -310,11 +311,13 @@ class CheckpointContext(OfOneProcess):
         self._saves.wait_for(check_storage_id(storage_id))
         record, is_inherited = self._journal.append_or_raise, self._is_inherited(storage_id)
         if globs is not None:
-            remove_files(self._storage, storage_id, globs, record, is_inherited=is_inherited)
+            self._with_reserve(
+                lambda: remove_files(self._storage, storage_id, globs, record, is_inherited=is_inherited)
+            )
         else:
             with contextlib.suppress(CheckpointDamagedError, CheckpointTooNewError):
                 self._storage.manifest(storage_id)
-            remove_checkpoint(self._storage, storage_id, record, is_inherited=is_inherited)
+            self._with_reserve(lambda: remove_checkpoint(self._storage, storage_id, record, is_inherited=is_inherited))
 
     def release(self, storage_id: str) -> bool:
         """Deletes a checkpoint that this trial no longer needs; returns False, and keeps it, if it is needed elsewhere.
@@ -329,11 +332,18 @@ class CheckpointContext(OfOneProcess):
                 return False
             self.delete(storage_id)
             return True
+        folder, others = self._folder, self._others
         try:
-            release_checkpoint(self._folder, self._storage, storage_id, self._others)
+            self._with_reserve(lambda: release_checkpoint(folder, self._storage, storage_id, others))
         except CheckpointProtectedError:
             return False
         return True
+
+    def _with_reserve(self, delete: Callable[[], object]) -> None:
+        if self._folder is None:
+            delete()
+        else:
+            with_reserve(self._folder.home_root, delete)
 
     def _is_pinned(self, storage_id: str) -> bool:
         checkpoints = () if self._folder is None else read_history(self._folder).checkpoints

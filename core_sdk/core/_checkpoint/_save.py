@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from core_sdk.core._checkpoint._together import leave_together, step_together
 from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import ArgumentConflictError, CheckpointConflictError, EmptyCheckpointError
 from core_sdk.journal import Journal
-from core_sdk.storage import Selector, Shard, ShardUnion, Staging, Storage, file_conflicts, unite
+from core_sdk.storage import Selector, Shard, ShardUnion, Staging, Storage, explained_by_disk, file_conflicts, unite
 
 
 class PathAndId(tuple[Path, str]):
@@ -117,7 +118,8 @@ class CheckpointSave:
             step_together(self._channel, lambda: self._staging.check_reachable(addresses[0]))
             self._channel = finishing_channel
             try:
-                yield PathAndId((self._staging.path, self._storage_id))
+                with self._disk_named():
+                    yield PathAndId((self._staging.path, self._storage_id))
             except BaseException as error:
                 leave_together(self._channel, error)
                 raise
@@ -167,8 +169,25 @@ class CheckpointSave:
 
     def _seal(self) -> _SealedShard:
         if self.write_later is not None:
-            self.write_later(self._staging.path)
+            with self._disk_named():
+                self.write_later(self._staging.path)
         return _SealedShard(self._staging.seal(), self._final_metadata, self._staging.address)
+
+    @contextlib.contextmanager
+    def _disk_named(self) -> Iterator[None]:
+        """Says in our words that the disk has failed the script, whatever the library that wrote has made of it."""
+        try:
+            yield
+        except Exception as error:
+            told = explained_by_disk(error, self._staging, self._storage_id, self.saves.last_size_bytes)
+            if told is None:
+                raise
+            # What has failed may hold the file open, whose space is free only when it is closed.
+            cause: BaseException | None = error
+            while cause is not None:
+                traceback.clear_frames(cause.__traceback__)
+                cause = cause.__context__
+            raise told from error
 
     def _store(self, parts: Sequence[_SealedShard]) -> None:
         # Every rank comes to the same result, or to the same error.
@@ -188,6 +207,7 @@ class CheckpointSave:
     def _commit(self, union: ShardUnion, metadata: dict[str, Any]) -> None:
         recorder = Recorder(self.storage, self.journal, self.storage_name)
         recorder.store(self._storage_id, lambda: self._staging.commit(union, metadata))
+        self.saves.last_size_bytes = sum(entry.size_bytes for entry in union.files.values())
 
 
 def _agreed_metadata(

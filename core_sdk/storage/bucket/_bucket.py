@@ -56,7 +56,10 @@ class PartedUpload(ABC):
 
     @abstractmethod
     def put_part(self, index: int, content: bytes) -> None:
-        """Sends part `index`, counted from 0. Safe in threads, and safe to repeat. The store checks what arrives."""
+        """Sends part `index`, counted from 0. Safe in threads, and safe to repeat. The store checks what arrives.
+
+        Raises `ObjectMissingError`, as `complete` does, if the store has dropped the upload with all its parts.
+        """
 
     @abstractmethod
     def complete(self) -> None:

@@ -88,12 +88,12 @@ class Lease:
             self._objects.remove(self._name)
 
     def end(self) -> None:
-        """Removes the lease if the store answers at once. Otherwise the next sweep removes it."""
+        """Removes the lease. If the store does not let it go within seconds, the next sweep removes it."""
         self.abandon()
         if os.getpid() == self._process and not self._is_released:
             self._is_released = True
             try:
-                self._objects.once.remove(self._name)
+                self._objects.briefly.remove(self._name)
             except StorageError as error:
                 logger.warning("a lease in %s stays until it is swept: %s", self._objects.where(""), error)
 

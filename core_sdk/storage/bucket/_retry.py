@@ -34,7 +34,8 @@ class Retry:
 
     Each pause is drawn between 0 and a bound that grows exponentially up to 30 s, so that many clients do not retry at
     the same time (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/, "full jitter"). If the
-    store says how long to wait, that is obeyed. A wait of more than 5 s is logged, with how to end it.
+    store says how long to wait, that is obeyed, but the last try is made at the deadline. A wait of more than 5 s is
+    logged, with how to end it.
     """
 
     def __init__(
@@ -64,9 +65,10 @@ class Retry:
                 wait.reason = error.reason
                 if (now_reached := wait.progress()) != reached:
                     reached, num_failures, wait.give_up_at = now_reached, 0, time.monotonic() + self.deadline_s
-                pause_s = _pause_s(num_failures, error.retry_after_s)
-                if time.monotonic() + pause_s > wait.give_up_at:
+                rest_s = wait.give_up_at - time.monotonic()
+                if rest_s <= 0:
                     raise StorageUnreachableError(wait.what, error.reason, self.deadline_s) from error
+                pause_s = min(_pause_s(num_failures, error.retry_after_s), rest_s)
                 num_failures += 1
             self._cancelled.wait(pause_s)
 

@@ -17,6 +17,8 @@ T = TypeVar("T")
 TOMBSTONE = b""
 """Takes the place of a manifest, so that no checkpoint with this id can come to exist."""
 
+_CLEANING_S = 5.0
+
 # Twice the size of a manifest of a million files.
 _MAX_BYTES = 512 << 20
 
@@ -37,9 +39,9 @@ class RetryingBucket:
         self._retry = retry or Retry(limits.deadline_s)
 
     @property
-    def once(self) -> RetryingBucket:
-        """The same objects without retries, for what a sweep does later if it fails now."""
-        return RetryingBucket(self._bucket, self._limits, Retry(0.0))
+    def briefly(self) -> RetryingBucket:
+        """The same objects for cleaning up after a success or a failure: what fails for 5 s is left to a sweep."""
+        return RetryingBucket(self._bucket, self._limits, Retry(min(_CLEANING_S, self._limits.deadline_s)))
 
     def where(self, name: str) -> str:
         return self._bucket.where(name)

@@ -16,6 +16,7 @@ from core_sdk.storage._checksum import checksum, in_threads
 from core_sdk.storage._manifest import manifest_of, metadata_file
 from core_sdk.storage._names import METADATA_NAME
 from core_sdk.storage._no_follow import opened_directory
+from core_sdk.storage._open_files import flush_open_files, still_open
 from core_sdk.storage._shard import Shard, ShardUnion
 from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory
@@ -47,6 +48,7 @@ class BucketStaging(Staging):
         is_shared: bool,
     ) -> None:
         self.path = local.path
+        self.disk = local.path.parent.parent
         self.address = f"{bucket.where('')}/{storage_id}"
         self._bucket = bucket
         self._limits = limits
@@ -90,10 +92,13 @@ class BucketStaging(Staging):
     def _staged(self) -> Tree:
         try:
             with opened_directory(self.path) as directory:
-                return staged_tree(self.path, directory)
+                tree = staged_tree(self.path, directory)
         except NotADirectoryError as error:
             problem = "was replaced by something else"
             raise UnsafePathError("the checkpoint's directory", str(self.path), problem) from error
+        if (empty := flush_open_files(tree)) is not None:
+            raise CheckpointNotStoredError(self._storage_id, self._bucket.where(""), still_open(empty))
+        return tree
 
     def contribute(self, names: Sequence[str], address: str) -> None:
         with self._failures_named():
@@ -130,8 +135,7 @@ class BucketStaging(Staging):
         """Removes what was sent to the bucket. What cannot be removed now is swept later."""
         if self._local.is_ours and self._lease is not None:
             if self._is_committed:
-                with self._failures_logged("its lease stays for now"):
-                    self._lease.release()
+                self._lease.end()
             else:
                 try:
                     with self._failures_logged("what was sent of it stays until it is swept"):
@@ -152,15 +156,16 @@ class BucketStaging(Staging):
     def _remove_sent(self, lease: Lease) -> None:
         name = self._object(MANIFEST_NAME)
         if self._manifest is not None:
-            self._remove_own_manifest(name)
+            self._remove_own_manifest(name)  # has a deadline of its own, since the checkpoint must not become visible
+        objects = self._objects.briefly
         # Another rank may be about to commit, or a request of ours be under way. A tombstone keeps their manifest out.
         needs_tombstone = self._is_shared or self._manifest is not None
-        if needs_tombstone and not self._objects.put_tombstone(name):
+        if needs_tombstone and not objects.put_tombstone(name):
             return
-        self._objects.remove_all(self._object(name) for name in self._sent_names)
-        self._objects.abort_uploads(f"{self._storage_id}/")
+        objects.remove_all(self._object(name) for name in self._sent_names)
+        objects.abort_uploads(f"{self._storage_id}/")
         if not needs_tombstone:
-            lease.release()
+            lease.end()
 
     def _check_id_is_free(self) -> None:
         """Raises `ObjectExistsError` before anything of another checkpoint could be overwritten."""
@@ -228,7 +233,7 @@ def _reason(error: Exception) -> str | None:
         case LeaseLostError():
             return "this process was held up for so long that others may have removed what it had sent"
         case ObjectMissingError():
-            return "its parts were removed by a process that took this one for dead"
+            return "the store has dropped an upload in parts again and again before all parts had arrived"
         case ObjectExistsError():
             return "its id is taken: by another checkpoint, or by a process that removed what this one had sent"
         case TransferCancelledError():

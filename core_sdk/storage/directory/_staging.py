@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import sys
@@ -14,19 +13,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
-from core_sdk.files import fsync_directory, opened
+from core_sdk.files import fsync_directory, is_full, opened, with_limit_named
 from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage._manifest import manifest_of, metadata_file
 from core_sdk.storage._names import METADATA_NAME, RESERVED_NAMES
 from core_sdk.storage._no_follow import is_at, opened_directory, opened_parent, write_new
+from core_sdk.storage._open_files import flush_open_files, still_open, writable_mappings
 from core_sdk.storage._shard import Shard, ShardUnion
 from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory, StagingArea
 from core_sdk.storage._storage import Selector, Staging
 from core_sdk.storage._tree import source_tree, staged_tree, walk
 
-_MAPS = Path("/proc/self/maps")
 # Fsyncs at the same time share the wait for the disk.
 _NUM_FSYNC_THREADS = 4
 # The resolution of CLOCK_REALTIME_COARSE, which Python has no name for: 1 to 10 ms.
@@ -47,7 +46,7 @@ class DirectoryStaging(Staging):
         self.path = locked.path / storage_id
         # Relative, since hosts may have mounted the storage at different paths.
         self.address = f"{locked.path.name}/{storage_id}"
-        self._root = root
+        self.disk = self._root = root
         self._locked = locked
         self._storage_id = storage_id
         self._fsyncs = _FsyncThreads()
@@ -79,9 +78,11 @@ class DirectoryStaging(Staging):
     def seal(self) -> Shard:
         with self._refusals():
             tree = staged_tree(self.path, self._directory)
+            if (empty := flush_open_files(tree)) is not None:
+                raise self._failure(still_open(empty))
             stamps = {name: _stamp(self.path / name) for name in sorted(tree.files)}
             _await_next_tick(max((stamp.mtime_ns for stamp in stamps.values()), default=0))
-            self._mapped_inodes = _writable_mappings()
+            self._mapped_inodes = writable_mappings()
             for name in stamps:
                 self._fsyncs.add(self.path / name)
             # Reads from the page cache while the fsyncs wait for the disk.
@@ -175,7 +176,7 @@ class DirectoryStaging(Staging):
 
         Files that this process has mapped for writing are read again: writes through a mapping leave no other trace.
         """
-        mapped_inodes = self._mapped_inodes | _writable_mappings()
+        mapped_inodes = self._mapped_inodes | writable_mappings()
         for name, (stamp, entry) in self._sealed.items():
             path = directory / name
             if _stamp(path) != stamp or (path.lstat().st_ino in mapped_inodes and checksum(path) != entry):
@@ -209,29 +210,15 @@ class DirectoryStaging(Staging):
         try:
             yield
         except OSError as error:
-            if error.errno == errno.ENOSPC:
+            if is_full(error):
                 free_bytes = shutil.disk_usage(self._root).free
                 raise NotEnoughSpaceError(self._root, _size_bytes(self.path), free_bytes) from error
-            raise self._failure(str(error)) from error
+            raise self._failure(str(with_limit_named(error))) from error
 
 
 def _stamp(path: Path) -> _Stamp:
     status = path.lstat()
     return _Stamp(status.st_size, status.st_mtime_ns)
-
-
-def _writable_mappings() -> set[int]:
-    """Returns the inodes of files that this process can change through mapped memory (`mmap`, `numpy.memmap`).
-
-    Returns none on systems other than Linux, which do not list them.
-    """
-    try:
-        lines = _MAPS.read_text(errors="replace").splitlines()
-    except OSError:
-        return set()
-    fields = (line.split(maxsplit=5) for line in lines)
-    # The fields are address, rights, offset, device, inode and path.
-    return {int(inode) for _, rights, _, _, inode, *_ in fields if rights[1] == "w" and rights[3] == "s"}
 
 
 def _await_next_tick(mtime_ns: int) -> None:

@@ -88,14 +88,22 @@ def recording(folder: TrialFolder, *, is_forced: bool = False) -> Callable[[Reco
     """Returns a function that records deletions in the trial's changes.
 
     Of a pin and a deletion, the one that is recorded first stands: the function raises `CheckpointProtectedError` for a
-    checkpoint that was pinned, unless the deletion `is_forced`.
+    checkpoint that was pinned, unless the deletion `is_forced`. That a deletion has begun is recorded once, so that the
+    second try needs no room on a full disk.
     """
 
     def record(change: Record) -> None:
+        if isinstance(change, CheckpointCondemned) and _is_condemned(folder, change.storage_id):
+            return
         condemned = change.storage_id if isinstance(change, CheckpointCondemned) and not is_forced else None
         folder.append_change(change, None if condemned is None else lambda: _check_not_pinned(folder, condemned))
 
     return record
+
+
+def _is_condemned(folder: TrialFolder, storage_id: str) -> bool:
+    changes = find_records(folder.changes_path, ('"checkpoint_condemned"',))
+    return any(isinstance(change, CheckpointCondemned) and change.storage_id == storage_id for change in changes)
 
 
 def _check_not_pinned(folder: TrialFolder, storage_id: str) -> None:

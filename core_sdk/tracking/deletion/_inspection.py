@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -96,12 +96,12 @@ class Inspector:
             self.note_problem(url, error)
             return False
 
-    def sweep(self) -> None:
-        """Removes leftovers of dead processes from the storages that were opened."""
-        for url, storage in self._storages.items():
+    def sweep(self, urls: Iterable[str] = ()) -> None:
+        """Removes leftovers of dead processes from the storages that were opened, and from those at `urls`."""
+        for url in dict.fromkeys((*self._storages, *urls)):
             if url not in self.problems:
                 try:
-                    storage.sweep()
+                    self.storage(url).sweep()
                 except UNREACHABLE as error:
                     self.note_problem(url, error)
 

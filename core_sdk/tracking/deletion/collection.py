@@ -35,11 +35,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import msgspec
 
+from core_sdk.alive import file_lock
 from core_sdk.errors import (
     CheckpointError,
     CheckpointProtectedError,
@@ -50,6 +51,7 @@ from core_sdk.errors import (
     TrialNotFoundError,
     TrialRunningError,
 )
+from core_sdk.files import is_full
 from core_sdk.records import ExperimentRecord, RetentionPolicy, SearcherMetric
 from core_sdk.storage import Storage
 from core_sdk.tracking.deletion._by_hand import recording, remove_checkpoint
@@ -58,7 +60,7 @@ from core_sdk.tracking.deletion._planning import ExperimentPlan, Rules, Verdict
 from core_sdk.tracking.deletion.references import TrialsByExperiment, read_trials
 from core_sdk.tracking.deletion.retention import References
 from core_sdk.tracking.history import TrialHistory, read_history
-from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.home import Home, TrialFolder, with_reserve
 from core_sdk.tracking.next_attempt import claimed_next_attempt
 from core_sdk.tracking.registry import Registry
 
@@ -83,6 +85,8 @@ class Request:
     """The trial whose attempt this process executes and has ended."""
     with_inherited: bool = False
     """Whether checkpoints that may belong to another home count as this home's, because the other home is gone."""
+    storages: Collection[str] = ()
+    """The URLs of storages from which the remains of dead processes are removed, beside those that are looked into."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class CollectionPlan:
 class Deletions:
     deleted: tuple[Verdict, ...]
     spared: tuple[Verdict, ...]
-    """Checkpoints that the plan condemned, but that were not deleted, for example because the trial runs now."""
+    """Checkpoints that the plan condemned, but that were not deleted. Their reasons say why."""
     problems: tuple[str, ...]
 
 
@@ -145,38 +149,45 @@ class Collector:
         return CollectionPlan(rules, tuple(verdicts), self._problems())
 
     def carry_out(self, plan: CollectionPlan, *, wait_s: float = -1) -> Deletions:
-        """Deletes the checkpoints that the plan condemns, and that a second plan condemns, too.
+        """Deletes the checkpoints that the plan condemns, and that a second plan condemns, too. Sweeps the storages.
 
         Waits like `collect`. Raises `CollectionRunningError`.
         """
-        from filelock import FileLock, Timeout  # imports asyncio, which a training script need not pay for
+        from filelock import Timeout  # imports asyncio, which a training script need not pay for
 
         condemned: dict[int, list[Verdict]] = {}
         for verdict in plan.condemned:
             condemned.setdefault(verdict.trial_id, []).append(verdict)
         deleted: list[Verdict] = []
+        spared: list[Verdict] = []
         try:
-            with FileLock(self._home.root / "collection.lock", timeout=wait_s, mode=0o600):
+            with file_lock(self._home.root / "collection.lock", wait_s):
                 trials = sorted(condemned)
                 for begin in range(0, len(trials), _TRIALS_AT_ONCE):
-                    deleted += self._delete_of(trials[begin : begin + _TRIALS_AT_ONCE], plan, condemned)
+                    for verdict in self._delete_of(trials[begin : begin + _TRIALS_AT_ONCE], plan, condemned):
+                        (spared if verdict.is_kept else deleted).append(verdict)
         except Timeout as error:
             raise CollectionRunningError(self._home.root, wait_s) from error
-        self._inspector.sweep()
-        gone = {verdict.storage_id for verdict in deleted}
-        spared = tuple(verdict for verdict in plan.condemned if verdict.storage_id not in gone)
-        return Deletions(tuple(deleted), spared, self._problems())
+        self._inspector.sweep(self._request.storages)
+        return Deletions(tuple(deleted), tuple(spared), self._problems())
 
     def _delete_of(
         self, trials: Collection[int], plan: CollectionPlan, condemned: Mapping[int, Collection[Verdict]]
     ) -> Iterator[Verdict]:
+        """Yields what was condemned in these trials, as kept if it was not deleted."""
         with contextlib.ExitStack() as claims:
             claimed = {trial_id for trial_id in trials if self._claim(trial_id, claims)}
-            still = self._still_condemned(plan, claimed)
-            for trial_id in sorted(claimed):
+            now = self._verdicts_now(plan, claimed)
+            for trial_id in sorted(trials):
                 for verdict in condemned[trial_id]:
-                    if verdict.storage_id in still and self._delete(verdict):
-                        yield verdict
+                    if trial_id not in claimed:
+                        yield _spared(verdict, "its trial has been started since")
+                    elif verdict.storage_id not in now:
+                        yield _spared(verdict, "it is not there any more")
+                    elif (second := now[verdict.storage_id]).is_kept:
+                        yield second
+                    else:
+                        yield self._delete(verdict)
 
     def _claim(self, trial_id: int, claims: contextlib.ExitStack) -> bool:
         if trial_id == self._request.ended_trial:
@@ -186,27 +197,34 @@ class Collector:
             return True
         return False
 
-    def _still_condemned(self, plan: CollectionPlan, trials: Set[int]) -> set[str]:
+    def _verdicts_now(self, plan: CollectionPlan, trials: Set[int]) -> dict[str, Verdict]:
         concerned = {verdict.experiment_id for verdict in plan.condemned if verdict.trial_id in trials}
         trials_now, references = self._read_trials()
         present = {experiment_id: trials_now[experiment_id] for experiment_id in concerned & trials_now.keys()}
         verdicts = self._verdicts(present, plan.rules, references)
-        return {verdict.storage_id for verdict in verdicts if not verdict.is_kept and verdict.trial_id in trials}
+        return {verdict.storage_id: verdict for verdict in verdicts if verdict.trial_id in trials}
 
-    def _delete(self, verdict: Verdict) -> bool:
+    def _delete(self, verdict: Verdict) -> Verdict:
+        """Returns the verdict, as kept if the checkpoint was not deleted. Raises `OSError` if the disk is full."""
         if verdict.storage in self._inspector.problems:
-            return False
+            return _spared(verdict, "its storage has failed")
         folder = TrialFolder(self._home.root, verdict.trial_id)
-        try:
+
+        def delete() -> None:
             storage = self._inspector.storage(verdict.storage)
             with storage.deleting(verdict.storage_id), Registry(self._home).deleting([verdict.storage_id]):
                 remove_checkpoint(storage, verdict.storage_id, recording(folder), "; ".join(verdict.reasons))
-        except CheckpointProtectedError:
-            return False  # it has just been registered or pinned, or a process has begun to read it
+
+        try:
+            with_reserve(self._home.root, delete)
+        except CheckpointProtectedError as error:
+            return _spared(verdict, *error.reasons)  # it has just been registered or pinned, or is being read
         except (CheckpointError, *UNREACHABLE) as error:
+            if is_full(error):
+                raise
             self._inspector.note_problem(verdict.storage, error)
-            return False
-        return True
+            return _spared(verdict, "its storage has failed")
+        return verdict
 
     def _verdicts(
         self, trials: TrialsByExperiment, rules: Mapping[int, Rules], references: References
@@ -261,6 +279,10 @@ class Collector:
         return tuple(
             f"{place}: {problem}" for place, problem in sorted((self._damage | self._inspector.problems).items())
         )
+
+
+def _spared(verdict: Verdict, *reasons: str) -> Verdict:
+    return replace(verdict, is_kept=True, reasons=reasons)
 
 
 def collect(home: Home, request: Request, *, storages: Sequence[Storage] = (), wait_s: float = -1) -> Deletions:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from core_sdk.alive import file_lock
 from core_sdk.errors import ExperimentNotFoundError, NameTakenError, RecordDamagedError
 from core_sdk.files import NotRegularError, read_regular, write_atomically
 from core_sdk.records import (
@@ -112,9 +113,7 @@ class ExperimentFolder:
     @contextlib.contextmanager
     def edit(self) -> Iterator[ExperimentRecord]:
         """Yields the record to be changed, and writes it at the end of the block. One process at a time can edit it."""
-        from filelock import FileLock  # imports asyncio, which a training script need not pay for
-
-        with FileLock(self.path / "experiment.lock", mode=0o600):
+        with file_lock(self.path / "experiment.lock"):
             record = self.read()
             before = msgspec.json.encode(record)
             yield record
@@ -235,8 +234,6 @@ def name_path(home_root: Path, name: str) -> Path:
     return home_root / "experiments" / "names" / hashlib.sha256(name.encode()).hexdigest()
 
 
-def _name_lock(by_name: Path) -> contextlib.AbstractContextManager[object]:
+def _name_lock(by_name: Path) -> contextlib.AbstractContextManager[None]:
     """Returns the lock for a process that changes the experiment to which a name leads."""
-    from filelock import FileLock  # imports asyncio, which a training script need not pay for
-
-    return FileLock(by_name.with_suffix(".lock"), mode=0o600)
+    return file_lock(by_name.with_suffix(".lock"))

@@ -27,6 +27,7 @@ from core_sdk.files import read_regular, write_atomically
 from core_sdk.records import FORMAT, ExperimentRecord, HomeRecord, JobRecord, check_name
 from core_sdk.tracking.home._experiment_folder import ExperimentFolder, experiment_ids, find_experiment, name_path
 from core_sdk.tracking.home._files import ID, numbered_entries, read_file, write_file
+from core_sdk.tracking.home._reserve import fill_reserve
 from core_sdk.tracking.home._trial_folder import TrialFolder
 
 logger = logging.getLogger("core_sdk.tracking")
@@ -68,6 +69,7 @@ class Home:
             if not record.exists():
                 with contextlib.suppress(FileExistsError):
                     write_file(record, HomeRecord(format=FORMAT, sdk_version=__version__), overwrite=False)
+            fill_reserve(root)
             if not os.access(home.runs, os.W_OK | os.X_OK):
                 raise PermissionError("permission denied")
         except OSError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import shutil
@@ -11,9 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from core_sdk.alive import is_alive
+from core_sdk.alive import file_lock, is_alive
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError, UnsafePathError
-from core_sdk.files import write_together
+from core_sdk.files import write_together, write_whole
 from core_sdk.journal import encode_line
 from core_sdk.records import (
     MEDIA_DIRECTORY,
@@ -221,9 +220,7 @@ class TrialFolder:
         Blocks while another process appends a change. `check` is called while no other process can append. If it
         raises, nothing is recorded.
         """
-        from filelock import FileLock  # imports asyncio, which a training script need not pay for
-
-        with FileLock(self.path / "changes.lock", mode=0o600):
+        with file_lock(self.path / "changes.lock"):
             if check is not None:
                 check()
             _append_line(self.changes_path, encode_line(record))
@@ -250,10 +247,10 @@ def _append_line(path: Path, line: bytes) -> None:
         if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
             line = b"\n" + line  # a writer died in the middle of its line
         try:
-            if file.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
+            write_whole(file.fileno(), line)
             os.fsync(file.fileno())
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 file.truncate(end)
+            error.filename = str(path)
             raise

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import zlib
 from pathlib import Path
 
 from core_sdk.errors import UnsafePathError
-from core_sdk.files import write_atomically
+from core_sdk.files import write_atomically, write_whole
 from core_sdk.tracking.spool.pieces import Piece, files_of, is_growing, is_whole
 
 
@@ -64,8 +63,7 @@ def _append(path: Path, piece: Piece) -> int:
         if not content:
             return size
         try:
-            if os.write(descriptor, content) != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            write_whole(descriptor, content)
             os.fsync(descriptor)
         except OSError:
             os.ftruncate(descriptor, size)

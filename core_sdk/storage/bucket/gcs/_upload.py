@@ -25,7 +25,8 @@ from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
 from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, failure, refusal
 
 _MOST_PARTS = 10_000
-_GONE = 404
+_NO_SESSION = 410
+_GONE = frozenset({404, _NO_SESSION})
 
 
 class GcsPartedUpload(PartedUpload):
@@ -49,8 +50,8 @@ class GcsPartedUpload(PartedUpload):
         crc32c = base64_of(f"{google_crc32c.value(content):08x}")
         url = self._url(partNumber=index + 1, uploadId=self._upload_id)
         headers = {"x-goog-hash": f"crc32c={crc32c}"}
-        answer = self._client.ask("PUT", url, self._purpose, headers=headers, body=Pieces(content), accept={_GONE})
-        if answer.status_code == _GONE:
+        answer = self._client.ask("PUT", url, self._purpose, headers=headers, body=Pieces(content), accept=_GONE)
+        if answer.status_code in _GONE:
             raise self._gone(answer)
         if _stored_crc32c(answer) != crc32c:
             raise TransientError("the store received other bytes than were sent")
@@ -60,8 +61,8 @@ class GcsPartedUpload(PartedUpload):
         if self._is_complete:
             return
         url = self._url(uploadId=self._upload_id)
-        answer = self._client.ask("POST", url, self._purpose, body=_completion(self._etags), accept={_GONE})
-        if answer.status_code == _GONE:
+        answer = self._client.ask("POST", url, self._purpose, body=_completion(self._etags), accept=_GONE)
+        if answer.status_code in _GONE:
             # The upload is also gone after a completion whose answer was lost.
             if not self._is_there():
                 raise self._gone(answer)
@@ -80,11 +81,8 @@ class GcsPartedUpload(PartedUpload):
 
     def _gone(self, answer: requests.Response) -> Exception:
         found = refusal(answer)
-        if found.code != "NoSuchUpload":
-            return failure(found, self._purpose)
-        return StorageRefusedError(
-            self._purpose.where, "the parts that were sent are gone, and no such object is there"
-        )
+        is_dropped = found.code == "NoSuchUpload" or found.status == _NO_SESSION
+        return ObjectMissingError(self._purpose.where) if is_dropped else failure(found, self._purpose)
 
     def _is_there(self) -> bool:
         try:
@@ -127,8 +125,9 @@ def _uploads(client: GcsClient, under: str) -> Iterator[tuple[str, str]]:
 
 def _abort(client: GcsClient, key: str, upload_id: str) -> None:
     purpose = client.purpose(client.name(key), "storage.multipartUploads.abort")
-    answer = client.ask("DELETE", client.xml_url(key, uploadId=upload_id), purpose, accept={_GONE})
-    if answer.status_code == _GONE and (found := refusal(answer)).code != "NoSuchUpload":
+    answer = client.ask("DELETE", client.xml_url(key, uploadId=upload_id), purpose, accept=_GONE)
+    found = refusal(answer) if answer.status_code in _GONE else None
+    if found is not None and found.code != "NoSuchUpload" and found.status != _NO_SESSION:
         raise failure(found, purpose)
 
 

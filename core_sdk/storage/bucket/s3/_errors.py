@@ -47,7 +47,10 @@ _TRANSIENT_CODES = frozenset(
     }
 )
 _MISSING_CODES = frozenset({"InvalidRange", "NoSuchKey", "NoSuchUpload", "NoSuchVersion"})
-_GET_CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`"
+_GET_CREDENTIALS = (
+    "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, with temporary ones (STS) also AWS_SESSION_TOKEN, or run "
+    "`aws configure`"
+)
 _REJECTED = {
     "ExpiredToken": ("they have expired", _GET_CREDENTIALS),
     "InvalidAccessKeyId": ("the store does not know the access key", _GET_CREDENTIALS),
@@ -147,6 +150,10 @@ def _meaning(request: S3Request, answer: S3ErrorResponse) -> Exception:
     said = f"{request.operation} was answered with {code or answer.status}"
     if _is_transient(answer):
         return TransientError(said, answer.retry_after_s)
+    if answer.region:
+        said += f"; the bucket is in the region {answer.region}: set AWS_DEFAULT_REGION={answer.region}"
+    if answer.is_bare and answer.region and answer.status in (301, 307, 400):
+        return StorageRefusedError(where, said)
     if answer.is_bare:
         # S3 always gives a reason, except in answers to HEAD, after which a GET is sent.
         return not_from_s3(request.operation)
@@ -160,8 +167,6 @@ def _meaning(request: S3Request, answer: S3ErrorResponse) -> Exception:
         return CredentialsRejectedError(where, *_REJECTED[code])
     if code == "AccessDenied" or (answer.status in (401, 403) and code != "InvalidObjectState"):
         return StoragePermissionError(where, _PERMISSIONS.get(request.operation, f"s3:{request.operation}"))
-    if answer.region:
-        said += f"; the bucket is in the region {answer.region}: set AWS_DEFAULT_REGION={answer.region}"
     return StorageRefusedError(where, said)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 import google_crc32c
 
-from core_sdk.errors import StorageError
+from core_sdk.errors import StorageError, StorageUnreachableError
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, PartedUpload, TransientError
 from core_sdk.storage.bucket._limits import Limits
@@ -21,7 +22,12 @@ from core_sdk.storage.bucket.transfer._crc32c import Crc32c, joined
 from core_sdk.storage.bucket.transfer._progress import TransferProgress
 from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
 
+logger = logging.getLogger("core_sdk.storage")
+
 T = TypeVar("T")
+
+# A store drops an upload that another process has aborted, or that has lasted for too long.
+_NUM_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,9 @@ class Uploader:
             run_in_threads(
                 (partial(self._send, file) for file in largest_first), self._limits.num_threads, self._cancelled
             )
-        except BaseException:
-            self._abort()
+        except BaseException as error:
+            if not isinstance(error, StorageUnreachableError):
+                self._abort()
             raise
 
     def _send(self, file: FileToUpload) -> Iterable[Task] | None:
@@ -103,20 +110,36 @@ class Uploader:
             self._call(file, partial(self._bucket.put, file.object_name, content))
         self._progress.add(len(content))
 
-    def _begin(self, file: FileToUpload) -> Iterable[Task]:
+    def _begin(self, file: FileToUpload, num_tries: int = _NUM_TRIES) -> Iterable[Task]:
         upload = self._call(file, partial(self._bucket.begin, file.object_name, file.entry))
         self._begun.append(upload)
-        parts = _FileInParts(file, upload)
+        parts = _FileInParts(file, upload, num_tries)
         return (partial(self._send_part, parts, index) for index in range(upload.num_parts))
 
-    def _send_part(self, parts: _FileInParts, index: int) -> None:
-        with self._slots:
-            content = parts.read(index)
-            self._call(parts.file, partial(parts.upload.put_part, index, content))
-        self._progress.add(len(content))
-        if parts.note(index, Crc32c(google_crc32c.value(content), len(content))):
-            parts.check()
-            self._call(parts.file, parts.upload.complete)
+    def _send_part(self, parts: _FileInParts, index: int) -> Iterable[Task] | None:
+        if parts.is_dropped:
+            return None
+        try:
+            with self._slots:
+                content = parts.read(index)
+                self._call(parts.file, partial(parts.upload.put_part, index, content))
+            self._progress.add(len(content))
+            if parts.note(index, Crc32c(google_crc32c.value(content), len(content))):
+                parts.check()
+                self._call(parts.file, parts.upload.complete)
+        except ObjectMissingError:
+            return self._begin_again(parts)
+        return None
+
+    def _begin_again(self, parts: _FileInParts) -> Iterable[Task] | None:
+        """Sends all parts of a file again if the store has dropped its upload. Does nothing the second time."""
+        if parts.drop():
+            return None
+        if parts.num_tries == 1:
+            raise ObjectMissingError(parts.file.object_name)
+        logger.warning("%s: the store has dropped its upload, which begins again", parts.file.path.name)
+        self._progress.add(-parts.num_bytes)
+        return self._begin(parts.file, parts.num_tries - 1)
 
     def _call(self, file: FileToUpload, work: Callable[[], T]) -> T:
         return self._retry.call(self._bucket.where(file.object_name), work)
@@ -134,6 +157,9 @@ class _FileInParts:
 
     file: FileToUpload
     upload: PartedUpload
+    num_tries: int
+    is_dropped: bool = False
+    """The store has dropped the upload, with all parts."""
     _checksums: dict[int, Crc32c] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -147,6 +173,17 @@ class _FileInParts:
         with self._lock:
             self._checksums[index] = checksum
             return len(self._checksums) == self.upload.num_parts
+
+    def drop(self) -> bool:
+        """Notes that the store has dropped the upload. Returns whether that was known."""
+        with self._lock:
+            was_dropped, self.is_dropped = self.is_dropped, True
+        return was_dropped
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the parts that have arrived."""
+        return sum(checksum.num_bytes for checksum in self._checksums.values())
 
     def check(self) -> None:
         whole = joined(self._checksums[index] for index in range(self.upload.num_parts))
