@@ -31,7 +31,7 @@ class LogLine:
     level: LogLevel
     """INFO for a line that names no level; a traceback is ERROR."""
     text: str
-    """The line without the rank, as the script wrote it, with control characters."""
+    """The line without the rank, with control characters; of a progress bar what it shows at last."""
     is_cut: bool = False
     """A longer line is shown up to its 65,536th byte."""
 
@@ -130,13 +130,21 @@ class LogLines:
             *ended, rest = content.split(b"\n")
             for line in ended:
                 if number >= first and not is_middle:
-                    yield number, begun + line
+                    yield number, _overwritten(begun + line)
                 begun, is_middle = b"", False
                 number += 1
-            begun = (begun + rest)[: 2 * _MAX_LINE_BYTES]
+            begun = _overwritten(begun + rest)[: 2 * _MAX_LINE_BYTES]
             index += 1
         if begun and not is_middle and number >= first:
             yield number, begun
+
+
+def _overwritten(content: bytes) -> bytes:
+    """Returns what a terminal shows of a line such as a progress bar: the rank, and what follows the last return."""
+    prefix = _PREFIX.match(content)
+    begin = prefix.end() if prefix else 0
+    last = content.rstrip(b"\r").rfind(b"\r")
+    return content[:begin] + content[last + 1 :] if last >= begin else content
 
 
 def _line(number: int, content: bytes, levels: LevelReader) -> LogLine:

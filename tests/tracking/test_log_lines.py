@@ -33,7 +33,7 @@ def test_any_line_is_found_by_its_number(home: Home, first: int) -> None:
 
 
 def test_lines_longer_than_a_block_are_cut_and_counted(home: Home) -> None:
-    """A progress bar may write megabytes without a newline."""
+    """A script may write megabytes without a newline."""
     log = lines_of(home, b"a\n" + LONG * b"b" + b"\n" + LONG * b"c" + b"\nd\nlast")
 
     page = log.read(0, 10, LogFilter())
@@ -42,6 +42,18 @@ def test_lines_longer_than_a_block_are_cut_and_counted(home: Home) -> None:
         (0, "a", False), (1, "b", True), (2, "c", True), (3, "d", False), (4, "l", False),
     ]  # fmt: skip
     assert [line.number for line in log.read(3, 10, LogFilter()).lines] == [3, 4]
+
+
+def test_a_progress_bar_is_shown_as_a_terminal_shows_it(home: Home) -> None:
+    """At its newest state, however often it was drawn anew, also before its line has ended."""
+    bar = b"".join(b"\r%3d%%|%s|" % (number // 200, b"#" * 60) for number in range(20_001))
+    log = lines_of(home, b"begin\r\n[rank=1] " + bar + b"\r\n" + bar)
+
+    page = log.read(0, 10, LogFilter())
+
+    assert [(line.rank, line.text[:5], line.is_cut) for line in page.lines] == [
+        (None, "begin", False), (1, "100%|", False), (None, "100%|", False),
+    ]  # fmt: skip
 
 
 def test_lines_are_chosen_by_rank_level_and_text(home: Home) -> None:
