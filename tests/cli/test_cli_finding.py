@@ -215,6 +215,23 @@ def test_a_description_tells_the_code_and_the_machine(home: Home, cli: Cli) -> N
     assert as_json["environment"]["packages"]["torch"] == "2.13.0"
 
 
+@needs("many processes")
+@pytest.mark.usefixtures("three_trials")
+def test_several_trials_get_a_label_at_once(cli: Cli) -> None:
+    """Leading numbers are trials, never labels; those of a list are its whole output with --quiet."""
+    listed = cli("trial", "list", "--where", "lr<=0.01", "--quiet")
+    labelled = cli("trial", "label", *listed.output.split(), "paper")
+    without_label = cli("trial", "label", "1", "2")
+    of_unknown = cli("trial", "label", "1", "9", "late")
+
+    assert listed.output == "2\n3\n"
+    assert labelled.output == "labels of trial 2: paper\nlabels of trial 3: paper\n"
+    assert (without_label.status, of_unknown.status) == (2, 3)
+    assert "give the numbers of trials, then labels" in without_label.errors
+    assert (ids(cli, "--label", "paper"), ids(cli, "--label", "late")) == ([2, 3], [])
+    assert cli("trial", "list", "--where", "lr>1", "-q").output == ""
+
+
 @pytest.fixture
 def shadowing_trials(home: Home) -> list[dict[str, str]]:
     """Trials whose hyperparameters and metrics have the names of everything else that a trial has."""
@@ -265,8 +282,8 @@ def test_every_column_is_named_so_that_it_means_one_thing(
     with HomeTracker(home).view() as view:
         for name in {*rows[0], *head[6:]} - titles:
             found, _ = choose_trials(view, None, labels=(), where="", sort=name, columns=[name], with_archived=True)
-            value = str(cell(found[0].value(name)))
+            first = next(one for one in found if one.row.trial_id == 1)
+            value = str(cell(first.value(name)))
             assert rows[0].get(name, value) == value, name
-        (first, _), _ = choose_trials(view, None, labels=(), where="", sort="", columns=(), with_archived=True)
     # On the page, where metrics always have their group, a column of this name is a metric.
     assert answer["rows"][0] == [first.metric(name) or first.value(name) for name in columns]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Force, Labels, Remove, TrialId, TrialIds, Yes
+from core_sdk.cli._arguments import Force, Remove, TrialId, TrialIds, Yes
 from core_sdk.cli._each import for_each
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli.render.output import AsJson, confirm
@@ -50,13 +51,24 @@ def note(
     typer.echo("\n".join(map(printable, notes.splitlines())) or f"trial {trial_id} has no notes")
 
 
-def label(trial_id: TrialId, labels: Labels, remove: Remove = False) -> None:
-    """Give a trial labels, or take them away."""
-    _row(trial_id)
-    texts = [check_name("the label", text) for text in labels]
+def label(
+    trials_and_labels: Annotated[
+        list[str],
+        typer.Argument(metavar="ID… LABEL…", help="The trials' numbers, then the labels.", show_default=False),
+    ],
+    remove: Remove = False,
+) -> None:
+    """Give trials labels, or take them away."""
+    trial_ids = [int(text) for text in itertools.takewhile(str.isdecimal, trials_and_labels)]
+    texts = [check_name("the label", text) for text in trials_and_labels[len(trial_ids) :]]
+    if not trial_ids or not texts:
+        raise typer.BadParameter("give the numbers of trials, then labels, which are words: `trial label 12 13 paper`")
+    for trial_id in trial_ids:
+        _row(trial_id)  # an unknown one fails before anything is changed
     added, removed = ([], texts) if remove else (texts, [])
-    open_tracker().append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
-    typer.echo(f"labels of trial {trial_id}: {printable(', '.join(_row(trial_id).labels)) or 'none'}")
+    for trial_id in trial_ids:
+        open_tracker().append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
+        typer.echo(f"labels of trial {trial_id}: {printable(', '.join(_row(trial_id).labels)) or 'none'}")
 
 
 def _row(trial_id: int) -> TrialRow:

@@ -66,6 +66,9 @@ def list_trials(
         list[str] | None, typer.Option(metavar="NAME", help="Show this as the first column; may be repeated.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only their numbers: `core-sdk trial archive $(… -q)`.")
+    ] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -80,6 +83,8 @@ def list_trials(
     with spaces stands in quotes. A trial that lacks a name fulfils no comparison with it.
     """
     form = choose_format(as_json, as_csv)
+    if quiet and form is not Format.TABLE:
+        raise typer.BadParameter("give --quiet, --json or --csv, one of them")
     with open_tracker().view() as view:
         experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
         found, names = choose_trials(
@@ -91,6 +96,9 @@ def list_trials(
             columns=column or (),
             with_archived=every,
         )
+        if quiet:
+            sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
+            return
         if not found and form is Format.TABLE:
             any_trials = bool(view.trials(experiment_id))
             typer.echo("No trial is like that." if any_trials else _NO_TRIALS)
