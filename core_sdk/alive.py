@@ -139,10 +139,13 @@ def signed_by(path: Path) -> int | None:
 def file_lock(path: Path, timeout_s: float = -1) -> Iterator[None]:
     """Holds the lock at `path`, for which other processes wait, for the length of the block.
 
-    Raises `filelock.Timeout` after the timeout, which is endless if it is negative.
+    Raises `filelock.Timeout` after the timeout, which is endless if it is negative, and `OSError` if the file cannot be
+    made: filelock alone would make missing directories, and so bring back a home that was moved or removed.
     """
     from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
+    if not path.exists():
+        path.touch(mode=0o600)
     lock = FileLock(path, timeout=timeout_s, mode=0o600)
     with _naming_lack_of_locks(path):
         lock.acquire()

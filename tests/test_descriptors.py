@@ -49,7 +49,7 @@ def journal(directory: Path) -> Iterator[Use]:
 
 @contextlib.contextmanager
 def rank_journal(directory: Path) -> Iterator[Use]:
-    writer = RankJournal(directory / "1.rank1.journal", STARTED, is_kept=True)
+    writer = RankJournal(lambda: directory / "1.rank1.journal", STARTED, is_kept=True)
     writer.append(report(1))
     yield lambda: writer.keep_file("media/a.txt", b"a")
     writer.close()

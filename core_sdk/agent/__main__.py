@@ -20,6 +20,7 @@ from typing import Any
 
 from core_sdk.agent._plain_lines import PlainLines
 from core_sdk.alive import AliveLock
+from core_sdk.descriptors import HeldDirectory
 from core_sdk.experiments.reviving import revive_master
 from core_sdk.processes import Guardian, Ranks, await_guardians, end_marked
 from core_sdk.processes.output import Outlet
@@ -63,7 +64,7 @@ class _Attempt:
     def __init__(self, starter: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
         self._starter = starter
         self._order = order
-        self._folder = TrialFolder(Path(order["home"]), order["trial_id"])
+        self._folder = TrialFolder(HeldDirectory(Path(order["home"])), order["trial_id"])
         self._lock = AliveLock.adopt(descriptors.pop(0))
         with contextlib.suppress(OSError):  # a full disk: the attempt can then not be killed by its trial's id
             self._lock.sign()
@@ -112,7 +113,8 @@ class _Attempt:
         self._close_screen()
         self._tell(code=code, problems=problems)
         guardian.dismiss()
-        revive_master(self._folder.home_root)  # it has to hear of this end
+        with contextlib.suppress(FileNotFoundError):  # the home was removed
+            revive_master(self._folder.home_root)  # it has to hear of this end
         copying.join()  # processes in sessions of their own may still write
 
     def _start(self) -> tuple[subprocess.Popen[bytes], int]:
@@ -141,7 +143,10 @@ class _Attempt:
 
     def _is_in_charge(self) -> bool:
         """Returns False once this host was taken for dead: the trial then continues elsewhere, in another attempt."""
-        return self._lock.is_at(self._folder.supervised_path(self._order["attempt"]))
+        try:
+            return self._lock.is_at(self._folder.supervised_path(self._order["attempt"]))
+        except FileNotFoundError:  # the home was removed, which `record_end` says
+            return True
 
     def _prepare(self) -> None:
         """Prepares the command's process, in which it runs before the command is executed."""

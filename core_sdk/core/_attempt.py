@@ -34,17 +34,16 @@ class _Claimed:
 
 
 def claim_together(
-    home_path: Path, info: ClusterInfo | None, definition: Definition, distributed: DistributedContext
+    home: Home, info: ClusterInfo | None, definition: Definition, distributed: DistributedContext
 ) -> Attempt:
     """Claims the attempt on the chief, and returns it as each rank holds it. Collective."""
     attempts: list[Attempt] = []
 
     def claim() -> _Claimed:
         distributed.channel.check()
-        attempt = claim_attempt(Home(home_path), info, definition, distributed.size)
+        attempt = claim_attempt(home, info, definition, distributed.size)
         attempts.append(attempt)
-        home = attempt.folder.home_root
-        return _Claimed(home, attempt.number, attempt.info, attempt.record, attempt.start, is_home_spooled())
+        return _Claimed(home.root, attempt.number, attempt.info, attempt.record, attempt.start, is_home_spooled())
 
     try:
         claimed = distributed.channel.broadcast_outcome(claim)
@@ -53,7 +52,7 @@ def claim_together(
             attempt.give_back(error)
         raise
     leave_job()
-    attempt = attempts[0] if attempts else _of_other_rank(claimed, info, distributed.rank)
+    attempt = attempts[0] if attempts else _of_other_rank(home, claimed, info, distributed.rank)
     if distributed.is_local_chief:
         note_trial_of_launch(attempt.folder, attempt.number, is_home_shared=attempt.is_home_shared)
     if is_restart(info, attempt.number) and attempt.is_home_shared:
@@ -94,13 +93,17 @@ def _store_recovered(attempt: Attempt, checkpoint: CheckpointContext, replicas: 
     info.latest_checkpoint, info.trial.steps_completed, info.trial.keep = storage_id, steps, None
 
 
-def _of_other_rank(claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:
-    folder = TrialFolder(claimed.home, claimed.record.trial_id)
+def _of_other_rank(home: Home, claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:
+    folder = home.folder(claimed.record.trial_id)
     is_home_shared = _begins_with(folder.journal_path(claimed.number), claimed.start)
     own_folder = None if is_home_shared else _own_folder(claimed)
     start = start_record(folder, claimed.number, claimed.start.home, rank)
-    path = (own_folder or folder).journal_path(claimed.number, rank)
-    journal = RankJournal(path, start, is_kept=is_home_shared or own_folder is not None)
+    own_or_shared = own_folder or folder
+    journal = RankJournal(
+        lambda: own_or_shared.journal_path(claimed.number, rank),
+        start,
+        is_kept=is_home_shared or own_folder is not None,
+    )
     info = _on_this_node(claimed.info, own_info)
     return Attempt(folder, claimed.number, info, claimed.record, start, journal, None, is_home_shared)
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import logging
 import os
 import platform
+import select
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import NamedTuple
 
+from core_sdk.descriptors import KeptDescriptor
 from core_sdk.records import EnvironmentRecord
 from core_sdk.tracking import TrialFolder
 
 logger = logging.getLogger("core_sdk.core")
 
 _GIT_TIMEOUT_S = 10.0
+_CHUNK_BYTES = 1 << 16
 # How long a script that ends at once waits for the record.
 _CLOSE_TIMEOUT_S = 1.0
 _PACKAGES = (
@@ -31,6 +37,13 @@ _PACKAGES = (
     "deepspeed",
     "horovod",
 )
+
+
+class Git(NamedTuple):
+    """A process of git, and the pipe from which its answer comes."""
+
+    process: subprocess.Popen[bytes]
+    answer: KeptDescriptor
 
 
 class EnvironmentRecorder:
@@ -53,14 +66,14 @@ class EnvironmentRecorder:
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
-    def _record(self, git: subprocess.Popen[bytes] | None) -> None:
+    def _record(self, git: Git | None) -> None:
         try:
             self._folder.write_environment(self._attempt, find_environment(git))
         except OSError as error:
             logger.info("the environment of attempt %d was not recorded: %s", self._attempt, error)
 
 
-def find_environment(git: subprocess.Popen[bytes] | None) -> EnvironmentRecord:
+def find_environment(git: Git | None) -> EnvironmentRecord:
     """Returns the code, the packages and the machine of this process; `git` is what `start_git` has returned."""
     commit, is_dirty = _code(git)
     return EnvironmentRecord(
@@ -81,31 +94,51 @@ def script_directory() -> Path:
     return Path(script).parent if script else Path()
 
 
-def start_git(directory: Path) -> subprocess.Popen[bytes] | None:
+def start_git(directory: Path) -> Git | None:
     """Asks git for the commit and for changes in the script's `directory`; returns None if there is no git."""
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    read, write = os.pipe()
+    answer = KeptDescriptor(read)
     try:
-        return subprocess.Popen(
-            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        process = subprocess.Popen(
+            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.DEVNULL
         )
     except OSError:
+        answer.close()
         return None
+    finally:
+        os.close(write)
+    return Git(process, answer)
 
 
-def _code(git: subprocess.Popen[bytes] | None) -> tuple[str, bool | None]:
+def _code(git: Git | None) -> tuple[str, bool | None]:
     """Returns the commit, and whether files that git tracks have changed since."""
     if git is None:
         return "", None
-    with git:
-        try:
-            answer, _ = git.communicate(timeout=_GIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            git.kill()
-    if git.returncode != 0:  # no repository, or one that is too slow
+    answer = _answer(git)
+    if git.process.returncode != 0:  # no repository, or one that is too slow
         return "", None
     lines = answer.decode(errors="replace").splitlines()
     commit = next((line.rpartition(" ")[2] for line in lines if line.startswith("# branch.oid ")), "")
     return commit.replace("(initial)", ""), any(not line.startswith("# ") for line in lines)
+
+
+def _answer(git: Git) -> bytes:
+    answer, deadline = b"", time.monotonic() + _GIT_TIMEOUT_S
+    poller = select.poll()
+    poller.register(git.answer, select.POLLIN)
+    with contextlib.suppress(OSError):  # the script has closed it
+        while poller.poll(1000 * max(0.0, deadline - time.monotonic())):
+            if not (chunk := os.read(git.answer.checked(), _CHUNK_BYTES)):
+                break
+            answer += chunk
+    git.answer.close()
+    try:
+        git.process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        git.process.kill()
+        git.process.wait()
+    return answer
 
 
 def _versions() -> dict[str, str]:

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from core_sdk.core._attempt import claim_together, recover
@@ -24,6 +25,7 @@ from core_sdk.core._preempt._notices import Cloud, chosen_clouds
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext, parse_max_length
 from core_sdk.core._train import TrainContext
+from core_sdk.descriptors import HeldDirectory
 from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import (
     Environment,
@@ -41,12 +43,13 @@ from core_sdk.errors import ArgumentConflictError, SeveralRanksError
 from core_sdk.exiting import ProgramExit
 from core_sdk.files import file_url
 from core_sdk.records import ClusterInfo
-from core_sdk.storage import Storage, open_storage, storage_from_url
+from core_sdk.storage import DirectoryStorage, Storage, open_storage, storage_from_url
 from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.attempts.definition import Definition
 from core_sdk.tracking.attempts.jobs import noted_trial
+from core_sdk.tracking.attempts.restarts import check_home
 from core_sdk.tracking.history import read_history
 
 P = ParamSpec("P")
@@ -173,18 +176,18 @@ def init(
 
     distributed = distributed or only_rank()
     given = _on_all(distributed, check)
-    home = Home(distributed.channel.broadcast_outcome(lambda: Home.create(Environment.read().home).root))
+    home = Home(_held(distributed.channel.broadcast_outcome(lambda: _create_home(given.info))))
     if checkpoint_storage is None:
         checkpoint_storage = _configured_storage(given.info)
     storage = _on_all(distributed, lambda: _open_storage(checkpoint_storage, home, distributed))
     _check_agreement(distributed, given, storage)
     if given.definition.job is not None and (trial := noted_trial(home, given.definition.job)) is not None:
         Context.close_left(trial)
-    attempt = claim_together(home.root, given.info, given.definition, distributed)
+    attempt = claim_together(home, given.info, given.definition, distributed)
     if distributed.is_chief:
         record_policy(attempt, checkpoint_storage)
     storage.remember(_earlier_checkpoints(attempt, storage, distributed))
-    folder, tracker = attempt.folder, HomeTracker(Home(attempt.folder.home_root))
+    folder, tracker = attempt.folder, HomeTracker(Home(attempt.folder.home_directory))
     if attempt.is_new_trial and os.isatty(_STDERR):
         # Told to a person only, since programs read what a script writes. `core-sdk run` tells it itself.
         trial_id = folder.trial_id
@@ -192,8 +195,7 @@ def init(
     train = TrainContext(
         tracker=tracker,
         trial_id=folder.trial_id,
-        tensorboard_path=folder.tensorboard_path,
-        tensorboard_source_path=folder.tensorboard_source_path(distributed.rank),
+        folder=folder,
         journal=attempt.journal,
         distributed=distributed,
         tensorboard_mode=given.tensorboard_mode,
@@ -257,7 +259,7 @@ def _services(attempt: Attempt, tensorboard_mode: TensorboardMode) -> list[Servi
     folder = attempt.folder
     services: list[Service] = [EnvironmentRecorder(folder, attempt.number)]
     if tensorboard_mode is TensorboardMode.AUTO:
-        services.append(TensorboardMirror(attempt.journal.path, folder.tensorboard_path))
+        services.append(TensorboardMirror(attempt.journal, folder.tensorboard_path))
     return services
 
 
@@ -300,6 +302,20 @@ def _configured_storage(info: ClusterInfo | None) -> str | Mapping[str, Any] | N
     return None if info is None or info.trial_or_none is None else info.trial.config.get("checkpoint_storage")
 
 
+def _create_home(info: ClusterInfo | None) -> Path:
+    root = Environment.read().home
+    check_home(root, info)
+    return Home.create(root).root
+
+
+def _held(home_root: Path) -> Path | HeldDirectory:
+    """Returns the home's directory, which is found after it is renamed; its path on a node that does not see it."""
+    try:
+        return HeldDirectory(home_root)
+    except OSError:
+        return home_root
+
+
 def _open_storage(
     checkpoint_storage: str | Mapping[str, Any] | None, home: Home, distributed: DistributedContext
 ) -> Storage:
@@ -308,7 +324,10 @@ def _open_storage(
         return storage_from_url(file_url(home.checkpoints))
     if isinstance(checkpoint_storage, Mapping) and checkpoint_storage.get("type") is None and checkpoint_storage:
         checkpoint_storage = None  # it only says which checkpoints to keep
-    return open_storage(checkpoint_storage, default=home.checkpoints)
+    storage = open_storage(checkpoint_storage, default=home.checkpoints)
+    if isinstance(storage, DirectoryStorage) and isinstance(home.directory, HeldDirectory):
+        storage.move_with(home.directory)
+    return storage
 
 
 def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: DistributedContext) -> list[str]:

@@ -6,7 +6,7 @@ import logging
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -178,7 +178,7 @@ class Ledger:
     when it goes back, which takes up to seconds.
     """
 
-    def __init__(self, journal_path: Path) -> None:
+    def __init__(self, journal_path: Callable[[], Path]) -> None:
         self._journal_path = journal_path
         self._groups: dict[str, _Group] = {}
 
@@ -214,7 +214,7 @@ class Ledger:
         names: set[str] = set()
         text = f'"group":{msgspec.json.encode(group_name).decode()},"steps_completed":{step},'
         try:
-            for found in find_records(self._journal_path, [text]):
+            for found in find_records(self._journal_path(), [text]):
                 if isinstance(found, Report) and (found.group, found.steps_completed) == (group_name, step):
                     names.update(found.metrics, found.json_metrics or ())
         except OSError as error:

@@ -38,7 +38,7 @@ from core_sdk.records import (
     to_json,
 )
 from core_sdk.tensorboard import TensorboardMode, copy_event_files
-from core_sdk.tracking import Tracker, View
+from core_sdk.tracking import Tracker, TrialFolder, View
 
 logger = logging.getLogger("core_sdk.train")
 
@@ -78,27 +78,22 @@ class TrainContext(OfOneProcess):
         *,
         tracker: Tracker,
         trial_id: int,
-        tensorboard_path: Path,
-        tensorboard_source_path: Path,
+        folder: TrialFolder,
         journal: Journal,
         distributed: DistributedContext,
         tensorboard_mode: TensorboardMode,
         is_home_shared: bool = True,
     ) -> None:
-        """TensorBoard shows `tensorboard_path`; in mode MANUAL the script writes to `tensorboard_source_path`.
-
-        Without a shared home, this rank sees neither these directories nor the tracker's records.
-        """
+        """Without a shared home, this rank sees neither `folder`, the trial's, nor the tracker's records."""
         self._tracker = tracker
         self._trial_id = trial_id
-        self._tensorboard_path = tensorboard_path
-        self._tensorboard_source_path = tensorboard_source_path
+        self._folder = folder
         self._journal = journal
         self._distributed = distributed
         self._tensorboard_mode = tensorboard_mode
         self._is_home_shared = is_home_shared
         self._private_tensorboard_path: Path | None = None
-        self._ledger = Ledger(journal.path)
+        self._ledger = Ledger(lambda: journal.path)
         self._has_warned_of_none = False
 
     def report_training_metrics(
@@ -250,7 +245,8 @@ class TrainContext(OfOneProcess):
         if not self._is_home_shared:
             return self._temporary_tensorboard_path()
         is_manual = self._tensorboard_mode is TensorboardMode.MANUAL
-        path = self._tensorboard_source_path if is_manual else self._tensorboard_path
+        folder, rank = self._folder, self._distributed.rank
+        path = folder.tensorboard_source_path(rank) if is_manual else folder.tensorboard_path
         path.mkdir(mode=0o700, exist_ok=True)
         return path
 
@@ -283,7 +279,7 @@ class TrainContext(OfOneProcess):
         source = self.get_tensorboard_path()
         if self._is_home_shared:
             rank = self._distributed.rank
-            copy_event_files(source, self._tensorboard_path, selector, mangler, rank)
+            copy_event_files(source, self._folder.tensorboard_path, selector, mangler, rank)
 
 
 def _checked_steps(steps_completed: Any) -> int:

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
@@ -38,9 +39,13 @@ class RankJournal(Journal):
     for all ranks.
     """
 
-    def __init__(self, path: Path, start: AttemptStarted, *, is_kept: bool) -> None:
-        """`start` becomes the file's first record. Without `is_kept` there is no file: nobody would read it."""
-        super().__init__(path)
+    def __init__(self, locate: Callable[[], Path], start: AttemptStarted, *, is_kept: bool) -> None:
+        """`locate` gives the path, and raises `OSError` if there can be none. `start` becomes the file's first record.
+
+        Without `is_kept` there is no file: nobody would read it.
+        """
+        super().__init__(locate())
+        self._locate = locate
         self._start = start
         self._is_kept = is_kept
         self._process = os.getpid()
@@ -102,6 +107,7 @@ class RankJournal(Journal):
         return self._writer
 
     def _open(self) -> JournalWriter:
+        self.path = self._locate()
         writer = JournalWriter(self.path)
         try:
             writer.append_or_raise(self._start)

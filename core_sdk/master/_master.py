@@ -94,9 +94,15 @@ class Master:
                 self._standing.pop(experiment_id, None)
 
     def run(self, is_done: Callable[[], bool] = lambda: False) -> None:
-        """Carries out experiments until `is_done`, until `stop`, or until there was nothing to do for `idle_s`."""
+        """Carries out experiments until `is_done`, until `stop`, or until there was nothing to do for `idle_s`.
+
+        It also returns if the home was moved: trials go on there, and so does the next master.
+        """
         idle_since = time.monotonic()
         while not self._is_stopping and not is_done():
+            if not self.is_home_here():
+                logger.error("%s was moved or removed: the next master goes on where it is now", self._home.root)
+                return
             is_busy = bool(self._suspended) or any(
                 run.attempts or run.experiment.waiting for run in self._runs.values()
             )
@@ -117,6 +123,9 @@ class Master:
             return self._idle_s
         return _REPAIR_S if self._idle_s is None else min(_REPAIR_S, self._idle_s)
 
+    def is_home_here(self) -> bool:
+        return self._lock.is_at(lock_path(self._home.root))
+
     def stop(self) -> None:
         """Lets `run` return. Attempts go on, and the next master finds them. Can be called in any thread."""
         self._is_stopping = True
@@ -134,6 +143,8 @@ class Master:
 
         def do(future: Future[dict[str, Any]]) -> None:
             try:
+                if not self.is_home_here():
+                    raise MasterError("the home was moved, and it ends; ask once more, and the next one answers")
                 future.set_result(self._do(**request))
             except Exception as error:  # noqa: BLE001  (the caller of `answer` gets it)
                 future.set_exception(error)

@@ -44,7 +44,8 @@ def be_master(spawner: AgentSpawner, *, num_places: int | None, idle_s: float | 
     try:
         master.recover()
         master.run()
-        if not was_signalled:  # it was told to end, or has nothing to do; a signal may come from a shutdown
+        # It was told to end, or has nothing to do. A signal may come from a shutdown.
+        if not was_signalled and master.is_home_here():
             dismiss_master(home.root)
     finally:
         server.close()

@@ -42,7 +42,7 @@ class EventFile:
     """An event file that is written from its beginning. Until it is closed, a lock keeps it from being replaced."""
 
     def __init__(self, path: Path, started: AttemptStarted) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         self._file = KeptDescriptor(os.open(path, flags, 0o600))
         # Some network file systems have no locks. There, a complete file may replace one that is being written.

@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+from core_sdk.journal import Journal
 from core_sdk.tensorboard._event_file import EventFile, event_file_path
 from core_sdk.tensorboard._scalars import JournalScalars
 
@@ -47,10 +48,11 @@ def pause_after(work_s: float, *, is_behind: bool, is_quiet: bool) -> float:
 class TensorboardMirror:
     """Writes the scalars of a journal to an event file in `directory`. The file is made with the first scalar."""
 
-    def __init__(self, journal_path: Path, directory: Path, *, close_timeout_s: float = 2.0) -> None:
+    def __init__(self, journal: Journal, directory: Path, *, close_timeout_s: float = 2.0) -> None:
+        self._written = journal
         self._directory = directory
         self._close_timeout_s = close_timeout_s
-        self._journal = JournalScalars(journal_path, chunk_bytes=_CHUNK_BYTES, verify=False)
+        self._journal = JournalScalars(journal.path, chunk_bytes=_CHUNK_BYTES, verify=False)
         self._event_file: EventFile | None = None
         self._process = os.getpid()
         self._is_closed = False
@@ -102,8 +104,12 @@ class TensorboardMirror:
         """Writes a few scalars. Returns False if there is nothing to read, or if writing has failed."""
         if self._has_failed:
             return False
+        self._journal.journal_path = self._written.path
         try:
-            scalars = self._journal.read(_SLICE_SCALARS)
+            try:
+                scalars = self._journal.read(_SLICE_SCALARS)
+            except FileNotFoundError:  # it was moved a moment ago, or removed: its writer says so
+                return False
             if scalars is None:
                 return False
             if scalars:
@@ -122,8 +128,8 @@ class TensorboardMirror:
 
     def _journal_size(self) -> int:
         try:
-            return self._journal.journal_path.stat().st_size
-        except OSError:  # the journal was deleted, which the next slice reports
+            return self._written.path.stat().st_size
+        except OSError:
             return 0
 
     def _tell_what_is_left(self) -> None:

@@ -16,7 +16,7 @@ from processes import wait_for
 from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.tracking import Home
-from core_sdk.tracking.index._database import file_lock
+from core_sdk.tracking.index._database import database_lock
 
 
 def test_all_trials_are_in_the_table(site: Site, open_view: OpenView) -> None:
@@ -356,7 +356,7 @@ def test_the_page_says_how_far_the_records_are_read(home: Home, open_view: OpenV
     for _ in range(3):
         record(new_trial(home), report(1, loss=1.0))
     with ExitStack() as held:
-        held.enter_context(file_lock(home.database))
+        held.enter_context(database_lock(home.database))
         with serving(home) as site:
             page = open_view(site, "runs")
             expect(page.get_by_role("heading", name="Reading the records")).to_be_visible()

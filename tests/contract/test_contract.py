@@ -299,10 +299,12 @@ def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint_or_is_reported_a
 def test_67_a_script_may_close_what_it_has_not_opened(home: Home, run_script: RunScript, last: int) -> None:
     """Its own files get the numbers, and keep what it has written; each report is in the journal."""
     source = """
-import os
+import os, threading
 from core_sdk import core
 with core.init() as core_context:
     core_context.train.report_training_metrics(1, {"loss": 1.0})
+    while any(thread.name == "core-sdk-environment" for thread in threading.enumerate()):
+        pass
     os.closerange(3, LAST)
     own = [open(f"{os.environ['CORE_SDK_HOME']}/../own{number}", "wb") for number in range(40)]
     for step in range(2, 101):
@@ -316,6 +318,56 @@ with core.init() as core_context:
     assert status == 0, stderr
     assert [each.steps_completed for each in reports(home)] == list(range(1, 101))
     assert [path.stat().st_size for path in home.root.parent.glob("own*")] == [0] * 40
+
+
+def test_68_a_home_may_be_renamed_while_a_training_runs(home: Home, run_script: RunScript) -> None:
+    """What comes afterwards is where the home is now."""
+    moved = Home(home.root.with_name("moved"))
+
+    status, _, stderr = run_script(
+        f"""
+        import os
+        from core_sdk import core, media
+        with core.init() as context:
+            context.train.report_training_metrics(1, {{"loss": 1.0}})
+            os.rename({str(home.root)!r}, {str(moved.root)!r})
+            context.train.report_metrics("seen", 2, {{"text": media.Text("a")}})
+            with context.checkpoint.store_path({{"steps_completed": 2}}):
+                pass
+        """
+    )
+
+    assert status == 0, stderr
+    assert [each.steps_completed for each in reports(moved)] == [1, 2]
+    assert len(list(moved.trial(1).media_path.iterdir())) == 1
+    assert len(checkpoint_ids(DirectoryStorage(moved.checkpoints))) == 1
+    assert not home.root.exists()
+
+
+@pytest.mark.parametrize("removed", ["", "runs/1"], ids=["home", "trial"])
+def test_69_what_is_reported_into_a_removed_home_is_dropped(home: Home, run_script: RunScript, removed: str) -> None:
+    """The training goes on, and ends with an error."""
+    status, stdout, stderr = run_script(
+        f"""
+        import shutil
+        from core_sdk import core
+        from core_sdk.errors import CheckpointNotStoredError
+        with core.init() as context:
+            shutil.rmtree({str(home.root / removed)!r}, ignore_errors=True)
+            context.train.report_training_metrics(1, {{"loss": 1.0}})
+            try:
+                with context.checkpoint.store_path({{"steps_completed": 1}}):
+                    pass
+            except CheckpointNotStoredError:
+                print("refused")
+        """
+    )
+
+    assert status == 1
+    assert stdout == "refused\n"
+    assert re.search(r"ReportsDroppedError: \d records could not be written", stderr)
+    assert not home.folder(1).path.exists()
+    assert home.root.exists() == bool(removed)
 
 
 def test_08_a_checkpoint_is_invisible_until_it_is_whole(home: Home) -> None:

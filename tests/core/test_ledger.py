@@ -40,7 +40,7 @@ def test_exactly_what_was_reported_is_refused(most_copied: int, reports: list[tu
 
 
 def _check_against_a_set(reports: list[tuple[int, tuple[str, ...]]]) -> None:
-    ledger = Ledger(Path("missing"))
+    ledger = Ledger(lambda: Path("missing"))
     reported: set[tuple[int, str]] = set()
 
     for step, names in reports:
@@ -84,7 +84,7 @@ def test_going_back_costs_no_time_and_little_memory(
     """After millions of reports, in whatever order they came."""
     steps = steps_of_a_training(num_reports)
     tracemalloc.start()
-    ledger = Ledger(Path("missing"))
+    ledger = Ledger(lambda: Path("missing"))
     for step in steps:
         ledger.enter("training", step, ("loss", "accuracy"))
     _, peak_bytes = tracemalloc.get_traced_memory()
@@ -105,7 +105,7 @@ def test_going_back_costs_no_time_and_little_memory(
 
 def test_thousands_of_layouts_are_remembered() -> None:
     """Each with a name that all have, and one of its own, at falling steps; the journal is not looked into."""
-    ledger = Ledger(Path("missing"))
+    ledger = Ledger(lambda: Path("missing"))
     layouts = {step: ("loss", f"loss {step}") for step in reversed(range(3_000))}
 
     assert not any(is_refused(ledger, step, names) for step, names in layouts.items())

@@ -188,7 +188,7 @@ def test_a_claim_that_not_all_learn_of_is_given_back(home: Home) -> None:
     distributed.channel = GoneMeanwhile()
 
     with pytest.raises(RankDiedError):
-        claim_together(home.root, None, Definition(name="a"), distributed)
+        claim_together(home, None, Definition(name="a"), distributed)
 
     assert home.trial_ids() == []
     assert core.init(name="a").info.trial.trial_id == 2
@@ -202,6 +202,6 @@ def test_a_trial_of_an_earlier_start_is_not_given_back(home: Home) -> None:
     distributed.channel = GoneMeanwhile()
 
     with pytest.raises(RankDiedError):
-        claim_together(home.root, None, Definition(job_id="mine"), distributed)
+        claim_together(home, None, Definition(job_id="mine"), distributed)
 
     assert home.trial(1).attempts() == [1, 2]

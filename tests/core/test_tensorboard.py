@@ -76,7 +76,7 @@ def report(steps_completed: int, group: str = "training", **metrics: float) -> R
 
 def mirror(journal: JournalWriter, directory: Path) -> None:
     """What the whole journal gives."""
-    TensorboardMirror(journal.path, directory).close()
+    TensorboardMirror(journal, directory).close()
 
 
 def curves(directory: Path) -> dict[str, Curve]:
@@ -224,7 +224,7 @@ def test_nothing_is_created_before_the_first_scalar(journal: JournalWriter, dire
 
 def test_curves_follow_the_reports_while_the_attempt_runs(journal: JournalWriter, directory: Path) -> None:
     """And what is reported last is there when the attempt has ended."""
-    running = TensorboardMirror(journal.path, directory)
+    running = TensorboardMirror(journal, directory)
     running.start()
     journal.append(report(1, loss=0.5))
 
@@ -274,7 +274,7 @@ def test_a_mirror_that_ends_in_a_hurry_says_how_much_is_missing(
         journal.append(report(steps, loss=1.0))
 
     with caplog.at_level(logging.INFO, "core_sdk.tensorboard"):
-        TensorboardMirror(journal.path, directory, close_timeout_s=0).close()
+        TensorboardMirror(journal, directory, close_timeout_s=0).close()
 
     assert 0 < len(curves(directory)["Determined/loss"]) < 5_000
     assert "`core-sdk trial tensorboard 7` writes the rest" in caplog.text
@@ -296,7 +296,7 @@ def test_what_a_mirror_left_out_is_written_later(journal: JournalWriter, directo
     """In place of its file, however often."""
     for steps in range(5_000):
         journal.append(report(steps, loss=1.0))
-    TensorboardMirror(journal.path, directory, close_timeout_s=0).close()
+    TensorboardMirror(journal, directory, close_timeout_s=0).close()
 
     for _ in range(2):
         written = write_event_files([journal.path], directory)
@@ -315,7 +315,7 @@ def test_a_killed_process_loses_no_curve(start_script: Callable[..., Script], tm
         from core_sdk.journal import JournalWriter
         from core_sdk.records import Report
         journal = JournalWriter(Path("1.journal"))
-        TensorboardMirror(journal.path, Path("tensorboard")).start()
+        TensorboardMirror(journal, Path("tensorboard")).start()
         journal.append(Report(time.time(), "training", 0, {"loss": 0.0}))
         while not Path("tensorboard").exists():
             time.sleep(0.01)
@@ -336,7 +336,7 @@ def test_a_killed_process_loses_no_curve(start_script: Callable[..., Script], tm
 
 def test_the_file_of_a_running_mirror_is_left_to_it(journal: JournalWriter, directory: Path) -> None:
     """Replaced under its hands, it would lose what comes."""
-    running = TensorboardMirror(journal.path, directory)
+    running = TensorboardMirror(journal, directory)
     running.start()
     journal.append(report(1, loss=0.5))
     wait_for(lambda: directory.exists() and curves(directory) != {})
@@ -367,7 +367,7 @@ def test_a_directory_that_cannot_be_written_costs_one_warning(
 ) -> None:
     """Training goes on, and so does its end."""
     (tmp_path / "file").touch()
-    running = TensorboardMirror(journal.path, tmp_path / "file" / "tensorboard")
+    running = TensorboardMirror(journal, tmp_path / "file" / "tensorboard")
     running.start()
     journal.append(report(1, loss=0.5))
 
@@ -381,7 +381,7 @@ def test_a_directory_that_cannot_be_written_costs_one_warning(
 
 def test_a_forked_child_does_not_write(journal: JournalWriter, directory: Path) -> None:
     """A data-loader worker that closes what it inherited doubles no point."""
-    running = TensorboardMirror(journal.path, directory)
+    running = TensorboardMirror(journal, directory)
     running.start()
     journal.append(report(1, loss=0.5))
     wait_for(lambda: directory.exists() and curves(directory) != {})
@@ -408,7 +408,7 @@ def test_the_mirror_pauses_by_what_it_has_taken() -> None:
 @needs("many processes")
 def test_a_burst_of_reports_is_not_slowed_by_its_mirror(journal: JournalWriter, directory: Path) -> None:
     """The thread lags rather than compete for the interpreter."""
-    running = TensorboardMirror(journal.path, directory, close_timeout_s=0)
+    running = TensorboardMirror(journal, directory, close_timeout_s=0)
     running.start()
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "core-sdk-tensorboard"]
 

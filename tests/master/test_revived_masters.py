@@ -182,3 +182,21 @@ def test_trials_hear_signals_though_the_command_that_started_their_master_did_no
     await_end(home, experiment_id)
 
     assert (home.root / "runs" / "1" / "1.log").read_text().splitlines()[0] == "False False False"
+
+
+def test_a_master_goes_on_in_a_home_that_was_renamed(home: Home, tmp_path: Path) -> None:
+    """It ends where the home was, and the end of its trial brings the next one where the home is."""
+    experiment_id = begin(home, tmp_path)
+    moved = Home(home.root.with_name("moved"))
+
+    home.root.rename(moved.root)
+    wait_for(lambda: not is_master_running(moved.root))
+    (tmp_path / "may end").touch()
+    wait_for(lambda: is_master_running(moved.root))
+
+    try:
+        await_end(moved, experiment_id)
+        assert moved.trial_ids() == [1, 2]
+        assert not home.root.exists()
+    finally:
+        call(moved.root, "down")

@@ -24,7 +24,7 @@ from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.server.serving import listen
 from core_sdk.tracking import Home
-from core_sdk.tracking.index._database import file_lock
+from core_sdk.tracking.index._database import database_lock
 
 __all__ = ["start_cli"]
 
@@ -112,7 +112,7 @@ def test_the_first_look_at_the_records_is_told_of(home: Home, start_ui: Callable
     """The address is printed at once; other questions wait; a second server does not wait for ever to end."""
     record(new_trial(home), report(1, loss=0.5))
 
-    with ThreadPoolExecutor(1) as executor, file_lock(home.database):
+    with ThreadPoolExecutor(1) as executor, database_lock(home.database):
         _, url = start_ui()
         waiting = ask(url, "/api/v1/home")
         other, other_url = start_ui()

@@ -15,6 +15,7 @@ from core_sdk.cli._messages import message, say
 from core_sdk.cli._resuming import what_is_hidden, what_resume_does
 from core_sdk.cli.running.display import Display
 from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_signals, open_screen
+from core_sdk.descriptors import HeldDirectory
 from core_sdk.errors import CommandError
 from core_sdk.processes import exit_code, signal_name
 from core_sdk.processes.output import Outlet
@@ -55,6 +56,7 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     start = decide()
     _tell_start(start, "`core-sdk trial describe {}` shows it")
     trial_id = start.folder.trial_id
+    folder = TrialFolder(HeldDirectory(start.folder.home_root), trial_id)
     caught = catch_signals()
     try:
         display = _start(start, agent, caught.is_stop_asked)
@@ -66,12 +68,12 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     for problem in ended.problems:
         say(problem)
     if ended.code is None:
-        await_end(start.folder, _ORPHAN_S)
-        _kill_left(start.folder)
+        await_end(folder, _ORPHAN_S)
+        _kill_left(folder)
     # If nobody has told us the status, whoever killed what was left has recorded it.
-    end = read_end(start.folder, ended.code)
-    state, reason = trial_state(end, False, read_settled(start.folder))
-    display.close(f"trial {trial_id} {describe_end(start.folder, state, reason)}")
+    end = read_end(folder, ended.code)
+    state, reason = trial_state(end, False, read_settled(folder))
+    display.close(f"trial {trial_id} {describe_end(folder, state, reason)}")
     return exit_status(state, end.exit_code)
 
 

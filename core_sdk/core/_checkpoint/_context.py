@@ -94,7 +94,7 @@ class CheckpointContext(OfOneProcess):
         self._storage_name = storage.url if folder is None else storage_name(Home(folder.home_root), storage.url)
         self._distributed = distributed
         self._journal = journal
-        self._others = None if folder is None else OtherTrials(Home(folder.home_root), folder.trial_id)
+        self._others = None if folder is None else OtherTrials(Home(folder.home_directory), folder.trial_id)
         self._replicas = replicas
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
         self._info = info

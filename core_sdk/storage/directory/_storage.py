@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core_sdk.alive import AliveLock
+from core_sdk.descriptors import HeldDirectory
 from core_sdk.environment import path_at_home
 from core_sdk.errors import (
     CheckpointDamagedError,
@@ -32,11 +33,26 @@ class DirectoryStorage(Storage):
     """Checkpoints in the directory `root`, which is made when something is stored. If it is missing, there are none."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
-        self.url = file_url(path_at_home(self.root))
-        self._area = StagingArea(self.root)
+        self._root = root.absolute()
+        self._shown = str(self._root)
+        self._above: HeldDirectory | None = None
         self._held_alone: dict[str, AliveLock] = {}
         """The locks of the checkpoints that are about to be deleted."""
+        self.url = file_url(path_at_home(self._root))
+
+    def move_with(self, directory: HeldDirectory) -> None:
+        """From now on, the storage is where `directory` is, if it lies within. Its `url` stays as it is."""
+        if self._root.is_relative_to(directory.path):
+            self._above, self._root = directory, self._root.relative_to(directory.path)
+
+    @property
+    def root(self) -> Path:
+        """Raises `FileNotFoundError` if the directory with which the storage moves was removed."""
+        return self._root if self._above is None else self._above.path / self._root
+
+    @property
+    def _area(self) -> StagingArea:
+        return StagingArea(self.root)
 
     def check_writable(self) -> None:
         try:
@@ -50,7 +66,7 @@ class DirectoryStorage(Storage):
         try:
             return DirectoryStaging(self.root, self._area.new_directory(), storage_id)
         except OSError as error:
-            raise CheckpointNotStoredError(storage_id, str(self.root), str(error)) from error
+            raise CheckpointNotStoredError(storage_id, self._shown, str(error)) from error
 
     @contextlib.contextmanager
     def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:

@@ -15,7 +15,7 @@ import msgspec
 
 from core_sdk.alive import is_alive
 from core_sdk.environment import job, launch_directory, main_script, num_restarts
-from core_sdk.errors import NothingToResumeError
+from core_sdk.errors import HomeNotWritableError, NothingToResumeError
 from core_sdk.files import write_atomically
 from core_sdk.placement import Job
 from core_sdk.records import ClusterInfo
@@ -62,6 +62,15 @@ def note_trial_of_launch(folder: TrialFolder, attempt: int, *, is_home_shared: b
         write_atomically(directory / _NAME, msgspec.json.encode(note))
     except OSError as error:
         logger.warning("if the launcher starts the ranks anew, they begin a new trial: %s", error)
+
+
+def check_home(root: Path, info: ClusterInfo | None) -> None:
+    """Raises `HomeNotWritableError` if the home in which the training has begun is gone, so that none is made there."""
+    directory = launch_directory()
+    note = _read(directory) if directory else None
+    has_begun = names_trial(info) or (note is not None and note.home == str(root))
+    if has_begun and not root.exists():
+        raise HomeNotWritableError(root, "the training has begun in it, and it was moved or removed since")
 
 
 def info_of_next_attempt(home: Home, info: ClusterInfo | None, named: Job | None) -> ClusterInfo | None:

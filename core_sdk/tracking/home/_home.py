@@ -16,6 +16,7 @@ import google_crc32c
 
 from core_sdk._version import __version__
 from core_sdk.alive import AliveLock
+from core_sdk.descriptors import HeldDirectory
 from core_sdk.errors import (
     ExperimentNotFoundError,
     HomeNotWritableError,
@@ -40,19 +41,54 @@ _LOCK_PAUSE_S = 0.01
 
 
 class Home:
-    """An existing home. `Home.create` makes it, `Home.open` only reads it."""
+    """An existing home. `Home.create` makes it, `Home.open` only reads it.
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.runs = root / "runs"
-        self.experiments = root / "experiments"
-        self.checkpoints = root / "checkpoints"
-        self.code = root / "code"
-        self.jobs = root / "jobs"
-        self.database = root / "tracker.db"
-        self.page = root / "page.json"
-        self._identity_path = root / "identity"
-        self._owner_path = root / "spool"
+    A training holds its home by a `HeldDirectory`: then the paths are where the home is now, and raise
+    `FileNotFoundError` if it was removed.
+    """
+
+    def __init__(self, directory: Path | HeldDirectory) -> None:
+        self.directory = directory
+
+    @property
+    def root(self) -> Path:
+        return self.directory if isinstance(self.directory, Path) else self.directory.path
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    @property
+    def experiments(self) -> Path:
+        return self.root / "experiments"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def code(self) -> Path:
+        return self.root / "code"
+
+    @property
+    def jobs(self) -> Path:
+        return self.root / "jobs"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "tracker.db"
+
+    @property
+    def page(self) -> Path:
+        return self.root / "page.json"
+
+    @property
+    def _identity_path(self) -> Path:
+        return self.root / "identity"
+
+    @property
+    def _owner_path(self) -> Path:
+        return self.root / "spool"
 
     @classmethod
     def create(cls, root: Path) -> Home:
@@ -136,11 +172,11 @@ class Home:
 
     def create_trial(self) -> TrialFolder:
         """Makes the folder of a new trial. Ids rise, and no id is used twice."""
-        return TrialFolder(self.root, self._make_numbered(self.runs))
+        return TrialFolder(self.directory, self._make_numbered(self.runs))
 
     def folder(self, trial_id: int) -> TrialFolder:
         """Returns the folder that a trial of this id has, or would have."""
-        return TrialFolder(self.root, trial_id)
+        return TrialFolder(self.directory, trial_id)
 
     def trial(self, trial_id: int) -> TrialFolder:
         """Returns the folder of an existing trial. Raises `TrialNotFoundError`."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk.alive import file_lock, is_alive
+from core_sdk.descriptors import HeldDirectory
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError, UnsafePathError
 from core_sdk.files import write_together, write_whole
 from core_sdk.journal import encode_line
@@ -35,12 +36,20 @@ _OF_RANK = re.compile(r"([1-9][0-9]{0,8})\.rank([1-9][0-9]{0,8})\.journal")
 
 
 class TrialFolder:
-    """The folder of a trial, which may not exist."""
+    """The folder of a trial, which may not exist. It is found in the directory of its home, wherever that is now."""
 
-    def __init__(self, home_root: Path, trial_id: int) -> None:
-        self.home_root = home_root
+    def __init__(self, home: Path | HeldDirectory, trial_id: int) -> None:
+        self.home_directory = home
         self.trial_id = trial_id
-        self.path = home_root.joinpath("runs", str(trial_id))
+        self._path = home.joinpath("runs", str(trial_id)) if isinstance(home, Path) else None
+
+    @property
+    def home_root(self) -> Path:
+        return self.home_directory if isinstance(self.home_directory, Path) else self.home_directory.path
+
+    @property
+    def path(self) -> Path:
+        return self._path or self.home_root.joinpath("runs", str(self.trial_id))
 
     @property
     def tensorboard_path(self) -> Path:

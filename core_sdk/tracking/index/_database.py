@@ -8,8 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock
-
+from core_sdk.alive import file_lock
 from core_sdk.tracking.index._schema import REVISION, SCHEMA
 from core_sdk.tracking.index._seal import SealedFile, seal_path
 
@@ -61,7 +60,7 @@ class Database:
 
     def lock(self) -> contextlib.AbstractContextManager[object]:
         """Returns the lock for the process that writes. Entering it blocks while another process holds it."""
-        return contextlib.nullcontext() if self._path is None else file_lock(self._path)
+        return contextlib.nullcontext() if self._path is None else database_lock(self._path)
 
     @contextlib.contextmanager
     def connect(self, *, verify_anew: bool = False) -> Iterator[sqlite3.Connection]:
@@ -143,17 +142,9 @@ class Database:
         return self._file
 
 
-@contextlib.contextmanager
-def file_lock(path: Path) -> Iterator[None]:
-    """Holds the lock of a database file for the length of the block.
-
-    Raises `OSError` if the lock's file cannot be made: filelock itself would try again for ever.
-    """
-    lock_path = path.with_name(path.name + ".lock")
-    if not lock_path.exists():
-        lock_path.touch(mode=0o600)
-    with FileLock(lock_path, mode=0o600):
-        yield
+def database_lock(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Holds the lock of a database file for the length of the block. Raises `OSError` if its file cannot be made."""
+    return file_lock(path.with_name(path.name + ".lock"))
 
 
 def remove(path: Path) -> None:

@@ -25,7 +25,7 @@ from core_sdk.tracking.index._database import (
     Database,
     UnusableError,
     cannot_write,
-    file_lock,
+    database_lock,
     is_damage,
     remove,
 )
@@ -84,7 +84,7 @@ class Index(View):
         with cls(home) as index:
             if home.root.is_dir():
                 try:
-                    with file_lock(home.database):
+                    with database_lock(home.database):
                         remove(home.database)
                 except OSError as error:
                     raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
