@@ -65,7 +65,7 @@ def main() -> None:
     num_runs = parser.parse_args().num_runs
     is_late = False
     with tempfile.TemporaryDirectory() as scratch:
-        for pair in pairs():
+        for pair in pairs(Path(scratch)):
             if pair.is_installed:
                 ratio = compare_start_up(Path(scratch), pair, num_runs)
                 is_late |= pair.target is not None and ratio > pair.target
@@ -75,11 +75,18 @@ def main() -> None:
     sys.exit(is_late)
 
 
-def pairs() -> list[Pair]:
+def pairs(scratch: Path) -> list[Pair]:
     environment = Path(sys.prefix)
     deepspeed, horovod = environment / "deepspeed", environment / "horovod"
     return [
         Pair(("torchrun", "launch.torch_distributed"), BARE, [*OURS, sys.executable], environment, START_UP_TARGET),
+        Pair(
+            ("torchrun --tee", "ours --tee"),
+            [*BARE, "--tee=3", f"--log-dir={scratch}"],
+            [*OURS[:-1], "--tee=3", f"--log-dir={scratch}", "--"],
+            environment,
+            START_UP_TARGET,
+        ),
         Pair(
             ("deepspeed", "launch.deepspeed"),
             [deepspeed / "bin" / "deepspeed", f"--num_gpus={NUM_RANKS}", "--no_local_rank"],

@@ -13,7 +13,7 @@ from typing import Any
 
 from core_sdk.environment import LaunchSettings
 from core_sdk.processes import CaughtSignals
-from launch._command_line import Command
+from launch._command_line import Command, parse
 from launch._directory import LaunchDirectory
 from launch._ssh._hostfile import SshLaunch
 
@@ -54,6 +54,10 @@ class Framework(ABC):
     """The program whose options may precede `--`."""
     own_options: Mapping[str, int] = {}
     """The options that need no `--` after them, with the number of their values."""
+
+    def command(self, arguments: Sequence[str]) -> Command:
+        """Splits the command line. Raises `UsageError`, `HelpWanted`."""
+        return parse(arguments, self.own_options)
 
     @abstractmethod
     def plan(self, overrides: Sequence[str]) -> Plan:

@@ -22,7 +22,7 @@ from core_sdk.environment.names import GRACE_VARIABLE
 from core_sdk.errors import CoreSDKError
 from core_sdk.processes import STOPS, CaughtSignals, Grace, Supervisor, block_usr1
 from core_sdk.processes.output import RankOutput
-from launch._command_line import CommandError, HelpWanted, check_script, help_text, parse
+from launch._command_line import CommandError, HelpWanted, check_script, help_text
 from launch._directory import LaunchDirectory
 from launch._framework import Framework, Launch
 from launch._result import LaunchResult, describe_stopping, marked, result_before_start, result_of, say
@@ -50,7 +50,7 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
     """Runs a launch and returns the exit status. For the main thread of a process that ends with it."""
     head = HeadLink.of_process()
     try:
-        command = parse(arguments, framework.own_options)
+        command = framework.command(arguments)
         check_script(command.script)
         settings = LaunchSettings.read()
         plan = framework.plan(command.overrides)

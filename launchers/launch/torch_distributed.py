@@ -1,6 +1,7 @@
 """`python -m launch.torch_distributed [TORCHRUN OVERRIDES --] SCRIPT…`: ranks that use `torch.distributed`.
 
-Every option of torchrun may stand before the `--`, and `--hostfile FILE`, which torchrun lacks.
+Every option of torchrun may stand before the `--`, and `--hostfile FILE`, which torchrun lacks. The `--` may be left
+out: then the first word that is no option ends the options, as under torchrun.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from core_sdk.environment import torchrun_variables
-from launch._command_line import UsageError
+from launch._command_line import Command, UsageError
 from launch._framework import Framework, Plan
 from launch._launcher import run
 from launch._ssh._head import is_placed
 from launch._ssh._hostfile import Host, SshLaunch, read_hostfile
-from launch._torchrun._options import node_range, options_text, parse_options, split_hostfile
+from launch._torchrun._options import node_range, options_text, parse_options, split_hostfile, with_dashes
 
 
 class TorchDistributed(Framework):
     module = "launch.torch_distributed"
     overridden = "torchrun, and --hostfile FILE: lines `NAME slots=N` of hosts to start on by ssh"
+
+    def command(self, arguments: Sequence[str]) -> Command:
+        return super().command(with_dashes(arguments))
 
     def plan(self, overrides: Sequence[str]) -> Plan:
         hostfile, options = split_hostfile(overrides)

@@ -198,18 +198,10 @@ def test_variables_of_torchrun_count_as_options(monkeypatch: pytest.MonkeyPatch)
     assert configured("", nodes).rendezvous == Rendezvous("static", "h1:29400", {"rank": 1})
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("--nnodes 1 other.py", "the script comes after"),
-        ("-m", "-- -m MODULE"),
-        ("--run-path", "--run-path is no override"),
-    ],
-)
-def test_overrides_that_name_a_script_are_refused(line: str, message: str) -> None:
+def test_overrides_that_name_a_script_are_refused() -> None:
     """The script is what stands behind the dashes."""
-    with pytest.raises(UsageError, match=message):
-        options(line)
+    with pytest.raises(UsageError, match="the script comes after"):
+        options("--nnodes 1 other.py")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_what_is_teed_is_shown_and_kept(run_launch: RunLaunch, tmp_path: Path) -
     assert {"[rank=0] oh 0", "[rank=1] oh 1"} <= set(ended.stderr.splitlines())
     files = _files(tmp_path / "logs")
     assert (files["0/stdout.log"], files["1/stderr.log"]) == ("apple 0\npear 0\n", "oh 1\n")
-    assert sorted(files["filtered_stdout.log"].splitlines()) == ["apple 0", "apple 1"]
+    assert sorted(files["filtered_stdout.log"].splitlines()) == ["[rank=0] apple 0", "[rank=1] apple 1"]
 
 
 @needs("many processes")
@@ -68,7 +68,8 @@ def test_events_come_to_the_handler_that_is_named(run_launch: RunLaunch) -> None
     [
         ("--event-log-handler=mine", "mine is not registered with torch"),
         ("--logs-specs=mine", "no package registers it as torchrun.logs_specs"),
-        ("--redirects=9", "torchrun refuses its options about log files"),
+        ("--redirects=9", "--redirects=9 cannot be: give 0 none, 1 stdout, 2 stderr or 3 both"),
+        ("--tee=0:1,3", "--tee=0:1,3 cannot be"),
         ("--local-ranks-filter=a", "--local-ranks-filter=a cannot be"),
         ("--numa-binding=node", "--numa-binding=node is not possible with torch"),
         ("--nproc-per-node=tpu", "give a number, auto, cpu, gpu or xpu"),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 import pytest
+from launches import WarmLaunchers
 from torch.distributed.run import get_args_parser
 
-from launch._torchrun._options import TorchrunOptions, options_text, parse_options
+from launch._torchrun._options import TorchrunOptions, options_text, parse_options, with_dashes
 
-# `-m`, `--run-path` and the script stand for themselves, and what torchrun prints is about torchrun.
+# The script stands for itself, and what torchrun prints is about torchrun.
 _REFUSED = {
-    "module",
-    "run_path",
     "no_python",
     "training_script",
     "training_script_args",
@@ -28,6 +28,19 @@ _LINES = [
     "-r 3 -t 0:1,1:2 --log-dir=/tmp/logs --local-ranks-filter=0,1",
     "--rdzv-conf=timeout=9,is_host=1 --local-addr=10.0.0.1 --nproc-per-n=3",
     "--logs-specs=mine",
+    "-m --run-path",
+]
+_SCRIPTS = [
+    "train.py",
+    "train.py --nproc-per-node=3 --lr 1",
+    "--nproc-per-node 2 --standalone train.py --lr 1 --help",
+    "--standalone -r3 -t 3 --max-restarts=1 train.py -m x",
+    "--nproc-per-node=2 -m package.train --nnodes 3",
+    "-m package.train",
+    "--nproc-per-node=2 --module package.train",
+    "--run-path /there/train.py x",
+    "--nproc-per-node=2 -- train.py --lr 1",
+    "--no-python --nproc-per-n=2 ./program -v",
 ]
 _NEWER_LINES = {
     "numa_binding": "--numa-binding=socket",
@@ -61,6 +74,31 @@ def _same(ours: TorchrunOptions, theirs: dict[str, Any]) -> bool:
 def test_each_line_means_the_same(line: str, theirs: ArgumentParser) -> None:
     """Also what is left out."""
     assert _same(parse_options(line.split()), _values(theirs, line))
+
+
+@pytest.mark.parametrize("line", _SCRIPTS)
+def test_the_script_begins_where_it_does_under_torchrun(line: str, theirs: ArgumentParser) -> None:
+    """The `--` of our other launchers may be left out, as nothing else can be meant."""
+    ours = with_dashes(line.split())
+
+    dashes = ours.index("--")
+    given = theirs.parse_args(line.split())
+    module = ["-m"] if given.module else []
+    assert ours[dashes + 1 :] == [*module, given.training_script, *given.training_script_args]
+    assert parse_options(ours[:dashes]).nproc_per_node == given.nproc_per_node
+
+
+def test_a_line_of_torchruns_runs_as_it_is(warm_launchers: WarmLaunchers, launch_directory: Path) -> None:
+    """Its module, too."""
+    package = launch_directory / "package"
+    package.mkdir()
+    (package / "train.py").write_text("import os, sys; print(__name__, os.environ['RANK'], *sys.argv[1:])")
+    line = "torch_distributed --nproc-per-node 2 --max-restarts 1 -m package.train --lr 1 -- x"
+
+    ended = warm_launchers.start_command(launch_directory, *line.split()).wait()
+
+    assert ended.code == 0, ended.stderr
+    assert sorted(ended.stdout.splitlines()) == [f"[rank={rank}] __main__ {rank} --lr 1 -- x" for rank in range(2)]
 
 
 @pytest.mark.parametrize("name", _NEWER_LINES)

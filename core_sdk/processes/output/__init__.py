@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from core_sdk.processes.output._outlet import FileCopy, MatchingLines, Outlet, Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
-from core_sdk.processes.output._rank_output import RankOutput, RankPipes
+from core_sdk.processes.output._rank_output import RankOutput, RankPipes, default_prefix

@@ -145,15 +145,16 @@ class FileCopy(Outlet):
 class MatchingLines(FileCopy):
     """A file to which the lines are appended that contain one of some texts."""
 
-    def __init__(self, path: str, texts: Sequence[bytes]) -> None:
-        """Raises `OSError`."""
+    def __init__(self, path: str, texts: Sequence[bytes], prefix: bytes) -> None:
+        """Each line begins with `prefix` in the file. Raises `OSError`."""
         super().__init__(path)
+        self._prefix = prefix
         self._texts = texts
         self._unfinished = b""
 
     def write(self, text: bytes, writer: PrefixedLines | None = None) -> bool:
         *lines, self._unfinished = (self._unfinished + text).split(b"\n")
-        found = [line + b"\n" for line in lines if any(each in line for each in self._texts)]
+        found = [self._prefix + line + b"\n" for line in lines if any(each in line for each in self._texts)]
         return super().write(b"".join(found), writer)
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ class RankOutput:
         self._num_opened += 1
         name = f"rank{rank}.{self._num_opened}"
         paths = self._directory / f"{name}.stdout", self._directory / f"{name}.stderr"
-        begin = (f"[rank={rank}] " if prefix is None else prefix).encode()
+        begin = (default_prefix(rank) if prefix is None else prefix).encode()
         streams = (
             Stream(paths[0], PrefixedLines(begin), self._stdout, stdout_copies),
             Stream(paths[1], stderr_lines or PrefixedLines(begin), self._stderr, stderr_copies),
@@ -205,6 +205,11 @@ class RankOutput:
         with self._changed:
             stream.is_ended = True
             self._changed.notify_all()
+
+
+def default_prefix(rank: int) -> str:
+    """Returns what each line of a rank begins with if nobody has chosen anything else."""
+    return f"[rank={rank}] "
 
 
 def _sinks(stdout: int | Sink, stderr: int | Sink, is_hurried: threading.Event) -> tuple[Sink, Sink]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from argparse import SUPPRESS
+from argparse import REMAINDER, SUPPRESS
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -44,9 +44,9 @@ class TorchrunOptions:
     start_method: str = _option("accepted; ranks are always executed", "spawn", choices=("spawn", "fork", "forkserver"))
     event_log_handler: str = _option("the handler of torch's events", "null")
     role: str = _option("the role of this node's ranks", "default")
-    module: bool = _flag("refused: a module follows `--`, as -m MODULE", short="-m")
+    module: bool = _flag("the script is a module's name, as behind python -m", short="-m")
     no_python: bool = _flag("accepted; the script is always started as it is written")
-    run_path: bool = _flag("refused: a script follows `--`")
+    run_path: bool = _flag("accepted; a script is always run by an interpreter of its own")
     log_dir: str | None = _option("the directory of the log files")
     redirects: str = _option(
         "which output goes to files: 0 none, 1 stdout, 2 stderr, 3 both; or RANK:N,…", "0", short="-r"
@@ -91,13 +91,30 @@ def parse_options(overrides: Sequence[str]) -> TorchrunOptions:
     if on_line.pop("words"):
         raise UsageError("torchrun's options are followed by something else before `--`; the script comes after it")
     given = _from_variables() | on_line
-    for name in ("module", "run_path"):
-        if given.get(name):
-            option_name = name.replace("_", "-")
-            raise UsageError(
-                f"--{option_name} is no override: write `-- -m MODULE` or `-- SCRIPT.py`, as without torchrun"
-            )
     return TorchrunOptions(**given, given=given)
+
+
+def with_dashes(arguments: Sequence[str]) -> list[str]:
+    """Returns a launcher's command line with `--` between the options and the script, as other launchers need it.
+
+    Under torchrun the first word that is no option, nor the value of one, is the script, whose name is a module's with
+    `-m`. Pure, but for the variable PET_MODULE.
+    """
+    arguments = list(arguments)
+    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    parser = _parser(has_script=True)
+    parser.add_argument("--hostfile", default=SUPPRESS)
+    try:
+        # The last word stands for a script behind the `--`, if there is one.
+        given = parser.parse_args([*before, "SCRIPT"])
+    except UsageError:
+        return arguments  # whoever parses the options says what is wrong with them
+    options, script = before[: len(before) - len(given.arguments)], arguments[len(before) - len(given.arguments) :]
+    script = script[1:] if script[:1] == ["--"] else script
+    is_module = "module" in given or _from_variables().get("module", False)
+    if is_module and script and script[0] != "-m":
+        script = ["-m", *script]
+    return [*options, "--", *script] if script else arguments
 
 
 def options_text() -> str:
@@ -105,7 +122,8 @@ def options_text() -> str:
     return _parser().format_help().partition("options:\n")[2]
 
 
-def _parser() -> OptionParser:
+def _parser(*, has_script: bool = False) -> OptionParser:
+    """Returns the parser of the options, or of torchrun's whole line."""
     parser = OptionParser(prog="torchrun", add_help=False)
     for name, about in ((option.name, option.metadata) for option in _OPTIONS):
         kind, default = about["kind"], getattr(_DEFAULTS, name)
@@ -114,7 +132,11 @@ def _parser() -> OptionParser:
         strings = dict.fromkeys([*filter(None, [about["short"]]), f"--{name.replace('_', '-')}", f"--{name}"])
         help_text = about["help"] if default in (None, "", False, []) else f"{about['help']}; default: {default}"
         parser.add_argument(*strings, dest=name, default=SUPPRESS, help=help_text, **kind)
-    parser.add_argument("words", nargs="*", help=SUPPRESS)
+    if has_script:
+        parser.add_argument("script")
+        parser.add_argument("arguments", nargs=REMAINDER)
+    else:
+        parser.add_argument("words", nargs="*", help=SUPPRESS)
     return parser
 
 

@@ -11,9 +11,10 @@ from string import Template
 from typing import Any
 
 from core_sdk.environment import line_prefix_template
-from core_sdk.processes.output import FileCopy, MatchingLines, RankOutput, RankPipes
+from core_sdk.processes.output import FileCopy, MatchingLines, RankOutput, RankPipes, default_prefix
 from launch._command_line import UsageError
 from launch._directory import LaunchDirectory
+from launch._torchrun._log_files import LogDirectory
 from launch._torchrun._options import TorchrunOptions
 
 
@@ -21,7 +22,7 @@ class RankLogs:
     """Opens the files of each start. Without an option of torchrun about files, all output goes into our pipes."""
 
     def __init__(self, output: RankOutput, directory: LaunchDirectory, options: TorchrunOptions) -> None:
-        """Imports torch if there are log files. Raises `UsageError`."""
+        """Imports torch with `--logs-specs` only. Raises `UsageError`."""
         self._output = output
         self._directory = directory
         self._options = options
@@ -56,8 +57,13 @@ class RankLogs:
         )
 
     def _open_rank(self, rank: int, local_rank: int, decided: Any, prefix: str | None) -> RankPipes:
-        stdout_file, stdout_copies = _files(decided, "stdout", local_rank, self._options.duplicate_stdout_filters)
-        stderr_file, stderr_copies = _files(decided, "stderr", local_rank, self._options.duplicate_stderr_filters)
+        start = default_prefix(rank) if prefix is None else prefix
+        stdout_file, stdout_copies = _files(
+            decided, "stdout", local_rank, self._options.duplicate_stdout_filters, start
+        )
+        stderr_file, stderr_copies = _files(
+            decided, "stderr", local_rank, self._options.duplicate_stderr_filters, start
+        )
         pipes = self._output.open(
             rank,
             prefix=prefix,
@@ -68,10 +74,13 @@ class RankLogs:
         return RankPipes(_chosen(pipes.stdout_path, stdout_file), _chosen(pipes.stderr_path, stderr_file))
 
 
-def _files(decided: Any, stream: str, local_rank: int, filters: Sequence[str]) -> tuple[str, list[FileCopy]]:
+def _files(
+    decided: Any, stream: str, local_rank: int, filters: Sequence[str], prefix: str
+) -> tuple[str, list[FileCopy]]:
     """Returns the file into which a rank's stdout or stderr goes, if it is not shown, and the copies of what is shown.
 
-    Reads the decisions of torch's `LogsSpecs`, if any. Opens the copies. Raises `OSError`.
+    `decided` is a `LogFiles`, or what a class of `--logs-specs` has decided, if any. Opens the copies. Raises
+    `OSError`.
     """
     path = decided and getattr(decided, f"{stream}s").get(local_rank)
     if not path:
@@ -80,7 +89,7 @@ def _files(decided: Any, stream: str, local_rank: int, filters: Sequence[str]) -
         return path, []
     copies = [FileCopy(path)]
     if filters and (filtered := _filtered(decided, stream)):
-        copies.append(MatchingLines(filtered, [text.encode() for text in filters]))
+        copies.append(MatchingLines(filtered, [text.encode() for text in filters], prefix.encode()))
     return "", copies
 
 
@@ -95,18 +104,18 @@ def _chosen(pipe: str, file: str) -> str:
 
 
 def _specs_of(options: TorchrunOptions) -> Any:
-    """Returns torch's object that decides about log files; None if no option asks for one. Raises `UsageError`."""
+    """Returns the object that decides about log files; None if no option asks for one. Raises `UsageError`."""
     shown = _local_ranks(options.local_ranks_filter)
     if not (options.log_dir or options.logs_specs or shown) and (options.redirects, options.tee) == ("0", "0"):
         return None
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    if options.logs_specs is None:
+        return LogDirectory(options.log_dir, options.redirects, options.tee, shown)
+    found = entry_points(group="torchrun.logs_specs", name=options.logs_specs)
+    if not found:
+        raise UsageError(f"--logs-specs={options.logs_specs}: no package registers it as torchrun.logs_specs")
+    from torch.distributed.elastic.multiprocessing import Std
 
-    specs: Any = DefaultLogsSpecs
-    if options.logs_specs is not None:
-        found = entry_points(group="torchrun.logs_specs", name=options.logs_specs)
-        if not found:
-            raise UsageError(f"--logs-specs={options.logs_specs}: no package registers it as torchrun.logs_specs")
-        specs = next(iter(found)).load()
+    specs: Any = next(iter(found)).load()
     try:
         return specs(
             log_dir=options.log_dir,
