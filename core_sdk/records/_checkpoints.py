@@ -43,6 +43,12 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True):
     """The ranks that wrote files."""
     removed: list[str] = []
     """Names that were deleted later. After a crash some of these files may still be there."""
+    links: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """The links to directories of the checkpoint, each with its target relative to its own directory; unset if none."""
+
+    @property
+    def links_by_name(self) -> dict[str, str]:
+        return {} if isinstance(self.links, msgspec.UnsetType) else self.links
 
     @property
     def resources(self) -> dict[str, int]:

@@ -36,11 +36,14 @@ def receiving(target: Path, manifest: Manifest, content: bytes, names: Sequence[
     `NotEnoughSpaceError`, and `UnsafePathError` for a name that would leave `target`.
     """
     target.mkdir(parents=True, exist_ok=True)
-    files = _missing(target, manifest, [name for name in names if not name.endswith("/")])
+    links = manifest.links_by_name
+    files = _missing(target, manifest, [name for name in names if name in manifest.files])
     with space_for(sum(manifest.files[name].size_bytes for name in files), target):
         (target / MANIFEST_NAME).unlink(missing_ok=True)
         for directory in sorted({name.rpartition("/")[0] for name in names}):
             _make_directory(target, directory)
+        for name in links.keys() & set(names):
+            _make_link(target / name, links[name])
         yield files
         write_atomically(target / MANIFEST_NAME, content)
 
@@ -65,6 +68,12 @@ def _fetch(source: Path, target: Path, manifest: Manifest, name: str) -> FileEnt
     finally:
         part.unlink(missing_ok=True)
     return entry
+
+
+def _make_link(path: Path, target: str) -> None:
+    if path.is_symlink():
+        path.unlink()
+    path.symlink_to(target)
 
 
 def _make_directory(target: Path, name: str) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import xxhash
 
 from core_sdk.records import FileEntry, Manifest
-from core_sdk.storage._names import METADATA_NAME, matching
+from core_sdk.storage._names import METADATA_NAME, linked_directory, matching
 from core_sdk.storage._shard import ShardUnion
 from core_sdk.storage._storage import Selector
 
@@ -37,6 +37,7 @@ def manifest_of(storage_id: str, union: ShardUnion, metadata: dict[str, Any], me
         directories=union.directories,
         metadata=metadata,
         ranks=union.ranks,
+        links=union.links or msgspec.UNSET,
     )
 
 
@@ -47,7 +48,10 @@ def selected(names: Iterable[str], selector: Selector | None) -> list[str]:
 
 def without(manifest: Manifest, globs: Sequence[str]) -> Manifest | None:
     """The manifest without what `globs` match; None if none of the script's files remain."""
-    removed = matching(manifest.resources, globs) - {METADATA_NAME}
+    links = manifest.links_by_name
+    removed = matching([*manifest.resources, *links], globs) - {METADATA_NAME}
+    # A link goes with the directory to which it leads.
+    removed |= {name for name, target in links.items() if f"{linked_directory(name, target)}/" in removed}
     if manifest.resources.keys() - removed <= {METADATA_NAME}:
         return None
     return msgspec.structs.replace(
@@ -55,4 +59,5 @@ def without(manifest: Manifest, globs: Sequence[str]) -> Manifest | None:
         files={name: entry for name, entry in manifest.files.items() if name not in removed},
         directories=[name for name in manifest.directories if name not in removed],
         removed=sorted({*manifest.removed, *removed}),
+        links={name: target for name, target in links.items() if name not in removed} or msgspec.UNSET,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
@@ -35,6 +36,11 @@ def check_file_name(name: str) -> str:
         if problem := _problem_of_component(component):
             raise UnsafePathError("the file name", name, problem)
     return name
+
+
+def linked_directory(name: str, target: str) -> str:
+    """Returns the path, relative to the checkpoint, to which a link leads."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
 
 
 def parents(name: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from core_sdk.records import FileEntry
 
@@ -14,6 +14,8 @@ class Shard:
 
     files: dict[str, FileEntry]
     directories: list[str]
+    links: dict[str, str] = field(default_factory=dict)
+    """The links to directories of this rank, with their targets."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class ShardUnion:
     """The rank whose copy of a file is kept."""
     ranks: tuple[int, ...]
     """The ranks that have files, kept or not."""
+    links: dict[str, str] = field(default_factory=dict)
 
     def names_of(self, rank: int) -> list[str]:
         return [name for name, owner in self.owners.items() if owner == rank]
@@ -34,14 +37,16 @@ class ShardUnion:
 def file_conflicts(shards: Sequence[Shard]) -> dict[str, tuple[int, ...]]:
     """The names under which ranks have different things, with those ranks.
 
-    Equal files do not conflict, nor do directories of one name. A file and a directory do.
+    Equal files and links do not conflict, nor do directories of one name. A file and a directory do.
     """
-    uses: dict[str, dict[int, FileEntry | None]] = {}
+    uses: dict[str, dict[int, FileEntry | str | None]] = {}
     for rank, shard in enumerate(shards):
         for name in shard.directories:
             uses.setdefault(name.removesuffix("/"), {})[rank] = None
         for name, entry in shard.files.items():
             uses.setdefault(name, {})[rank] = entry
+        for name, target in shard.links.items():
+            uses.setdefault(name, {})[rank] = target
     return {name: tuple(uses[name]) for name in sorted(uses) if len(set(uses[name].values())) > 1}
 
 
@@ -56,4 +61,5 @@ def unite(shards: Sequence[Shard]) -> ShardUnion:
         directories=sorted({name for shard in shards for name in shard.directories}),
         owners=owners,
         ranks=tuple(rank for rank, shard in enumerate(shards) if shard.files),
+        links={name: target for shard in shards for name, target in sorted(shard.links.items())},
     )

@@ -32,6 +32,8 @@ class SourceFile:
 class Tree:
     files: dict[str, SourceFile]
     directories: list[str]
+    links: dict[str, str]
+    """The links to directories of the tree, with their targets relative to their own directories."""
 
     @property
     def size_bytes(self) -> int:
@@ -40,14 +42,15 @@ class Tree:
     def check_reserved(self) -> None:
         """Raises `ReservedNameError` for a file that would be overwritten by ours."""
         for name in RESERVED_NAMES:
-            if name in self.files or f"{name}/" in self.directories:
+            if name in self.files or name in self.links or f"{name}/" in self.directories:
                 raise ReservedNameError(name)
 
     def without_reserved(self) -> Tree:
         """Returns the tree without metadata and manifest if it has both, as a downloaded checkpoint does."""
         if not all(name in self.files for name in RESERVED_NAMES):
             return self
-        return Tree({n: file for n, file in self.files.items() if n not in RESERVED_NAMES}, self.directories)
+        files = {name: file for name, file in self.files.items() if name not in RESERVED_NAMES}
+        return Tree(files, self.directories, self.links)
 
     def select(self, selector: Selector | None) -> Tree:
         if selector is None:
@@ -55,6 +58,7 @@ class Tree:
         return Tree(
             {name: file for name, file in self.files.items() if selector(name)},
             [name for name in self.directories if selector(name)],
+            {name: target for name, target in self.links.items() if selector(name)},
         )
 
     def copy_to(self, target: Path) -> None:
@@ -63,9 +67,16 @@ class Tree:
         for name, file in self.files.items():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file.path, target / name)
+        for name, linked in self.links.items():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).symlink_to(linked)
 
     def replace_links(self, directory: int) -> None:
-        """Replaces each link, symbolic or hard, by a copy of the file that it leads to."""
+        """Replaces each link to a file, symbolic or hard, by a copy, and each to a directory by a relative one."""
+        for name, target in self.links.items():
+            with opened_parent(directory, name) as (parent, last):
+                os.unlink(last, dir_fd=parent)
+                os.symlink(target, last, dir_fd=parent)
         for name, file in self.files.items():
             if file.is_link or file.is_shared:
                 with reading(file.path) as content, opened_parent(directory, name) as (parent, last):
@@ -84,9 +95,9 @@ def source_tree(source: Path, selector: Selector | None) -> Tree:
 def staged_tree(root: Path, directory: int) -> Tree:
     """Returns the files that a script has written into the directory `root`.
 
-    Links are replaced by copies; metadata and manifest are removed if both are there. `directory` is the descriptor of
-    `root`. Raises `ReservedNameError` and `UnsafePathError`, the latter also if `root` is now another directory, since
-    that may be an earlier checkpoint.
+    Links to files are replaced by copies; metadata and manifest are removed if both are there. `directory` is the
+    descriptor of `root`. Raises `ReservedNameError` and `UnsafePathError`, the latter also if `root` is now another
+    directory, since that may be an earlier checkpoint.
     """
     if not is_at(directory, root):
         raise UnsafePathError("the checkpoint's directory", str(root), "was replaced by something else")
@@ -101,19 +112,25 @@ def staged_tree(root: Path, directory: int) -> Tree:
 def scan(root: Path) -> Tree:
     """Lists all files and directories under `root`, sorted by name.
 
-    Raises `UnsafePathError` for a device, a socket, a pipe, a name that is not UTF-8, and a link that leads outside or
-    to a directory. Raises `FileNotFoundError` or `NotADirectoryError` for `root` itself.
+    Raises `UnsafePathError` for a device, a socket, a pipe, a name that is not UTF-8, and a link that leads outside.
+    Raises `FileNotFoundError` or `NotADirectoryError` for `root` itself.
     """
     real_root = Path(os.path.realpath(root, strict=True))
     files = {}
     directories = []
+    links = {}
     for name, entry in sorted(walk(real_root), key=lambda found: found[0]):
         check_file_name(name)
         if name.endswith("/"):
             directories.append(name)
+        elif entry.is_symlink() and Path(entry.path).is_dir():
+            target = _inside(real_root, name, Path(entry.path))
+            if (real_root / name).is_relative_to(target):
+                raise UnsafePathError("the file name", name, "is a symbolic link to a directory in which it lies")
+            links[name] = os.path.relpath(target, (real_root / name).parent)
         else:
             files[name] = _source_file(real_root, name, entry)
-    return Tree(files, directories)
+    return Tree(files, directories, links)
 
 
 def walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -134,8 +151,6 @@ def _source_file(real_root: Path, name: str, entry: os.DirEntry[str]) -> SourceF
     path = Path(entry.path)
     if entry.is_symlink():
         path = _inside(real_root, name, path)
-    if path.is_dir():
-        raise UnsafePathError("the file name", name, "is a symbolic link to a directory; a checkpoint cannot keep one")
     if not path.is_file():
         raise UnsafePathError("the file name", name, "is not a regular file; a checkpoint cannot keep one")
     status = path.stat()

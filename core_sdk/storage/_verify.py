@@ -20,7 +20,7 @@ from core_sdk.files import NotRegularError, read_regular
 from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, decode_manifest
 from core_sdk.storage._checksum import checksum, in_threads
 from core_sdk.storage._manifest import selected
-from core_sdk.storage._names import RESERVED_NAMES, check_file_name, parents
+from core_sdk.storage._names import RESERVED_NAMES, check_file_name, linked_directory, parents
 from core_sdk.storage._storage import Selector
 from core_sdk.storage._tree import walk
 
@@ -66,16 +66,29 @@ def _check_manifest(manifest: Manifest, storage_id: str) -> None:
     if manifest.storage_id != storage_id:
         problem = f"is that of another checkpoint, {manifest.storage_id}"
         raise CheckpointDamagedError(storage_id, MANIFEST_NAME, problem)
-    for name in (*manifest.resources, *manifest.removed):
+    for name in (*manifest.resources, *manifest.links_by_name, *manifest.removed):
         try:
             check_file_name(name)
         except UnsafePathError as error:
             raise CheckpointDamagedError(
                 storage_id, MANIFEST_NAME, f"names a file that is not safe: {error}"
             ) from error
+    _check_links(manifest)
     for name in manifest.files:
         if name.endswith("/") or any(parent in manifest.files for parent in parents(name)):
             raise CheckpointDamagedError(storage_id, MANIFEST_NAME, f"calls {name!r} a file where a directory is")
+
+
+def _check_links(manifest: Manifest) -> None:
+    """Raises `CheckpointDamagedError` for a link that does not lead to a directory of the checkpoint."""
+    links = manifest.links_by_name
+    for name, target in links.items():
+        if f"{linked_directory(name, target)}/" not in manifest.directories:
+            problem = f"has a link {name!r} that leads outside, or to no directory"
+            raise CheckpointDamagedError(manifest.storage_id, MANIFEST_NAME, problem)
+    for name in (*manifest.resources, *links):
+        if any(parent in links for parent in parents(name)):
+            raise CheckpointDamagedError(manifest.storage_id, MANIFEST_NAME, f"names {name!r} behind a link")
 
 
 def verify(directory: Path, manifest: Manifest, selector: Selector | None = None) -> None:
@@ -84,7 +97,7 @@ def verify(directory: Path, manifest: Manifest, selector: Selector | None = None
     Looks for missing, additional and resized files first, since that needs no reading.
     """
     names = check_listing(directory, manifest, selector)
-    files = [name for name in names if not name.endswith("/")]
+    files = [name for name in names if name in manifest.files]
     with in_threads(checksum, [directory / name for name in files]) as entries:
         for name, entry in zip(files, naming_unreadable(entries, manifest, files), strict=True):
             compare(manifest, name, entry)
@@ -96,10 +109,13 @@ def check_listing(directory: Path, manifest: Manifest, selector: Selector | None
     An additional file is an error unless the selector rejects it.
     """
     found = {name: entry.stat(follow_symlinks=False) for name, entry in walk(directory) if name != MANIFEST_NAME}
-    expected = manifest.resources
-    checked = sorted(selected((expected.keys() | found.keys()) - set(manifest.removed), selector))
+    expected, links = manifest.resources, manifest.links_by_name
+    checked = sorted(selected((expected.keys() | links.keys() | found.keys()) - set(manifest.removed), selector))
     for name in checked:
-        if problem := _problem_of_status(name, expected.get(name), found.get(name)):
+        problem = _problem_of_status(name, expected.get(name), found.get(name))
+        if name in links:
+            problem = _problem_of_link(directory / name, links[name])
+        if problem:
             raise CheckpointDamagedError(manifest.storage_id, name, problem)
     return checked
 
@@ -138,6 +154,12 @@ def _problem_of_status(name: str, expected_bytes: int | None, found: os.stat_res
     if not stat.S_ISREG(found.st_mode):
         return _NOT_REGULAR
     return problem_of_size(expected_bytes, found.st_size)
+
+
+def _problem_of_link(path: Path, target: str) -> str | None:
+    if not os.path.lexists(path):
+        return "is missing"
+    return None if path.is_symlink() and path.readlink() == Path(target) else f"is not a link to {target} any more"
 
 
 def problem_of_size(expected_bytes: int, found_bytes: int) -> str | None:

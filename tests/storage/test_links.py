@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from saving import checkpoint_ids, store_alone
 
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotStoredError, StorageNotWritableError, UnsafePathError
+from core_sdk.records import encode_manifest
 from core_sdk.storage import DirectoryStorage, unite
 from core_sdk.storage._no_follow import opened_directory, remove
 from core_sdk.tracking import Home
@@ -242,6 +244,30 @@ def test_a_checkpoint_owns_the_bytes_of_its_files(storage: DirectoryStorage, tmp
     storage.verify("next")
     assert (storage.root / "next" / "sub" / "x").read_bytes() == b"weights"
     assert outside.read_bytes() == b"Weights"
+
+
+@pytest.mark.parametrize("target", ["../elsewhere", "/elsewhere", "empty", "sub/deep/x"])
+def test_a_link_that_leads_elsewhere_than_was_stored_is_damage(
+    storage: DirectoryStorage, tmp_path: Path, target: str
+) -> None:
+    """In the directory, and in a manifest that says so."""
+    with storage.stage("next") as staging:
+        (staging.path / "sub" / "deep").mkdir(parents=True)
+        (staging.path / "sub" / "deep" / "x").write_bytes(b"x")
+        (staging.path / "latest").symlink_to("sub")
+        manifest = store_alone(staging, {"steps_completed": 2})
+    storage.verify("next")
+    link = storage.root / "next" / "latest"
+    link.unlink()
+    link.symlink_to(target)
+
+    with pytest.raises(CheckpointDamagedError, match="not a link to sub any more"):
+        storage.verify("next")
+    forged = msgspec.structs.replace(manifest, links={"latest": target})
+    (storage.root / "next" / ".manifest.json").write_bytes(encode_manifest(forged))
+    with pytest.raises(CheckpointDamagedError, match="leads outside, or to no directory"):
+        storage.download("next", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 def make_fifo(path: Path) -> None:

@@ -71,6 +71,9 @@ def staged(storage: DirectoryStorage) -> list[Path]:
         ([], {}),
         ([Shard({"m": A}, []), Shard({"n": A}, [])], {}),
         ([Shard({"m": A}, []), Shard({"m": A}, [])], {}),
+        ([Shard({}, ["d/"], {"l": "d"}), Shard({}, ["d/"], {"l": "d"})], {}),
+        ([Shard({}, ["d/"], {"l": "d"}), Shard({}, ["e/"], {"l": "e"})], {"l": (0, 1)}),
+        ([Shard({}, ["d/"], {"l": "d"}), Shard({}, ["l/"])], {"l": (0, 1)}),
         ([Shard({"m": A}, []), Shard({"m": B}, [])], {"m": (0, 1)}),
         ([Shard({"m": A}, []), Shard({}, []), Shard({"m": B}, [])], {"m": (0, 2)}),
         ([Shard({"m": A}, []), Shard({"m": A}, []), Shard({"m": B}, [])], {"m": (0, 1, 2)}),
@@ -80,7 +83,8 @@ def staged(storage: DirectoryStorage) -> list[Path]:
         ([Shard({"n": A, "m": A}, []), Shard({"m": B, "n": B}, [])], {"m": (0, 1), "n": (0, 1)}),
     ],
     ids=[
-        "no ranks", "names differ", "equal files", "different files", "a rank between", "two of three", "directories",
+        "no ranks", "names differ", "equal files", "equal links", "different links", "link and directory",
+        "different files", "a rank between", "two of three", "directories",
         "file and directory", "deeper", "several",
     ],
 )  # fmt: skip

@@ -204,6 +204,37 @@ def test_a_rank_that_gives_up_leaves_nothing(open_storage: Callable[[], Storage]
     assert checkpoint_ids(open_storage()) == []
 
 
+@pytest.mark.parametrize("by", ["writing", "uploading"])
+def test_links_to_directories_are_kept(storage: Storage, tmp_path: Path, by: str) -> None:
+    """They are relative, however they were made, and go with the directory to which they lead."""
+    with storage.stage("id") as staging:
+        root = staging.path if by == "writing" else tmp_path / "source"
+        (root / "deep").mkdir(parents=True)
+        for name in ("step_1", "step_2"):
+            (root / name).mkdir()
+            (root / name / "model.bin").write_bytes(name.encode())
+        (root / "latest").symlink_to("step_2")
+        (root / "deep" / "first").symlink_to(root / "step_1")
+        (root / "again").symlink_to("latest")
+        if by == "uploading":
+            staging.fill(root)
+        store_alone(staging, METADATA)
+    links = {"latest": "step_2", "deep/first": "../step_1", "again": "step_2"}
+
+    storage.download("id", tmp_path / "copy")
+    storage.download("id", tmp_path / "copy")
+    with storage.open("id") as path:
+        opened = {name: str((path / name).readlink()) for name in links}
+    manifest = storage.verify("id")
+    storage.delete("id", ["step_1"])
+
+    assert opened == links == manifest.links_by_name
+    assert {name: str((tmp_path / "copy" / name).readlink()) for name in links} == links
+    assert (tmp_path / "copy" / "latest" / "model.bin").read_bytes() == b"step_2"
+    assert storage.verify("id").links_by_name == {"latest": "step_2", "again": "step_2"}
+    assert storage.manifest("id").removed == ["deep/first", "step_1/", "step_1/model.bin"]
+
+
 @EVERYWHERE
 def test_what_is_read_is_not_deleted(open_storage: Callable[[], Storage], source: Path, tmp_path: Path) -> None:
     """While one process opens, downloads or verifies a checkpoint, another one may not delete it; then it may."""

@@ -87,7 +87,7 @@ class BucketStaging(Staging):
         with in_threads(checksum, list(paths.values())) as entries:
             files = dict(zip(paths, entries, strict=True))
         self._sealed = {name: FileToUpload(paths[name], self._object(name), entry) for name, entry in files.items()}
-        return Shard(files, tree.directories)
+        return Shard(files, tree.directories, tree.links)
 
     def _staged(self) -> Tree:
         try:

@@ -84,7 +84,7 @@ class BucketStorage(Storage):
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
         with self._reading(storage_id), self._deletions_told_from_damage(storage_id):
             manifest, content, _ = self._read_checked(storage_id)
-            names = selected(manifest.resources, selector)
+            names = selected([*manifest.resources, *manifest.links_by_name], selector)
             with receiving(directory, manifest, content, names) as files:
                 self._fetch(manifest, {name: directory / name for name in files}, "fetching")
 

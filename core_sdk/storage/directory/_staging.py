@@ -53,6 +53,7 @@ class DirectoryStaging(Staging):
         self._sealed: dict[str, tuple[_Stamp, FileEntry]] = {}
         """The metadata and checksum of each sealed file."""
         self._directories: list[str] = []
+        self._links: dict[str, str] = {}
         self._mapped_inodes: set[int] = set()
         self._is_cancelled = False
         try:
@@ -87,8 +88,8 @@ class DirectoryStaging(Staging):
                 self._fsyncs.add(self.path / name)
             # Reads from the page cache while the fsyncs wait for the disk.
             self._sealed = {name: (stamp, self._checksum(name)) for name, stamp in stamps.items()}
-        self._directories = tree.directories
-        return Shard({name: entry for name, (_, entry) in self._sealed.items()}, tree.directories)
+        self._directories, self._links = tree.directories, tree.links
+        return Shard({name: entry for name, (_, entry) in self._sealed.items()}, tree.directories, tree.links)
 
     def contribute(self, names: Sequence[str], address: str) -> None:
         target = self._path_at(address)
@@ -97,13 +98,16 @@ class DirectoryStaging(Staging):
             self._check_unchanged(self.path)
             if target == self.path:
                 return
-            self._check_nothing_added({*self._sealed, *self._directories})
+            self._check_nothing_added({*self._sealed, *self._directories, *self._links})
             self._fsyncs.wait()
             with opened_directory(target) as directory:
                 # Does not make missing parents: after the chief has given up, its directory must not come back.
                 for name in self._directories:
                     with opened_parent(directory, name) as (parent, last), contextlib.suppress(FileExistsError):
                         os.mkdir(last, dir_fd=parent)
+                for name, linked in self._links.items():
+                    with opened_parent(directory, name) as (parent, last), contextlib.suppress(FileExistsError):
+                        os.symlink(linked, last, dir_fd=parent)
                 for name in names:
                     with (
                         opened_parent(self._directory, name) as (own_parent, last),
@@ -121,7 +125,7 @@ class DirectoryStaging(Staging):
             for name in (METADATA_NAME, MANIFEST_NAME, *union.directories, ""):
                 self._fsyncs.add(self.path / name)
             self._fsyncs.wait()
-            self._check_nothing_added({*union.files, *union.directories, *RESERVED_NAMES})
+            self._check_nothing_added({*union.files, *union.directories, *union.links, *RESERVED_NAMES})
             self._publish()
         return manifest
 
