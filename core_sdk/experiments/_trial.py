@@ -19,6 +19,9 @@ from core_sdk.records import (
 )
 from core_sdk.search import Create, ExitedReason
 
+# Longer than a stop takes to be heard, also on another machine.
+_HEARD_S = 5.0
+
 
 class Wish(enum.IntEnum):
     """The state that a trial is asked to reach. It only rises, except from REST to RUN when the trial is promoted."""
@@ -74,6 +77,10 @@ class Trial:
         """Whether the searcher knows that the trial has ended, so that it decides nothing about it any more."""
         self.stop: StopSent | None = None
         self.kill: KillSent | None = None
+        self.reported_after_stop: float | None = None
+        """The time of the first report after the attempt was asked to stop."""
+        self.ignored_stop = ""
+        """The reason of a stop after which an attempt has trained on; empty if there is none."""
         self.state: str | None = None
         """The state in which it ended: COMPLETED, CANCELED or ERROR. None before that."""
         self.reason = ""
@@ -121,7 +128,16 @@ class Trial:
         self.position = event.attempt, 0
         self.other_position, self.is_told_by_chief = (0, 0), False
         self.num_attempts += 1
-        self.stop = self.kill = None
+        self.stop = self.kill = self.reported_after_stop = None
+
+    def note_report(self, time: float) -> None:
+        """Notes that a report was read. The first ones after a stop may be older than the stop."""
+        if self.stop is None:
+            return
+        if self.reported_after_stop is None:
+            self.reported_after_stop = time
+        elif time - self.reported_after_stop >= _HEARD_S:
+            self.ignored_stop = self.stop.reason
 
     def read(self, event: ValidationRead) -> bool:
         """Records a report. Returns False if the searcher was told of it before, or if the trial is to end."""

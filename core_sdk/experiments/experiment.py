@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -149,7 +149,7 @@ class Experiment:
 
     @property
     def warnings(self) -> list[str]:
-        return [*self._warnings, *self._silence()]
+        return [*self._warnings, *self._silence(), *self._deafness()]
 
     @property
     def obstacle(self) -> str:
@@ -278,9 +278,7 @@ class Experiment:
         silent = [trial for trial in self.trials.values() if trial.other_names and not trial.has_metric]
         if not silent:
             return
-        ids = [str(trial.trial_id) for trial in silent]
-        ids[_MAX_NAMED:] = [f"{len(ids) - _MAX_NAMED} more"] if len(ids) > _MAX_NAMED else []
-        who = f"trial {ids[0]} has" if len(ids) == 1 else f"trials {', '.join(ids[:-1])} and {ids[-1]} have"
+        who = f"{_named(silent)} {'has' if len(silent) == 1 else 'have'}"
         metric = self.config.searcher.metric
         missing = self._time_metric if self._lacks_time(silent[0].other_names) else metric
         others = ", ".join(silent[0].other_names)
@@ -288,6 +286,15 @@ class Experiment:
             f"{who} reported {others}, but never a number for {missing!r}, which the searcher reads. Report it with "
             "the validation metrics, or correct the name in the searcher's configuration."
         )
+
+    def _deafness(self) -> Iterator[str]:
+        """Yields the warning that names the trials which have trained on after a stop."""
+        if deaf := [trial for trial in self.trials.values() if trial.ignored_stop]:
+            yield (
+                f"{_named(deaf)} trained on after a stop was asked for ({deaf[0].ignored_stop}). A script should end "
+                "once should_preempt() is True; one that does not is killed after the preemption_timeout, "
+                f"{self.config.preemption_timeout} s."
+            )
 
     def _lacks_time(self, names: Collection[str]) -> bool:
         return self.config.searcher.metric in names and self._time_metric not in (None, *names)
@@ -410,6 +417,7 @@ class Experiment:
 
     def _read(self, event: ValidationRead) -> None:
         trial = self.trials[event.request_id]
+        trial.note_report(event.time)
         is_counted = event.is_operation or not trial.lengths
         is_whole = event.metric is not None and not event.names
         self._has_metric |= is_whole or (not is_counted and self.config.searcher.metric in event.names)
@@ -487,6 +495,12 @@ class Experiment:
             )
             reasons = [trial.reason for trial in self.trials.values() if trial.state == state != "COMPLETED"]
             self.closing = state, (reasons or [""])[-1]
+
+
+def _named(trials: Sequence[Trial]) -> str:
+    ids = [str(trial.trial_id) for trial in trials]
+    ids[_MAX_NAMED:] = [f"{len(ids) - _MAX_NAMED} more"] if len(ids) > _MAX_NAMED else []
+    return f"trial {ids[0]}" if len(ids) == 1 else f"trials {', '.join(ids[:-1])} and {ids[-1]}"
 
 
 def _open_search(config: ExperimentConfig) -> Search | None:

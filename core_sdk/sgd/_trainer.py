@@ -35,6 +35,7 @@ from core_sdk.sgd._metrics import Metrics, flat, mean
 from core_sdk.sgd._replicas import Replicas
 from core_sdk.sgd._runner import PARTS, Progress, Runner, TrainedPass
 from core_sdk.sgd._trial import TrainerTrial
+from core_sdk.tracking.states import TRY_AGAIN
 from core_sdk.workers import Engine, open_engine
 
 logger = logging.getLogger("core_sdk.sgd")
@@ -204,6 +205,9 @@ class PyTorchTrainer:
         too. `checkpoint` may also be a file of `save()` from which the pass is repeated. An error of the train function
         is not retried. It ends the workers, and the next call starts them again with the last state that was kept.
 
+        If the trial should stop, and the program never asks `context.preempt.should_preempt()`, this saves a checkpoint
+        and ends the program by `SystemExit` in place of another pass.
+
         Raises `WorkerFailedError`, `ReplicaDiedError` after the last retry, or `WorkersNotStartedError`.
         """
         if max_retries < 0:
@@ -212,6 +216,7 @@ class PyTorchTrainer:
             raise ValueError(
                 "max_retries need a state to begin again from: pass checkpoint='auto', or a file of save()"
             )
+        self._heed_stop()
         replicas = self._running("train")
         keeps_states = max_retries > 0 and checkpoint == "auto"
         if keeps_states:
@@ -398,6 +403,20 @@ class PyTorchTrainer:
     def _death(self, action: str, error: WorkerDiedError, num_tries: int = 1) -> ReplicaDiedError:
         self._checkpoints.settle_or_lose()
         return ReplicaDiedError(f"{action}()", num_tries, error, can_go_on=self._checkpoints.lead_to(self._mark))
+
+    def _heed_stop(self) -> None:
+        """Ends the program if the trial should stop, and the program does not ask whether it should."""
+        preempt = self.context.preempt
+        if preempt.is_asked or not preempt.is_stop_agreed:
+            return
+        self._keep_current("train", wait=True)
+        preempt.acknowledge_preemption_signal()
+        logger.warning(
+            "stopped (%s) after pass %d, whose state is stored: the program ends, since it does not ask "
+            "context.preempt.should_preempt() itself",
+            preempt.stop_source, self.epoch,
+        )  # fmt: skip
+        raise SystemExit(TRY_AGAIN)
 
     def _report_training(self, trained: list[TrainedPass]) -> Metrics:
         measured = [each.measured for each in trained]

@@ -39,8 +39,11 @@ def report(
     the lowest rank. When `report()` returns, the directory may be removed, and the checkpoint is complete and recorded
     unless the mode is ASYNC. Each call counts as one step of the trial.
 
-    If the training should stop, the function ends after a report with a checkpoint, unless it calls `should_preempt()`
-    itself. Raises `InvalidMetricError`, `CheckpointDirectoryError`, `UnevenReportsError`, or the errors of storages.
+    If the training should stop, a report ends the function, unless that calls `should_preempt()` itself: the next
+    report with a checkpoint, or one without where no checkpoint is to be expected. That is so if the searcher has
+    stopped the trial, if it has no checkpoint, and if more reports have come without one than lay between the last two.
+
+    Raises `InvalidMetricError`, `CheckpointDirectoryError`, `UnevenReportsError`, or the errors of storages.
     """
     mode = CheckpointUploadMode(checkpoint_upload_mode)
     is_async = mode is CheckpointUploadMode.ASYNC
@@ -64,7 +67,7 @@ def should_preempt() -> bool:
     After the first call, `report()` no longer ends the function.
     """
     session = Session.current("should_preempt()")
-    session.stops_at_checkpoints = False
+    session.ends_in_report = False
     return session.context.preempt.should_preempt()
 
 
@@ -81,7 +84,7 @@ class PreemptionInfo:
 def get_preemption_info() -> PreemptionInfo | None:
     """Returns the request that the training stop, or None. All ranks must call it, equally often.
 
-    The function ends after its next report with a checkpoint, unless it calls `should_preempt()` itself.
+    `report()` ends the function soon, unless it calls `should_preempt()` itself.
     """
     session = Session.current("get_preemption_info()")
     if not session.is_stop_wanted():

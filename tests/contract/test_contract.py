@@ -51,7 +51,7 @@ from terminals import Person
 from train.ray_training import RayTraining
 from workers.engines import UnwatchedRay
 
-from core_sdk import client, core, media
+from core_sdk import client, core, media, train
 from core_sdk.errors import (
     AttemptClaimedError,
     CheckpointDamagedError,
@@ -76,6 +76,7 @@ from core_sdk.journal import JournalWriter, read_journal, read_records
 from core_sdk.master._master import Master
 from core_sdk.master.machine import Machine
 from core_sdk.records import (
+    STOPPED_BY_SEARCHER,
     AttemptBegun,
     AttemptOver,
     CheckpointCondemned,
@@ -99,6 +100,7 @@ from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
 from core_sdk.tracking.registry import Registry
+from core_sdk.train import Checkpoint, ScalingConfig, TorchTrainer
 
 REPOSITORY = Path(__file__).parents[2]
 StartScript = Callable[..., Script]
@@ -1812,6 +1814,37 @@ def test_60_a_copy_deletes_nothing_of_its_original(two_checkpoints: Home, tmp_pa
     assert checkpoint_ids(DirectoryStorage(moved.checkpoints)) == ["newer", "older"]
     with HomeTracker(moved).view() as view:
         assert [row.state for row in view.checkpoints()] == ["COMPLETED", "COMPLETED"]
+
+
+@pytest.mark.parametrize(
+    ("saved_at", "source", "ends_at"),
+    [
+        ((), "a person", 7),
+        ((), STOPPED_BY_SEARCHER, 7),
+        ((3, 6, 8), "a person", 8),
+        ((3, 6), "a person", 9),
+        ((3, 6, 8), STOPPED_BY_SEARCHER, 7),
+    ],
+)
+def test_68_a_stop_ends_a_function_that_never_asks_in_a_report(
+    home: Home, tmp_path: Path, saved_at: tuple[int, ...], source: str, ends_at: int
+) -> None:
+    """The stop is heard before report 7; `saved_at` are the reports with a checkpoint."""
+
+    def function() -> None:
+        context = train.get_context().core_context
+        for step in range(1, 20):
+            if step == 7:
+                home.trial(1).request_stop(1, source)
+                wait_for(lambda: context.preempt.is_stop_agreed)
+            checkpoint = Checkpoint.from_directory(tmp_path / "state") if step in saved_at else None
+            train.report({"loss": 0.5}, checkpoint=checkpoint)
+
+    (tmp_path / "state").mkdir()
+    result = TorchTrainer(function, scaling_config=ScalingConfig(num_workers=0)).fit()
+
+    assert result.is_stopped
+    assert client.get_trial(1).steps_completed == ends_at
 
 
 @needs("many processes")

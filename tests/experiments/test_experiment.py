@@ -361,6 +361,28 @@ def test_a_search_by_comparison_ends_if_it_can_compare_nothing(names: list[str])
     assert {trial.state for trial in old.trials.values()} == {"COMPLETED"}
 
 
+@pytest.mark.parametrize(
+    ("times", "is_told"),
+    [([1, 2, 5.9], False), ([1, 2, 6], True), ([60, 60.1], False), ([], False)],
+    ids=["until it has heard", "long after", "read late", "silent"],
+)
+def test_a_trial_that_trains_on_after_its_stop_is_named(times: list[float], is_told: bool) -> None:
+    """Also when it has ended. The first reports after the stop may be older, and be read late."""
+    world = World(config("random"))
+    world.act()
+    trial = world.experiment.trial(2)
+    assert trial is not None
+    asked: dict[str, Any] = {"request_id": trial.request_id, "attempt": 1}
+
+    world.record(StopSent(time=0.0, reason=STOPPED_BY_SEARCHER, kill_at=9e9, **asked))
+    for time in times:
+        world.record(ValidationRead(time=time, offset=0, metric=0.5, **asked))
+    world.record(AttemptOver(time=99.0, outcome="completed", **asked))
+
+    words = "trial 2 trained on after a stop was asked for (stopped by the searcher). A script should end once"
+    assert [warning.startswith(words) for warning in world.experiment.warnings] == [True] * is_told
+
+
 def test_a_single_trial_needs_no_metric() -> None:
     """There is nothing to compare it with: a warning is enough."""
     world = World(config("single"), has_metric=lambda trial, epoch: False)

@@ -176,6 +176,11 @@ class PreemptContext(OfOneProcess):
             tell_launcher(self._launch_directory, "stopped")
 
     @property
+    def is_asked(self) -> bool:
+        """Whether this rank's script has called `should_preempt()`, and so ends itself when it should stop."""
+        return self._num_calls > 0
+
+    @property
     def is_stop_agreed(self) -> bool:
         """Whether this rank knows that all ranks are to stop."""
         return self._agreement.source is not None

@@ -27,6 +27,7 @@ from core_sdk.train.driver.growing import growing
 from core_sdk.train.driver.stops import forwarded_stops
 from core_sdk.train.worker.callbacks import callbacks_path
 from core_sdk.train.worker.running import execute, run
+from core_sdk.train.worker.session import GROWTH
 from core_sdk.workers import Engine, named_as, open_engine
 from core_sdk.workers.shipping import Shipping
 
@@ -128,6 +129,8 @@ class _WorkersFit(_Fit):
 
     def __init__(self, training: Training) -> None:
         super().__init__(training)
+        self._signals: list[int] = []
+        """The stop signals that have come in this attempt."""
         scaling = training.scaling
         self._workers = TrainingWorkers(
             _engine_of(scaling),
@@ -162,23 +165,28 @@ class _WorkersFit(_Fit):
         except BaseException:
             workers.end()
             raise
-        if growth.is_set() and returned.is_stopped:
+        if growth.is_set() and returned.is_stopped and not self._is_asked_to_stop(trial):
             workers.end(_LEAVING_S)
             return None
         workers.close(is_forced=False)
         return returned
+
+    def _is_asked_to_stop(self, trial: DrivenTrial) -> bool:
+        """Whether somebody has asked for a stop, beside the stop that is to let the training grow."""
+        request = trial.folder.read_stop_request(trial.attempt)
+        return bool(self._signals) or (request is not None and request.source != GROWTH)
 
     def _call(self, program: Program) -> Returned:
         """Executes the program on all workers, and returns the result of rank 0."""
         with named_as("what the trainer was given", vars(program.training)):
             call = self._workers.group.submit(run, program)
         self._has_begun = True
-        with forwarded_stops(self._workers.group) as stops:
+        with forwarded_stops(self._workers.group) as self._signals:
             try:
                 return self._workers.results(call)[0]
             except WorkerDiedError as error:
-                if stops:
-                    raise Interrupted(stops[-1]) from error
+                if self._signals:
+                    raise Interrupted(self._signals[-1]) from error
                 raise
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from core_sdk.agent.driving import DrivenTrial
 from core_sdk.errors import RayClusterError
 from core_sdk.runtime.workers import TrainingWorkers
-
-_SOURCE = "room for more workers"
+from core_sdk.train.worker.session import GROWTH
 
 
 @contextlib.contextmanager
@@ -26,7 +25,7 @@ def growing(workers: TrainingWorkers, interval_s: float, trial: DrivenTrial) -> 
             while not is_over.wait(interval_s):
                 if workers.can_grow():
                     is_wanted.set()
-                    trial.folder.request_stop(trial.attempt, _SOURCE)
+                    trial.folder.request_stop(trial.attempt, GROWTH)
                     return
 
     if workers.is_short:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from core_sdk.core import Context
 from core_sdk.errors import ExperimentNotFoundError
+from core_sdk.records import STOPPED_BY_SEARCHER
 from core_sdk.runtime.retention import to_delete
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.continuation import find_checkpoint
@@ -23,8 +25,14 @@ if TYPE_CHECKING:
     from core_sdk.train.worker.shards import DatasetShard
 
 
+logger = logging.getLogger("core_sdk.train")
+
+GROWTH = "room for more workers"
+"""The source of a stop after which the training goes on at once, with more workers."""
+
+
 class Stopped(BaseException):
-    """Leaves the training function after a checkpoint, because the training was asked to stop."""
+    """Leaves the training function in a report, because the training was asked to stop."""
 
 
 class Session:
@@ -43,13 +51,16 @@ class Session:
         self._is_chief = context.distributed.is_chief
         self._meeting = CheckpointMeeting(self._channel)
         self._steps = info.trial.steps_completed
+        self._saved_at = self._interval = self._steps
+        """The step of the newest checkpoint, and the reports between the last two, as far as they are known."""
         searcher = info.trial.config.get("searcher") or {}
         self._searched_metric: str | None = searcher.get("metric")
         # Other nodes may not see the home.
         self.experiment_name, self._latest = self._channel.broadcast_outcome(self._look_up)
         self._shards: dict[str, DatasetShard] = {}
-        self.stops_at_checkpoints = True
+        self.ends_in_report = True
         """Whether `report()` ends the function when it should stop, since the function does not check that itself."""
+        self._has_told_of_stop = False
 
     @classmethod
     def current(cls, call: str) -> Session:
@@ -80,20 +91,55 @@ class Session:
                 self._train.report_validation_metrics(self._steps, metrics)
             else:
                 self._train.report_training_metrics(self._steps, metrics)
-        is_stopping = self.stops_at_checkpoints and self.is_stop_wanted()
+        is_stopping = self.ends_in_report and self.is_stop_wanted()
         brings = checkpoint is not None
-        is_stored = self._channel.broadcast(brings) if is_stopping else brings
+        is_stored, is_over = brings, False
+        if is_stopping:
+            is_stored, is_over = self._channel.broadcast_outcome(lambda: (brings, brings or self._ends_without()))
         is_shared = self._meeting.arrive(brings=brings)
         if checkpoint is not None:
             self._save(checkpoint, metrics, name, is_shared=is_shared, wait=wait, delete=delete)
         if self.program.has_callbacks:
             storage_id = self._latest.storage_id if is_stored and self._latest is not None else None
             tell_callbacks(self._folder, self.context, metrics, storage_id)
-        if is_stopping and is_stored:
+        if is_over:
             # No rank leaves before the checkpoint is stored.
             self._channel.allgather_outcome(self.context.checkpoint.wait, is_patient=True)
+            if self._is_chief and not is_stored:
+                self._warn_of_loss()
             self.context.preempt.acknowledge_preemption_signal()
             raise Stopped
+
+    def _ends_without(self) -> bool:
+        """Whether this report ends the function, which should stop, without a checkpoint. Only rank 0 calls it.
+
+        It does unless a checkpoint is to be expected, from which a resume would go on.
+        """
+        source = self.context.preempt.stop_source
+        num_left = self._interval - (self._steps - self._saved_at)
+        if source == STOPPED_BY_SEARCHER:
+            return True
+        if source == GROWTH:
+            return False
+        if num_left > 0 and not self._has_told_of_stop:
+            self._has_told_of_stop = True
+            logger.warning(
+                "asked to stop (%s): the function ends in its next report with a checkpoint, or after %d without",
+                source, num_left,
+            )  # fmt: skip
+        return num_left <= 0
+
+    def _warn_of_loss(self) -> None:
+        source = self.context.preempt.stop_source
+        if source == STOPPED_BY_SEARCHER:
+            return  # the trial is not to be resumed
+        own = [each for each in read_history(self._folder).checkpoints if not each.is_superseded]
+        newest = own[-1].record.steps_completed if own else self.context.info.trial.steps_completed
+        logger.warning(
+            "stopped (%s) in a report without a checkpoint: a resume %s, and what was trained since is lost. Give "
+            "report() a checkpoint=; train.should_preempt() says when the function is to stop",
+            source, f"goes on from step {newest}" if newest else "begins anew",
+        )  # fmt: skip
 
     def is_stop_wanted(self) -> bool:
         return self.context.preempt.should_preempt(auto_ack=False)
@@ -148,6 +194,7 @@ class Session:
         delete: bool,
     ) -> None:
         metadata = {}
+        self._interval, self._saved_at = self._steps - self._saved_at, self._steps
         if self._is_chief:
             metadata = {"steps_completed": self._steps, "metrics": plain_metrics(metrics)}
             if name is not None:
