@@ -1,0 +1,32 @@
+"""Every callback hears every kind of stop within two reports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from frameworks.environments import FrameworkEnvironment
+
+TIMEOUT_S = 300
+SCRIPT = Path(__file__).with_name("callback_stops.py")
+
+
+@pytest.mark.timeout(TIMEOUT_S + 60)
+@pytest.mark.parametrize("shape", ["lightning", "lightning_in_a_function", "transformers", "accelerate"])
+def test_a_stop_ends_every_callback_within_two_reports(
+    callbacks: FrameworkEnvironment, tmp_path: Path, shape: str
+) -> None:
+    """By each kind of stop, without and with a checkpoint so far; in a true state, with a checkpoint."""
+    ended = subprocess.run(
+        [str(callbacks.python), str(SCRIPT), shape],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, **callbacks.variables()},
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
