@@ -33,6 +33,7 @@ class _Root(LazyGroup):
         "master": ("core_sdk.cli.master.commands", "(m) The master: the process that runs a home's experiments."),
         "slot": ("core_sdk.cli.master.slots", "Slots: the GPUs, or places on the CPU, that trials run on."),
         "queue": ("core_sdk.cli.master.queue", "The queue: which experiment gets slots next."),
+        "home": ("core_sdk.cli.home.commands", "The home: the folder that holds all records."),
         "index": ("core_sdk.cli.index", "The index: a database that answers faster than the journals."),
     }
     short_forms = {"t": "trial", "c": "checkpoint", "e": "experiment", "m": "master", "job": "queue"}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from core_sdk.cli._arguments import parse_experiment
+from core_sdk.cli._messages import say
 from core_sdk.environment import Environment
 from core_sdk.errors import ExperimentStateError
-from core_sdk.experiments.reviving import revive_master
+from core_sdk.experiments.reviving import note_told, revive_master
 from core_sdk.tracking import Home, HomeTracker
 
 
@@ -20,8 +23,15 @@ def open_tracker() -> HomeTracker:
     If the master was killed and is still needed, it is started again.
     """
     home = Home.open(Environment.read().home)
-    revive_master(home.root)
+    go_on(home.root)
     return HomeTracker(home)
+
+
+def go_on(home_root: Path, *, waits: bool = False) -> None:
+    """Starts a master that was killed and is needed, like `revive_master`, or says once why it does not."""
+    if told := revive_master(home_root, waits=waits):
+        say(told)
+        note_told(home_root)
 
 
 def submitted_id(text: str) -> int:

@@ -128,7 +128,7 @@ def _own_folder(claimed: _Claimed) -> TrialFolder | None:
         return None
     home = Home(Environment.read().home)
     folder = home.folder(claimed.record.trial_id)
-    return folder if folder.path.is_dir() and home.read_owner() == claimed.start.home else None
+    return folder if folder.path.is_dir() and home.ownership().covers(claimed.start.home) else None
 
 
 def _on_this_node(info: ClusterInfo, own_info: ClusterInfo | None) -> ClusterInfo:

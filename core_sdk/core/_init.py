@@ -186,7 +186,9 @@ def init(
     attempt = claim_together(home, given.info, given.definition, distributed)
     if distributed.is_chief:
         record_policy(attempt, checkpoint_storage)
-    storage.remember(_earlier_checkpoints(attempt, storage, distributed))
+    earlier = _earlier_checkpoints(attempt, storage, distributed)
+    # A save looks for unchanged files in these.
+    storage.remember([storage_id for storage_id, url in earlier.items() if not url][-_NUM_REMEMBERED:])
     folder, tracker = attempt.folder, HomeTracker(Home(attempt.folder.home_directory))
     if attempt.is_new_trial and os.isatty(_STDERR):
         # Told to a person only, since programs read what a script writes. `core-sdk run` tells it itself.
@@ -222,6 +224,7 @@ def init(
         folder,
         replicas,
         attempt.info,
+        earlier,
     )
     if attempt.number > 1:
         recover(attempt, checkpoint, replicas)
@@ -330,12 +333,12 @@ def _open_storage(
     return storage
 
 
-def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: DistributedContext) -> list[str]:
-    """Returns the trial's newest checkpoints in this storage, in which a save looks for unchanged files. Collective."""
+def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: DistributedContext) -> dict[str, str]:
+    """Returns the URL of the storage of each of the trial's checkpoints; empty for those in `storage`. Collective."""
 
-    def read() -> list[str]:
-        checkpoints = read_history(attempt.folder).checkpoints
-        return [each.record.storage_id for each in checkpoints if each.record.storage == storage.url][-_NUM_REMEMBERED:]
+    def read() -> dict[str, str]:
+        recorded = [each.record for each in read_history(attempt.folder).checkpoints]
+        return {each.storage_id: "" if each.storage == storage.url else each.storage for each in recorded}
 
     return distributed.channel.broadcast_outcome(read)
 

@@ -82,6 +82,7 @@ class SubmittedExperiment:
                 warnings=list(experiment.warnings),
                 num_events=experiment.num_events,
                 beginnings=experiment.beginnings,
+                home=self.home.owner(),
             )
 
     def publish_damage(self, problem: str) -> None:
@@ -89,6 +90,11 @@ class SubmittedExperiment:
         with self.folder.edit() as record:
             if record.search is not None:
                 record.search = replace(record.search, reason=problem, is_damaged=True)
+
+    def is_from_elsewhere(self) -> bool:
+        """Returns whether its last master ran in the home of which this one is a copy, or at another place."""
+        search = self.folder.read().search
+        return search is not None and self.home.ownership().is_elsewhere(search.home)
 
     def has_to_go_on(self) -> bool:
         """Returns whether a master has begun it, and it has not ended. Raises `RecordDamagedError` for a bad record."""

@@ -27,6 +27,7 @@ from core_sdk.records import (
     AttemptOver,
     Event,
     ExperimentEnded,
+    ExperimentWanted,
     KillSent,
     OperationCompleted,
     Report,
@@ -85,8 +86,12 @@ class Run:
     def recover(self) -> None:
         """Finds the attempts that run, and carries out decisions that may not have been carried out.
 
-        Is called after a replay, and after an error of the disk.
+        Is called after a replay, and after an error of the disk. In a copy of the home in which it ran it is paused
+        first, since its trials may be running there.
         """
+        if self.experiment.state == "ACTIVE" and self._submission.is_from_elsewhere():
+            by = "the home was copied or moved"
+            self.record(ExperimentWanted(time=time.time(), state="PAUSED", by=by))
         trials = self.experiment.trials.values()
         unfinished = [trial for trial in trials if not trial.is_over and trial.request_id not in self._claims]
         found = {}

@@ -28,6 +28,7 @@ from core_sdk.records._events import (
 from core_sdk.records._files import decode_file, decode_values, encode_file, encode_values
 from core_sdk.records._folders import (
     STOPPED_BY_SEARCHER,
+    AdoptedRecord,
     CommandRecord,
     EnvironmentRecord,
     ExitRecord,

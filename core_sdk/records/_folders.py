@@ -32,6 +32,13 @@ class HomeRecord(msgspec.Struct, kw_only=True):
     sdk_version: str
 
 
+class AdoptedRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """`<home>/adopted.json`: the identities that somebody has declared to be one home, which was moved."""
+
+    format: int = 1
+    identities: list[str]
+
+
 class MasterRecord(msgspec.Struct, kw_only=True, frozen=True):
     """`<home>/master.json`: the master that runs in the background or was killed. A master that ends removes it."""
 
@@ -39,6 +46,10 @@ class MasterRecord(msgspec.Struct, kw_only=True, frozen=True):
     host: str
     options: list[str] = []
     """The options with which it was started."""
+    home: str = ""
+    """The identity of the home. A copy of the home has another one, and starts no master because of this record."""
+    is_told: bool = False
+    """Whether somebody was told that no master is started here."""
 
 
 class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
@@ -57,6 +68,8 @@ class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
     """Warnings about the reports of the trials."""
     num_events: Int64 = 0
     """The least number of events in its journal. If there are fewer, the journal has lost some."""
+    home: str = ""
+    """The identity of the home in which its master ran."""
     is_damaged: bool = False
     """The experiment stands still, since one of its files is damaged; `reason` names the file."""
     beginnings: list[str] = []

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from core_sdk.alive import AliveLock, is_alive
 from core_sdk.files import fsync_directory, is_full
+from core_sdk.records import MANIFEST_NAME
 from core_sdk.storage._tree import walk
 
 logger = logging.getLogger("core_sdk.storage")
@@ -79,16 +80,14 @@ class StagingArea:
             if not is_full(error):
                 raise
             # The disk is full; a directory without a lock needs no space. If a sweep removes it first, that is no harm.
-            hidden = self.path / _new_token()
-            directory.rename(hidden)
-            fsync_directory(directory.parent)
+            hidden = _hide(directory, self.path / _new_token())
             on_hidden()
             remove_tree(hidden)
         else:
             with place:
-                directory.rename(place.path / directory.name)
-                fsync_directory(directory.parent)
+                hidden = _hide(directory, place.path / directory.name)
                 on_hidden()
+                remove_tree(hidden)
 
     def sweep(self) -> list[Path]:
         """Removes the directories of dead processes. Safe beside living processes and beside other sweeps."""
@@ -117,6 +116,21 @@ class StagingArea:
         except FileNotFoundError:
             return []
         return sorted(filter(_TOKEN.fullmatch, names))
+
+
+def _hide(directory: Path, hidden: Path) -> Path:
+    """Hides a directory, durably, and returns where it then is."""
+    try:
+        directory.rename(hidden)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # An overlay, as of a container, renames no directory of the layers below. Without a manifest it is hidden, too.
+        (directory / MANIFEST_NAME).unlink(missing_ok=True)
+        fsync_directory(directory)
+        return directory
+    fsync_directory(directory.parent)
+    return hidden
 
 
 def _new_lock(area: Path) -> tuple[AliveLock, Path]:

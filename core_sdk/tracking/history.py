@@ -23,7 +23,7 @@ from core_sdk.records import (
     metrics_from_json,
 )
 from core_sdk.tracking.checkpoints import CheckpointFold, RecordedCheckpoint
-from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.home import Home, Ownership, TrialFolder
 from core_sdk.tracking.storages import is_inside, storage_url
 
 _VALIDATION = "validation"
@@ -151,11 +151,11 @@ class _Reading:
     def _is_inherited(self, url: str, attempt: int) -> bool:
         if url not in self._is_inside:
             self._is_inside[url] = is_inside(self._home, url)
-        return not self._is_inside[url] and self._ran_in.get(attempt, "") != self._owner
+        return not self._is_inside[url] and not self._ownership.covers(self._ran_in.get(attempt, ""))
 
     @cached_property
-    def _owner(self) -> str | None:
-        return self._home.read_owner()
+    def _ownership(self) -> Ownership:
+        return self._home.ownership()
 
     def _unlisted(self) -> Iterator[UnlistedCheckpoint]:
         stored = {record.storage_id: (attempt, record) for attempt, record in self._fold.stored}

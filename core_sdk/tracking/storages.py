@@ -4,11 +4,13 @@ A storage inside the home is `home:` and its path relative to the home, so that 
 are named by their URL. Records of older versions have the URL of each, with the path that the home then had.
 
 A home may delete only what it owns: the files inside it, and those outside it that an attempt of this very home has
-stored. A copy of a home has the same records and names the same checkpoints outside, but has another identity.
+stored. A copy of a home has the same records and names the same checkpoints outside, but has another identity. What is
+mounted into the home is outside: a snapshot or a container may have a copy of the home with the same files in it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote_to_bytes, urlsplit
@@ -40,9 +42,13 @@ def storage_url(home: Home, name: str, storage_id: str) -> str:
 
 
 def is_inside(home: Home, url: str) -> bool:
-    """Whether the storage lies in the home after all links are followed."""
+    """Whether the storage lies in the home after all links are followed, and on the home's own file system."""
     path = _path(url)
-    return path is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home.root))
+    if path is None or not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home.root)):
+        return False
+    with contextlib.suppress(OSError):  # what is not there is no file of another home
+        return path.stat().st_dev == home.root.stat().st_dev
+    return True
 
 
 def _path(url: str) -> Path | None:

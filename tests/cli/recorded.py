@@ -38,9 +38,9 @@ def new_attempt(folder: TrialFolder, *, resumed_steps: int = 0, latest_checkpoin
     return Training(folder, max(folder.attempts(), default=0) + 1, resumed_steps, latest_checkpoint)
 
 
-def store(training: Training, storage_id: str, steps: int) -> None:
-    """Stores a checkpoint of one file, `weights.bin`, and records it."""
-    storage = DirectoryStorage(training.folder.home_root / "checkpoints")
+def store(training: Training, storage_id: str, steps: int, root: Path | None = None) -> None:
+    """Stores a checkpoint of one file, `weights.bin`, in the home or in another directory, and records it."""
+    storage = DirectoryStorage(root or training.folder.home_root / "checkpoints")
     with storage.stage(storage_id) as staging:
         (staging.path / "weights.bin").write_bytes(b"weights" * 100)
         manifest = store_alone(staging, {"steps_completed": steps})

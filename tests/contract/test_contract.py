@@ -71,6 +71,7 @@ from core_sdk.errors import (
 from core_sdk.experiments._actions import AskToStop, Finish
 from core_sdk.experiments.calling import call, is_master_running
 from core_sdk.experiments.experiment import Experiment
+from core_sdk.experiments.reviving import announce_master, revive_master
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.journal import JournalWriter, read_journal, read_records
 from core_sdk.master._master import Master
@@ -87,6 +88,7 @@ from core_sdk.records import (
     Ended,
     ExperimentEnded,
     Report,
+    SearchRecord,
     StopSent,
     SubmissionRecord,
     TrialCreated,
@@ -99,6 +101,7 @@ from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
+from core_sdk.tracking.moving.relocation import adopt
 from core_sdk.tracking.registry import Registry
 from core_sdk.train import Checkpoint, ScalingConfig, TorchTrainer
 
@@ -1814,6 +1817,30 @@ def test_60_a_copy_deletes_nothing_of_its_original(two_checkpoints: Home, tmp_pa
     assert checkpoint_ids(DirectoryStorage(moved.checkpoints)) == ["newer", "older"]
     with HomeTracker(moved).view() as view:
         assert [row.state for row in view.checkpoints()] == ["COMPLETED", "COMPLETED"]
+
+
+def test_60_only_the_same_folder_deletes_outside_and_starts_trainings(home: Home, tmp_path: Path) -> None:
+    """A home that was restored does both once somebody says that it was moved."""
+    training = new_attempt(new_trial(home))
+    store_recorded(training, "outside", 1, tmp_path / "shared")
+    training.end()
+    experiment = home.experiment(1)
+    with experiment.edit() as record:
+        record.search = SearchRecord(searcher="single", state="ACTIVE", home=home.identity())
+    announce_master(home.root, [])
+    copied = Home(shutil.copytree(home.root, tmp_path / "copy"))
+
+    told = revive_master(copied.root)
+    HomeTracker(copied).delete_trial(1)
+    deletes_alone = read_history(home.folder(1)).checkpoints[0].is_inherited
+    restored = Home(shutil.copytree(home.root, tmp_path / "restored"))
+
+    assert "do not go on here" in told
+    assert not is_master_running(copied.root)
+    assert checkpoint_ids(DirectoryStorage(tmp_path / "shared")) == ["outside"] and not deletes_alone
+    assert adopt(restored)
+    HomeTracker(restored).delete_trial(1)
+    assert checkpoint_ids(DirectoryStorage(tmp_path / "shared")) == []
 
 
 @pytest.mark.parametrize(

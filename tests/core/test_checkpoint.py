@@ -27,6 +27,7 @@ from core_sdk.journal import JournalWriter, read_records
 from core_sdk.records import CheckpointDeleted, CheckpointPruned, CheckpointStored, Record, from_json
 from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home
+from core_sdk.tracking.history import read_history
 from core_sdk.tracking.storages import storage_url
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
@@ -369,6 +370,42 @@ def test_checkpoints_go_where_they_are_told(tmp_path: Path, home: Home) -> None:
     (record,) = recorded(home)
     assert isinstance(record, CheckpointStored)
     assert record.storage == (tmp_path / "elsewhere").as_uri()
+
+
+@pytest.mark.parametrize("mode", list(core.DownloadMode))
+def test_a_checkpoint_is_found_where_it_was_stored_though_the_storage_has_changed(
+    tmp_path: Path, home: Home, mode: core.DownloadMode
+) -> None:
+    """The trial's own, and another trial's; whatever is asked of it."""
+    for job_id in ("other", "one"):
+        with (
+            core.init(checkpoint_storage=str(tmp_path / "before"), job_id=job_id) as context,
+            context.checkpoint.store_path({"steps_completed": 1}) as (path, _),
+        ):
+            (path / "model.bin").write_text(job_id)
+    (of_other,) = (each.record.storage_id for each in read_history(home.folder(1)).checkpoints)
+
+    with core.init(job_id="one") as context:
+        own = context.info.latest_checkpoint
+        assert own is not None
+        contents = []
+        for storage_id in (own, of_other):
+            with context.checkpoint.restore_path(storage_id, mode) as path:
+                contents.append((path / "model.bin").read_bytes())
+            context.checkpoint.download(storage_id, tmp_path / storage_id, mode)
+        metadata = context.checkpoint.get_metadata(own)
+        context.checkpoint.delete(own)
+        with context.checkpoint.store_path({"steps_completed": 2}) as (path, newer):
+            (path / "model.bin").write_bytes(b"newer")
+    with core.init(checkpoint_storage=str(tmp_path / "before"), job_id="one") as context:
+        assert context.info.latest_checkpoint == newer
+        with context.checkpoint.restore_path(newer, mode) as path:
+            contents.append((path / "model.bin").read_bytes())
+
+    assert contents == [b"one", b"other", b"newer"]
+    assert (tmp_path / of_other / "model.bin").read_bytes() == b"other"
+    assert metadata["steps_completed"] == 1
+    assert checkpoint_ids(DirectoryStorage(tmp_path / "before")) == [of_other]
 
 
 def test_nothing_is_stored_or_deleted_that_cannot_be_recorded(home: Home, source: Path) -> None:

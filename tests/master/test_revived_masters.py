@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -141,6 +142,65 @@ def test_a_master_of_another_host_is_not_brought_back(
     assert run_cli("queue", "list").status == 0
 
     assert not is_master_running(home.root)
+
+
+@needs("many processes")
+def test_a_copy_starts_no_training_of_its_original(
+    home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
+) -> None:
+    """Whatever is listed in it, which says so once, and whatever else is begun in it; `activate` is by hand."""
+    experiment_id = begin(home, tmp_path)
+    kill_master(home)
+    copied = Home(shutil.copytree(home.root, tmp_path / "copy", ignore=shutil.ignore_patterns("*.sock")))
+    in_copy = functools.partial(run_cli, CORE_SDK_HOME=str(copied.root))
+
+    said = [in_copy(*command).errors for command in (("trial", "list"), ("queue", "list"), ("experiment", "list"))]
+    waited = in_copy("experiment", "wait", str(experiment_id))
+
+    assert "core-sdk home adopt" in said[0] and said[1:] == ["", ""]
+    assert waited.status == 1 and "does not go on here" in waited.errors
+    assert not is_master_running(copied.root)
+    call(copied.root, "status")  # as a command that begins another experiment would
+    wait_for(lambda: _state(copied, experiment_id) == "PAUSED")
+    assert copied.folder(1).running_attempt() is None and copied.trial_ids() == [1]
+    assert in_copy("experiment", "activate", str(experiment_id)).status == 0
+    wait_for(lambda: copied.folder(1).running_attempt() == 2)
+    assert run_cli("trial", "list").errors == ""
+    wait_for(lambda: is_master_running(home.root))
+    assert home.folder(1).running_attempt() == 1
+    (tmp_path / "may end").touch()
+    assert await_end(home, experiment_id).state == "COMPLETED"
+    assert await_end(copied, experiment_id).state == "COMPLETED"
+    call(copied.root, "down")
+
+
+@needs("many processes")
+def test_a_home_that_was_moved_goes_on_once_somebody_says_so(
+    home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
+) -> None:
+    """`core-sdk home adopt`, after it was restored at another place."""
+    experiment_id = begin(home, tmp_path)
+    kill_master(home)
+    run_cli("trial", "kill", "1")
+    moved = Home(shutil.copytree(home.root, tmp_path / "moved", ignore=shutil.ignore_patterns("*.sock")))
+    shutil.rmtree(home.root)
+    in_moved = functools.partial(run_cli, CORE_SDK_HOME=str(moved.root))
+    (tmp_path / "may end").touch()
+
+    assert "core-sdk home adopt" in in_moved("trial", "list").errors
+    adopted = in_moved("home", "adopt")
+
+    assert adopted.status == 0, adopted.errors
+    assert "its experiments go on" in adopted.output
+    assert await_end(moved, experiment_id).state == "COMPLETED"
+    assert "nothing in" in in_moved("home", "adopt").output
+    assert in_moved("home", "copy").status == 0
+    call(moved.root, "down")
+
+
+def _state(home: Home, experiment_id: int) -> str:
+    search = home.experiment(experiment_id).read().search
+    return "" if search is None else search.state
 
 
 @needs("many processes")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from cli.commands import run_cli
 from cli.recorded import new_attempt, new_trial, store
@@ -16,13 +18,15 @@ from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk.errors import CheckpointProtectedError
-from core_sdk.journal import read_records
-from core_sdk.records import CheckpointBegun, CheckpointStored, CommandRecord
+from core_sdk.journal import encode_line, read_records
+from core_sdk.records import AttemptStarted, CheckpointBegun, CheckpointStored, CommandRecord
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
+from core_sdk.tracking.home import Identity
+from core_sdk.tracking.moving.relocation import adopt
 from core_sdk.tracking.storages import storage_name, storage_url
 
 LATEST = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 1}
@@ -260,6 +264,134 @@ def test_a_copy_has_another_identity(original: Home) -> None:
 
     assert moved.identity() == identity
     assert copied.identity() != identity
+
+
+IN_A_CONTAINER = "unshare --mount --uts bash -c 'set -e; hostname elsewhere; {mount}; exec \"$@\"' -"
+OVER_IT = "mount -t overlay overlay -o lowerdir={home},upperdir={aside}/upper,workdir={aside}/work {home}"
+ON_DISK = "mkfs.ext4 -q {aside}/disk 8M; mount -o loop {aside}/disk {aside}/mount; cp -a {home} {aside}/mount/home"
+
+PLACES = {
+    "the same place": ("", "{home}", True),
+    "renamed": ("mv {home} {aside}/home", "{aside}/home", True),
+    "in a folder that was renamed": ("mv {above} {above}-moved", "{above}-moved/home", True),
+    "copied": ("cp -a {home} {aside}/home", "{aside}/home", False),
+    "restored from an archive": ("tar cf {aside}/x {home}; rm -r {home}; tar xf {aside}/x -C /", "{home}", False),
+    "copied over itself": ("cp -a {home} {aside}/home; rm -r {home}; mv {aside}/home {home}", "{home}", False),
+    "in a container, mounted": ("mount --bind {home} {aside}/mount", "{aside}/mount", True),
+    "in a container, at the same path": ("true", "{home}", True),
+    "in a container, changed by it": (OVER_IT, "{home}", False),
+    "in a container, whose folder above was changed": (OVER_IT.replace("{home}", "{above}"), "{home}", False),
+    "on another disk": (ON_DISK, "{aside}/mount/home", False),
+}
+"""What was done with a home, where it then is, and whether it is the same one."""
+
+DELETE = """
+import sys
+from pathlib import Path
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.deletion.collection import Request, collect
+
+home = Home(Path(sys.argv[1]))
+collect(home, Request(policy={"save_trial_best": 0, "save_trial_latest": 1}))
+HomeTracker(home).delete_trial(1)
+"""
+
+
+def outside(home: Home, shared: Path) -> None:
+    """A trial that has two checkpoints in the home and two outside."""
+    training = new_attempt(new_trial(home))
+    for steps, storage_id in enumerate(("a", "b", "c", "d"), start=1):
+        store(training, storage_id, steps, shared if storage_id in "ab" else None)
+    training.end()
+
+
+def at_place(place: str, home: Home, *command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command with the home at one of the `PLACES`; what is mounted is seen by this command only."""
+    done, path, _ = PLACES[place]
+    aside = home.root.parent.with_name("aside")
+    for name in ("upper", "work", "mount"):
+        (aside / name).mkdir(parents=True)
+    where = {"home": home.root, "above": home.root.parent, "aside": aside}
+    argv = [*command, path.format(**where)]
+    if "container" in place or "disk" in place:
+        argv = shlex.split(IN_A_CONTAINER.format(mount=done.format(**where))) + argv
+    else:
+        subprocess.run(["bash", "-ec", done.format(**where)], check=True, capture_output=True)
+    return subprocess.run(argv, check=True, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "place", [pytest.param(each, marks=needs("hosts")) if "tain" in each or "disk" in each else each for each in PLACES]
+)
+def test_a_home_deletes_outside_only_where_it_is_the_same_folder(tmp_path: Path, shared: Path, place: str) -> None:
+    """By a policy, and with a trial. Its own folder it may empty anywhere."""
+    home = Home.create(tmp_path / "above" / "home")
+    outside(home, shared)
+
+    at_place(place, home, sys.executable, "-c", DELETE)
+
+    assert checkpoint_ids(DirectoryStorage(shared)) == ([] if PLACES[place][-1] else ["a", "b"])
+
+
+def test_a_home_that_was_moved_owns_all_again_once_somebody_says_so(original: Home, shared: Path) -> None:
+    """Also when it comes back; but not what was merged into it, and not in a copy of it."""
+    outside(original, shared)
+    new_attempt(new_trial(original)).end()
+    journal = original.folder(2).journal_path(1)
+    other = original.identity().replace("-", "-0", 1)
+    journal.write_bytes(encode_line(msgspec.structs.replace(next(iter(read_records(journal))), home=other)))
+    moved = unpack(original)
+    new_attempt(moved.folder(1)).end()
+
+    assert adopt(moved)
+
+    ownership = moved.ownership()
+    started = [next(iter(read_records(moved.folder(1).journal_path(attempt)))) for attempt in (1, 2)]
+    assert [isinstance(each, AttemptStarted) and ownership.covers(each.home) for each in started] == [True, True]
+    assert not ownership.covers(other)
+    assert not adopt(moved)
+    assert not copy(moved).ownership().covers(moved.identity())
+    HomeTracker(moved).delete_trial(1)
+    assert checkpoint_ids(DirectoryStorage(shared)) == []
+
+
+def test_a_home_that_is_declared_a_copy_leaves_alone_what_was_stored_before(original: Home, shared: Path) -> None:
+    """For an image of a disk, in which everything is the same."""
+    outside(original, shared)
+
+    original.draw_identity()
+
+    HomeTracker(original).delete_trial(1)
+    assert checkpoint_ids(DirectoryStorage(shared)) == ["a", "b"]
+    assert not adopt(original)
+
+
+def test_a_home_is_the_same_over_the_network_and_on_the_server() -> None:
+    """A network file system has no number."""
+    here, over_network = Identity("name", "folder", "disk"), Identity("name", "folder", "")
+
+    assert here.is_same(over_network) and over_network.is_same(here) and over_network.is_same(over_network)
+    assert not here.is_same(Identity("name", "folder", "snapshot"))
+    assert not here.is_same(Identity("name", "copy", ""))
+    assert Identity.parse(str(over_network)) == over_network
+
+
+@needs("hosts")
+def test_what_is_mounted_into_a_copy_is_outside(tmp_path: Path) -> None:
+    """A container over a home, with the directory of its checkpoints."""
+    home = Home.create(tmp_path / "above" / "home")
+    outside(home, tmp_path / "shared")
+    (tmp_path / "checkpoints").mkdir()
+    keep = "mount --bind {home}/checkpoints {above}/../checkpoints; "
+    PLACES["with a mount in a container"] = (
+        keep + OVER_IT + "; mount --bind {above}/../checkpoints {home}/checkpoints",
+        "{home}",
+        False,
+    )
+
+    at_place("with a mount in a container", home, sys.executable, "-c", DELETE)
+
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == ["c", "d"]
 
 
 @needs("many processes")

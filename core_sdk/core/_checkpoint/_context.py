@@ -6,7 +6,7 @@ import contextlib
 import enum
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.environment import is_home_spooled
 from core_sdk.errors import (
     CheckpointDamagedError,
+    CheckpointError,
+    CheckpointNotFoundError,
     CheckpointProtectedError,
     CheckpointTooNewError,
     KeepNotObeyedError,
@@ -29,9 +31,10 @@ from core_sdk.errors import (
 from core_sdk.journal import Journal
 from core_sdk.pickling import OfOneProcess
 from core_sdk.records import ClusterInfo, Keep, from_json
-from core_sdk.storage import Selector, Storage, check_storage_id
+from core_sdk.storage import Selector, Storage, check_storage_id, storage_from_url
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.continuation import find_recorded
+from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.tracking.deletion import OtherTrials, release_checkpoint, remove_checkpoint, remove_files
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import with_reserve
@@ -87,8 +90,12 @@ class CheckpointContext(OfOneProcess):
         folder: TrialFolder | None = None,
         replicas: Replicas | None = None,
         info: ClusterInfo | None = None,
+        earlier: Mapping[str, str] = {},
     ) -> None:
-        """`folder` is the trial's folder; without it, no call looks up records in the home. `info` is the run info."""
+        """`folder` is the trial's folder; without it, no call looks up records in the home. `info` is the run info.
+
+        `earlier` has the trial's checkpoints, each with the URL of its storage; empty for those in `storage`.
+        """
         self._storage = storage
         self._folder = folder
         self._storage_name = storage.url if folder is None else storage_name(Home(folder.home_root), storage.url)
@@ -99,6 +106,8 @@ class CheckpointContext(OfOneProcess):
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
         self._info = info
         self._obeys_keep = False
+        self._earlier = earlier
+        self._other_storages: dict[str, Storage] = {}
 
     @property
     def storage_url(self) -> str:
@@ -212,9 +221,12 @@ class CheckpointContext(OfOneProcess):
 
         After a stop it waits only until the grace is over, and then raises `GraceExceededError`.
         """
-        self._saves.close()
-        if self._replicas is not None:
-            self._replicas.close()
+        with contextlib.ExitStack() as others:
+            for storage in self._other_storages.values():
+                others.callback(storage.close)
+            self._saves.close()
+            if self._replicas is not None:
+                self._replicas.close()
 
     def download(
         self,
@@ -235,11 +247,11 @@ class CheckpointContext(OfOneProcess):
         self.check_whole(storage_id)
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
             self._saves.wait_for(storage_id)
-            self._storage.download(storage_id, Path(ckpt_dir), selector)
+            self._storage_of(storage_id).download(storage_id, Path(ckpt_dir), selector)
         else:
             host = self._distributed.hosts[self._distributed.rank]
             channel = self._distributed.node_channel
-            shared_download(self._storage, channel, self._saves, host, storage_id, ckpt_dir, selector)
+            shared_download(self._storage_of, channel, self._saves, host, storage_id, ckpt_dir, selector)
 
     def what_to_keep(self, own: Keep | None = None) -> Keep | None:
         """Returns what to keep of the checkpoint from which this attempt goes on.
@@ -273,7 +285,7 @@ class CheckpointContext(OfOneProcess):
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
         """Returns the `metadata` with which the checkpoint was stored. Not collective: any rank may call."""
         self._saves.wait_for(storage_id)
-        return dict(from_json(self._storage.manifest(storage_id).metadata))
+        return dict(from_json(self._storage_of(storage_id).manifest(storage_id).metadata))
 
     def restore_path(
         self,
@@ -284,6 +296,8 @@ class CheckpointContext(OfOneProcess):
     ) -> AbstractContextManager[Path]:
         """Returns a context manager that verifies the checkpoint's files and gives their directory; only read there.
 
+        A checkpoint that was stored elsewhere, before `checkpoint_storage` was changed, is read from there.
+
         On a file system it is the checkpoint itself: a selector says which files to verify, and all are there. From a
         bucket it is a temporary copy of the selected files, which is removed at the end; `NotEnoughSpaceError` is
         raised if it does not fit. Where the ranks of a node share it, one rank fetches and verifies for all; they enter
@@ -292,8 +306,8 @@ class CheckpointContext(OfOneProcess):
         self.check_whole(storage_id)
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
             self._saves.wait_for(storage_id)
-            return self._storage.open(check_storage_id(storage_id), selector)
-        return shared_restore(self._storage, self._distributed.node_channel, self._saves, storage_id, selector)
+            return self._storage_of(check_storage_id(storage_id)).open(storage_id, selector)
+        return shared_restore(self._storage_of, self._distributed.node_channel, self._saves, storage_id, selector)
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> None:
         """Deletes the checkpoint from the storage, pinned or not. It vanishes at once; then its space is freed.
@@ -310,14 +324,13 @@ class CheckpointContext(OfOneProcess):
         self._journal.check_open()
         self._saves.wait_for(check_storage_id(storage_id))
         record, is_inherited = self._journal.append_or_raise, self._is_inherited(storage_id)
+        storage = self._storage_of(storage_id)
         if globs is not None:
-            self._with_reserve(
-                lambda: remove_files(self._storage, storage_id, globs, record, is_inherited=is_inherited)
-            )
+            self._with_reserve(lambda: remove_files(storage, storage_id, globs, record, is_inherited=is_inherited))
         else:
             with contextlib.suppress(CheckpointDamagedError, CheckpointTooNewError):
-                self._storage.manifest(storage_id)
-            self._with_reserve(lambda: remove_checkpoint(self._storage, storage_id, record, is_inherited=is_inherited))
+                storage.manifest(storage_id)
+            self._with_reserve(lambda: remove_checkpoint(storage, storage_id, record, is_inherited=is_inherited))
 
     def release(self, storage_id: str) -> bool:
         """Deletes a checkpoint that this trial no longer needs; returns False, and keeps it, if it is needed elsewhere.
@@ -332,9 +345,9 @@ class CheckpointContext(OfOneProcess):
                 return False
             self.delete(storage_id)
             return True
-        folder, others = self._folder, self._others
+        folder, others, storage = self._folder, self._others, self._storage_of(storage_id)
         try:
-            self._with_reserve(lambda: release_checkpoint(folder, self._storage, storage_id, others))
+            self._with_reserve(lambda: release_checkpoint(folder, storage, storage_id, others))
         except CheckpointProtectedError:
             return False
         return True
@@ -350,10 +363,34 @@ class CheckpointContext(OfOneProcess):
         return any(each.pin is not None for each in checkpoints if each.record.storage_id == storage_id)
 
     def _is_inherited(self, storage_id: str) -> bool:
-        if self._folder is None or not self._folder.path.exists():
-            return False  # a rank whose node does not see the home
-        found = find_recorded(Home(self._folder.home_root), self._folder, storage_id)
+        found = self._recorded(storage_id)
         return found is not None and found.is_inherited
+
+    def _storage_of(self, storage_id: str) -> Storage:
+        """Returns the storage that has the checkpoint: this attempt's, or the one where the records say it lies."""
+        if (url := self._earlier.get(storage_id)) is None:
+            url = self._url_of_other(storage_id)
+        if not url or url == self._storage.url:
+            return self._storage
+        if url not in self._other_storages:
+            self._other_storages[url] = storage_from_url(url)
+        return self._other_storages[url]
+
+    def _url_of_other(self, storage_id: str) -> str:
+        """Returns the URL of the storage of a checkpoint that earlier attempts of this trial have not stored."""
+        try:
+            self._storage.manifest(storage_id)
+        except CheckpointNotFoundError:
+            found = self._recorded(storage_id)
+            return "" if found is None else found.record.storage
+        except CheckpointError:
+            pass  # whatever is done with the checkpoint raises it again
+        return self._storage.url
+
+    def _recorded(self, storage_id: str) -> RecordedCheckpoint | None:
+        if self._folder is None or not self._folder.path.exists():
+            return None  # a rank whose node does not see the home
+        return find_recorded(Home(self._folder.home_root), self._folder, storage_id)
 
     def _check_rank(self, call: str, shard: bool) -> None:
         if not shard and not self._distributed.is_chief:

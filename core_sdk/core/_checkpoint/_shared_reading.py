@@ -13,6 +13,9 @@ from core_sdk.core._checkpoint._together import leave_together, raise_if_error, 
 from core_sdk.distributed import Channel
 from core_sdk.storage import METADATA_NAME, Selector, Storage, check_storage_id
 
+StorageOf = Callable[[str], Storage]
+"""Returns the storage that has a checkpoint. Only the rank that reads asks it."""
+
 
 class _ReadRequest(NamedTuple):
     """The message that each rank sends to the others before anything is read."""
@@ -25,7 +28,7 @@ class _ReadRequest(NamedTuple):
 
 
 def shared_download(
-    storage: Storage,
+    storage_of: StorageOf,
     channel: Channel,
     saves: Saves,
     host: str,
@@ -37,26 +40,26 @@ def shared_download(
     requests = _exchange(
         channel, saves, lambda: _request(storage_id, saves, selector, (host, os.path.realpath(ckpt_dir)))
     )
-    accept = _accepted_by_any(storage, channel, requests, selector)
+    accept = _accepted_by_any(storage_of, channel, requests, selector)
     directories = [request.directory for request in requests]
     is_first = directories.index(directories[channel.rank]) == channel.rank
-    fetch = telling(lambda: storage.download(storage_id, Path(ckpt_dir), accept) if is_first else None)
+    fetch = telling(lambda: storage_of(storage_id).download(storage_id, Path(ckpt_dir), accept) if is_first else None)
     for outcome in channel.allgather_outcome(fetch, is_patient=True):
         raise_if_error(outcome)
 
 
 @contextlib.contextmanager
 def shared_restore(
-    storage: Storage, channel: Channel, saves: Saves, storage_id: str, selector: Selector | None
+    storage_of: StorageOf, channel: Channel, saves: Saves, storage_id: str, selector: Selector | None
 ) -> Iterator[Path]:
     """Gives all ranks of a node the directory that one of them has opened and verified. Entering and leaving block
     until all ranks do so.
     """
     requests = _exchange(channel, saves, lambda: _request(storage_id, saves, selector))
-    accept = _accepted_by_any(storage, channel, requests, selector)
+    accept = _accepted_by_any(storage_of, channel, requests, selector)
     # The directory may be temporary, so it stays until all ranks have left.
     with contextlib.ExitStack() as opened:
-        open_here = telling(lambda: opened.enter_context(storage.open(storage_id, accept)))
+        open_here = telling(lambda: opened.enter_context(storage_of(storage_id).open(storage_id, accept)))
         path = raise_if_error(channel.broadcast_outcome(open_here, is_patient=True))
         try:
             yield path
@@ -91,13 +94,13 @@ def _exchange(channel: Channel, saves: Saves, request: Callable[[], _ReadRequest
 
 
 def _accepted_by_any(
-    storage: Storage, channel: Channel, requests: Sequence[_ReadRequest], selector: Selector | None
+    storage_of: StorageOf, channel: Channel, requests: Sequence[_ReadRequest], selector: Selector | None
 ) -> Selector | None:
     """Returns a selector for the files that any rank accepts; None if some rank has no selector. Collective."""
     if selector is None or not all(request.has_selector for request in requests):
         return None
     storage_id = requests[0].storage_id
-    names = raise_if_error(channel.broadcast_outcome(telling(lambda: _names(storage, storage_id))))
+    names = raise_if_error(channel.broadcast_outcome(telling(lambda: _names(storage_of(storage_id), storage_id))))
     verdicts = channel.allgather_outcome(lambda: [bool(selector(name)) for name in names])
     accepted = {name for name, *answers in zip(names, *verdicts, strict=True) if any(answers)}
     return accepted.__contains__

@@ -132,8 +132,8 @@ def references_to(storage_id: str, references: References) -> list[str]:
 
 
 INHERITED = (
-    "it lies outside this home, and was stored before this home was copied or moved to another file system: it may "
-    "belong to another home"
+    "it lies outside this home, and was stored before this home was copied, moved or restored, or in another one: it "
+    "may belong to another home (`core-sdk home adopt` if this home was moved)"
 )
 
 

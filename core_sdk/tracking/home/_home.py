@@ -9,7 +9,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import google_crc32c
@@ -25,9 +25,10 @@ from core_sdk.errors import (
     TrialNotFoundError,
 )
 from core_sdk.files import read_regular, write_atomically
-from core_sdk.records import FORMAT, ExperimentRecord, HomeRecord, JobRecord, check_name
+from core_sdk.records import FORMAT, AdoptedRecord, ExperimentRecord, HomeRecord, JobRecord, check_name
 from core_sdk.tracking.home._experiment_folder import ExperimentFolder, experiment_ids, find_experiment, name_path
 from core_sdk.tracking.home._files import ID, numbered_entries, read_file, write_file
+from core_sdk.tracking.home._identity import Identity, Ownership
 from core_sdk.tracking.home._reserve import fill_reserve
 from core_sdk.tracking.home._trial_folder import TrialFolder
 
@@ -90,6 +91,10 @@ class Home:
     def _owner_path(self) -> Path:
         return self.root / "spool"
 
+    @property
+    def _adopted_path(self) -> Path:
+        return self.root / "adopted.json"
+
     @classmethod
     def create(cls, root: Path) -> Home:
         """Opens the home at `root`, and makes it if it does not exist.
@@ -123,9 +128,9 @@ class Home:
         return home
 
     def identity(self) -> str:
-        """Returns a name that no other home has, not even a copy of this one. The first call makes it.
+        """Returns a name that no other home has, not even a copy or a snapshot of this one. The first call makes it.
 
-        It stays the same when the folder is renamed, and on all machines that mount it.
+        It stays the same when the folder is renamed or mounted elsewhere.
         """
         if (identity := self.read_identity()) is None:
             with contextlib.suppress(FileExistsError):
@@ -140,10 +145,12 @@ class Home:
         except OSError:
             return None
 
-    def _identified(self, drawn: str) -> str:
-        # A copy has the same file, but other directories. A single inode may be the same on another file system.
-        inodes = [str(path.stat().st_ino) for path in (self.root, self.runs, self.experiments)]
-        return f"{drawn}-{hashlib.sha256(' '.join(inodes).encode()).hexdigest()[:8]}"
+    def _identified(self, name: str) -> str:
+        return str(Identity.of(name, (self.root, self.runs, self.experiments)))
+
+    def draw_identity(self) -> None:
+        """Gives the home another identity. What it has stored elsewhere then belongs to the home that it was."""
+        write_atomically(self._identity_path, _with_checksum(uuid.uuid4().hex))
 
     def owner(self) -> str:
         """Returns the identity of the home to which the records of this one belong: its own, unless this is a spool.
@@ -165,6 +172,19 @@ class Home:
             with contextlib.suppress(RecordDamagedError):
                 return self.read_identity()
             return None
+
+    def ownership(self) -> Ownership:
+        """Reads what decides whether a record belongs to this home, or to the home that it is a copy of."""
+        adopted = None
+        with contextlib.suppress(RecordDamagedError):
+            adopted = read_file(self._adopted_path, AdoptedRecord)
+        return Ownership(self.read_owner(), adopted.identities if adopted else ())
+
+    def adopt(self, identities: Iterable[str]) -> None:
+        """Declares that what was recorded under these identities belongs to this home, which has been moved."""
+        known = self.ownership().adopted
+        all_of_it = AdoptedRecord(identities=list(dict.fromkeys([*known, *identities, self.identity()])))
+        write_file(self._adopted_path, all_of_it)
 
     def stand_for(self, owner: str) -> None:
         """Makes this a spool for the home of this identity."""

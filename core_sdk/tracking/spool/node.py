@@ -15,7 +15,7 @@ from core_sdk.files import fsync_directory, read_regular, reading, write_atomica
 from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.storage import check_storage_id
 from core_sdk.tracking.history import read_history
-from core_sdk.tracking.home import Home
+from core_sdk.tracking.home import Home, Ownership
 from core_sdk.tracking.spool.pieces import PIECE_BYTES, Piece, files_of, is_growing, is_journal, is_whole
 
 _POLL_S = 0.05
@@ -23,7 +23,8 @@ _POLL_S = 0.05
 
 def sees_home(root: Path, identity: str) -> bool:
     """Returns whether the folder `root` of this node is the home of this identity."""
-    return Home(root).read_identity() == identity
+    own = Home(root).read_identity()
+    return own is not None and Ownership(own).covers(identity)
 
 
 def open_spool(identity: str, owner: str) -> Path:

@@ -1,0 +1,1 @@
+"""The home as a whole: `core-sdk home`."""

@@ -1,0 +1,44 @@
+"""`core-sdk home …`."""
+
+from __future__ import annotations
+
+import typer
+
+from core_sdk.cli._group import command_group
+from core_sdk.cli._home import open_home
+
+app = command_group()
+
+
+@app.callback()
+def _group() -> None: ...
+
+
+@app.command()
+def adopt() -> None:
+    """Say that the home was moved here: what it has stored outside, and its experiments, are its own again.
+
+    Not for a copy whose original is still used: these are the original's checkpoints.
+    """
+    from core_sdk.experiments.reviving import go_on_here
+    from core_sdk.tracking.moving.relocation import adopt as adopt_home
+
+    home = open_home()
+    if not adopt_home(home):
+        typer.echo(f"nothing in {home.root} was begun elsewhere")
+        return
+    typer.echo(f"{home.root} owns what it has begun and stored elsewhere")
+    if go_on_here(home):
+        typer.echo("its experiments go on")
+
+
+@app.command()
+def copy() -> None:
+    """Say that the home is a copy: what was begun and stored before is its original's, and is left alone.
+
+    A copy is noticed as such, and needs this only if it was made below the file system, like an image of a disk or of
+    a virtual machine.
+    """
+    home = open_home()
+    home.draw_identity()
+    typer.echo(f"{home.root} is a home of its own, and leaves alone what was begun and stored before")

@@ -1,0 +1,1 @@
+"""Homes that were moved, copied or merged as a whole."""
