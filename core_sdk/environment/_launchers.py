@@ -20,6 +20,7 @@ from core_sdk.placement import (
 )
 
 _UNSHARED_VARIABLE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+_CPP_LOG_VARIABLE = "TORCH_CPP_LOG_LEVEL"
 
 
 def job_placement(variables: Mapping[str, str] = os.environ) -> Placement | None:
@@ -69,6 +70,12 @@ def torchrun_variables(variables: Mapping[str, str] = os.environ) -> dict[str, s
     return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
 
 
+def torch_extensions_directory(variables: Mapping[str, str] = os.environ) -> Path:
+    """Returns the directory in which torch builds extensions, such as DeepSpeed's."""
+    cache = variables.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(variables.get("TORCH_EXTENSIONS_DIR") or Path(cache) / "torch_extensions")
+
+
 def line_prefix_template(variables: Mapping[str, str] = os.environ) -> str:
     """Returns torchrun's template of what each line of a rank begins with; empty if it is not set."""
     return variables.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "")
@@ -81,15 +88,31 @@ def unshared_store() -> Iterator[None]:
     Otherwise it tells nodes that come later of no place at all (seen with torch 2.13). For a process in which nothing
     else uses torch's rendezvous.
     """
-    before = os.environ.get(_UNSHARED_VARIABLE)
-    os.environ[_UNSHARED_VARIABLE] = "1"
+    with _setting(_UNSHARED_VARIABLE, "1"):
+        yield
+
+
+@contextlib.contextmanager
+def quiet_torch() -> Iterator[None]:
+    """Has a torch that is imported inside the block write no warnings of its C++ code, unless the user has said which.
+
+    The processes that this one starts later are not quiet.
+    """
+    with contextlib.nullcontext() if _CPP_LOG_VARIABLE in os.environ else _setting(_CPP_LOG_VARIABLE, "ERROR"):
+        yield
+
+
+@contextlib.contextmanager
+def _setting(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
         if before is None:
-            del os.environ[_UNSHARED_VARIABLE]
+            del os.environ[name]
         else:
-            os.environ[_UNSHARED_VARIABLE] = before
+            os.environ[name] = before
 
 
 def first_variable(names: Sequence[str], variables: Mapping[str, str] = os.environ) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import Template
 
+from core_sdk.environment import quiet_torch, torch_extensions_directory
 from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.processes import Failed, FailedElsewhere, Grace, NodesLost, Outcome, Succeeded, Supervisor, cause_of
 from core_sdk.processes.output import RankOutput, RankPipes
@@ -20,6 +22,7 @@ from launch._command_line import CommandError, program_argv
 from launch._framework import Launch, Start
 from launch._rank_process import start_rank
 from launch._result import describe_lost, marked, result_of
+from launch._torchrun._build_locks import describe_lock, stale_locks
 from launch._torchrun._config import LaunchConfig, configure
 from launch._torchrun._meeting import Meeting, TrainingOver, errors_of_meeting, meeting_of
 from launch._torchrun._nodes import Nodes
@@ -33,6 +36,8 @@ from launch._torchrun._variables import defaults_of, num_ranks, torchrun_variabl
 _MAKE_ROOM_S = 30.0
 # How long a node whose ranks have ended waits for the others, whose store it may keep, as under torchrun.
 _EXIT_S = 300.0
+# The time after the start at which ranks may wait for the build of an extension.
+_BUILD_S = 10.0
 # The time after which such a wait is explained.
 _SILENT_S = 5.0
 
@@ -44,8 +49,8 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
 
     Raises `CommandError`, `NotStarted`.
     """
-    _set_up_logging(launch.settings.log_level)
     config = configure(options, nodes)
+    _set_up_logging(launch.settings.log_level, needs_torch=config.rendezvous is not None)
     if "OMP_NUM_THREADS" in defaults_of(config) and not launch.settings.has_num_threads:
         _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
     if config.options.shutdown_timeout is not None:
@@ -86,6 +91,7 @@ class NodeLauncher:
         self._peers = PeerNodes(None)
         self._ranks: list[tuple[subprocess.Popen[bytes], dict[str, str]]] = []
         """The processes and the variables of the ranks."""
+        self._tell_of_locks_at = math.inf
         self._num_restarts = 0
         """The number of restarts that this node's own ranks made necessary."""
 
@@ -118,6 +124,16 @@ class NodeLauncher:
             {int(of_rank["RANK"]): process.pid for process, of_rank in self._ranks}, num_ranks(nodes)
         )
         self._events.record("START", self._ranks)
+        self._tell_of_locks_at = time.monotonic() + _BUILD_S
+
+    def _tell_of_locks(self) -> None:
+        """Explains why ranks may hang while they load extensions."""
+        if time.monotonic() < self._tell_of_locks_at:
+            return
+        self._tell_of_locks_at = math.inf
+        with contextlib.suppress(OSError):
+            for lock in stale_locks(torch_extensions_directory()):
+                self._say(describe_lock(lock))
 
     def _exchange_facts(self) -> list[NodeFacts]:
         """Exchanges facts between the nodes, so that all ranks are told the same, even if the chief has moved."""
@@ -161,6 +177,8 @@ class NodeLauncher:
         while True:
             self.supervisor.await_death(self.config.options.monitor_interval)
             outcome = self.supervisor.decided or self._outcome()
+            if outcome is None:
+                self._tell_of_locks()
             if outcome is None or self._has_made_room(outcome):
                 if self.meeting.num_waiting() == 0:
                     continue
@@ -252,11 +270,15 @@ class NodeLauncher:
         self.output.say(marked([line]))
 
 
-def _set_up_logging(log_level: str | None) -> None:
+def _set_up_logging(log_level: str | None, *, needs_torch: bool) -> None:
     if log_level is not None:
         logging.basicConfig(level=log_level.upper())
         return
-    # torch's warnings and summaries say in many lines less than our own report.
+    # torch's warnings and summaries say in many lines less than our own report. A node that leaves last hears that the
+    # store is gone, for example, which torch tells with the stack of its C++ code.
+    if needs_torch:
+        with quiet_torch():
+            import torch.distributed  # noqa: F401 - it sets up its logger
     logger = logging.getLogger("torch.distributed")
     logger.handlers = [logging.NullHandler()]
     logger.propagate = False
