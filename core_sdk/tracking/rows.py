@@ -63,7 +63,8 @@ class TrialRow:
     experiment_name: str
     state: TrialState
     reason: str
-    """The reason for the state: the error's last line, "killed by SIGKILL", or who asked for the stop; else empty."""
+    """The reason for the state: the error's last line, "killed by SIGKILL", or who asked for the stop; and how many
+    records were lost. Empty if there is nothing to say."""
     hparams: dict[str, Any]
     created: float
     ended: float | None
@@ -77,7 +78,7 @@ class TrialRow:
     latest_checkpoint: str | None
     continued_from: str | None
     num_dropped: int
-    """Records that the disk refused."""
+    """Records that could not be written, in all attempts."""
     num_bad_lines: int
     ranks: tuple[RankRow, ...]
     """The ranks that have recorded something in the newest attempt; empty if only the chief has."""

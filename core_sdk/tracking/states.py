@@ -7,6 +7,7 @@ stopped or killed the attempt has settled the trial's state, that takes preceden
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ TRY_AGAIN = 75
 SAVE_FAILED = 74
 """EX_IOERR of sysexits.h: the exit status of a script whose save has failed after a stop, with a checkpoint before."""
 
+_FAILURE = 1
 _SHELL_BASE = 128
 _INTERRUPTED = (-signal.SIGINT, _SHELL_BASE + signal.SIGINT)
 _STOP_SIGNALS = (-signal.SIGTERM, -signal.SIGUSR1)
@@ -41,6 +43,9 @@ class AttemptEnd:
     """-N for death by signal N."""
     exit_problem: str | None = None
     """The reason why an exit code that was recorded cannot be read."""
+    num_dropped: int = 0
+    """The records that the attempt's ranks could not write."""
+    drop_reason: str = ""
 
 
 def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = None) -> tuple[TrialState, str]:
@@ -65,6 +70,13 @@ def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = Non
     return ("PAUSED", end.stop_source or "") if is_stop else ("COMPLETED", "")
 
 
+def with_losses(reason: str, num_dropped: int, drop_reason: str) -> str:
+    """Returns the reason for a state, with the records that were lost: that changes no state, and must be seen."""
+    why = re.sub(r"^\[Errno \d+\] ", "", drop_reason)
+    lost = f"{num_dropped} records lost: {why}".removesuffix(": ") if num_dropped else ""
+    return "; ".join(filter(None, (reason, lost)))
+
+
 def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:
     """Returns the script's error together with the launcher's reason.
 
@@ -82,7 +94,8 @@ def _good_statuses(end: AttemptEnd, *, has_left: bool, is_stop: bool) -> tuple[i
     """Returns the exit statuses that are no failure. A status of 75 means a stop, so it is a failure without one."""
     stopped = (TRY_AGAIN,) if is_stop else ()
     if has_left:
-        return (None, 0, *stopped, *STOP_CODES, *_INTERRUPTED)  # a shell around the script may die of the Ctrl-C
+        # A shell around the script may die of the Ctrl-C. `ReportsDroppedError` ends a script with 1.
+        return (None, 0, *stopped, *STOP_CODES, *_INTERRUPTED, *((_FAILURE,) if end.num_dropped else ()))
     return (None, 0, *stopped, *(_STOP_SIGNALS if end.outcome == "exited" else ()))
 
 

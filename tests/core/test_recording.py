@@ -18,7 +18,7 @@ from saving import checkpoint_ids
 from core_sdk import core
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError, RankFailedError, ReportsDroppedError
 from core_sdk.storage import DirectoryStorage, storage_from_url
-from core_sdk.tracking import Home
+from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
 
@@ -225,3 +225,41 @@ def test_an_interrupt_at_the_record_leaves_nothing_that_is_stored_and_not_listed
     assert refused.startswith("REFUSED")
     assert listed(home) == [kept]
     assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == [kept]
+
+
+LOSES_THREE = """
+import os, resource
+from pathlib import Path
+from core_sdk import core
+
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+with core.init() as context:
+    context.train.report_training_metrics(1, {"loss": 1.0})
+    (journal,) = Path(os.environ["CORE_SDK_HOME"]).glob(f"runs/{context.info.trial.trial_id}/1.journal")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (journal.stat().st_size, most))
+    for step in range(2, 5):
+        context.train.report_training_metrics(step, {"loss": 1.0})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    context.train.report_training_metrics(5, {"loss": 1.0})
+"""
+
+
+def test_a_trial_that_lost_records_is_in_one_state_however_it_was_started(
+    home: Home, run_script: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    """It is complete, as it has trained to its end, and its reason says how many are lost and why; the status is 1."""
+    status, _, stderr = run_script(LOSES_THREE)
+    run = subprocess.run(
+        [Path(sys.executable).with_name("core-sdk"), "run", "--", sys.executable, tmp_path / "train.py"],
+        capture_output=True,
+        text=True,
+    )
+
+    with HomeTracker(home).view() as view:
+        rows = view.trials()
+    assert (status, run.returncode) == (1, 1)
+    assert "ReportsDroppedError: 3 records" in stderr
+    assert "trial 2 completed (3 records lost: File too large)" in run.stderr
+    assert [(row.state, row.reason, row.num_dropped) for row in rows] == [
+        ("COMPLETED", "3 records lost: File too large", 3)
+    ] * 2

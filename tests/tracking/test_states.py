@@ -31,6 +31,12 @@ from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
             AttemptEnd(outcome="completed", exit_code=75),
             ("ERROR", "its process exited with status 75, after it had left its Context"),
         ),
+        (AttemptEnd(outcome="completed", exit_code=1, num_dropped=3), ("COMPLETED", "")),
+        (AttemptEnd("paused", None, "SIGTERM", 1, num_dropped=3), ("PAUSED", "SIGTERM")),
+        (
+            AttemptEnd(outcome="completed", exit_code=7, num_dropped=3),
+            ("ERROR", "its process exited with status 7, after it had left its Context"),
+        ),
         *((AttemptEnd(outcome="exited", exit_code=code), ("COMPLETED", "")) for code in (None, 0, -15)),
         *((AttemptEnd("exited", None, "user", code), ("PAUSED", "user")) for code in (None, 0, 75)),
         *(

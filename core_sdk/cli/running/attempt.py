@@ -26,7 +26,7 @@ from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start
 from core_sdk.tracking.home import TrialFolder
 from core_sdk.tracking.rows import TrialState
-from core_sdk.tracking.states import trial_state
+from core_sdk.tracking.states import trial_state, with_losses
 
 _STDIN = 0
 _STDOUT = 1
@@ -73,7 +73,10 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     # If nobody has told us the status, whoever killed what was left has recorded it.
     end = read_end(folder, ended.code)
     state, reason = trial_state(end, False, read_settled(folder))
+    reason = with_losses(reason, end.num_dropped, end.drop_reason)
     display.close(f"trial {trial_id} {describe_end(folder, state, reason)}")
+    if state == "COMPLETED" and end.num_dropped:
+        return exit_code(end.exit_code or 0)  # that of the script, which tells its starter of the loss
     return exit_status(state, end.exit_code)
 
 

@@ -61,7 +61,7 @@ def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str
         "Command": shlex.join(command.argv) if command else "",
         "Directory": command.cwd if command else "",
         **(_environment(trial.environment) if trial.environment else {}),
-        "Lost records": f"{trial.num_dropped} (the disk refused them)" if trial.num_dropped else "",
+        "Lost records": f"{trial.num_dropped}; all others are kept" if trial.num_dropped else "",
         "Notes": trial.notes,
         "Damaged lines": str(trial.num_bad_lines) if trial.num_bad_lines else "",
     }

@@ -8,7 +8,7 @@ import time
 
 from core_sdk.errors import CoreSDKError, RecordDamagedError
 from core_sdk.journal import find_records, read_journal
-from core_sdk.records import Ended, ExitRecord, Settled, StopAcknowledged
+from core_sdk.records import Dropped, Ended, ExitRecord, Settled, StopAcknowledged
 from core_sdk.tracking.attempts.provisional import settle_unnamed
 from core_sdk.tracking.home import TrialFolder
 from core_sdk.tracking.states import AttemptEnd, error_told
@@ -59,7 +59,21 @@ def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
             end = dataclasses.replace(end, stop_source=record.source)
         elif isinstance(record, Ended):
             end = dataclasses.replace(end, outcome=record.outcome, error=record.error)
-    return dataclasses.replace(end, error=error_told(end.error, recorded))
+    num_dropped, drop_reason = _read_losses(folder, attempt)
+    return dataclasses.replace(
+        end, error=error_told(end.error, recorded), num_dropped=num_dropped, drop_reason=drop_reason
+    )
+
+
+def _read_losses(folder: TrialFolder, attempt: int) -> tuple[int, str]:
+    """Returns how many records the attempt's ranks could not write, and why."""
+    num_dropped, reason = 0, ""
+    ranks = (0, *(rank for number, rank in folder.rank_journals() if number == attempt))
+    for rank in ranks:
+        for found in find_records(folder.journal_path(attempt, rank), ['"dropped"']):
+            if isinstance(found, Dropped):
+                num_dropped, reason = num_dropped + found.count, found.reason
+    return num_dropped, reason
 
 
 def read_settled(folder: TrialFolder) -> Settled | None:

@@ -53,6 +53,7 @@ _COURSE = (
     "status",
     "metadata",
     "label_changes",
+    "drop_reason",
     "new_name",
     "new_notes",
     "last_steps",
@@ -239,6 +240,7 @@ class JournalIndexer:
                 row["stop_source"] = record.source
             case Dropped():
                 row["num_dropped"] += record.count
+                row["drop_reason"] = record.reason
             case Ended():
                 row |= {"ended": record.time, "outcome": record.outcome, "error": record.error}
             case _ if isinstance(record, _OF_CHECKPOINTS):

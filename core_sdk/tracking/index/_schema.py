@@ -9,7 +9,7 @@ import msgspec
 
 from core_sdk.records import MAX_INT
 
-REVISION = 15
+REVISION = 16
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -68,6 +68,7 @@ CREATE TABLE attempt (
     kept_until INTEGER,
     num_bad_lines INTEGER NOT NULL DEFAULT 0,
     num_dropped INTEGER NOT NULL DEFAULT 0,
+    drop_reason TEXT,
     progress REAL,
     status TEXT,
     metadata TEXT,

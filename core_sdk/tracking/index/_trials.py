@@ -14,7 +14,7 @@ from core_sdk.tracking.home import Home
 from core_sdk.tracking.index._checkpoints import latest_checkpoints
 from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.rows import AlertRow, ExperimentRow, RankRow, TrialRow, TrialState
-from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
+from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state, with_losses
 
 AttemptKey = tuple[int, int]
 """Trial id and attempt."""
@@ -85,8 +85,7 @@ def read_experiments(
     attempts = _attempts(connection, in_experiment)
     trials = f"SELECT trial_id, experiment_id FROM trial WHERE {in_experiment.sql}"
     for trial_id, experiment_id in connection.execute(trials, in_experiment.values):
-        chief, _ = _by_rank(attempts[trial_id])
-        states[experiment_id].append(_state(trial_id, chief, is_running)[0])
+        states[experiment_id].append(_state(trial_id, attempts[trial_id], is_running)[0])
     query = f"SELECT * FROM experiment WHERE {where.sql} ORDER BY experiment_id"
     return [_experiment_row(row, states[row["experiment_id"]]) for row in connection.execute(query, where.values)]
 
@@ -113,7 +112,8 @@ def _trial_row(
     latest_checkpoint: str | None,
 ) -> TrialRow:
     chief, others = _by_rank(attempts)
-    state, reason = _state(row["trial_id"], chief, is_running)
+    state, reason = _state(row["trial_id"], attempts, is_running)
+    num_dropped = sum(found["num_dropped"] for found in attempts)
     metadata, environment = _newest(chief, "metadata"), _newest(chief, "environment")
     new_name, new_notes = _newest(chief, "new_name"), _newest(chief, "new_notes")
     name = row["name"] if new_name is None else new_name
@@ -122,7 +122,7 @@ def _trial_row(
         experiment_id=row["experiment_id"],
         experiment_name=row["experiment_name"] or "",
         state=state,
-        reason=reason,
+        reason=with_losses(reason, num_dropped, _newest(attempts, "drop_reason") or ""),
         hparams=from_json(msgspec.json.decode(row["hparams"])),
         created=row["created"],
         ended=None if state == "ACTIVE" or not chief else _ended(chief[0]),
@@ -133,7 +133,7 @@ def _trial_row(
         metadata=None if metadata is None else from_json(msgspec.json.decode(metadata)),
         latest_checkpoint=latest_checkpoint,
         continued_from=row["continued_from"],
-        num_dropped=sum(found["num_dropped"] for found in attempts),
+        num_dropped=num_dropped,
         num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
         ranks=_ranks(chief, others),
         labels=_labels(row, chief),
@@ -180,13 +180,15 @@ def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> Experimen
 
 
 def _state(
-    trial_id: int, attempts: Sequence[sqlite3.Row], is_running: Mapping[AttemptKey, bool]
+    trial_id: int, of_ranks: Sequence[sqlite3.Row], is_running: Mapping[AttemptKey, bool]
 ) -> tuple[TrialState, str]:
+    attempts, _ = _by_rank(of_ranks)
     if not attempts or attempts[0]["attempt"] == 0:
         return "ERROR", "no attempt has begun"
     told = ("outcome", "error", "stop_source", "exit_code", "exit_problem")
     newest = attempts[0]["attempt"]
-    end = AttemptEnd(*(attempts[0][column] for column in told))
+    num_dropped = sum(row["num_dropped"] for row in of_ranks if row["attempt"] == newest)
+    end = AttemptEnd(**{column: attempts[0][column] for column in told}, num_dropped=num_dropped)
     settled = None if attempts[-1]["settled"] is None else msgspec.json.decode(attempts[-1]["settled"], type=Settled)
     is_outdated = settled is not None and settled.attempt < newest
     return trial_state(end, is_running.get((trial_id, newest), True), None if is_outdated else settled)

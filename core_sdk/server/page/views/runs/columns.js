@@ -104,6 +104,7 @@ export const OF_EXPERIMENTS = [
 
 const showState = (/** @type {{state: string, reason?: string, progress?: number | null}} */ { state, reason = "", progress }) => html`
   <${StateBadge} state=${state} reason=${reason} />
+  ${state === "COMPLETED" && reason && html`<span role="img" title=${reason} aria-label=${reason}>⚠</span>`}
   ${state === "ACTIVE" && progress != null && html`<span class="percent">${Math.floor(progress * 100)}%</span>`}
 `;
 

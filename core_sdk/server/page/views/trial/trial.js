@@ -91,7 +91,7 @@ function Problems({ found: { trial, problem } }) {
   const problems = [
     problem,
     trial.num_bad_lines > 0 && `${counted(trial.num_bad_lines, "line")} of the journal cannot be read; all others are shown.`,
-    trial.num_dropped > 0 && `The disk refused ${counted(trial.num_dropped, "record")} while the trial ran; they are lost.`,
+    trial.num_dropped > 0 && `${counted(trial.num_dropped, "record")} could not be written while the trial ran, and are lost; all others are shown.`,
   ].filter(Boolean);
   return problems.map((text) => html`<${Remark}>${text}<//>`);
 }
