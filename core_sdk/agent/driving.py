@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from core_sdk.alive import AliveLock
-from core_sdk.environment import Environment, command_of_this_process, job, leave_job, main_script, run_info
+from core_sdk.environment import Environment, command_of_this_process, is_script, job, leave_job, main_script, run_info
+from core_sdk.exiting import ProgramExit
 from core_sdk.placement import named_job
 from core_sdk.records import ClusterInfo, ExitRecord, check_name
 from core_sdk.tracking import Home, TrialFolder
@@ -21,6 +22,7 @@ from core_sdk.tracking.attempts.jobs import note_trial_of_job, trial_of_job
 from core_sdk.tracking.attempts.restarts import has_begun, next_info
 from core_sdk.tracking.attempts.run_info import names_trial
 from core_sdk.tracking.attempts.starting import Start, begin, resume
+from core_sdk.tracking.states import TRY_AGAIN
 
 logger = logging.getLogger("core_sdk.agent")
 
@@ -35,12 +37,13 @@ class DrivenTrial:
     holds the lock and keeps the output of the program, of which that of the workers is a part.
     """
 
-    def __init__(self, folder: TrialFolder, info: ClusterInfo, start: Start | None) -> None:
-        """`start` is None if an agent has started the attempt."""
+    def __init__(self, folder: TrialFolder, info: ClusterInfo, start: Start | None, *, is_of_job: bool = False) -> None:
+        """`start` is None if an agent has started the attempt. A job (`is_of_job`) can start the program again."""
         self.folder = folder
         self.info = info
         """The cluster info that the ranks of the attempt get."""
         self._start = start
+        self._is_of_job = is_of_job
         if self._lock is not None and folder.read_command() is not None:
             # The signature lets `trial kill` end this program. It has none if a person types into it.
             self._lock.sign()
@@ -60,7 +63,8 @@ class DrivenTrial:
         if names_trial(told) and not has_begun(home, told):
             return cls(home.trial(told.trial.trial_id), told, None)
         named = None if job_id is None else named_job(check_name("job_id", job_id))
-        earlier = trial_of_job(home, named or job(), None if named else main_script())
+        given = named or job()
+        earlier = trial_of_job(home, given, None if named else main_script())
         if earlier is not None:
             start = resume(home.trial(earlier), is_again=True, is_here=True)
         else:
@@ -68,7 +72,7 @@ class DrivenTrial:
             start = begin(home.root, argv, name=name, num_slots=num_slots)
         note_trial_of_job(start.folder, named)
         leave_job()
-        return cls(start.folder, start.info, start)
+        return cls(start.folder, start.info, start, is_of_job=given is not None)
 
     @property
     def attempt(self) -> int:
@@ -96,6 +100,12 @@ class DrivenTrial:
             for problem in record_end(self.folder, code):
                 logger.warning("%s", problem)
             self._lock.release()
+
+    def end_stopped(self) -> None:
+        """Records that the attempt has stopped as asked. A job's program then exits with the status for that."""
+        self.end(0)
+        if self._is_of_job and is_script():
+            ProgramExit.watched().replace(TRY_AGAIN)
 
     def end_by(self, error: BaseException | None) -> None:
         """Records that the attempt has ended, as a program does that does not catch this error."""

@@ -11,6 +11,8 @@ from parts import needs
 from processes import wait_for
 from workers.programs import Programs
 
+from core_sdk import client
+from core_sdk.records import STOPPED_BY_SEARCHER
 from core_sdk.tracking import Home
 
 # They start several processes that import torch.
@@ -512,3 +514,68 @@ resources: {{slots_per_trial: 1}}
     scores = sorted(float(journal.partition('"score":')[2].partition("}")[0]) for journal in journals)
     assert scores == [1.0, 2.0]
     assert all('"group":"validation"' in journal and '"group":"training"' in journal for journal in journals)
+
+
+@pytest.mark.parametrize("programs", ["local"], indirect=True)
+def test_a_search_stops_functions_that_store_nothing(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
+    """Each is completed in its next report after that, long before its end."""
+    program = trainings.write("""
+        def function(config):
+            for epoch in range(1, 28):
+                train.report({"score": config["x"], "epoch": epoch})
+                time.sleep(0.2)
+
+        if __name__ == "__main__":
+            fit(function, {"x": 0.0}, num_workers=0)
+    """)
+    (trainings.directory / "search.yaml").write_text(f"""
+name: searched
+entrypoint: {trainings.python} {program.name}
+hyperparameters:
+  x: {{type: double, minval: 0, maxval: 1}}
+searcher:
+  name: async_halving
+  metric: score
+  smaller_is_better: false
+  num_rungs: 3
+  max_trials: 4
+  divisor: 3
+  time_metric: epoch
+  max_time: 27
+  max_concurrent_trials: 2
+resources: {{slots_per_trial: 0}}
+reproducibility: {{experiment_seed: 3}}
+""")
+
+    finished = warm_cli.run(
+        trainings.directory, "experiment", "create", "--local", "search.yaml", ".", **trainings.variables
+    )
+
+    assert finished.status == 0, finished
+    stopped = [trial for trial in map(client.get_trial, home.trial_ids()) if trial.reason == STOPPED_BY_SEARCHER]
+    assert stopped
+    assert {trial.state.name for trial in stopped} == {"COMPLETED"}
+    assert max(trial.steps_completed for trial in stopped) < 27
+    assert client.get_experiment(1).state.name == "COMPLETED"
+
+
+@pytest.mark.parametrize("programs", ["local"], indirect=True)
+def test_a_program_of_a_job_that_has_stored_nothing_stops_with_status_75(trainings: Programs) -> None:
+    """So that the job starts it again; it says that this begins anew."""
+    program = trainings.start("""
+        def function():
+            for step in range(1000):
+                report(step)
+                mark("training")
+                time.sleep(0.05)
+
+        assert fit(function, run_config=RunConfig(job_id="job")).is_stopped
+    """)
+    wait_for((trainings.directory / "training").exists)
+
+    program.process.send_signal(signal.SIGTERM)
+    code, _, errors = program.wait()
+
+    assert code == 75, errors
+    assert "in a report without a checkpoint: a resume begins anew" in errors
+    assert client.get_trial(1).state.name == "PAUSED"

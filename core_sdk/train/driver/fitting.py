@@ -88,7 +88,10 @@ class _Fit(ABC):
                 self._give_up(trial, error)
                 raise
             else:
-                trial.end(0)
+                if returned is not None and returned.is_stopped:
+                    trial.end_stopped()
+                else:
+                    trial.end(0)
                 if returned is not None:
                     return _result(self._training, trial.folder, returned)
             trial.restart()
