@@ -481,9 +481,9 @@ def test_a_disk_that_fills_in_one_ranks_block_leaves_nothing(tmp_path: Path, sma
 
     errors = trial.attempt(script).errors
 
-    assert isinstance(errors[writer], OSError)
+    assert isinstance(errors[writer], NotEnoughSpaceError)
     assert isinstance(errors[1 - writer], RankFailedError)
-    assert "No space left" in str(errors[1 - writer])
+    assert "bytes free and the checkpoint needs" in str(errors[1 - writer])
     assert_nothing_was_stored(trial)
     trial.storage.verify(store(trial))
 
