@@ -10,9 +10,11 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from processes import wait_for
 from saving import checkpoint_ids, store_alone, upload
 
 from core_sdk.errors import (
@@ -271,6 +273,19 @@ def test_a_link_to_a_file_inside_is_kept_as_that_file(storage: DirectoryStorage,
     assert not (storage.root / "b" / "latest").is_symlink()
     assert (storage.root / "b" / "latest").read_bytes() == b"1234"
     storage.verify("b")
+
+
+def test_a_reader_waits_for_a_process_that_only_looks_whether_it_may_delete(
+    storage: DirectoryStorage, source: Path
+) -> None:
+    """A plan of what is to be deleted holds the checkpoint for a moment."""
+    upload(storage, "a", source, METADATA)
+
+    with ThreadPoolExecutor(1) as executor:
+        with DirectoryStorage(storage.root).deleting("a"):
+            verified = executor.submit(storage.verify, "a")
+            wait_for(lambda: verified.running())
+        assert verified.result().storage_id == "a"
 
 
 def make_pipe(path: Path) -> None:

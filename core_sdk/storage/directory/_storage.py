@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -27,6 +28,9 @@ from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import is_checkpoint, read_manifest, verify
 from core_sdk.storage.directory._staging import DirectoryStaging
+
+# A deletion is recorded and then hides the checkpoint, which takes milliseconds unless its process is suspended.
+_DELETION_S = 10.0
 
 
 class DirectoryStorage(Storage):
@@ -127,13 +131,20 @@ class DirectoryStorage(Storage):
         A manifest that is missing, and a file system without locks, are left to the block.
         """
         with contextlib.ExitStack() as held:
-            try:
-                held.callback(AliveLock.shared(self._path(storage_id) / MANIFEST_NAME).release)
-            except BlockingIOError as error:  # it is being deleted
-                raise CheckpointNotFoundError(storage_id, str(self.root)) from error
-            except OSError:
-                pass
+            with contextlib.suppress(OSError):
+                held.callback(self._lock_to_read(storage_id).release)
             yield
+
+    def _lock_to_read(self, storage_id: str) -> AliveLock:
+        """Waits for a process that is about to delete the checkpoint, or that only looks whether it may."""
+        given_up_at = time.monotonic() + _DELETION_S
+        while True:
+            try:
+                return AliveLock.shared(self._path(storage_id) / MANIFEST_NAME)
+            except BlockingIOError as error:
+                if time.monotonic() > given_up_at:
+                    raise CheckpointNotFoundError(storage_id, str(self.root)) from error
+            time.sleep(0.01)
 
     @contextlib.contextmanager
     def deleting(self, storage_id: str) -> Iterator[None]:
