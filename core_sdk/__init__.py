@@ -68,12 +68,16 @@ _NAMES = {
 }
 
 
+_MEANT = {"init": "core.init", "Context": "core.Context", "State": "loop.State", "resumable": "loop.resumable"}
+
+
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"core_sdk.{name}")
     if name in _NAMES:
         return getattr(importlib.import_module(_NAMES[name]), name)
-    raise AttributeError(f"module 'core_sdk' has no attribute {name!r}")
+    meant = f"; did you mean core_sdk.{_MEANT[name]}?" if name in _MEANT else ""
+    raise AttributeError(f"module 'core_sdk' has no attribute {name!r}{meant}")
 
 
 def __dir__() -> list[str]:

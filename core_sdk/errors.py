@@ -327,7 +327,10 @@ class CommandError(CoreSDKError):
 
 class CommandNotFoundError(CommandError):
     def __init__(self, program: str) -> None:
-        super().__init__(f"there is no program {program!r}. Give it as its path, or correct PATH.")
+        advice = "Give it as its path, or correct PATH"
+        if program.endswith(".py"):
+            advice = f"A script is started by its interpreter: `python {program}`"
+        super().__init__(f"there is no program {program!r}. {advice}.")
 
 
 class CommandArgumentError(CommandError, ValueError):

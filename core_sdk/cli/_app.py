@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from core_sdk._version import __version__
-from core_sdk.cli._group import LazyGroup, command_group
+from core_sdk.cli._group import MEANT, LazyGroup, command_group
 from core_sdk.cli.compare import compare
 from core_sdk.cli.preview_search import preview_search
 from core_sdk.cli.report import report
@@ -36,6 +36,16 @@ class _Root(LazyGroup):
         "home": ("core_sdk.cli.home.commands", "The home: the folder that holds all records."),
         "index": ("core_sdk.cli.index", "The index: a database that answers faster than the journals."),
     }
+    _FIRST = ("trial", "experiment", "master")
+
+    def _meant(self, ctx: Any, typed: str) -> str | None:
+        """Also returns the command of a group, for somebody who has left the group out."""
+        if (meant := super()._meant(ctx, typed)) is not None:
+            return meant
+        words = ((name, word) for name in self._FIRST for word in (typed, *MEANT.get(typed, ())))
+        of_groups = (f"{name} {word}" for name, word in words if self.get_command(ctx, name).get_command(ctx, word))
+        return next(of_groups, None)
+
     short_forms = {"t": "trial", "c": "checkpoint", "e": "experiment", "m": "master", "job": "queue"}
 
 

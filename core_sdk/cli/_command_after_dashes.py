@@ -8,11 +8,17 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+_OF_LAUNCHERS = ("--nproc", "--nnodes", "--num_processes", "--num-processes")
+
 
 class CommandAfterDashes(TyperCommand):
     """Requires `--` before the last argument, a command: without it our options could not be told from its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own = args[: args.index("--")] if "--" in args else args
+        if any(word.startswith(_OF_LAUNCHERS) for word in own):
+            ranks = "python -m launch.torch_distributed --nproc_per_node 2 -- python train.py"
+            ctx.fail(f"a launcher starts several ranks: {ctx.command_path} -- {ranks}")
         if "--" not in args and (begin := self._begin_of_command(ctx, args)) is not None:
             command = args[begin:] or ["python", "train.py"]
             meant = shlex.join([*args[:begin], "--", *command])

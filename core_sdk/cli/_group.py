@@ -14,10 +14,10 @@ from typer.core import TyperGroup
 _OTHER_NAMES = {"ls": "list", "rm": "delete", "lt": "trials", "lc": "checkpoints", "list-trials": "trials",
                 "list-checkpoints": "checkpoints", "download-model-def": "download-code"}  # fmt: skip
 # What people say for a command that is called otherwise here; the first one that a group has is meant.
-_MEANT = {
+MEANT = {
     "show": ("describe",), "view": ("describe",), "info": ("describe",), "get": ("describe",), "remove": ("delete",),
     "stop": ("pause", "down"), "unpause": ("activate", "resume"), "restart": ("resume", "continue"),
-    "start": ("resume", "activate", "up"), "submit": ("create",),
+    "start": ("resume", "activate", "up"), "submit": ("create",), "rename": ("set",), "ps": ("list",),
 }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ class Group(TyperGroup):
 
     def _meant(self, ctx: Any, typed: str) -> str | None:
         names = self.list_commands(ctx)
-        others = [*_MEANT.get(typed, ()), typed.removesuffix("s"), *difflib.get_close_matches(typed, names, 1)]
+        others = [*MEANT.get(typed, ()), typed.removesuffix("s"), *difflib.get_close_matches(typed, names, 1)]
         return next((name for name in others if name in names), None)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -204,6 +204,15 @@ class Context(OfOneProcess):
         of_ranks = f", rank {ranks.rank} of {ranks.size}" if ranks.size > 1 else ""
         return f"<Context of trial {trial.trial_id}, attempt {self._attempt.number}{of_ranks}>"
 
+    def __getattr__(self, name: str) -> Any:
+        """Raises `AttributeError`, which says where a name is that was looked for here."""
+        parts = () if name.startswith("_") else ("train", "checkpoint", "preempt", "distributed", "searcher")
+        meant = [f"{part}.{name}" for part in parts if hasattr(self.__dict__.get(part), name)]
+        if name == "log":
+            meant = ["train.report_training_metrics(steps_completed, metrics)"]
+        hint = f"; did you mean {meant[0]}?" if meant else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
     def record_hparams(self, hparams: Any) -> None:
         """Records hyperparameters that are only known after `init()`, unless the trial already has some.
 

@@ -56,8 +56,10 @@ class State:
     number of ranks can resume from that, also with a whole model.
     """
 
-    def __init__(self, **objects: Any) -> None:
-        """Raises `TypeError` for an object that cannot be kept."""
+    def __init__(self, *unnamed: Any, **objects: Any) -> None:
+        """Raises `TypeError` for an object that has no name, or cannot be kept."""
+        if unnamed:
+            raise TypeError("State() needs a name for each object, as in State(model=model, optimizer=optimizer)")
         for name, target in objects.items():
             _check_object(name, target)
         self._loaders = {name: each for name, each in objects.items() if isinstance(each, Loader)}
