@@ -23,7 +23,8 @@
     ├── PlacementError (ValueError)   a scheduler has not started one launcher on each node
     │   └── SchedulerVariableError
     ├── MasterError                   the process that runs a home's experiments
-    │   └── MasterRefusedError (ValueError)
+    │   ├── MasterRefusedError (ValueError)
+    │   └── MasterSilentError
     ├── JournalError                  the record file of one attempt
     │   ├── JournalClosedError
     │   ├── JournalForkedError
@@ -366,6 +367,19 @@ class MasterError(CoreSDKError):
 
 class MasterRefusedError(MasterError, ValueError):
     """The master works, but can never do what was requested."""
+
+
+class MasterSilentError(MasterError):
+    """The master lives, but does not answer."""
+
+    def __init__(self, pid: int | None, command: str, waited_s: float, *, is_suspended: bool) -> None:
+        who = "it" if pid is None else f"process {pid}" + (f" ({command})" if command else "")
+        advice = (
+            f", and is suspended. `kill -CONT {pid}` lets it go on"
+            if is_suspended
+            else f". `kill -9 {pid}` ends it; trials go on, and the next command starts another master"
+        )
+        super().__init__(f"{who} has not answered for {waited_s:.0f} s{advice if pid else ''}")
 
 
 class AttemptNotPlacedError(CoreSDKError):

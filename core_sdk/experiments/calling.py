@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -18,16 +20,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from core_sdk._version import __version__
-from core_sdk.alive import is_alive
+from core_sdk.alive import is_alive, signed_by
 from core_sdk.environment import agent_variables
 from core_sdk.environment.names import HOME_VARIABLE
-from core_sdk.errors import MasterError, MasterRefusedError
+from core_sdk.errors import MasterError, MasterRefusedError, MasterSilentError
+
+logger = logging.getLogger("core_sdk.master")
 
 PROTOCOL = 1
 _START_S = 30.0
 _PAUSE_S = 0.01
 _ANSWER_S = 60.0
+_SILENCE_S = 2.0
+"""The time after which a caller is told whom it waits for, or gets no answer if it can do without."""
 # Held while a master is started, so that a call waits for a thread that starts one early.
 _starting = threading.Lock()
 
@@ -66,7 +74,7 @@ def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: 
     while True:
         with contextlib.suppress(ConnectionError):
             if (connection := _connect(home_root)) is not None:
-                return _ask(connection, do, arguments)
+                return _ask(home_root, connection, do, arguments)
         if time.monotonic() > deadline:
             raise MasterError(f"it did not start within {_START_S:g} s; {log_path(home_root)} may say why")
         with _starting:
@@ -91,11 +99,15 @@ def start_early(home_root: Path) -> None:
     threading.Thread(target=start, name="core-sdk-start-master", daemon=True).start()
 
 
-def call_running(home_root: Path, do: str, **arguments: Any) -> dict[str, Any] | None:
-    """Asks the master of this home like `call`, but returns None if no master runs. Raises `MasterError`."""
+def call_running(home_root: Path, do: str, *, is_patient: bool = True, **arguments: Any) -> dict[str, Any] | None:
+    """Asks the master of this home like `call`, but returns None if no master runs. Raises `MasterError`.
+
+    A caller that `is_patient` waits for an answer like `call`. One that is not gets `MasterSilentError` after two
+    seconds.
+    """
     connection = _connect(home_root)
     try:
-        return None if connection is None else _ask(connection, do, arguments)
+        return None if connection is None else _ask(home_root, connection, do, arguments, is_patient=is_patient)
     except ConnectionError:
         return None
 
@@ -131,35 +143,68 @@ def await_end_of_master(home_root: Path) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _ask(connection: socket.socket, do: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _ask(
+    home_root: Path, connection: socket.socket, do: str, arguments: Mapping[str, Any], *, is_patient: bool = True
+) -> dict[str, Any]:
     """Sends a request, returns the answer, and closes the connection.
 
     Raises `MasterError`, and `ConnectionError` if the master dies.
     """
     request = {"protocol": PROTOCOL, "version": __version__, "do": do, **arguments}
-    try:
-        with connection, connection.makefile("rb") as answers:
-            connection.settimeout(_ANSWER_S)
+    with connection:
+        connection.settimeout(_ANSWER_S)
+        try:
             connection.sendall(json.dumps(request).encode() + b"\n")
-            line = answers.readline()
-    except TimeoutError as error:
-        raise MasterError(f"it has not answered for {_ANSWER_S:g} s") from error
-    if not line.endswith(b"\n"):
-        raise ConnectionResetError("it ended before it answered")
+        except TimeoutError:
+            raise _silent(home_root, _ANSWER_S) from None
+        connection.settimeout(_SILENCE_S)
+        line = _read_line(home_root, connection, is_patient=is_patient)
     answer: dict[str, Any] = json.loads(line)
     if not answer.pop("ok"):
         raise (MasterRefusedError if answer.get("is_refused") else MasterError)(answer["error"])
     return answer
 
 
+def _read_line(home_root: Path, connection: socket.socket, *, is_patient: bool) -> bytes:
+    line, began, is_told = b"", time.monotonic(), False
+    while not line.endswith(b"\n"):
+        try:
+            received = connection.recv(1 << 16)
+        except TimeoutError:
+            waited_s = time.monotonic() - began
+            if not is_patient or waited_s > _ANSWER_S:
+                raise _silent(home_root, waited_s) from None
+            if not is_told:
+                logger.warning("%s It is waited for, for %.0f s.", _silent(home_root, waited_s), _ANSWER_S)
+                is_told = True
+            continue
+        if not received:
+            raise ConnectionResetError("it ended before it answered")
+        line += received
+    return line
+
+
+def _silent(home_root: Path, waited_s: float) -> MasterSilentError:
+    pid = signed_by(lock_path(home_root))
+    command, is_suspended = "", False
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid or 0)
+        command, is_suspended = shlex.join(process.cmdline()), process.status() == psutil.STATUS_STOPPED
+    return MasterSilentError(pid, command, waited_s, is_suspended=is_suspended)
+
+
 def _connect(home_root: Path) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(_SILENCE_S)
     try:
         with socket_address(home_root) as address:
             connection.connect(address)
     except (FileNotFoundError, ConnectionRefusedError):
         connection.close()
         return None
+    except (TimeoutError, BlockingIOError):  # so many wait for it that no more may
+        connection.close()
+        raise _silent(home_root, 0) from None
     except OSError as error:
         connection.close()
         raise MasterError(f"its socket {home_root / 'master.sock'} cannot be used: {error.strerror}") from error

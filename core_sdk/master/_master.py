@@ -66,6 +66,7 @@ class Master:
     ) -> None:
         """`run` returns when there was nothing to do for `idle_s`; with None, only when `stop` was called."""
         self._lock = AliveLock(lock_path(home.root))
+        self._lock.sign()
         self._home = home
         self._idle_s = idle_s
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._group import command_group
 from core_sdk.cli.master.status import read_status
 from core_sdk.cli.render.output import AsJson, print_one
@@ -45,6 +46,8 @@ def up(
 def status(as_json: AsJson = False) -> None:
     """Show the master, its slots and its experiments."""
     found = read_status()
+    if found is not None and "pid" not in found:
+        raise typer.Exit(ExitCode.FAILURE)  # `read_status` has said that it does not answer
     print_one(found or {}, {"Master": _describe(found) if found else "none runs"}, as_json)
 
 

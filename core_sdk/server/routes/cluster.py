@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
+from core_sdk.errors import MasterSilentError
 from core_sdk.experiments.calling import call_running
+from core_sdk.master.journaled import journaled_status
 from core_sdk.master.machine import Machine
 from core_sdk.master.occupancy import OccupiedSlot, occupied_slots
 from core_sdk.server.records import Records
@@ -52,10 +54,18 @@ class SlotsAnswer(msgspec.Struct, frozen=True):
 
 def queue(records: Records) -> QueueAnswer:
     """Returns the experiments in the order in which they get slots."""
-    status = call_running(records.tracker.home.root, "status")
+    status = _status(records)
     rows = records.snapshot().experiments
     found = [_queued(one, rows.get(one["experiment_id"])) for one in (status or {"experiments": []})["experiments"]]
     return QueueAnswer(status is not None, sorted(found, key=lambda one: (one.priority, one.experiment_id)))
+
+
+def _status(records: Records) -> dict[str, Any] | None:
+    """Returns the status of the home's master, or of its journals if the master does not answer; None without one."""
+    try:
+        return call_running(records.tracker.home.root, "status", is_patient=False)
+    except MasterSilentError:
+        return journaled_status(records.tracker.home)
 
 
 def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperiment:
@@ -75,7 +85,7 @@ def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperim
 
 def slots(records: Records) -> SlotsAnswer:
     """Returns the slots of this machine, GPUs or places on the CPU, and of Ray clusters, and the trials on them."""
-    status = call_running(records.tracker.home.root, "status")
+    status = _status(records)
     found = status or {"experiments": [], "clusters": [], **Machine.here().description}
     clusters = [Cluster(one["address"], one["problem"]) for one in found["clusters"]]
     return SlotsAnswer(status is not None, occupied_slots(found), clusters)
