@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 from uuid import UUID
@@ -33,6 +34,11 @@ class Wish(enum.IntEnum):
     """The searcher has given up the trial."""
     CANCEL = 3
     KILL = 4
+
+
+def without_numbers(words: str) -> str:
+    """Returns the words without what differs between two equal failures: process ids, times, ports."""
+    return re.sub(r"\d+", "", words)
 
 
 class Trial:
@@ -75,6 +81,8 @@ class Trial:
         """The names of the metrics in the newest report that lacked some of it."""
         self.is_told_closed = False
         """Whether the searcher knows that the trial has ended, so that it decides nothing about it any more."""
+        self.last_words = ""
+        """The last line of output of the last attempt, without its numbers, if it failed before `init()`."""
         self.stop: StopSent | None = None
         self.kill: KillSent | None = None
         self.reported_after_stop: float | None = None
@@ -182,13 +190,17 @@ class Trial:
                 return self._close("ERROR", event.reason, ExitedReason.ERRORED)
             case "failed":
                 self.num_restarts += 1
+                before, self.last_words = self.last_words, without_numbers(event.last_words)
+                if self.last_words and self.last_words == before:
+                    reason = f"{event.reason}, twice before init(), with the words: {event.last_words}"
+                    return self._close("ERROR", reason, ExitedReason.ERRORED)
         if self.num_restarts > max_restarts:
             return self._close("ERROR", event.reason, ExitedReason.ERRORED)
         return None
 
     def revive(self) -> None:
         """Lets the trial go on after the experiment has ended, as far as the searcher had wished."""
-        self.state, self.reason, self.why, self.num_restarts = None, "", "", 0
+        self.state, self.reason, self.why, self.num_restarts, self.last_words = None, "", "", 0, ""
         self.wish = Wish.RUN if self.is_told_closed else self.search_wish
         self.was_closed_at_rest = self.is_told_closed = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -59,6 +60,8 @@ RULES = 2
 """The rules of new experiments. By the first ones, no experiment ended since its trials trained in vain."""
 MAX_SILENT = 3
 """The number of trials that a halving search trains to their ends in vain, if no trial reports what it needs."""
+MAX_EARLY_DEATHS = 3
+"""The number of trials that must end before `init()` with the same words until a search gives up all others."""
 _MAX_NAMED = 5
 
 _STOPPING: dict[FinalState, ExperimentState] = {
@@ -105,6 +108,10 @@ class Experiment:
         self._warnings: list[str] = []
         self._unheard: list[ValidationRead] = []
         """The reports since somebody canceled the experiment, which the searcher hears if it is continued."""
+        self._early_deaths: Counter[str] = Counter()
+        """The number of trials that have ended before `init()`, by their last words without numbers."""
+        self._has_lasted = False
+        """Whether an attempt has come to `init()`, as far as is known."""
         self._has_metric = False
         self._other_names: set[str] = set()
         """The names of metrics that trials have reported instead of what the searcher needs."""
@@ -418,6 +425,7 @@ class Experiment:
     def _read(self, event: ValidationRead) -> None:
         trial = self.trials[event.request_id]
         trial.note_report(event.time)
+        self._has_lasted = True
         is_counted = event.is_operation or not trial.lengths
         is_whole = event.metric is not None and not event.names
         self._has_metric |= is_whole or (not is_counted and self.config.searcher.metric in event.names)
@@ -435,6 +443,12 @@ class Experiment:
         trial = self._touched(event.request_id)
         del self._running[event.request_id]
         exited = trial.end(event, self.config.max_restarts)
+        self._has_lasted |= event.outcome in ("completed", "failed", "invalid_hp") and not event.last_words
+        if trial.state == "ERROR" and trial.last_words:
+            self._early_deaths[trial.last_words] += 1
+            is_alone = not self._has_lasted and not event.is_another_begun
+            if is_alone and self._early_deaths[trial.last_words] >= MAX_EARLY_DEATHS:
+                self._close("ERROR", f"its scripts end before init(), with the words: {event.last_words}", Wish.CANCEL)
         if trial.is_over:
             self._closed(trial, exited)
         elif trial.is_closed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Iterable
 
@@ -10,6 +12,10 @@ from core_sdk.records import AttemptOutcome
 from core_sdk.tracking.attempts.ending import read_end, read_settled
 from core_sdk.tracking.home import TrialFolder
 from core_sdk.tracking.states import STOP_CODES, trial_state
+
+_FIRST_OF_SIGNALS = 128
+_TAIL_BYTES = 1 << 13
+_MAX_WORDS = 300
 
 
 def judge(
@@ -54,6 +60,19 @@ def judge(
         case _, reason:
             pattern = _pattern_in_log(folder, hopeless)
             return ("failed", reason) if pattern is None else ("hopeless", f"its output has {pattern!r}: {reason}")
+
+
+def read_last_words(folder: TrialFolder) -> str:
+    """Returns the last line of the newest attempt's output if its command ended with a status of its own, else ""."""
+    attempt = max(folder.attempts())
+    with contextlib.suppress(RecordDamagedError, FileNotFoundError):
+        told = folder.read_exit(attempt)
+        if told is not None and 0 < told.code < _FIRST_OF_SIGNALS:
+            with folder.log_path(attempt).open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                lines = log.read().decode(errors="replace").split("\n")
+            return next((line.strip()[-_MAX_WORDS:] for line in reversed(lines) if line.strip()), "")
+    return ""
 
 
 def _pattern_in_log(folder: TrialFolder, patterns: Iterable[str]) -> str | None:

@@ -18,7 +18,7 @@ from core_sdk.experiments.events import EventJournal
 from core_sdk.experiments.following import FollowedExperiment
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._attempt import RunningAttempt
-from core_sdk.master._judging import judge
+from core_sdk.master._judging import judge, read_last_words
 from core_sdk.master._queue import Demand
 from core_sdk.master.pools import AttemptOrder, Begun, Claim, ResourcePool
 from core_sdk.records import (
@@ -420,7 +420,8 @@ class Run:
             )
         if (verdict := trial.verdict(outcome)) is not None:
             self._settle(attempt.folder, *verdict)
-        self._record_end(trial, outcome, reason)
+        last_words = "" if outcome != "failed" or attempt.has_begun else read_last_words(attempt.folder)
+        self._record_end(trial, outcome, reason, last_words)
         del self.attempts[trial.request_id]
         if trial.state == "COMPLETED":
             with contextlib.suppress(OSError):  # a copy that stays does no harm
@@ -441,7 +442,7 @@ class Run:
         if folder.exists() and (settled is None or settled.state != state):
             self._settle(folder, state, trial.reason)
 
-    def _record_end(self, trial: Trial, outcome: AttemptOutcome, reason: str) -> None:
+    def _record_end(self, trial: Trial, outcome: AttemptOutcome, reason: str, last_words: str = "") -> None:
         self.record(
             AttemptOver(
                 time=time.time(),
@@ -449,6 +450,8 @@ class Run:
                 attempt=trial.last_attempt,
                 outcome=outcome,
                 reason=reason,
+                last_words=last_words,
+                is_another_begun=not last_words or any(other.has_begun for other in self.attempts.values()),
             )
         )
 

@@ -115,6 +115,10 @@ class AttemptOver(Line, tag="attempt_over"):
     attempt: int
     outcome: AttemptOutcome
     reason: str = ""
+    last_words: str = ""
+    """The last line of its output, if it has failed before its script called `init()`."""
+    is_another_begun: bool = True
+    """Whether another attempt of the experiment runs whose script has called `init()`."""
 
 
 class OperationsPosted(Line, tag="operations_posted"):

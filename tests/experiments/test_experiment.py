@@ -14,7 +14,7 @@ import pytest
 from core_sdk.config import ExperimentConfig, load
 from core_sdk.experiments._actions import AskToStop, Finish, Kill
 from core_sdk.experiments._trial import Trial
-from core_sdk.experiments.experiment import MAX_SILENT, RULES, Experiment
+from core_sdk.experiments.experiment import MAX_EARLY_DEATHS, MAX_SILENT, RULES, Experiment
 from core_sdk.records import (
     FORMAT,
     STOPPED_BY_SEARCHER,
@@ -117,12 +117,11 @@ class World:
         else:
             self._validate(trial)
 
-    def end(self, trial: Trial, outcome: AttemptOutcome, reason: str = "") -> None:
-        self.record(
-            AttemptOver(
-                time=0.0, request_id=trial.request_id, attempt=trial.last_attempt, outcome=outcome, reason=reason
-            )
+    def end(self, trial: Trial, outcome: AttemptOutcome, reason: str = "", **values: Any) -> None:
+        over = AttemptOver(
+            time=0.0, request_id=trial.request_id, attempt=trial.last_attempt, outcome=outcome, reason=reason, **values
         )
+        self.record(over)
 
     def _complete(self, trial: Trial) -> None:
         done = self.epochs.get(trial.request_id, 0)
@@ -286,6 +285,47 @@ def test_a_hopeless_failure_is_not_repeated() -> None:
     world.act()
 
     assert world.experiment.state == "ERROR"
+
+
+@pytest.mark.parametrize(
+    ("last_words", "num_attempts"),
+    [
+        (["No module named 'a'"] * 9, 2),
+        (["port 1 is taken", "port 2 is taken"], 2),
+        (["", "", "", ""], 4),
+        (["a", "b", "a", "b"], 4),
+        (["a", "", "a", "a"], 4),
+    ],
+)
+def test_what_fails_twice_alike_before_init_is_not_tried_again(last_words: list[str], num_attempts: int) -> None:
+    """The words are compared without their numbers; other failures are tried as often as is configured."""
+    world = World(config("single", max_restarts=3))
+
+    for words in last_words:
+        world.act()
+        for trial in list(world.experiment.running()):
+            world.end(trial, "failed", "it exited with status 1", last_words=words, is_another_begun=False)
+    world.act()
+
+    [trial] = world.experiment.trials.values()
+    assert (trial.state, trial.num_attempts) == ("ERROR", num_attempts)
+    assert num_attempts != 2 or last_words[1] in trial.reason
+
+
+@pytest.mark.parametrize(("is_another_begun", "num_failed"), [(False, MAX_EARLY_DEATHS), (True, 6)])
+def test_a_search_whose_scripts_all_fail_alike_ends_soon(is_another_begun: bool, num_failed: int) -> None:
+    """Named, unless one of them has come further."""
+    world = World(config("random"))
+    words = "No module named 'torchvision'"
+
+    for _ in range(40):
+        world.act()
+        for trial in list(world.experiment.running())[:1]:
+            world.end(trial, "failed", last_words=words, is_another_begun=is_another_begun)
+
+    states = [trial.state for trial in world.experiment.trials.values()]
+    assert (world.experiment.state, states.count("ERROR")) == ("ERROR", num_failed)
+    assert (words in world.experiment.reason) is not is_another_begun
 
 
 def test_what_a_stopped_trial_still_reports_never_reaches_the_searcher() -> None:

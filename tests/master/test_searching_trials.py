@@ -73,7 +73,7 @@ def test_an_experiment_whose_last_trial_ends_meanwhile_can_be_activated(home: Ho
     await_end(home, second)
 
     assert call(home.root, "want", experiment_id=first, state="ACTIVE", by="a test") == {"state": "COMPLETED"}
-    with pytest.raises(MasterError, match=f"it is CANCELED. `core-sdk experiment continue --new {second}`"):
+    with pytest.raises(MasterError, match=f"it is CANCELED. `core-sdk experiment continue {second}`"):
         call(home.root, "want", experiment_id=second, state="ACTIVE", by="a test")
 
 
@@ -171,8 +171,8 @@ def test_a_failing_trial_is_run_again_unless_its_output_says_that_it_is_hopeless
         "max_restarts: 2\nlog_policies: [{name: memory, pattern: out of memory, action: cancel_retries}]\n"
     )
     train = (
-        "import sys\nfrom core_sdk import get_cluster_info\n"
-        "sys.exit('out of memory' if get_cluster_info().trial.trial_id == 1 else 'bad luck')\n"
+        "import sys\nfrom core_sdk import get_cluster_info\ntrial = get_cluster_info().trial\n"
+        "sys.exit('out of memory' if trial.trial_id == 1 else 'bad' + ' luck' * trial.attempt)\n"
     )
 
     experiment_id = submit_text(home, tmp_path, text, train)
@@ -181,6 +181,18 @@ def test_a_failing_trial_is_run_again_unless_its_output_says_that_it_is_hopeless
     attempts = [len(home.trial(trial_id).attempts()) for trial_id in (1, 2)]
     assert (search.state, search.reason) == ("ERROR", "all its trials failed")
     assert attempts == [1, 3]
+
+
+def test_a_missing_module_is_not_tried_for_ever(home: Home, tmp_path: Path) -> None:
+    """The search ends with the words of its scripts, although each trial may be restarted five times."""
+    config = RANDOM.replace("max_trials: 2", "max_trials: 20")
+    experiment_id = submit_text(home, tmp_path, config, "import no_such_module")
+
+    search = await_end(home, experiment_id)
+
+    words = "its scripts end before init(), with the words: ModuleNotFoundError: No module named 'no_such_module'"
+    assert (search.state, search.reason) == ("ERROR", words)
+    assert sum(isinstance(event, AttemptBegun) for event in events_of(home, experiment_id)) <= 10
 
 
 def test_a_more_important_experiment_gets_the_slots(home: Home, tmp_path: Path) -> None:
