@@ -8,7 +8,7 @@ import pytest
 
 from core_sdk.errors import RankFailedError
 from core_sdk.processes._causes import Kind, RankSeen, first_failure, kind_of, may_change
-from core_sdk.processes._failure_text import cause_of, excerpt, exit_code
+from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, place_of_stack
 from core_sdk.processes._guardian_process import sessions_left
 from core_sdk.processes._outcomes import Failed, Obeyed, Succeeded, judge
 
@@ -218,7 +218,7 @@ def test_another_node_is_given_time_to_tell_its_failure() -> None:
         (-40, b"", "was killed by signal 40 (Real-time signal 6)"),
         (
             -6,
-            OWN + b"terminate called without an active exception\n",
+            OWN + b"terminate called without an active exception\nFatal Python error: Aborted\n",
             "raised ValueError: boom, and then was killed by SIGABRT (Aborted)",
         ),
     ],
@@ -228,6 +228,22 @@ def test_the_cause_is_told_in_words(code: int, stderr: bytes, cause: str) -> Non
     words = cause_of(_ended(1, code, 1.0, None, stderr))
 
     assert words == cause
+
+
+def test_of_a_crash_the_thread_that_crashed_is_shown_and_the_line_of_the_script() -> None:
+    """Python's faulthandler writes the stacks of all threads; libraries say less than the script that called them."""
+    other = '  File "/usr/lib/python3.11/threading.py", line 331 in wait\n' * 30
+    stack = [
+        "Current thread 0x00007f48ed8a9b80 (most recent call first):",
+        '  File "/v/lib/python3.11/site-packages/torch/distributed/c10d.py", line 3252 in all_reduce',
+        '  File "/home/me/train.py", line 12 in save',
+    ]
+    crash = f"what(): gone\nFatal Python error: Aborted\n\nThread 0x7f (most recent call first):\n{other}\n"
+    stderr = f"{crash}{chr(10).join(stack)}\n\nExtension modules: numpy (total: 1)\n".encode()
+
+    assert excerpt(stderr) == ["what(): gone", "Fatal Python error: Aborted", *stack]
+    assert place_of_stack(stderr) == "save (/home/me/train.py, line 12)"
+    assert place_of_stack(b"nothing\n") is None
 
 
 def test_the_excerpt_is_the_end_or_the_traceback_before_it() -> None:
