@@ -416,7 +416,8 @@ class JournalForkedError(JournalError):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"the journal {path} belongs to the parent process: a forked child, such as a data-loader worker, cannot "
-            "report. Send the values to the process that called init()."
+            "report. Send the values to the process that called init(). A script that makes itself a daemon calls "
+            "init() in the daemon, after the last fork."
         )
 
 

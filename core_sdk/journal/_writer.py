@@ -14,10 +14,10 @@ from pathlib import Path
 from core_sdk.alive import AliveLock
 from core_sdk.descriptors import KeptDescriptor
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
-from core_sdk.files import fsync_directory, opened_regular, write_atomically, write_whole
+from core_sdk.files import fsync_directory, opened, opened_regular, write_atomically, write_whole
 from core_sdk.journal._journal import Journal
 from core_sdk.journal._line import encode_line
-from core_sdk.records import Dropped, Record
+from core_sdk.records import Dropped, Ended, Record
 
 logger = logging.getLogger("core_sdk.journal")
 
@@ -25,6 +25,13 @@ _CLOSED = -1
 _FORKED = -2
 _LOST = -3
 _TAIL_BYTES = 64 << 10
+# How long a process may take to end after it has forked a daemon.
+_ENDING_S = 1.0
+_PAUSE_S = 0.01
+_OF_DAEMON = (
+    "the script has made itself a daemon after init(), and what it reports is refused: call init() in the daemon, "
+    "after the last fork"
+)
 
 
 class JournalWriter(Journal):
@@ -50,6 +57,8 @@ class JournalWriter(Journal):
         """The number of records that were written since the last look at the file."""
         self._verified_bytes = 0
         """The size of the file at the last look."""
+        self._session = os.getsid(0)
+        self._has_told = False
         self._lost: OSError | None = None
         """What has become of the file, if it is no longer there."""
         self._num_dropped = 0
@@ -104,6 +113,7 @@ class JournalWriter(Journal):
         if self._descriptor == _CLOSED:
             raise JournalClosedError(self.path)
         if self._descriptor == _FORKED:
+            self._tell_of_daemon()
             raise JournalForkedError(self.path)
 
     def close(self) -> None:
@@ -247,9 +257,36 @@ class JournalWriter(Journal):
             self._descriptor = _FORKED
             self._num_unannounced = 0
 
+    def _tell_of_daemon(self) -> None:
+        """Records that reports are refused, if the script has made itself a daemon: its own words are seen by nobody.
+
+        A worker of a script is in the script's session. While the process that called `init()` lives, nothing is
+        recorded.
+        """
+        if self._has_told or os.getsid(0) == self._session:
+            return
+        self._has_told = True
+        with contextlib.suppress(OSError):
+            lock = _lock_of_ended(self.path.with_suffix(".alive"))
+            with opened(self.path, os.O_WRONLY | os.O_APPEND) as descriptor:
+                os.write(descriptor, encode_line(Ended(time=time.time(), outcome="error", error=_OF_DAEMON)))
+            lock.release()
+
     def _cut_half_line(self) -> None:
         if self._file.is_ours():
             _cut_half_line(self._descriptor)
+
+
+def _lock_of_ended(path: Path) -> AliveLock:
+    """Returns the lock of a process that ends just now. Raises `BlockingIOError` if it lives on."""
+    deadline = time.monotonic() + _ENDING_S
+    while True:
+        try:
+            return AliveLock(path)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_S)
 
 
 def _cut_half_line(descriptor: int) -> None:

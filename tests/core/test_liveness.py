@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from parts import needs
-from processes import Script
+from processes import Script, wait_for
 
 from core_sdk.client import Tracker
 from core_sdk.errors import TrialRunningError
 from core_sdk.journal import read_records
 from core_sdk.records import Report
-from core_sdk.tracking import Home
+from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.deletion import delete_trial
 
 
@@ -84,3 +84,32 @@ def test_a_data_loader_s_worker_does_not_keep_a_killed_training_running(
         assert home.trial(1).running_attempt() is None
     finally:
         os.kill(worker, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)"])
+def test_a_script_that_makes_itself_a_daemon_in_its_context_is_told_what_to_do(
+    home: Home, run_script: Callable[..., tuple[int, str, str]], leave: str
+) -> None:
+    """Its reports are refused, and nobody sees its words: the trial is an error that says where `init()` belongs."""
+    run_script(
+        f"""
+        import os, sys
+        from core_sdk import core
+
+        with core.init() as context:
+            if os.fork():
+                {leave}
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            os.closerange(0, 256)
+            context.train.report_training_metrics(1, {{"loss": 1.0}})
+        """
+    )
+
+    def reason() -> str:
+        with HomeTracker(home).view() as view:
+            (row,) = view.trials()
+        return row.reason if row.state == "ERROR" else ""
+
+    wait_for(lambda: "call init() in the daemon" in reason())
