@@ -325,7 +325,7 @@ with core.init() as core_context:
     assert [path.stat().st_size for path in home.root.parent.glob("own*")] == [0] * 40
 
 
-def test_68_a_home_may_be_renamed_while_a_training_runs(home: Home, run_script: RunScript) -> None:
+def test_70_a_home_may_be_renamed_while_a_training_runs(home: Home, run_script: RunScript) -> None:
     """What comes afterwards is where the home is now."""
     moved = Home(home.root.with_name("moved"))
 
