@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from processes import wait_for
 from questions import answers
 
 from core_sdk import client, core, train
@@ -382,6 +383,25 @@ def test_a_resumed_function_may_ask_everything_before_its_first_report(tmp_path:
 
     assert asked[0] == asked[1]
     assert not [answer for answer in asked[0].values() if "Error:" in str(answer)]
+
+
+def test_a_resumed_function_knows_when_a_checkpoint_was_due(tmp_path: Path, home: Home) -> None:
+    """It had one in every second report, and is stopped in its first one after the resume."""
+
+    def function() -> None:
+        attempt = train.get_context().core_context.info.trial.attempt
+        for step in range(1, 7) if attempt == 1 else range(7, 50):
+            if step == 7:
+                home.trial(1).request_stop(attempt, "a person")
+                wait_for(lambda: train.get_context().core_context.preempt.is_stop_agreed)
+            has_checkpoint = step % 2 == 0 and step < 7
+            train.report({"step": step}, checkpoint=stored(tmp_path / "here", "state") if has_checkpoint else None)
+
+    first, second = (fit(function, run=RunConfig(job_id="resumed")) for _ in range(2))
+
+    assert not first.is_stopped
+    assert second.is_stopped
+    assert list(second.metrics_dataframe["step"]) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_what_this_machine_will_never_have_is_refused(home: Home) -> None:

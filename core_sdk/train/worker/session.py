@@ -51,8 +51,10 @@ class Session:
         self._is_chief = context.distributed.is_chief
         self._meeting = CheckpointMeeting(self._channel)
         self._steps = info.trial.steps_completed
-        self._saved_at = self._interval = self._steps
-        """The step of the newest checkpoint, and the reports between the last two, as far as they are known."""
+        self._saved_at = self._steps
+        """The step of the newest checkpoint."""
+        self._interval = self._last_interval() if self._is_chief and self._steps else 0
+        """The number of reports between the last two checkpoints (chief only)."""
         searcher = info.trial.config.get("searcher") or {}
         self._searched_metric: str | None = searcher.get("metric")
         # Other nodes may not see the home.
@@ -109,6 +111,12 @@ class Session:
                 self._warn_of_loss()
             self.context.preempt.acknowledge_preemption_signal()
             raise Stopped
+
+    def _last_interval(self) -> int:
+        """Returns the number of reports between the last two checkpoints of earlier attempts."""
+        checkpoints = [each for each in read_history(self._folder).checkpoints if not each.is_superseded]
+        steps = [0, *(each.record.steps_completed for each in checkpoints)][-2:]
+        return max(0, steps[-1] - steps[0])
 
     def _ends_without(self) -> bool:
         """Whether this report ends the function, which should stop, without a checkpoint. Only rank 0 calls it.
