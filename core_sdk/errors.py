@@ -205,8 +205,9 @@ class AttemptClaimedError(AttemptError):
         self.trial_id = trial_id
         self.attempt = attempt
         super().__init__(
-            f"attempt {attempt} of trial {trial_id} has been claimed already: init() was called twice for it. Call "
-            "init() once per attempt, and unset CORE_SDK_RUN_INFO in processes that are trials of their own."
+            f"attempt {attempt} of trial {trial_id} has been claimed already, by another process that still runs. "
+            "Unset CORE_SDK_RUN_INFO in processes that are trials of their own; ranks of one trial need "
+            "init(distributed=…)."
         )
 
 

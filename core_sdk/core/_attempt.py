@@ -55,7 +55,7 @@ def claim_together(
     attempt = attempts[0] if attempts else _of_other_rank(home, claimed, info, distributed.rank)
     if distributed.is_local_chief:
         note_trial_of_launch(attempt.folder, attempt.number, is_home_shared=attempt.is_home_shared)
-    if is_restart(info, attempt.number) and attempt.is_home_shared:
+    if is_restart(info, attempt.folder.trial_id, attempt.number) and attempt.is_home_shared:
         # The launcher has given this process, as it gave its predecessor, what was true for the first attempt.
         use_run_info(attempt.folder.run_info_path(attempt.number))
     use_trial_seed(attempt.info.trial.trial_seed)

@@ -214,6 +214,8 @@ def init(
         launch_directory=launch_directory(),
         stop_signals=(signal.SIGTERM, signal.SIGUSR1) if is_usr1_stop() else (signal.SIGTERM,),
         clouds=given.clouds,
+        starter=attempt.starter,
+        is_of_script=is_script(),
     )
     replicas = Replicas(distributed, home=attempt.start.home, trial_id=folder.trial_id, attempt=attempt.number)
     checkpoint = CheckpointContext(
@@ -247,14 +249,18 @@ def init(
         train=train,
         services=_services(attempt, given.tensorboard_mode) if distributed.is_chief else (),
         program=ProgramExit.watched() if is_script() else None,
-        is_started_again=_is_started_again(given.definition, distributed),
+        is_started_again=_is_started_again(given, distributed),
     )
 
 
-def _is_started_again(definition: Definition, distributed: DistributedContext) -> bool:
-    """Whether a job starts the script again if its status is 75. Launchers see for themselves how ranks have ended."""
-    is_in_job = definition.job is not None or left_job() is not None
-    return is_in_job and distributed.size == 1 and launch_directory() is None and not torchrun_launch()
+def _is_started_again(given: _Given, distributed: DistributedContext) -> bool:
+    """Whether a job starts the script again if its status is 75.
+
+    Agents and launchers have a status of their own, which tells how the trial has ended.
+    """
+    is_in_job = given.definition.job is not None or left_job() is not None
+    is_watched = given.info is not None or launch_directory() is not None or torchrun_launch() != ""
+    return is_in_job and distributed.size == 1 and not is_watched
 
 
 def _services(attempt: Attempt, tensorboard_mode: TensorboardMode) -> list[Service]:

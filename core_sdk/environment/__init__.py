@@ -49,7 +49,7 @@ from core_sdk.environment._children import (
     recorded_variables,
     worker_variables,
 )
-from core_sdk.environment._command import command_of_this_process, is_script, main_script
+from core_sdk.environment._command import command_of_this_process, is_of_multiprocessing, is_script, main_script
 from core_sdk.environment._jobs import job, leave_job, left_job
 from core_sdk.environment._launchers import (
     first_variable,
@@ -79,6 +79,7 @@ from core_sdk.environment._ranks import (
 )
 from core_sdk.environment._run_info import (
     get_cluster_info,
+    has_begun_attempt,
     run_info,
     run_info_used,
     trial_seed,

@@ -6,9 +6,6 @@ import builtins
 import sys
 from pathlib import Path
 
-# Their exit status is that of the tests.
-_TEST_RUNNERS = ("pytest", "py.test", "unittest")
-
 
 def main_script() -> str:
     """Returns the running script's name for people: its file name, the module's name after `-m`, or "notebook"."""
@@ -35,16 +32,16 @@ def command_of_this_process() -> list[str] | None:
 def is_script() -> bool:
     """Whether this process executes a script, to its end: no notebook, no tests, no child of multiprocessing."""
     is_typed = bool(sys.flags.interactive) or hasattr(builtins, "__IPYTHON__")
-    is_host = is_typed or main_script() in _TEST_RUNNERS
-    return command_of_this_process() is not None and not is_host and not _is_of_multiprocessing()
+    is_host = is_typed or main_script() == "unittest" or "_pytest" in sys.modules
+    return command_of_this_process() is not None and not is_host and not is_of_multiprocessing()
 
 
 def script_and_arguments() -> list[str]:
     """Returns the script and its arguments, which are the same each time that a job starts it."""
-    return list(sys.argv if _is_of_multiprocessing() else sys.orig_argv[1:])
+    return list(sys.argv if is_of_multiprocessing() else sys.orig_argv[1:])
 
 
-def _is_of_multiprocessing() -> bool:
+def is_of_multiprocessing() -> bool:
     """Whether multiprocessing has started this process. Its command then names pipes; `sys.argv` is the script's."""
     if "multiprocessing" not in sys.modules:
         return False

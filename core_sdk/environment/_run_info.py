@@ -48,11 +48,15 @@ def use_trial_seed(seed: int) -> None:
     os.environ[SEED_VARIABLE] = f"{os.getpid()}:{seed}"
 
 
+def has_begun_attempt() -> bool:
+    """Whether this process has begun an attempt before."""
+    return os.environ.get(SEED_VARIABLE, "").partition(":")[0] == str(os.getpid())
+
+
 def trial_seed() -> int | None:
     """Returns the seed of the trial that this process has begun, or else was started for; None if there is none."""
-    pid, _, seed = os.environ.get(SEED_VARIABLE, "").partition(":")
-    if pid == str(os.getpid()):
-        return int(seed)
+    if has_begun_attempt():
+        return int(os.environ[SEED_VARIABLE].partition(":")[2])
     info = get_cluster_info()
     return None if info is None else info.trial.trial_seed
 

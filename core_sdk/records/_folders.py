@@ -155,6 +155,8 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """The notes of the command line, or of `init()`, in Markdown."""
     is_named: bool = False
     """The experiment was chosen when the trial was made: `init(name=…)` no longer changes it."""
+    started_by: Int64 | None = None
+    """The trial whose program has begun this one after its own; None if it has a start of its own."""
     is_seed_given: bool = False
     """The seed was chosen by a search or on the command line: `init(seed=…)` does not change it."""
     request_id: str = ""

@@ -23,11 +23,12 @@ import pydantic
 import pytest
 import torch
 from parts import needs, strace
+from processes import Script
 
 import core_sdk
 from core_sdk import core
 from core_sdk.core import Context
-from core_sdk.errors import AttemptClaimedError, HomeNotWritableError, HomeTooNewError, JournalClosedError, RunInfoError
+from core_sdk.errors import HomeNotWritableError, HomeTooNewError, JournalClosedError, RunInfoError
 from core_sdk.journal import read_records
 from core_sdk.records import Alert, AttemptStarted, ClusterInfo, EarlyExit, Ended, Record, TrialInfo
 from core_sdk.tracking import Home, HomeTracker
@@ -227,8 +228,10 @@ def test_a_forked_child_does_not_end_the_attempt(home: Home) -> None:
         assert home.trial(1).running_attempt() == 1
 
 
-def test_two_processes_cannot_claim_one_attempt(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second is told which attempt, and what to do."""
+def test_two_processes_cannot_claim_one_attempt(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_script: Callable[..., Script]
+) -> None:
+    """The second is told which attempt, and what to do. The same process begins a trial of its own."""
     with core.init():
         pass
     info = ClusterInfo(trial_or_none=TrialInfo(trial_id=1, experiment_id=1, trial_seed=0, attempt=2))
@@ -237,9 +240,11 @@ def test_two_processes_cannot_claim_one_attempt(home: Home, tmp_path: Path, monk
     monkeypatch.setenv("CORE_SDK_RUN_INFO", str(path))
 
     with core.init() as context:
-        assert context.info.trial.trial_id == 1
-        with pytest.raises(AttemptClaimedError, match="attempt 2 of trial 1"):
-            core.init()
+        _, _, errors = start_script("from core_sdk import core\ncore.init()").wait()
+        with core.init() as further:
+            assert (context.info.trial.trial_id, further.info.trial.trial_id) == (1, 2)
+    assert "AttemptClaimedError: attempt 2 of trial 1 has been claimed already, by another process" in errors
+    assert home.trial(2).read_record().started_by == 1
 
 
 @needs("many processes")

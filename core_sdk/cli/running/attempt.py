@@ -21,10 +21,10 @@ from core_sdk.processes import exit_code, signal_name
 from core_sdk.processes.output import Outlet
 from core_sdk.records import TrialInfo
 from core_sdk.tracking.attempts.continuation import Continuation
-from core_sdk.tracking.attempts.ending import read_end, read_settled
+from core_sdk.tracking.attempts.ending import further_trials, read_end, read_settled
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start
-from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.rows import TrialState
 from core_sdk.tracking.states import trial_state, with_losses
 
@@ -55,7 +55,7 @@ def run_attempt(agent: Agent, decide: Callable[[], Start], *, is_detached: bool)
 def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     start = decide()
     _tell_start(start, "`core-sdk trial describe {}` shows it")
-    trial_id = start.folder.trial_id
+    trial_id, newest = start.folder.trial_id, max(Home(start.folder.home_root).trial_ids())
     folder = TrialFolder(HeldDirectory(start.folder.home_root), trial_id)
     caught = catch_signals()
     try:
@@ -74,7 +74,13 @@ def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     end = read_end(folder, ended.code)
     state, reason = trial_state(end, False, read_settled(folder))
     reason = with_losses(reason, end.num_dropped, end.drop_reason)
+    further = further_trials(folder, newest)
     display.close(f"trial {trial_id} {describe_end(folder, state, reason)}")
+    for further_id, (further_state, further_reason) in further.items():
+        because = f" ({further_reason})" if further_reason else ""
+        say(f"trial {further_id}, which its program has begun after it: {further_state}{because}")
+    if state == "COMPLETED" and any(each == "PAUSED" for each, _ in further.values()):
+        return ExitCode.PAUSED
     if state == "COMPLETED" and end.num_dropped:
         return exit_code(end.exit_code or 0)  # that of the script, which tells its starter of the loss
     return exit_status(state, end.exit_code)

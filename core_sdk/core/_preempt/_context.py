@@ -7,13 +7,14 @@ import enum
 import functools
 import logging
 import math
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from core_sdk.core._preempt._agreement import StopAgreement
 from core_sdk.core._preempt._interrupts import INTERRUPT, InterruptHook
@@ -53,6 +54,9 @@ class PreemptContext(OfOneProcess):
     that never calls it is ended by them. The second Ctrl-C raises `KeyboardInterrupt`.
     """
 
+    _program_stop: ClassVar[tuple[int, str] | None] = None
+    """The process that was asked by a signal to stop, and the source of that stop."""
+
     def __init__(
         self,
         *,
@@ -66,14 +70,17 @@ class PreemptContext(OfOneProcess):
         launch_directory: Path | None = None,
         stop_signals: Sequence[signal.Signals] = (signal.SIGTERM,),
         clouds: Sequence[Cloud] = (),
+        starter: tuple[int, int] | None = None,
+        is_of_script: bool = False,
     ) -> None:
         """`deadline` is a time of `time.monotonic()`; `launch_directory` tells the launcher how the training ended.
 
+        `starter` is the trial and the attempt whose program trains this one too: pausing that one is a stop as well.
+        In a script a signal is meant for all of it: it also stops trainings that begin later in this process.
         The first rank of each node asks `clouds` for notices of its machine's end.
         """
         self._tracker = tracker
-        self._trial_id = trial_id
-        self._attempt = attempt
+        self._attempts = [(trial_id, attempt), *([] if starter is None else [starter])]
         self._journal = journal
         self._distributed = distributed
         self._mode = PreemptMode(preempt_mode)
@@ -96,7 +103,8 @@ class PreemptContext(OfOneProcess):
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
         self._is_caught_by_chief = False
-        self._interrupts = InterruptHook(lambda source: self._agreement.want(source))
+        self._is_of_script = is_of_script
+        self._interrupts = InterruptHook(self._want_for_program)
         self._agreement = StopAgreement(
             distributed.channel,
             counts_calls=self._mode is PreemptMode.WorkersAskChief,
@@ -111,6 +119,8 @@ class PreemptContext(OfOneProcess):
             raise RuntimeError("PreemptContext was started before")
         self._is_started = True
         self._main_thread = MainThread()
+        if self._is_of_script and self._program_stop is not None and self._program_stop[0] == os.getpid():
+            self._agreement.want(self._program_stop[1])
         self.catch_interrupts()
         if self._distributed.is_chief or self._deadline is not None:
             self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
@@ -246,7 +256,7 @@ class PreemptContext(OfOneProcess):
     def _catch(
         self, hook: type[BlockedSignal | SignalHook], number: signal.Signals, is_wanted: Callable[[], bool]
     ) -> None:
-        self._hooks.append(hook(number, self._agreement.want, is_wanted))
+        self._hooks.append(hook(number, self._want_for_program, is_wanted))
 
     def _warn_of_uncaught(self, number: signal.Signals) -> None:
         if not self._has_warned_of_uncaught:
@@ -260,7 +270,12 @@ class PreemptContext(OfOneProcess):
     def _listen(self) -> None:
         from core_sdk.core._preempt._notices._listening import NoticeListeners  # HTTP, which few trainings need
 
-        self._listeners = NoticeListeners(self._clouds, self._agreement.want)
+        self._listeners = NoticeListeners(self._clouds, self._want_for_program)
+
+    def _want_for_program(self, source: str) -> None:
+        if self._is_of_script:
+            PreemptContext._program_stop = os.getpid(), source
+        self._agreement.want(source)
 
     def _look_up(self) -> None:
         if self.stop_known_at is None:
@@ -297,7 +312,7 @@ class PreemptContext(OfOneProcess):
 
     def _requested_by(self) -> str | None:
         try:
-            request = self._tracker.stop_request(self._trial_id, self._attempt)
+            requests = [self._tracker.stop_request(trial_id, attempt) for trial_id, attempt in self._attempts]
         except RecordDamagedError:
             return "stop file"  # the file's presence is the request
         except OSError as error:
@@ -306,7 +321,7 @@ class PreemptContext(OfOneProcess):
             self._is_tracker_away = True
             return None
         self._is_tracker_away = False
-        return None if request is None else request.source
+        return next((request.source for request in requests if request is not None), None)
 
 
 def tell_launcher(launch_directory: Path | None, word: str) -> None:

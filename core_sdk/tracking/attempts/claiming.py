@@ -9,20 +9,20 @@ import random
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core_sdk._version import __version__
-from core_sdk.alive import AliveLock
-from core_sdk.environment import command_of_this_process, main_script
+from core_sdk.alive import AliveLock, is_alive
+from core_sdk.environment import command_of_this_process, has_begun_attempt, is_of_multiprocessing, main_script
 from core_sdk.errors import AttemptClaimedError, CommandError, HomeNotWritableError
 from core_sdk.journal import Journal, JournalWriter
-from core_sdk.records import FORMAT, MAX_SEED, AttemptStarted, ClusterInfo, Ended, TrialRecord
+from core_sdk.records import FORMAT, MAX_SEED, AttemptStarted, ClusterInfo, Ended, TrialRecord, generated_name
 from core_sdk.tracking.attempts.command import command_here
 from core_sdk.tracking.attempts.definition import Definition, define, describe_experiment, warn_of_change
 from core_sdk.tracking.attempts.jobs import note_trial_of_job
 from core_sdk.tracking.attempts.provisional import settle
-from core_sdk.tracking.attempts.restarts import info_of_next_attempt
-from core_sdk.tracking.attempts.run_info import as_told, is_restart, names_trial, with_trial
+from core_sdk.tracking.attempts.restarts import info_of_next_attempt, is_begun_here
+from core_sdk.tracking.attempts.run_info import as_told, is_restart, names_trial, place_in, with_trial
 from core_sdk.tracking.home import Home, TrialFolder
 
 logger = logging.getLogger("core_sdk.core")
@@ -44,6 +44,8 @@ class Attempt:
     """Whether this rank sees what the chief records."""
     is_new_trial: bool = False
     """Whether this process has made the trial."""
+    starter: tuple[int, int] | None = None
+    """The trial and the attempt whose program trains this one too, after its own; None if there is none."""
 
     def give_back(self, error: BaseException) -> None:
         """Ends an attempt that not all ranks have joined. A trial that was made for it is removed."""
@@ -56,13 +58,20 @@ class Attempt:
             self.folder.clear()
 
 
-def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition, num_ranks: int = 1) -> Attempt:
+def claim_attempt(
+    home: Home,
+    info: ClusterInfo | None,
+    definition: Definition,
+    num_ranks: int = 1,
+    starter: tuple[int, int] | None = None,
+) -> Attempt:
     """Claims the attempt that this process executes for `num_ranks` ranks. `info` is the run info that it was given.
 
     If an earlier start of its launch or its job has begun a trial, this is the trial's next attempt. Otherwise it is
-    the attempt that `info` names, or else the first attempt of a new trial.
+    the attempt that `info` names, or else the first attempt of a new trial. If the program of that attempt has claimed
+    it before, for another training, `info` counts no more, but for the place, and the attempt is its `starter`.
 
-    Raises `AttemptClaimedError` if another call was first, `TrialNotFoundError` if `info` speaks of another home,
+    Raises `AttemptClaimedError` if another program was first, `TrialNotFoundError` if `info` speaks of another home,
     `NothingToResumeError` if a restart finds checkpoints and none can be read, `HomeNotWritableError` if something
     cannot be written: a new trial is then removed.
     """
@@ -71,22 +80,36 @@ def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition, 
         if names_trial(told):
             attempt = _claim_given_attempt(home, told, definition)
         else:
-            attempt = _claim_first_attempt(home, told or ClusterInfo(), definition, num_ranks)
+            attempt = _claim_first_attempt(home, told or ClusterInfo(), definition, num_ranks, starter)
+    except AttemptClaimedError as error:
+        if not names_trial(told) or starter is not None or not _has_been_claimed_here(home, error.trial_id):
+            raise
+        starter = error.trial_id, max(home.trial(error.trial_id).attempts())
+        return claim_attempt(home, place_in(told), definition, num_ranks, starter)
     except OSError as error:
         raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
     if not names_trial(info):
         note_trial_of_job(attempt.folder, definition.job)
-    elif is_restart(info, attempt.number):
+    elif is_restart(info, attempt.folder.trial_id, attempt.number):
         told = attempt.info
         recorded = with_trial(told, attempt.record, attempt.number, told.latest_checkpoint, told.trial.steps_completed)
         attempt.folder.write_run_info(attempt.number, recorded)
-    return attempt
+    return replace(attempt, starter=starter)
 
 
-def _claim_first_attempt(home: Home, where: ClusterInfo, definition: Definition, num_ranks: int) -> Attempt:
+def _has_been_claimed_here(home: Home, trial_id: int) -> bool:
+    """Whether the trial's newest attempt is of a training that has ended, or of a process of this program."""
+    folder = home.trial(trial_id)
+    attempt = max(folder.attempts())
+    return is_of_multiprocessing() or not is_alive(folder.alive_path(attempt)) or is_begun_here(folder, attempt)
+
+
+def _claim_first_attempt(
+    home: Home, where: ClusterInfo, definition: Definition, num_ranks: int, starter: tuple[int, int] | None
+) -> Attempt:
     folder = home.create_trial()
     try:
-        return _start_first_attempt(home, folder, where, definition, num_ranks)
+        return _start_first_attempt(home, folder, where, definition, num_ranks, starter)
     except BaseException:
         # Nothing half-made may be listed.
         folder.clear()
@@ -94,13 +117,29 @@ def _claim_first_attempt(home: Home, where: ClusterInfo, definition: Definition,
 
 
 def _start_first_attempt(
-    home: Home, folder: TrialFolder, where: ClusterInfo, definition: Definition, num_ranks: int
+    home: Home,
+    folder: TrialFolder,
+    where: ClusterInfo,
+    definition: Definition,
+    num_ranks: int,
+    starter: tuple[int, int] | None,
 ) -> Attempt:
-    experiment = home.find_or_create_experiment(definition.name or main_script())
-    record = new_record(folder, experiment.experiment_id)
+    first = None if starter is None else home.trial(starter[0]).read_record()
+    # The trials of a search are those that it has asked for.
+    if first is not None and first.is_named and not first.request_id:
+        experiment_id = first.experiment_id
+    else:
+        experiment_id = home.find_or_create_experiment(definition.name or main_script()).experiment_id
+    record = new_record(folder, experiment_id)
+    if first is not None:
+        _take_over(record, first)
     define(record, definition)
+    if first is not None:
+        record.name = record.name or f"{first.name or generated_name(first.trial_id, first.created)}.{folder.trial_id}"
     describe_experiment(home, record.experiment_id, definition)
-    if num_ranks == 1:
+    if first is not None or has_begun_attempt():
+        pass  # the command would begin with another trial
+    elif num_ranks == 1:
         _write_command(folder)
     else:
         logger.info(
@@ -135,6 +174,15 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
                 replaced.discard()
     info = as_told(with_trial(info, record, number, checkpoint, steps))
     return Attempt(folder, number, info, record, start, journal, alive)
+
+
+def _take_over(record: TrialRecord, first: TrialRecord) -> None:
+    """Gives a further trial of a program what its first one was given from outside."""
+    record.started_by = first.trial_id
+    record.hparams = first.given_hparams
+    record.data, record.max_length, record.num_slots = first.data, first.max_length, first.num_slots
+    if first.is_seed_given:
+        record.seed, record.is_seed_given = first.seed, True
 
 
 def new_record(folder: TrialFolder, experiment_id: int, seed: int | None = None) -> TrialRecord:

@@ -10,8 +10,9 @@ from core_sdk.errors import CoreSDKError, RecordDamagedError
 from core_sdk.journal import find_records, read_journal
 from core_sdk.records import Dropped, Ended, ExitRecord, Settled, StopAcknowledged
 from core_sdk.tracking.attempts.provisional import settle_unnamed
-from core_sdk.tracking.home import TrialFolder
-from core_sdk.tracking.states import AttemptEnd, error_told
+from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.rows import TrialState
+from core_sdk.tracking.states import AttemptEnd, error_told, trial_state
 
 # `Ended` is a journal's last record, and its error text is bounded.
 _TAIL_BYTES = 1 << 17
@@ -83,3 +84,16 @@ def read_settled(folder: TrialFolder) -> Settled | None:
         if isinstance(found, Settled):
             settled = found
     return settled if settled is not None and settled.attempt >= max(folder.attempts()) else None
+
+
+def further_trials(folder: TrialFolder, newest_before: int) -> dict[int, tuple[TrialState, str]]:
+    """Returns the state, and its reason, of each trial after `newest_before` that the program of this one has begun."""
+    found = {}
+    home = Home(folder.home_root)
+    for trial_id in (each for each in home.trial_ids() if each > newest_before):
+        further = home.folder(trial_id)
+        with contextlib.suppress(CoreSDKError, OSError):  # it was deleted, or is damaged
+            if further.read_record().started_by == folder.trial_id:
+                is_running = further.running_attempt() is not None
+                found[trial_id] = trial_state(read_end(further, None), is_running, read_settled(further))
+    return found

@@ -7,8 +7,10 @@ scheduler's job is noted in the home (`jobs`).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import socket
 from pathlib import Path
 
 import msgspec
@@ -17,8 +19,9 @@ from core_sdk.alive import is_alive
 from core_sdk.environment import job, launch_directory, main_script, num_restarts
 from core_sdk.errors import HomeNotWritableError, NothingToResumeError
 from core_sdk.files import write_atomically
+from core_sdk.journal import read_records
 from core_sdk.placement import Job
-from core_sdk.records import ClusterInfo
+from core_sdk.records import AttemptStarted, ClusterInfo
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.attempts.jobs import trial_of_job
 from core_sdk.tracking.attempts.run_info import names_trial, with_trial
@@ -128,7 +131,17 @@ def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None) -> int
 def _trial_of_torchrun(home: Home, info: ClusterInfo) -> int | None:
     """Returns the trial of `info`, if ranks that have died since had begun the attempt that it names."""
     folder = home.trial(info.trial.trial_id)
-    return None if is_alive(folder.alive_path(max(folder.attempts()))) else folder.trial_id
+    newest = max(folder.attempts())
+    is_over = not is_alive(folder.alive_path(newest)) and not is_begun_here(folder, newest)
+    return folder.trial_id if is_over else None
+
+
+def is_begun_here(folder: TrialFolder, attempt: int) -> bool:
+    """Whether this process has begun the attempt."""
+    with contextlib.suppress(OSError):
+        start = next(read_records(folder.journal_path(attempt)), None)
+        return isinstance(start, AttemptStarted) and (start.host, start.pid) == (socket.gethostname(), os.getpid())
+    return False
 
 
 def _read(directory: Path) -> _Note | None:

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from core_sdk.records import ClusterInfo, TrialInfo, TrialRecord, from_json, to_json
+from core_sdk.records import PLACED, ClusterInfo, TrialInfo, TrialRecord, from_json, to_json
 from core_sdk.tracking.attempts.slots import Slots
 
 
@@ -16,9 +16,14 @@ def names_trial(info: ClusterInfo | None) -> TypeGuard[ClusterInfo]:
     return info is not None and info.task_type == "TRIAL"
 
 
-def is_restart(info: ClusterInfo | None, attempt: int) -> bool:
-    """Whether this attempt follows the one for which a launcher was given `info`."""
-    return names_trial(info) and info.trial.attempt != attempt
+def is_restart(info: ClusterInfo | None, trial_id: int, attempt: int) -> bool:
+    """Whether this attempt of the trial follows the one for which a launcher was given `info`."""
+    return names_trial(info) and info.trial.trial_id == trial_id and info.trial.attempt != attempt
+
+
+def place_in(info: ClusterInfo) -> ClusterInfo:
+    """Returns `info` without the trial that it names: for another trial that begins at the same place."""
+    return msgspec.structs.replace(info, task_type=PLACED, latest_checkpoint=None, trial_or_none=None)
 
 
 def started_info(

@@ -362,8 +362,12 @@ def _command_of_next(folder: TrialFolder, argv: Sequence[str], *, is_here: bool)
 def _recorded_command(folder: TrialFolder) -> CommandRecord:
     """Returns the recorded command. Raises `NothingToResumeError` if it cannot be started any more."""
     command = folder.read_command()
+    if command is None and (first := folder.read_record().started_by) is not None:
+        raise _nothing_to_start(
+            folder, f"it was started by the program of trial {first}, whose command begins with that"
+        )
     if command is None:
-        raise _nothing_to_start(folder, "the command that started it was not recorded")
+        raise _nothing_to_start(folder, "the command that started it was not recorded, or begins with another trial")
     if not (cwd := Path(command.cwd)).is_dir():
         if cwd == folder.code_path:
             raise NothingToResumeError(
