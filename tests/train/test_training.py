@@ -314,9 +314,13 @@ print("stopped" if result.is_stopped else "done", flush=True)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_program_that_is_stopped_leaves_no_worker_and_its_end_recorded(
-    trainings: Programs, home: Home, number: signal.Signals
+    trainings: Programs, home: Home, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SIGTERM pauses the training, Ctrl-C cancels it, and after a `kill -9` it can be resumed."""
+    """SIGTERM pauses the training, Ctrl-C cancels it, and after a `kill -9` it can be resumed.
+
+    In a job, the status after a pause asks for another start.
+    """
+    monkeypatch.setenv("CORE_SDK_JOB_ID", "a")
     program = trainings.start("""
         def function():
             print("worker", os.getpid(), flush=True)
@@ -337,7 +341,7 @@ def test_a_program_that_is_stopped_leaves_no_worker_and_its_end_recorded(
     code, _, _ = program.wait()
     wait_for(lambda: not any(worker.is_running() for worker in workers))
     wait_for(lambda: home.trial(1).running_attempt() is None)
-    expected = {signal.SIGTERM: (0, "paused"), signal.SIGINT: (-2, "canceled"), signal.SIGKILL: (-9, None)}[number]
+    expected = {signal.SIGTERM: (75, "paused"), signal.SIGINT: (-2, "canceled"), signal.SIGKILL: (-9, None)}[number]
     journal = home.trial(1).journal_path(1).read_text()
     assert code == expected[0]
     if expected[1] is not None:
