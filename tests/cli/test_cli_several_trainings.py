@@ -124,3 +124,21 @@ def test_a_resume_of_the_first_trains_all_again_and_goes_on_with_those_of_a_job(
     cli("run", "--", sys.executable, str(named), "short")
     cli("trial", "resume", "6", "--again")
     assert [trial.num_attempts for trial in trials(home)][5:] == [2, 2, 2]
+
+
+@needs("many processes")
+def test_in_a_search_the_first_training_is_the_searchs(home: Home, cli: Cli, tmp_path: Path) -> None:
+    """The others have its hyperparameters, and are in the experiment of the script's name."""
+    (tmp_path / "train.py").write_text(FOLDS)
+    (tmp_path / "search.yaml").write_text(
+        f"{{name: search, entrypoint: {sys.executable} train.py short, hyperparameters: {{lr: 0.5}}, "
+        "resources: {slots_per_trial: 0}, searcher: {name: single, metric: loss, max_length: 2}}"
+    )
+
+    assert cli("experiment", "create", "search.yaml", ".", "--local").status == 0
+
+    assert [(trial.experiment_name, trial.state, trial.hparams["lr"]) for trial in trials(home)] == [
+        ("search", "COMPLETED", 0.5),
+        ("train.py", "COMPLETED", 0.5),
+        ("train.py", "COMPLETED", 0.5),
+    ]
