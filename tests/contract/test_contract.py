@@ -1329,7 +1329,7 @@ def test_39_sigusr1_is_sigterm_under_slurm(home: Home, start_script: StartScript
         script.read_until("on")
         script.process.send_signal(signal.SIGUSR1)
 
-    assert [script.wait()[0] for script in scripts] == [0, -signal.SIGUSR1]
+    assert [script.wait()[0] for script in scripts] == [75, -signal.SIGUSR1]
 
 
 def test_40_a_notice_stops_those_who_ask_for_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
