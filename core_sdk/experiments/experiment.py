@@ -281,8 +281,12 @@ class Experiment:
         return f"no trial has reported the searcher's {what[0]}, {what[1]!r}, only {names}"
 
     def _silence(self) -> Iterator[str]:
-        """Yields the warning that names the trials which have never reported what the searcher needs."""
-        silent = [trial for trial in self.trials.values() if trial.other_names and not trial.has_metric]
+        """Yields the warning that names the trials which have never reported what the searcher needs.
+
+        Once a trial has reported it, others that still run may only be late.
+        """
+        lacking = [trial for trial in self.trials.values() if trial.other_names and not trial.has_metric]
+        silent = [trial for trial in lacking if trial.is_over or not self._has_metric]
         if not silent:
             return
         who = f"{_named(silent)} {'has' if len(silent) == 1 else 'have'}"
