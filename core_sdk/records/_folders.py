@@ -97,6 +97,8 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     """False for an experiment that is only a name for trials."""
     parent: Int64 | None = None
     """The experiment that this one was forked from, or that it continues."""
+    first_id: Int64 = 0
+    """The id that a submitted experiment had in the home where it was made; 0 if that is this home."""
     is_archived: bool = False
     search: SearchRecord | None = None
     """None until a master has begun it, and for one that was not submitted."""
@@ -161,6 +163,8 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """The seed was chosen by a search or on the command line: `init(seed=…)` does not change it."""
     request_id: str = ""
     """The id by which the experiment's searcher knows the trial; empty if no searcher has asked for the trial."""
+    first_id: Int64 = 0
+    """The id that the trial had in the home where it was made; 0 if that is this home."""
 
     @property
     def told_hparams(self) -> dict[str, Any]:

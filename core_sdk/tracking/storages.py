@@ -25,8 +25,14 @@ _INSIDE = "home:"
 
 def storage_name(home: Home, url: str) -> str:
     """Returns the name that the home's records use for the storage at `url`."""
+    inside = path_inside(home, url)
+    return url if inside is None else _INSIDE + quote(bytes(inside))
+
+
+def path_inside(home: Home, url: str) -> Path | None:
+    """Returns the path, relative to the home, of a storage that the home's records name in this way; else None."""
     root, path = home.root.absolute(), _path(url)
-    return url if path is None or not path.is_relative_to(root) else _INSIDE + quote(bytes(path.relative_to(root)))
+    return None if path is None or not path.is_relative_to(root) else path.relative_to(root)
 
 
 def storage_url(home: Home, name: str, storage_id: str) -> str:

@@ -101,6 +101,7 @@ from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
+from core_sdk.tracking.moving.merging import merge
 from core_sdk.tracking.moving.relocation import adopt
 from core_sdk.tracking.registry import Registry
 from core_sdk.train import Checkpoint, ScalingConfig, TorchTrainer
@@ -1841,6 +1842,37 @@ def test_60_only_the_same_folder_deletes_outside_and_starts_trainings(home: Home
     assert adopt(restored)
     HomeTracker(restored).delete_trial(1)
     assert checkpoint_ids(DirectoryStorage(tmp_path / "shared")) == []
+
+
+def test_71_a_merge_takes_each_trial_once_though_it_is_killed(two_checkpoints: Home, tmp_path: Path) -> None:
+    """What is damaged there is named."""
+    for storage_id in map(str, range(20)):
+        training = new_attempt(new_trial(two_checkpoints))
+        store_recorded(training, storage_id, 1)
+        training.end()
+    damage(two_checkpoints, "19")
+    before = {path: path.read_bytes() for path in two_checkpoints.root.rglob("*") if path.is_file()}
+    target = Home.create(tmp_path / "target")
+    merging = subprocess.Popen(
+        [sys.executable, "-m", "core_sdk.cli", "home", "merge", str(two_checkpoints.root)],
+        env=os.environ | {"CORE_SDK_HOME": str(target.root)},
+    )
+    wait_for(lambda: len(target.trial_ids()) > 3 or merging.poll() is not None)
+    merging.kill()
+    merging.wait()
+    for trial_id in target.trial_ids():
+        for checkpoint in read_history(target.folder(trial_id)).checkpoints:
+            if checkpoint.record.storage_id != "19":
+                DirectoryStorage(target.checkpoints).verify(checkpoint.record.storage_id)
+
+    merged = merge(target, two_checkpoints)
+    again = merge(target, two_checkpoints)
+
+    assert {path: path.read_bytes() for path in before} == before
+    assert len(target.trial_ids()) == len(merged.taken) + len(merged.known) == 21
+    assert not again.taken and len(again.known) == 21
+    assert len(checkpoint_ids(DirectoryStorage(target.checkpoints))) == 21
+    assert not (target.checkpoints / "19").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
+from core_sdk.cli.home.merged import print_merged
+from core_sdk.tracking import Home
 
 app = command_group()
 
@@ -42,3 +47,20 @@ def copy() -> None:
     home = open_home()
     home.draw_identity()
     typer.echo(f"{home.root} is a home of its own, and leaves alone what was begun and stored before")
+
+
+@app.command()
+def merge(
+    other: Annotated[Path, typer.Argument(metavar="OTHER", help="The folder of the other home, which is only read.")],
+) -> None:
+    """Take the trials of another home into this one, under new ids.
+
+    Their checkpoints, experiments, models and media come along, and nothing comes twice when it is repeated. What
+    still runs there is left for the next time. Checkpoints in other storages stay there, and belong to the other home.
+    """
+    from core_sdk.tracking.moving.merging import merge as merge_homes
+
+    home = open_home()
+    if not (other / "home.json").exists() or other.resolve() == home.root.resolve():
+        raise typer.BadParameter(f"{other} is not the folder of another home")
+    print_merged(merge_homes(home, Home.open(other)))

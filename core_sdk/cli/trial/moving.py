@@ -1,0 +1,38 @@
+"""`core-sdk trial export` and `import`: trials in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from core_sdk.cli._home import open_home
+
+
+def register(app: typer.Typer) -> None:
+    app.command("export")(export)
+    app.command("import")(import_file)
+
+
+def export(
+    trials: Annotated[list[int], typer.Argument(metavar="ID...", help="The trials.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A tar archive, which must not exist yet.")],
+) -> None:
+    """Write trials into one file, which `trial import` takes into another home.
+
+    It has all that lies in the home: reports, output, media, code and checkpoints. Checkpoints in other storages stay
+    there.
+    """
+    from core_sdk.tracking.moving.archive import export_trials
+
+    export_trials(open_home(), trials, file)
+    typer.echo(f"wrote {len(set(trials))} trials to {file}")
+
+
+def import_file(file: Annotated[Path, typer.Argument(metavar="FILE", help="What `trial export` has written.")]) -> None:
+    """Take the trials of an exported file into this home, under new ids. Nothing comes twice."""
+    from core_sdk.cli.home.merged import print_merged
+    from core_sdk.tracking.moving.archive import import_trials
+
+    print_merged(import_trials(open_home(), file))
