@@ -23,6 +23,7 @@ from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
 from core_sdk.core._preempt._notices import Cloud, chosen_clouds
 from core_sdk.core._profiler import ProfilerContext
+from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import SearcherContext, parse_max_length
 from core_sdk.core._train import TrainContext
 from core_sdk.descriptors import HeldDirectory
@@ -194,6 +195,7 @@ def init(
         # Told to a person only, since programs read what a script writes. `core-sdk run` tells it itself.
         trial_id = folder.trial_id
         print(f"core-sdk: trial {trial_id}: `core-sdk trial describe {trial_id}` shows it", file=sys.stderr)
+    resumption = Resumption(attempt.start, attempt.journal) if distributed.is_chief else None
     train = TrainContext(
         tracker=tracker,
         trial_id=folder.trial_id,
@@ -202,6 +204,7 @@ def init(
         distributed=distributed,
         tensorboard_mode=given.tensorboard_mode,
         is_home_shared=attempt.is_home_shared,
+        resumption=resumption,
     )
     preempt = PreemptContext(
         tracker=tracker,
@@ -227,6 +230,7 @@ def init(
         replicas,
         attempt.info,
         earlier,
+        resumption,
     )
     if attempt.number > 1:
         recover(attempt, checkpoint, replicas)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from core_sdk.core._ledger import Ledger
+from core_sdk.core._resumption import Resumption
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import HomeNotSharedError, InvalidMetricError
 from core_sdk.journal import Journal
@@ -83,6 +84,7 @@ class TrainContext(OfOneProcess):
         distributed: DistributedContext,
         tensorboard_mode: TensorboardMode,
         is_home_shared: bool = True,
+        resumption: Resumption | None = None,
     ) -> None:
         """Without a shared home, this rank sees neither `folder`, the trial's, nor the tracker's records."""
         self._tracker = tracker
@@ -94,6 +96,7 @@ class TrainContext(OfOneProcess):
         self._is_home_shared = is_home_shared
         self._private_tensorboard_path: Path | None = None
         self._ledger = Ledger(lambda: journal.path)
+        self._resumption = resumption
         self._has_warned_of_none = False
 
     def report_training_metrics(
@@ -145,6 +148,10 @@ class TrainContext(OfOneProcess):
         with self._journal.lock:
             self._ledger.enter(group, steps_completed, names)
             self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))
+        if self._resumption is not None:
+            self._resumption.heed_report(group, steps_completed)
+            if self._resumption.is_settled:
+                self._resumption = None
 
     def _checked_batches(self, group: str, batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         checked: list[dict[str, Any]] = []

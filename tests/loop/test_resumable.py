@@ -750,3 +750,18 @@ def test_one_sample_at_a_time_is_not_a_batch() -> None:
 
     assert take(single, 2) == [[10], [11]]
     assert take(several, 3) == [[[10, 11, 12, 13]], [[14, 15, 16, 17]], [[10, 11, 12, 13]]]
+
+
+def test_a_loop_that_sets_the_epoch_of_a_sampler_needs_no_change() -> None:
+    """After a resume, too: the loader knows its epoch, whatever the call says. Lengths are those of the samplers."""
+    data: Any = torch.arange(10)
+    loaders = [loop.resumable(DataLoader(data, batch_size=2, shuffle=True), seed=0) for _ in range(2)]
+
+    drawn: list[list[list[int]]] = []
+    for loader, epoch_told in zip(loaders, (0, 7), strict=True):
+        loader.sampler.set_epoch(epoch_told)
+        loader.batch_sampler.sampler.set_epoch(epoch_told)
+        drawn.append([batch.tolist() for batch in loader])
+
+    assert drawn[0] == drawn[1]
+    assert (len(loaders[0].sampler), len(loaders[0].batch_sampler)) == (10, 5)

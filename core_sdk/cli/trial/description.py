@@ -10,15 +10,18 @@ from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
 from core_sdk.tracking import Tracker
-from core_sdk.tracking.rows import RankRow, Summary, TrialRow
+from core_sdk.tracking.rows import AlertRow, RankRow, Summary, TrialRow
+
+_NUM_ALERTS = 10
 
 
-def describe_trial(tracker: Tracker, trial_id: int) -> tuple[dict[str, Any], dict[str, str]]:
+def describe_trial(tracker: Tracker, trial_id: int) -> tuple[dict[str, Any], dict[str, str | list[str]]]:
     """Returns what is known of the trial, for programs and for people."""
     with tracker.view() as view:
-        row, summary, media = (
+        row, summary, alerts, media = (
             view.trial(trial_id),
             view.summary(trial_id),
+            [alert for alert in view.alerts(trial_id) if not alert.is_superseded][-_NUM_ALERTS:],
             view.media(trial_id, rank="all", superseded=True),
         )
     try:
@@ -29,13 +32,15 @@ def describe_trial(tracker: Tracker, trial_id: int) -> tuple[dict[str, Any], dic
     sizes = {found.file.name: found.file.size_bytes for found in media if not found.file.problem}
     value = fields_of(row) | {
         "summary": summary,
+        "alerts": [fields_of(alert) for alert in alerts],
         "num_media_files": len(sizes),
         "media_size_bytes": sum(sizes.values()),
         "command": command.argv if command else None,
         "working_directory": command.cwd if command else None,
     }
     media_size = {"Media": f"{len(sizes)} files, {format_size(sum(sizes.values()))}" if sizes else ""}
-    return value, _properties(row, command) | media_size | _figures(summary)
+    told = {"Alerts": [_alert(alert) for alert in alerts]}
+    return value, _properties(row, command) | told | media_size | _figures(summary)
 
 
 def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str]:
@@ -81,6 +86,10 @@ def _environment(row: EnvironmentRecord) -> dict[str, str]:
 def _rank(row: RankRow) -> str:
     progress = f" {_percentage(row.progress)}" if row.progress is not None else ""
     return f"{row.rank} ({row.host}){progress}"
+
+
+def _alert(row: AlertRow) -> str:
+    return f"{row.level} at step {row.steps_completed}: {row.title}: {row.description}"
 
 
 def _percentage(progress: float | None) -> str:

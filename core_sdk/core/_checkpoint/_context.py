@@ -18,6 +18,7 @@ from core_sdk.core._checkpoint._replicas import Replicas
 from core_sdk.core._checkpoint._save import CheckpointSave
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
+from core_sdk.core._resumption import Resumption
 from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.environment import is_home_spooled
 from core_sdk.errors import (
@@ -91,10 +92,12 @@ class CheckpointContext(OfOneProcess):
         replicas: Replicas | None = None,
         info: ClusterInfo | None = None,
         earlier: Mapping[str, str] = {},
+        resumption: Resumption | None = None,
     ) -> None:
         """`folder` is the trial's folder; without it, no call looks up records in the home. `info` is the run info.
 
         `earlier` has the trial's checkpoints, each with the URL of its storage; empty for those in `storage`.
+        `resumption` is told when a checkpoint is read.
         """
         self._storage = storage
         self._folder = folder
@@ -105,6 +108,7 @@ class CheckpointContext(OfOneProcess):
         self._replicas = replicas
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
         self._info = info
+        self._resumption = resumption
         self._obeys_keep = False
         self._earlier = earlier
         self._other_storages: dict[str, Storage] = {}
@@ -276,6 +280,8 @@ class CheckpointContext(OfOneProcess):
 
         For whoever is about to restore all of it, by other means than `restore_path()`.
         """
+        if self._resumption is not None:
+            self._resumption.note_read()
         info = self._info
         if info is None or self._obeys_keep or storage_id != info.latest_checkpoint:
             return

@@ -103,6 +103,15 @@ class ResumableLoader:
     def dataset(self) -> Any:
         return self._loader.dataset
 
+    @property
+    def sampler(self) -> ReplacedSampler:
+        """What loops ask for `set_epoch()` and `len()`. The loader itself chooses the samples of each epoch."""
+        return ReplacedSampler(getattr(self._loader, "sampler", None))
+
+    @property
+    def batch_sampler(self) -> ReplacedSampler:
+        return ReplacedSampler(getattr(self._loader, "batch_sampler", None))
+
     def __len__(self) -> int:
         """Returns the number of batches of a whole epoch."""
         if self.batches_per_epoch is None:
@@ -167,6 +176,23 @@ class ResumableLoader:
         # The last two belong to data that can only be read from their beginning.
         beginning = {"epoch": epoch, "offset": 0, "data": None, "is_epoch_over": False}
         self.load_state_dict(self.state_dict() | beginning)
+
+
+class ReplacedSampler:
+    """Stands for a sampler whose work the loader does. Loops that call `sampler.set_epoch(epoch)` need no change."""
+
+    def __init__(self, replaced: Any) -> None:
+        self._replaced = replaced
+
+    def set_epoch(self, epoch: int) -> None:
+        """Does nothing: the loader knows its epoch, also after a resume."""
+
+    @property
+    def sampler(self) -> ReplacedSampler:
+        return ReplacedSampler(getattr(self._replaced, "sampler", None))
+
+    def __len__(self) -> int:
+        return len(self._replaced)
 
 
 @dataclass(slots=True)
