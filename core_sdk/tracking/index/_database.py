@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from core_sdk.alive import file_lock
+from core_sdk.tracking.index._holders import PATIENCE_S, Waiting
 from core_sdk.tracking.index._schema import REVISION, SCHEMA
 from core_sdk.tracking.index._seal import SealedFile, seal_path
 
@@ -59,7 +61,10 @@ class Database:
             _create_tables(self._connection)
 
     def lock(self) -> contextlib.AbstractContextManager[object]:
-        """Returns the lock for the process that writes. Entering it blocks while another process holds it."""
+        """Returns the lock for the process that writes. Entering it blocks while another process holds it.
+
+        Raises `SuspendedError` if that process is suspended.
+        """
         return contextlib.nullcontext() if self._path is None else database_lock(self._path)
 
     @contextlib.contextmanager
@@ -75,7 +80,8 @@ class Database:
                 connection = self._opened_connection()
                 stack.enter_context(_transaction(connection))
                 # From this query until the end of the transaction, no other process can write.
-                (revision,) = connection.execute("PRAGMA user_version").fetchone()
+                cursor = self._patiently(lambda: connection.execute("PRAGMA user_version"))
+                (revision,) = cursor.fetchone()
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 # sqlite3 raises a UnicodeDecodeError if SQLite's message quotes damaged text.
                 if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
@@ -90,7 +96,7 @@ class Database:
     def commit(self, connection: sqlite3.Connection) -> None:
         """Commits, and begins another transaction."""
         try:
-            connection.execute("COMMIT")
+            self._patiently(lambda: connection.execute("COMMIT"))
         finally:  # also on Ctrl-C
             if self._file is not None:
                 self._file.seal()
@@ -118,6 +124,21 @@ class Database:
             self._file.close()
             self._file = None
 
+    def _patiently(self, execute: Callable[[], sqlite3.Cursor]) -> sqlite3.Cursor:
+        """Executes a statement again as long as another process locks the file, but only for a minute.
+
+        Raises `SuspendedError` if that process is suspended.
+        """
+        waiting = Waiting(() if self._path is None else (self._path, lock_path(self._path)))
+        deadline = time.monotonic() + _BUSY_TIMEOUT_S
+        while True:
+            try:
+                return execute()
+            except sqlite3.OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                waiting.go_on()
+
     def _opened_connection(self) -> sqlite3.Connection:
         if self._connection is None:
             connection = _open(str(self._path))
@@ -142,9 +163,25 @@ class Database:
         return self._file
 
 
-def database_lock(path: Path) -> contextlib.AbstractContextManager[None]:
-    """Holds the lock of a database file for the length of the block. Raises `OSError` if its file cannot be made."""
-    return file_lock(path.with_name(path.name + ".lock"))
+@contextlib.contextmanager
+def database_lock(path: Path) -> Iterator[None]:
+    """Holds the lock of a database file for the length of the block.
+
+    Raises `OSError` if its file cannot be made, and `SuspendedError` if the process that holds the lock is suspended.
+    """
+    waiting = Waiting((lock_path(path),))
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(file_lock(lock_path(path), PATIENCE_S))
+                break
+            except TimeoutError:
+                waiting.go_on()
+        yield
+
+
+def lock_path(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
 
 
 def remove(path: Path) -> None:
@@ -184,7 +221,7 @@ def _is_whole(file: SealedFile, verify_anew: bool) -> bool:
 def _open(path: str) -> sqlite3.Connection:
     # By default, sqlite3 begins a transaction only before an INSERT. The index could then change between two queries of
     # one question, and a kill could leave half a schema.
-    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
     return connection
 

@@ -29,6 +29,7 @@ from core_sdk.tracking.index._database import (
     is_damage,
     remove,
 )
+from core_sdk.tracking.index._holders import SuspendedError
 from core_sdk.tracking.index._reading_progress import ReadingProgress
 from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.index._trials import AttemptKey
@@ -61,7 +62,7 @@ class Index(View):
     """The index of a home. It answers as of the last `refresh`; only whether a process lives is looked up each time.
 
     A file that is damaged, or that another version has made, is built again with a warning. If no file can be written,
-    or there is no home, the index is kept in memory.
+    there is no home, or a suspended process holds a lock of the file, the index is kept in memory.
     """
 
     def __init__(
@@ -86,8 +87,8 @@ class Index(View):
                 try:
                     with database_lock(home.database):
                         remove(home.database)
-                except OSError as error:
-                    raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
+                except (OSError, SuspendedError) as error:
+                    raise HomeNotWritableError(home.root, getattr(error, "strerror", None) or str(error)) from error
             return index.refresh()
 
     def __enter__(self) -> Self:
@@ -100,10 +101,13 @@ class Index(View):
         self._database.close()
 
     def refresh(self, *, only_open: bool = False) -> RefreshResult:
-        """Indexes what the journals gained. Blocks while another process does so."""
+        """Indexes what the journals gained. Blocks while another process does so, unless that is suspended."""
         try:
             with self._database.lock():
                 return self._refresh_or_replace(only_open)
+        except SuspendedError as error:
+            self._go_on_in_memory(error)
+            return self._refresh()
         except (UnusableError, sqlite3.DatabaseError, OSError) as error:
             if not cannot_write(error):
                 raise
@@ -316,8 +320,8 @@ class Index(View):
         try:
             with self._database.connect() as connection:
                 return question(connection, *args, **kwargs)
-        except (DamagedError, UnusableError, sqlite3.DatabaseError) as error:
-            if cannot_write(error):
+        except (DamagedError, UnusableError, SuspendedError, sqlite3.DatabaseError) as error:
+            if isinstance(error, SuspendedError) or cannot_write(error):
                 self._go_on_in_memory(error)
             elif not is_damage(error):
                 raise
@@ -326,6 +330,8 @@ class Index(View):
             return question(connection, *args, **kwargs)
 
     def _go_on_in_memory(self, problem: Exception) -> None:
-        logger.warning("the index %s cannot be written (%s); it is kept in memory", self.home.database, problem)
+        logger.warning(
+            "the index %s cannot be used (%s): the journals are read into memory instead", self.home.database, problem
+        )
         self._database.close()
         self._database = Database(None)
