@@ -12,6 +12,7 @@ from core_sdk.experiments.events import read_new_events
 from core_sdk.experiments.experiment import Experiment
 from core_sdk.experiments.reviving import keep_going
 from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.files import fingerprint
 from core_sdk.records import Event, Metric, ValidationRead, from_json
 from core_sdk.tracking.home import Home
 
@@ -32,7 +33,7 @@ class FollowedExperiment:
         self.searcher = submitted.config.searcher
         self.experiment = Experiment(experiment_id, submitted.config)
         self._path = submitted.folder.events_path
-        self._offset = 0
+        self._offset = self._fingerprint = 0
         self._least_events = 0 if record.search is None else max(1, record.search.num_events)
 
     def read(self) -> Iterator[Event]:
@@ -41,8 +42,10 @@ class FollowedExperiment:
         Raises `RecordDamagedError` if an event is damaged or missing, since the others may mean something else then.
         """
         with contextlib.suppress(FileNotFoundError):
+            if fingerprint(self._path, self._offset) != self._fingerprint:
+                raise RecordDamagedError(self._path, "it was replaced by another one while it was read")
             for events, end_offset in read_new_events(self._path, self._offset):
-                self._offset = end_offset
+                self._offset, self._fingerprint = end_offset, fingerprint(self._path, end_offset)
                 for event in events:
                     self._apply(event)
                     yield event

@@ -206,10 +206,11 @@ class Records:
     def search_picture(self, experiment_id: int) -> SearchPicture:
         with self._search_lock:
             follower = self._followers.pop(experiment_id, None) or Follower(self.tracker.home, experiment_id)
+            picture = read_picture(follower)  # if it fails, the next question reads from the beginning
             self._followers[experiment_id] = follower
             if len(self._followers) > _NUM_REMEMBERED:
                 del self._followers[next(iter(self._followers))]
-            return read_picture(follower)
+            return picture
 
     def forget(self) -> None:
         """Lets the next question look at the records again, since an action of this server has just changed them."""

@@ -16,7 +16,7 @@ from core_sdk.errors import (
     TrialNotRunningError,
     TrialRunningError,
 )
-from core_sdk.files import opened_regular
+from core_sdk.files import fingerprint, opened_regular
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
     CheckpointPinned,
@@ -124,9 +124,11 @@ class HomeTracker(Tracker):
             journal = folder.journal_path(attempt, rank)
             if attempt < start.attempt or not journal.exists():
                 continue
-            offset = start.offset if attempt == start.attempt else 0
+            offset = _offset_in(journal, start) if attempt == start.attempt else 0
             for chunk in read_journal(journal, offset, chunk_bytes=_STRETCH_BYTES):
-                return ReportStretch(_rows(trial_id, attempt, rank, chunk), StreamPosition(attempt, chunk.end_offset))
+                return ReportStretch(
+                    _rows(trial_id, attempt, rank, chunk), _position(journal, attempt, chunk.end_offset)
+                )
         return ReportStretch((), start)
 
     def stop_request(self, trial_id: int, attempt: int) -> StopRequest | None:
@@ -251,7 +253,7 @@ class HomeTracker(Tracker):
         while True:
             # This is checked before reading: once there is a next attempt, the journal of this one no longer grows.
             has_next = folder.journal_path(position.attempt + 1).exists()
-            if (_size_bytes(folder.journal_path(position.attempt)) or 0) > position.offset:
+            if (_size_bytes(folder.journal_path(position.attempt)) or position.offset) != position.offset:
                 found, position = _read_news(folder, position)
                 news += found
             if not has_next:
@@ -293,14 +295,25 @@ def _rows(trial_id: int, attempt: int, rank: int, chunk: Chunk) -> tuple[ReportR
 
 def _read_news(folder: TrialFolder, start: StreamPosition, rank: int = 0) -> tuple[list[News], StreamPosition]:
     """Reads from `start` to the end of the journal that a rank keeps of the attempt."""
-    news, offset = list[News](), start.offset
-    for chunk in read_journal(folder.journal_path(start.attempt, rank), offset, chunk_bytes=_STRETCH_BYTES):
+    journal = folder.journal_path(start.attempt, rank)
+    news, offset = list[News](), _offset_in(journal, start)
+    for chunk in read_journal(journal, offset, chunk_bytes=_STRETCH_BYTES):
         for record, end in zip(chunk.records, chunk.ends, strict=True):
             match record:
                 case Report(group="validation") | OperationCompleted() | EarlyExit() | StopAcknowledged():
                     news.append(News(record, StreamPosition(start.attempt, end)))
         offset = chunk.end_offset
-    return news, StreamPosition(start.attempt, offset)
+    return news, _position(journal, start.attempt, offset)
+
+
+def _position(journal: Path, attempt: int, offset: int) -> StreamPosition:
+    return StreamPosition(attempt, offset, fingerprint(journal, offset))
+
+
+def _offset_in(journal: Path, position: StreamPosition) -> int:
+    """Returns the offset from which to read on. If another journal has taken the place of the known one, it is 0."""
+    is_known = position.fingerprint in (None, fingerprint(journal, position.offset))
+    return position.offset if is_known else 0
 
 
 def _size_bytes(path: Path) -> int | None:

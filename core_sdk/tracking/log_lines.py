@@ -11,6 +11,7 @@ from core_sdk.tracking.log_levels import LEVELS, LevelReader, LogLevel
 from core_sdk.tracking.tracker import Tracker
 
 _BLOCK_BYTES = 1 << 18
+_TAIL_BYTES = 256
 _MAX_LINE_BYTES = 1 << 16
 """The part of a line that is shown."""
 _SCAN_BYTES = 64 << 20
@@ -74,6 +75,11 @@ class LogLines:
         self._tracker = tracker
         self._trial_id = trial_id
         self._attempt = attempt
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tail = b""
+        """The end of what was counted."""
         self._starts = [0]
         """For each block, the number of the line in which it begins."""
         self._last_block_bytes = 0
@@ -106,8 +112,13 @@ class LogLines:
         return LogPage(tuple(found), self.num_lines, None)
 
     def _update(self) -> None:
-        """Counts the lines of what was added."""
+        """Counts the lines of what was added, or all of them if another output has taken the place of the known one."""
+        end = (len(self._starts) - 1) * _BLOCK_BYTES + self._last_block_bytes
+        before = self._tracker.read_log(self._trial_id, self._attempt, end - len(self._tail), len(self._tail))
+        if before != self._tail:
+            self._forget()
         while content := self._block(len(self._starts) - 1, self._last_block_bytes):
+            self._tail = (self._tail + content)[-_TAIL_BYTES:]
             self._last_block_bytes += len(content)
             self._last_block_lines += content.count(b"\n")
             self._ends_with_newline = content.endswith(b"\n")

@@ -12,6 +12,7 @@ from core_sdk.tracking.tracker import Tracker
 
 _POLL_INTERVAL_S = 0.1
 _CHUNK_BYTES = 1 << 20
+_TAIL_BYTES = 256
 
 
 class LogChunk(NamedTuple):
@@ -35,6 +36,8 @@ class LogReader:
         self._chosen: RankFilter | None = None
         self._attempt = 0
         self._offset = 0
+        self._tail = b""
+        """What stands before the offset."""
 
     def attempts(self) -> list[AttemptRow]:
         """Returns the attempts that this reads and whose output was kept."""
@@ -54,10 +57,11 @@ class LogReader:
         for row in self.attempts():
             if row.attempt < self._attempt:
                 continue
-            if row.attempt > self._attempt:
+            if row.attempt > self._attempt or self._is_replaced():
                 yield from self._begin(row.attempt)
             for content in self._contents(row.attempt, self._offset):
                 self._offset += len(content)
+                self._tail = (self._tail + content)[-_TAIL_BYTES:]
                 yield LogChunk(row.attempt, content if self._chosen is None else self._chosen.feed(content))
 
     def follow(self) -> Iterator[LogChunk]:
@@ -84,9 +88,14 @@ class LogReader:
 
     def _begin(self, attempt: int) -> Iterator[LogChunk]:
         yield from self.finish()
-        self._attempt, self._offset = attempt, 0
+        self._attempt, self._offset, self._tail = attempt, 0, b""
         if self._ranks:
             self._chosen = RankFilter(self._ranks, is_launched=bool(self.ranks_of(attempt)))
+
+    def _is_replaced(self) -> bool:
+        """Whether another output has taken the place of the one that was read."""
+        begin = self._offset - len(self._tail)
+        return self._tracker.read_log(self._trial_id, self._attempt, begin, len(self._tail)) != self._tail
 
     def _contents(self, attempt: int, offset: int) -> Iterator[bytes]:
         while content := self._tracker.read_log(self._trial_id, attempt, offset, _CHUNK_BYTES):

@@ -180,6 +180,8 @@ class StreamPosition:
     attempt: int = 1
     offset: int = 0
     """The position in the attempt's journal, in bytes."""
+    fingerprint: int | None = None
+    """The fingerprint of what stands before it. If another journal has taken its place, that is read as a whole."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from tracking.journals import new_trial, record
 
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.log_lines import LogFilter, LogLines
+from core_sdk.tracking.log_stream import LogReader
 
 LONG = 300_000
 
@@ -79,3 +80,21 @@ def test_lines_that_come_later_are_counted_on(home: Home) -> None:
 
     assert [line.text for line in before.lines] == ["one", "tw"]
     assert [line.text for line in log.read(before.num_lines - 1, 10, LogFilter()).lines] == ["two", "three"]
+
+
+@pytest.mark.parametrize("num_lines", [3, 20_000, 60_000])
+def test_an_output_that_was_replaced_is_read_from_its_beginning(home: Home, num_lines: int) -> None:
+    """By its lines and by who follows it, whether the new one is shorter or longer."""
+    lines = lines_of(home, b"an old line\n" * 30_000)
+    reader = LogReader(HomeTracker(home), 1)
+    assert len(b"".join(chunk.content for chunk in reader.read())) == 360_000
+    assert lines.read(0, 1, LogFilter()).num_lines == 30_000
+    log = home.folder(1).log_path(1)
+    log.unlink()
+    log.write_bytes(b"a new line\n" * num_lines)
+
+    page = lines.read(0, 1, LogFilter())
+    followed = b"".join(chunk.content for chunk in reader.read())
+
+    assert (page.lines[0].text, page.num_lines) == ("a new line", num_lines)
+    assert followed == b"a new line\n" * num_lines

@@ -89,3 +89,24 @@ def test_the_attempts_of_a_launcher_that_starts_anew_are_read_on(home: Home, tra
 
     assert [records(stretch.news) for stretch in (first, second, fourth)] == [[RECORDS[1]], [RECORDS[5]], [RECORDS[7]]]
     assert [stretch.end.attempt for stretch in (first, second, fourth)] == [1, 3, 4]
+
+
+@pytest.mark.parametrize("num_more", [-1, 0, 3])
+def test_a_journal_that_was_replaced_is_told_from_its_beginning(
+    home: Home, tracker: HomeTracker, num_more: int
+) -> None:
+    """To a search, and to who follows the reports: the new one may be shorter, longer or as long."""
+    folder = new_trial(home)
+    record(folder, *(report(step, "validation", loss=0.5) for step in range(10, 15)))
+    known = tracker.read_news(1, StreamPosition()).end
+    followed = tracker.read_reports(1, StreamPosition()).end
+    folder.journal_path(1).unlink()
+    record(folder, *(report(step, "validation", loss=1.5) for step in range(20, 25 + num_more)))
+
+    news = records(tracker.read_news(1, known).news)
+    reports = tracker.read_reports(1, followed).reports
+
+    expected = [report(step, "validation", loss=1.5) for step in range(20, 25 + num_more)]
+    # A search asks for no more than the sizes while nothing seems to be new.
+    assert news == ([] if num_more == 0 else expected)
+    assert [row.steps_completed for row in reports] == [one.steps_completed for one in expected]

@@ -20,7 +20,7 @@ from core_sdk.records import ClusterInfo, Report, TrialRecord
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 from core_sdk.tracking.spool import node
-from core_sdk.tracking.spool.pieces import Piece, in_pieces
+from core_sdk.tracking.spool.pieces import Arrived, Piece, in_pieces
 from core_sdk.tracking.spool.receiver import Receiver
 
 JOURNAL = "runs/1/1.journal"
@@ -138,10 +138,29 @@ def test_pieces_that_come_twice_late_or_in_another_order_do_no_harm(home: Path) 
     pieces = [Piece(JOURNAL, offset, content[offset : offset + 700]) for offset in range(0, len(content), 300)]
     receiver, chance = Receiver(home, 1, 1), random.Random(2)
 
-    while receiver.known().get(JOURNAL, 0) < len(content):
+    while receiver.known().get(JOURNAL, Arrived()).size_bytes < len(content):
         receiver.receive(chance.choice(pieces))
 
     assert (home / JOURNAL).read_bytes() == content
+
+
+def test_nothing_is_added_to_a_file_of_another_trial(spool: Path, home: Path) -> None:
+    """The home was emptied, and a new training has the same id: what the node still has is refused, and named."""
+    journal = JournalWriter(spool / JOURNAL)
+    for step in range(10):
+        journal.append(report(step))
+    journal.close()
+    bring(spool, home)
+    (home / JOURNAL).unlink()
+    other = JournalWriter(home / JOURNAL)
+    other.append(report(1000))
+    other.close()
+    before = (home / JOURNAL).read_bytes()
+
+    with pytest.raises(OSError, match=r"another file of this name, of another trial.*1\.journal"):
+        bring(spool, home)
+
+    assert (home / JOURNAL).read_bytes() == before
 
 
 def test_half_a_line_is_left_until_it_is_whole(spool: Path, home: Path) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import time
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from core_sdk.environment import Environment
-from core_sdk.files import fsync_directory, read_regular, reading, write_atomically
+from core_sdk.files import fingerprint, fsync_directory, read_regular, reading, write_atomically
 from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.storage import check_storage_id
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import Home, Ownership
-from core_sdk.tracking.spool.pieces import PIECE_BYTES, Piece, files_of, is_growing, is_journal, is_whole
+from core_sdk.tracking.spool.pieces import PIECE_BYTES, Arrived, Piece, files_of, is_growing, is_journal, is_whole
 
 _POLL_S = 0.05
 
@@ -71,11 +71,13 @@ def rename(root: Path, source: str, target: str) -> None:
         (root / source).unlink()
 
 
-def read_news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, int], wait_s: float) -> list[Piece]:
+def read_news(
+    root: Path, trial_id: int, attempt: int | None, known: Mapping[str, Arrived], wait_s: float
+) -> list[Piece]:
     """Returns pieces of the trial's files that are not `known`. Journals come first.
 
-    Blocks until there are some, but at most for `wait_s`. `known` are the sizes of files that grow, and the checksums
-    of those that are replaced.
+    Blocks until there are some, but at most for `wait_s`. Raises `OSError` if what the home has of a file is of another
+    one: the trial there is not the one of this spool.
     """
     deadline = time.monotonic() + wait_s
     while not (news := _news(root, trial_id, attempt, known)) and time.monotonic() < deadline:
@@ -155,7 +157,7 @@ def _begun_with(home: Home, trial_id: int) -> Iterator[str]:
                 yield info.latest_checkpoint
 
 
-def _news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, int]) -> list[Piece]:
+def _news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, Arrived]) -> list[Piece]:
     names = files_of(root, trial_id)
     # The journals are read last and returned first, since the other files depend on their records.
     others = [piece for name in names if not is_journal(name) for piece in _piece(root, name, trial_id, attempt, known)]
@@ -163,13 +165,15 @@ def _news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, in
     return journals + others
 
 
-def _piece(root: Path, name: str, trial_id: int, attempt: int | None, known: Mapping[str, int]) -> Iterator[Piece]:
-    path = root / name
+def _piece(root: Path, name: str, trial_id: int, attempt: int | None, known: Mapping[str, Arrived]) -> Iterator[Piece]:
+    path, arrived = root / name, known.get(name, Arrived())
     if is_whole(name, trial_id, attempt):
         content = read_regular(path)
-        if zlib.crc32(content) != known.get(name):
+        if name not in known or Arrived.whole(content) != arrived:
             yield Piece(name, 0, content, is_whole=True)
-    elif is_growing(name, trial_id, attempt) and path.stat().st_size > (offset := known.get(name, 0)):
+    elif is_growing(name, trial_id, attempt) and path.stat().st_size > (offset := arrived.size_bytes):
+        if fingerprint(path, offset) != arrived.checksum:
+            raise OSError(errno.ESTALE, "the home has another file of this name, of another trial", name)
         content = read_file(root, name, offset)
         if is_journal(name):
             # An incomplete line may be cut off again, if the disk is full.

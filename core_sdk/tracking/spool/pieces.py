@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+from core_sdk.files import fingerprint
 
 PIECE_BYTES = 4 << 20
 
@@ -23,6 +26,23 @@ class Piece(NamedTuple):
     content: bytes
     is_whole: bool = False
     """Whether the content replaces the file."""
+
+
+class Arrived(NamedTuple):
+    """What the home has of a file."""
+
+    size_bytes: int = 0
+    checksum: int = 0
+    """The fingerprint of a file that grows; of one that is replaced, the checksum of all of it."""
+
+    @classmethod
+    def at(cls, path: Path) -> Arrived:
+        size_bytes = path.stat().st_size
+        return cls(size_bytes, fingerprint(path, size_bytes))
+
+    @classmethod
+    def whole(cls, content: bytes) -> Arrived:
+        return cls(len(content), zlib.crc32(content))
 
 
 def is_growing(name: str, trial_id: int, attempt: int | None = None) -> bool:

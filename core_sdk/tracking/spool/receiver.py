@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import zlib
 from pathlib import Path
 
 from core_sdk.errors import UnsafePathError
 from core_sdk.files import write_atomically, write_whole
-from core_sdk.tracking.spool.pieces import Piece, files_of, is_growing, is_whole
+from core_sdk.tracking.spool.pieces import Arrived, Piece, files_of, is_growing, is_whole
 
 
 class Receiver:
@@ -24,17 +23,17 @@ class Receiver:
         self._root = root
         self.trial_id = trial_id
         self.attempt = attempt
-        self._checksums: dict[str, int] = {}
+        self._replaced: dict[str, Arrived] = {}
 
-    def known(self) -> dict[str, int]:
-        """Returns what has arrived: the sizes of files that grow, and the checksums of those that were replaced."""
+    def known(self) -> dict[str, Arrived]:
+        """Returns what has arrived of each file."""
         names = files_of(self._root, self.trial_id)
         growing = [name for name in names if is_growing(name, self.trial_id, self.attempt)]
-        return {name: (self._root / name).stat().st_size for name in growing} | self._checksums
+        return {name: Arrived.at(self._root / name) for name in growing} | self._replaced
 
     def knows(self, name: str, content: bytes) -> None:
         """Records the content that the node has for a file that is replaced as a whole, so that it is not brought."""
-        self._checksums[name] = zlib.crc32(content)
+        self._replaced[name] = Arrived.whole(content)
 
     def receive(self, piece: Piece) -> int:
         """Writes the new part of a piece durably, and returns the present size of its file.
