@@ -19,7 +19,7 @@ from core_sdk.errors import (
 from core_sdk.records import MAX_INT, Metric
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.index import _checkpoints, _curves, _refresh, _reports, _trials
-from core_sdk.tracking.index._batch import Batch, RefreshResult
+from core_sdk.tracking.index._batch import Batch, ReadingProgress, RefreshResult
 from core_sdk.tracking.index._database import (
     DamagedError,
     Database,
@@ -30,7 +30,6 @@ from core_sdk.tracking.index._database import (
     remove,
 )
 from core_sdk.tracking.index._holders import SuspendedError
-from core_sdk.tracking.index._reading_progress import ReadingProgress
 from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.index._trials import AttemptKey
 from core_sdk.tracking.media import ScriptMedia
