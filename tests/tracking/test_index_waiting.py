@@ -77,7 +77,7 @@ def test_a_suspended_process_holds_nobody_up(
     assert told.status == 0, told.errors
     assert "0.5" in told.output
     assert f"process {pid} (`" in told.errors
-    assert "which is suspended, holds a lock of it): the journals are read into memory" in told.errors
+    assert "which is suspended, holds a lock of it); it is kept in memory" in told.errors
     assert rebuilt is None or (rebuilt.status != 0 and f"process {pid} (`" in rebuilt.errors)
     assert waited_s < 60  # SQLite's own patience
     assert script.wait()[0] == 0

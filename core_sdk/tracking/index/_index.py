@@ -329,8 +329,6 @@ class Index(View):
             return question(connection, *args, **kwargs)
 
     def _go_on_in_memory(self, problem: Exception) -> None:
-        logger.warning(
-            "the index %s cannot be used (%s): the journals are read into memory instead", self.home.database, problem
-        )
+        logger.warning("the index %s cannot be written (%s); it is kept in memory", self.home.database, problem)
         self._database.close()
         self._database = Database(None)
