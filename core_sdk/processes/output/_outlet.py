@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import stat
@@ -103,7 +104,10 @@ class Outlet(Sink):
     def try_write(self, text: bytes) -> int:
         rest = memoryview(text)
         while rest:
-            if self._file is None or not self._await_reader():
+            if self._file is None:
+                self.reason = os.strerror(errno.EBADF)
+                break
+            if not self._await_reader():
                 self.reason = "nobody read it"
                 break
             try:
