@@ -20,8 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from core_sdk._version import __version__
 from core_sdk.alive import is_alive, signed_by
 from core_sdk.environment import agent_variables
@@ -185,6 +183,8 @@ def _read_line(home_root: Path, connection: socket.socket, *, is_patient: bool) 
 
 
 def _silent(home_root: Path, waited_s: float) -> MasterSilentError:
+    import psutil  # slow to import, and seldom needed
+
     pid = signed_by(lock_path(home_root))
     command, is_suspended = "", False
     with contextlib.suppress(psutil.Error):

@@ -21,11 +21,12 @@ import sys, time
 from core_sdk import core
 for fold in range(3):
     with core.init(hparams={"fold": fold}) as context:
-        print("fold", fold, context.info.trial.hparams, flush=True)
         for step in range(1, 1_000_000 if fold == 1 and sys.argv[1] == "long" else 3):
             context.train.report_training_metrics(step, {"loss": 1.0})
             if context.preempt.should_preempt():
                 break
+            if step == 1:
+                print("fold", fold, context.info.trial.hparams, flush=True)
             time.sleep(0.01)
 """
 POOL = """

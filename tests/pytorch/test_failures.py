@@ -19,6 +19,7 @@ from pytorch.trials import NUM_SAMPLES, LineTrial, dataset, fixed_seed
 from torch.utils.data import Dataset
 
 from core_sdk import client
+from core_sdk.errors import NotEnoughSpaceError
 from core_sdk.pytorch import Batch, DataLoader, Epoch, FitResult, PyTorchCallback, PyTorchTrialContext, Trainer, init
 
 
@@ -57,7 +58,7 @@ def test_a_full_disk_costs_what_was_trained_since_the_last_checkpoint(small_disk
         trial.callbacks = {"fill": FillsTheDisk()}
         return trial
 
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(NotEnoughSpaceError):
         fit(make, storage=str(small_disk / "checkpoints"), checkpoint_period=Batch(1))
     (saved,) = [each for each in client.get_trial(2).list_checkpoints() if each.metadata["steps_completed"] == 2]
     _, rest = fit(storage=str(small_disk / "checkpoints"))
