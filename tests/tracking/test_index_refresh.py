@@ -408,7 +408,7 @@ def test_a_copied_trial_is_a_trial_of_its_own(home: Home) -> None:
 def test_a_long_indexing_says_on_a_terminal_how_far_it_is(home: Home) -> None:
     """On a line that is gone at the end; without a terminal nothing is said."""
     folder = new_trial(home)
-    record(folder, *(report(step, a=1.0, b=2.0, c=3.0) for step in range(100_000)))
+    record(folder, *(report(step, a=1.0, b=2.0, c=3.0) for step in range(300_000)))
     terminal, device = pty.openpty()
     rebuild = "import sys; from pathlib import Path; from core_sdk.tracking import Home; "
     rebuild += "from core_sdk.tracking.index import Index; Index.rebuild(Home(Path(sys.argv[1])))"

@@ -11,7 +11,7 @@ import operator
 import sqlite3
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -61,10 +61,11 @@ def in_order(
     steps, times, orders, values = (list(chain.from_iterable(column)) for column in zip(*parts, strict=True))
     points = Points(array("q", steps), array("d", times), array("I", orders), values)
     if any(map(operator.ge, steps, islice(steps, 1, None))):
-        places: Iterable[int] = range(len(steps))
+        by_order = list(zip(steps, orders, strict=True)).__getitem__
+        places = sorted(range(len(steps)), key=by_order)
         if is_metric:
-            places = dict(zip(zip(steps, times, strict=True), places, strict=True)).values()
-        return _chosen(points, sorted(places, key=list(zip(steps, orders, strict=True)).__getitem__))
+            places = sorted({(steps[place], times[place]): place for place in places}.values(), key=by_order)
+        return _chosen(points, places)
     return points
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import operator
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
@@ -170,15 +172,18 @@ class JournalIndexer:
     def _insert_points(self, alike: _Alike) -> None:
         """Inserts all points of a series together, so that each block is written once."""
         by_series: defaultdict[_SeriesKey, list[Points]] = defaultdict(list)
+        with_ties = False
         for (is_profile, group, names), reports in alike.items():
-            points = in_order([reports], is_metric=not is_profile and names != ("",))
+            points = in_order([reports], is_metric=False)
+            with_ties |= any(map(operator.eq, points.steps, islice(points.steps, 1, None)))
             for name in names:
                 values = [values[name] for values in points.values]
                 by_series[is_profile, group, name].append(points._replace(values=values))
         num_points = 0
         for key, parts in by_series.items():
             is_metric = not key[0] and key[2] != ""
-            points = parts[0] if len(parts) == 1 else in_order(parts, is_metric=is_metric)
+            is_in_order = len(parts) == 1 and not with_ties
+            points = parts[0] if is_in_order else in_order(parts, is_metric=is_metric)
             insert_points(self._connection, self._series_id(*key), points, is_metric=is_metric)
             num_points += len(points.steps)
         self._batch.add_points(num_points)
