@@ -79,12 +79,15 @@ class ExperimentFolder:
     def read_beginnings(self) -> set[str]:
         """Returns the checkpoints that trials are to begin with if the experiment was submitted.
 
-        Raises `RecordDamagedError`.
+        Raises `RecordDamagedError` if the submission is damaged. What a damaged record of the search has named is
+        unknown; as a rule it is checkpoints of the experiment's own trials, which no collection touches then.
         """
         submission = read_file(self.submission_path, SubmissionRecord)
         if submission is None:
             return set()
-        record = read_file(self.record_path, ExperimentRecord)
+        record = None
+        with contextlib.suppress(RecordDamagedError):
+            record = read_file(self.record_path, ExperimentRecord)
         wanted = [] if record is None or record.search is None else record.search.beginnings
         return {*wanted, *([] if submission.warm_start is None else [submission.warm_start])}
 
