@@ -14,7 +14,6 @@ import enum
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -150,6 +149,17 @@ def _make_numpy(described: dict[str, Any]) -> Any:
     return array[()] if described["is_scalar"] else array.copy()
 
 
+def _is_decimal(value: Any) -> bool:
+    decimal = sys.modules.get("decimal")  # loaded if there is such a value
+    return decimal is not None and type(value) is decimal.Decimal
+
+
+def _make_decimal(text: str) -> Any:
+    from decimal import Decimal  # seldom needed
+
+    return Decimal(text)
+
+
 def _describe_instant(value: Any) -> dict[str, Any] | None:
     zone = getattr(value, "tzinfo", None)
     return {"text": value.isoformat()} if zone is None or type(zone) is datetime.timezone else None
@@ -240,7 +250,7 @@ _KINDS: Mapping[str, _Kind] = {
         lambda it: datetime.timedelta(*it["items"]),
     ),
     "path": _Kind(_exactly(type(Path())), lambda value: {"text": str(value)}, lambda it: Path(it["text"])),
-    "decimal": _Kind(_exactly(Decimal), lambda value: {"text": str(value)}, lambda it: Decimal(it["text"])),
+    "decimal": _Kind(_is_decimal, lambda value: {"text": str(value)}, lambda it: _make_decimal(it["text"])),
     "enum": _Kind(
         lambda value: isinstance(value, enum.Enum),
         lambda value: _describe_instance(value, value=cast(enum.Enum, value).value),

@@ -167,8 +167,9 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
     condition = parse_condition(query.where) if query.where else None
     snapshot = records.snapshot()
     everything = list(snapshot.trials.values())
+    found = records.chosen_trials(query.trials) if query.trials else _in_question(snapshot, query)
     for name, place in condition.names.items() if condition else ():
-        if problem := problem_with(name, everything):
+        if problem := _problem_with(name, found, everything):
             raise ConditionError(problem, query.where, place)
     metrics = snapshot.remember("metrics", lambda: {name for one in everything for name, _ in _metrics(one)})
     # A column of a metric has the name group.name, which a hyperparameter's column never has.
@@ -176,9 +177,8 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
     sort_name = query.sort.removeprefix("-")
     sort = f"metrics.{sort_name}" if without_figure(sort_name) in metrics else sort_name
     for name in (*columns.values(), *([sort] if sort else [])):
-        if name not in _FIELDS and (problem := problem_with(name, everything)):
+        if name not in _FIELDS and (problem := _problem_with(name, found, everything)):
             raise RequestError(400, "unknown_column", problem)
-    found = records.chosen_trials(query.trials) if query.trials else _in_question(snapshot, query)
     if condition is not None:
         found = [one for one in found if condition.holds(one.value)]
     if text := query.search.casefold():
@@ -195,6 +195,14 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
         num_trials=len(everything),
         next=cursor,
     )
+
+
+def _problem_with(name: str, found: Sequence[Facts], everything: Sequence[Facts]) -> str:
+    """Returns what is wrong with a name. It has to mean one thing in the trials in question, or be known elsewhere."""
+    is_known_elsewhere_only = not any(one.meanings(name) for one in found) and any(
+        one.meanings(name) for one in everything
+    )
+    return "" if is_known_elsewhere_only else problem_with(name, found or everything)
 
 
 def _in_question(snapshot: Snapshot, query: RunsQuery) -> list[Facts]:
