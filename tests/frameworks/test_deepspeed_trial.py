@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ def test_a_class_trains_without_a_script(deepspeed: FrameworkEnvironment, home: 
     arguments = f'("class", -1, 1, Path({str(tmp_path)!r}))'
     text = re.sub(r"(JOB, STOP_AFTER, STAGE, RESULTS =) .*", rf"\1 {arguments}", TRIAL.read_text())
     (tmp_path / "code" / "model_def.py").write_text(text)
+    shutil.copy(TRIAL.parents[1] / "questions.py", tmp_path / "code")
     config = {
         "entrypoint": "python3 -m launch.deepspeed --num_gpus=1 -- --trial model_def:EngineTrial",
         "searcher": {"name": "single", "metric": "error", "max_length": {"batches": 6}},
