@@ -95,7 +95,7 @@ class HeldDirectory:
 
     @property
     def path(self) -> Path:
-        """Where the directory is now. Raises `FileNotFoundError` if it was removed or replaced."""
+        """Returns the present path of the directory. Raises `FileNotFoundError` if it was removed or replaced."""
         if self._descriptor.fileno() >= 0:
             self._path = self._descriptor.locate(self._path)
         return self._path

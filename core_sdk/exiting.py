@@ -1,4 +1,4 @@
-"""How this program exits: Python tells nobody the status before it exits, and has no call to change it at the end."""
+"""Watches how this program exits, since Python tells nobody the status before, nor lets it be changed at the end."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class _Root(LazyGroup):
     _FIRST = ("trial", "experiment", "master")
 
     def _meant(self, ctx: Any, typed: str) -> str | None:
-        """Also returns the command of a group, for somebody who has left the group out."""
+        """Returns the command that is meant, also one of a group that was left out."""
         if (meant := super()._meant(ctx, typed)) is not None:
             return meant
         words = ((name, word) for name in self._FIRST for word in (typed, *MEANT.get(typed, ())))

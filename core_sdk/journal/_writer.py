@@ -60,7 +60,7 @@ class JournalWriter(Journal):
         self._session = os.getsid(0)
         self._has_told = False
         self._lost: OSError | None = None
-        """What has become of the file, if it is no longer there."""
+        """The loss of the file, if it is no longer there."""
         self._num_dropped = 0
         self._num_unannounced = 0
         self._drop_error = OSError()

@@ -1,4 +1,4 @@
-"""What a merge or an import has done, in words."""
+"""Tells in words what a merge or an import has done."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class DirectoryStorage(Storage):
         self.url = file_url(path_at_home(self._root))
 
     def move_with(self, directory: HeldDirectory) -> None:
-        """From now on, the storage is where `directory` is, if it lies within. Its `url` stays as it is."""
+        """Follows `directory` from now on, if the storage lies within it. Its `url` stays as it is."""
         if self._root.is_relative_to(directory.path):
             self._above, self._root = directory, self._root.relative_to(directory.path)
 
