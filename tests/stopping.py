@@ -66,10 +66,10 @@ class Stop:
         return f"<Stop by {self.kind}, trial {self.trial_id}, {self.num_steps} steps>"
 
 
-def check_all(shape: Callable[[Stop, bool], None], *, always_saves: bool) -> None:
-    """Stops a shape in all ways, without and with a checkpoint so far. `always_saves`: it saves when it stops."""
-    for kind in KINDS:
-        for has_saved in (False, True):
-            stop = Stop(kind)
-            shape(stop, has_saved)
-            stop.check(has_checkpoint=has_saved or always_saves)
+def check_all(shape: Callable[[Stop, bool], None], *, has_saved: bool, always_saves: bool) -> None:
+    """Stops a shape in all ways. `has_saved`: it has a checkpoint then; `always_saves`: it saves when it stops."""
+    # A signal is last, since it stops all that this process has still to train.
+    for kind in sorted(KINDS, key="SIGTERM".__eq__):
+        stop = Stop(kind)
+        shape(stop, has_saved)
+        stop.check(has_checkpoint=has_saved or always_saves)

@@ -81,7 +81,13 @@ def _written(names: dict[tuple[int, int], str]) -> dict[int, tuple[tuple[int, in
 def _flush(descriptors: Iterable[int]) -> None:
     numbers = set(descriptors)
     for each in gc.get_objects():
-        if issubclass(type(each), io.IOBase):
-            with contextlib.suppress(OSError, ValueError):  # closed, or without a descriptor
-                if each.fileno() in numbers:
-                    each.flush()
+        if issubclass(type(each), io.IOBase) and _descriptor_of(each) in numbers:
+            each.flush()
+
+
+def _descriptor_of(file: io.IOBase) -> int | None:
+    """Returns None for one that is closed or has none, which classes of others say with errors of their own."""
+    try:
+        return file.fileno()
+    except Exception:  # noqa: BLE001 (any class may be derived from `IOBase`)
+        return None

@@ -238,12 +238,12 @@ def test_names_that_every_object_has_are_names(tmp_path: Path, open_view: OpenVi
         page = open_view(site, f"experiments/1/hyperparameters?metric=training.{name}")
 
         expect(page.locator(".coordinate:not(.outside)")).to_have_count(3)
-        page.get_by_label("Range of").select_option(name)
-        page.get_by_label(f"Lower end of {name}").fill("0.6")
+        page.get_by_label("Range of").select_option(f"hparams.{name}")
+        page.get_by_label(f"Lower end of hparams.{name}").fill("0.6")
         expect(page.locator(".coordinate:not(.outside)")).to_have_count(1)
         page.goto(site.address("compare/values?trials=1,2"))
         expect(page.get_by_role("row", name=f"training.{name}")).to_contain_text("1")
-        page.goto(site.address(f"runs?columns=id,{name},training.{name}"))
+        page.goto(site.address(f"runs?columns=id,hparams.{name},training.{name}"))
         expect(page.get_by_role("columnheader", name=f"training.{name}")).to_be_visible()
 
 

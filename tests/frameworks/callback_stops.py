@@ -1,4 +1,4 @@
-"""Stops a framework's training in all ways: `callback_stops.py SHAPE`, in an empty directory."""
+"""Stops a framework's training in all ways: `callback_stops.py SHAPE [saved]`, in an empty directory."""
 
 from __future__ import annotations
 
@@ -119,4 +119,4 @@ def accelerate(stop: Stop, has_saved: bool) -> None:
 
 
 if __name__ == "__main__":
-    check_all(globals()[sys.argv[1]], always_saves=True)
+    check_all(globals()[sys.argv[1]], has_saved=sys.argv[2:] == ["saved"], always_saves=True)

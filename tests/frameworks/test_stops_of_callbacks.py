@@ -14,13 +14,14 @@ SCRIPT = Path(__file__).with_name("callback_stops.py")
 
 
 @pytest.mark.timeout(TIMEOUT_S + 60)
+@pytest.mark.parametrize("saved", [(), ("saved",)], ids=["nothing saved", "saved"])
 @pytest.mark.parametrize("shape", ["lightning", "lightning_in_a_function", "transformers", "accelerate"])
 def test_a_stop_ends_every_callback_within_two_reports(
-    callbacks: FrameworkEnvironment, tmp_path: Path, shape: str
+    callbacks: FrameworkEnvironment, tmp_path: Path, shape: str, saved: tuple[str, ...]
 ) -> None:
-    """By each kind of stop, without and with a checkpoint so far; in a true state, with a checkpoint."""
+    """By each kind of stop; in a true state, with a checkpoint."""
     ended = subprocess.run(
-        [str(callbacks.python), str(SCRIPT), shape],
+        [str(callbacks.python), str(SCRIPT), shape, *saved],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 from collections.abc import Callable
@@ -26,10 +27,18 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return OPENERS[request.param](tmp_path)
 
 
+class OddFile(io.IOBase):
+    """A file that says in a way of its own that it has no descriptor, as a closed answer of `http.client` does."""
+
+    def fileno(self) -> int:
+        raise AttributeError("fileno")
+
+
 def test_what_python_has_not_flushed_is_stored(
     storage: Storage, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Text and bytes, and a warning says that the file is open. Files elsewhere are left alone."""
+    """Text and bytes, and a warning says that the file is open. Files elsewhere, and odd ones, are left alone."""
+    odd = OddFile()
     with storage.stage("id") as staging, (tmp_path / "elsewhere").open("w") as elsewhere:
         text, content = (staging.path / "text").open("w"), (staging.path / "content").open("wb")
         text.write("not flushed")
@@ -40,6 +49,7 @@ def test_what_python_has_not_flushed_is_stored(
         assert (tmp_path / "elsewhere").read_text() == ""
     text.close()
     content.close()
+    del odd
 
     assert storage.verify("id").resources["text"] == storage.verify("id").resources["content"] == 11
     told = [record.message for record in caplog.records if record.levelno == logging.WARNING]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from core_sdk.journal import encode_line
 from core_sdk.records import FORMAT, AttemptStarted, CheckpointStored, Record, Report, TrialRecord
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.index import Index
+from core_sdk.tracking.rows import CheckpointRow, ReportRow
 
 START = 1_750_000_000.0
 PROFILER_GROUP = "cpu"
@@ -75,11 +79,11 @@ def age(folder: TrialFolder) -> None:
 def everything(index: Index) -> str:
     """All that the index says, as text, since NaN equals nothing."""
     trials = index.trials()
-    told: list[object] = [index.experiments(), trials, index.checkpoints()]
+    told: list[object] = [index.experiments(), trials, list(map(_in_order, index.checkpoints()))]
     for trial in trials:
-        told.append(list(index.reports(trial.trial_id, superseded=True)))
-        told.append(list(index.reports(trial.trial_id)))
-        told.append(list(index.reports(trial.trial_id, PROFILER_GROUP)))
+        told.append(list(map(_in_order, index.reports(trial.trial_id, superseded=True))))
+        told.append(list(map(_in_order, index.reports(trial.trial_id))))
+        told.append(list(map(_in_order, index.reports(trial.trial_id, PROFILER_GROUP))))
         told.append(sorted(index.series(trial.trial_id), key=lambda row: (row.group, row.name)))
         summary = index.summary(trial.trial_id)
         for figures in chain.from_iterable(names.values() for names in summary.values()):
@@ -91,6 +95,14 @@ def everything(index: Index) -> str:
             for name, figures in names.items()
         }
     return "\n".join(map(repr, told))
+
+
+def _in_order(row: ReportRow | CheckpointRow) -> ReportRow | CheckpointRow:
+    """Returns a report or checkpoint with its metrics by name: their order depends on when each was first read."""
+    metrics = dict(sorted(row.metrics.items()))
+    if isinstance(row, ReportRow):
+        return msgspec.structs.replace(row, metrics=metrics)
+    return dataclasses.replace(row, metrics=metrics)
 
 
 def extremes_told(index: Index, trial_id: int) -> set[tuple[object, ...]]:
