@@ -407,9 +407,10 @@ def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLau
 def test_a_stop_is_heard_though_nobody_reads_the_output(
     signals: list[signal.Signals], is_stderr_read: bool, launch_directory: Path, start_unread: StartUnread
 ) -> None:
-    """The ranks wait in their `print` for a reader; once asked to stop they get on, save, and end."""
+    """The ranks wait in their `print` for a reader; once asked to stop they get on, save, and end, or are killed."""
     is_killed = len(signals) > 1
-    launch = start_unread(_TALKS, is_stderr_read=is_stderr_read)
+    source = _TALKS.replace("while not wishes", "while True") if is_killed else _TALKS
+    launch = start_unread(source, is_stderr_read=is_stderr_read)
     wait_for(lambda: len(list(launch_directory.glob("up.*"))) == 2)
 
     for number in signals:
