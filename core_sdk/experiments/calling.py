@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -122,7 +123,8 @@ def start_master(home_root: Path, options: Sequence[str]) -> None:
 def begin_master(home_root: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
     """Begins to start a master in the background. The returned process ends when the master listens."""
     home_root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with log_path(home_root).open("ab") as log:
+    private = functools.partial(os.open, mode=0o600)
+    with open(log_path(home_root), "ab", opener=private) as log:
         # `-P`: the user's working directory must not shadow our modules.
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "core_sdk.master", *options],

@@ -1,8 +1,8 @@
 """Connections that nobody has vouched for with the token: how long they may be silent, and how many there may be.
 
 Any user of this machine can connect. A connection that has not brought the token is closed if no whole head of a
-request comes in time, and the oldest one makes room where there are too many. So the browser of whoever has
-the token always finds a place.
+request comes in time, and the oldest one makes room where there are too many, those of other users first: they may
+connect faster than a browser sends what it has to say. So the browser of whoever has the token always finds a place.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import asyncio
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from core_sdk.server.peers import may_be_other_user
 
 HEAD_S = 5.0
 """How long the head of a request may take, from its first byte."""
@@ -31,8 +33,8 @@ def vouch(scope: Any) -> None:
 class BoundedProtocol(H11Protocol):
     """A connection of a server; `protocol_of_a_server` makes a class for each."""
 
-    unknown: ClassVar[dict[BoundedProtocol, None]]
-    """The server's connections that have not brought the token, the oldest first."""
+    unknown: ClassVar[dict[BoundedProtocol, bool]]
+    """Those that have not brought the token, the oldest first, and whether each may be another user's."""
     _deadline: asyncio.TimerHandle | None = None
     _is_begun = False
     """Whether a part of the next request's head has arrived."""
@@ -40,10 +42,11 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.app_state = self.app_state | {_TRUST: lambda: self.unknown.pop(self, None)}  # each request gets a copy
-        self.unknown[self] = None
+        self.unknown[self] = may_be_other_user(transport.get_extra_info("socket"))
         if len(self.unknown) > MOST_UNKNOWN:
-            oldest = next(iter(self.unknown))
+            oldest = max(self.unknown, key=lambda one: self.unknown[one])
             del self.unknown[oldest]
+            self.connections.discard(oldest)  # it counts no more, though its end is told only later
             oldest.transport.abort()
         self._wait(SILENT_S)
 
@@ -82,6 +85,6 @@ class BoundedProtocol(H11Protocol):
 
 def protocol_of_a_server() -> type[BoundedProtocol]:
     class ServerProtocol(BoundedProtocol):
-        unknown: ClassVar[dict[BoundedProtocol, None]] = {}
+        unknown: ClassVar[dict[BoundedProtocol, bool]] = {}
 
     return ServerProtocol

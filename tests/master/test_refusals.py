@@ -68,13 +68,14 @@ def test_a_home_has_one_master(home: Home) -> None:
     assert call(home.root, "status")["pid"] == pid
 
 
-def test_only_the_user_can_speak_with_the_master(home: Home) -> None:
-    """By the permissions of its socket."""
+def test_only_the_user_can_speak_with_the_master_and_read_what_it_did(home: Home) -> None:
+    """By the permissions of its socket and of its log."""
     call(home.root, "status")
 
     mode = (home.root / "master.sock").stat().st_mode
 
     assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600
+    assert stat.S_IMODE((home.root / "master.log").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
@@ -27,6 +30,17 @@ from core_sdk.tracking import Home
 from core_sdk.tracking.index._database import database_lock
 
 __all__ = ["start_cli"]
+
+
+_STRANGER = """
+import socket, sys
+socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()  # loads what another user may not be able to read
+import os
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(400)]
+for _ in range(200):
+    socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+"""
 
 
 def token_of(url: str) -> str:
@@ -268,6 +282,24 @@ def test_idle_connections_of_others_do_not_cut_off_a_page_that_loads(
     connection.close()
     for each in idle:
         each.close()
+
+
+def test_connections_of_another_user_do_not_push_out_one_that_has_not_yet_asked(
+    start_ui: Callable[..., tuple[Script, str]],
+) -> None:
+    """They may come in faster than a browser sends its first request, and hang up again at once."""
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: other users; only root can be another user")
+    _, url = start_ui()
+    slow = HTTPConnection("127.0.0.1", port_of(url), timeout=60)
+    slow.connect()
+
+    subprocess.run([sys.executable, "-c", _STRANGER, str(port_of(url))], check=True)
+    ask(url, "/api/v1/runs")  # the server has seen them
+    slow.request("GET", "/main.js", headers={"Host": urlsplit(url).netloc})
+
+    assert slow.getresponse().status == 200
+    slow.close()
 
 
 @needs("many processes")
