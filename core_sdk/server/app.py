@@ -119,6 +119,7 @@ class App:
 
     async def _answer(self, route: Route, request: Request) -> Response:
         await self._await_first_look(_PATIENCE_S if route.path == "/home" else math.inf)
+        self._records.check_home()
         arguments = {name: _converted(value, route, name) for name, value in request.path_params.items()}
         if "query" in route.hints:
             arguments["query"] = msgspec.convert(_query(request, route), route.query, strict=False)

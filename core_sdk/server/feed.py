@@ -45,6 +45,13 @@ class Feed:
             change = Change(everything=True, has_master=has_master)
         else:
             change = Change(sorted(trials), sorted(gone), sorted(experiments), has_master)
+        self._append(change)
+
+    def add_everything(self) -> None:
+        """Lets all pages ask for everything again."""
+        self._append(Change(everything=True))
+
+    def _append(self, change: Change) -> None:
         with self._lock:
             self._number += 1
             self._changes.append((self._number, change))

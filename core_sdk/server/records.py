@@ -101,6 +101,7 @@ class Records:
         self.reading: Reading | None = Reading()
         """How far the first look is; None once that has ended."""
         self._is_closing = False
+        self._was_there = self._is_gone = False
         self._first_look = threading.Thread(target=self._look_first, name="core-sdk-first-look", daemon=True)
         self._first_look.start()
 
@@ -222,9 +223,29 @@ class Records:
         if not self.can_act:
             raise RequestError(403, "read_only", "this server only reads", "It was started with --read-only.")
 
+    def check_home(self) -> None:
+        """Raises `RequestError` if the home was there and is not any more: it was moved or removed."""
+        if self._look_for_home():
+            message = f"the home {self.tracker.home.root} is not there any more: it was moved or removed"
+            raise RequestError(
+                503, "home_gone", message, "Start `core-sdk ui` with CORE_SDK_HOME set to its new place."
+            )
+
+    def _look_for_home(self) -> bool:
+        """Returns whether the home is gone. Open pages ask again when it goes and when it comes back."""
+        is_there = self.tracker.home.root.is_dir()
+        self._was_there |= is_there
+        is_gone = self._was_there and not is_there
+        if is_gone != self._is_gone:
+            self.feed.add_everything()
+        self._is_gone = is_gone
+        return is_gone
+
     def look(self) -> float:
         """Looks at the records if that is due, and returns after how many seconds it is due again."""
         with self._look_lock:
+            if self._look_for_home():
+                return _GREATEST_AGE_S
             if time.monotonic() >= self._next_look:
                 self._look()
             return max(0.0, self._next_look - time.monotonic())

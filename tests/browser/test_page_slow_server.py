@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser.conftest import OpenView, Site
-from browser.seeing import expect
+from browser.seeing import expect, rows
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page, Route
@@ -123,3 +123,30 @@ def test_a_zoom_keeps_the_curves_until_finer_ones_are_there(site: Site, open_vie
         page.keyboard.press("+")
         expect(page.get_by_role("button", name="Show all").first).to_be_visible()
         assert page.locator(".loading").count() == 0
+
+
+def test_a_question_is_asked_again_that_a_server_with_too_many_connections_refused(
+    site: Site, open_view: OpenView
+) -> None:
+    """Its answer has no words of the server's own, and nothing has to be loaded anew."""
+    page = open_view(site, "queue")
+    page.route(api("runs**"), lambda route: route.fulfill(status=503, body="Service Unavailable"), times=1)
+
+    go("runs")(page)
+
+    expect(rows(page).first).to_be_visible()
+    expect(page.locator(".failure")).to_have_count(0)
+
+
+def test_a_home_that_was_moved_is_named_until_it_is_back(own_site: Site, open_view: OpenView) -> None:
+    """The page does not go on showing what it has read as if it were there."""
+    page = open_view(own_site, "runs")
+    expect(rows(page).first).to_be_visible()
+    root = own_site.home.root
+
+    root.rename(root.with_name("elsewhere"))
+    expect(page.locator(".failure").first).to_contain_text(f"the home {root} is not there any more")
+    root.with_name("elsewhere").rename(root)
+
+    expect(page.locator(".failure")).to_have_count(0)
+    expect(rows(page).first).to_be_visible()

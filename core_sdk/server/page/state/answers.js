@@ -25,7 +25,7 @@ import { useChanges } from "./events.js";
  *   answer is gone at once: no view shows it under the words of another question.
  */
 
-/** After how long a question is asked again that has not reached the server. */
+/** After how long a question is asked again that the server could not answer then. */
 export const RETRY_MS = 2000;
 
 /** Of a question that is asked once: nothing makes its answer out of date. @type {Options} */
@@ -75,7 +75,7 @@ function useAsked(key, ask, { follows = always, about = key ?? "" }) {
         remember(key, value);
         if (!isOutdated()) setState({ key, about, value, error: null });
       } catch (error) {
-        if (/** @type {ApiError} */ (error).kind === "unreachable") setTimeout(() => isOutdated() || reload(), RETRY_MS);
+        if (/** @type {ApiError} */ (error).isPassing) setTimeout(() => isOutdated() || reload(), RETRY_MS);
         if (!isOutdated()) setState((last) => ({ key, about, value: valueFor(key, about, last), error: /** @type {ApiError} */ (error) }));
       }
     });

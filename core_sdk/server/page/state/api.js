@@ -16,6 +16,11 @@ export class ApiError extends Error {
     this.place = place;
     this.status = status;
   }
+
+  /** Whether the same question may be answered a little later: the server is away or has too much to do. */
+  get isPassing() {
+    return this.kind === "unreachable" || this.status === 503;
+  }
 }
 
 /**

@@ -51,7 +51,7 @@ export function useWindows(urlOf, read, { size, about, follows }) {
         into.asked.delete(index);
         if (list.current.about !== into.about) list.current = into;
         list.current.error = /** @type {ApiError} */ (error);
-        if (list.current.error.kind === "unreachable") setTimeout(() => into.canceler.signal.aborted || again.current(), RETRY_MS);
+        if (list.current.error.isPassing) setTimeout(() => into.canceler.signal.aborted || again.current(), RETRY_MS);
       }
       draw(0);
     },
