@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
+from core_sdk.errors import DataError
 from core_sdk.loop.orders import ENDLESS, Order
 
 LastBatch = Literal["drop", "keep", "carry"]
@@ -77,22 +78,28 @@ class Plan:
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """The number of global batches of an epoch; None if it is unknown, or if batches are carried over."""
-        if self.num_units == ENDLESS:
+        """The number of global batches of every epoch; None if it is unknown, or if epochs differ."""
+        return self.num_batches(0) if self.order.has_equal_epochs else None
+
+    def num_batches(self, epoch: int) -> int | None:
+        """Returns the number of global batches of an epoch; None if it is unknown, or if batches are carried over."""
+        num_units = self.order.length(epoch)
+        if num_units == ENDLESS:
             return None
         if self.last_batch == "keep":
-            return -(-self.num_units // self.batch_size)
-        is_constant = self.last_batch == "drop" or self.num_units % self.batch_size == 0
-        return self.num_units // self.batch_size if is_constant else None
+            return -(-num_units // self.batch_size)
+        is_whole = num_units % self.batch_size == 0 and self.order.has_equal_epochs
+        return num_units // self.batch_size if self.last_batch == "drop" or is_whole else None
 
     def is_epoch_over(self, position: Position) -> bool:
         """Whether the epoch of `position` has no more batches."""
-        left = self.num_units - position.offset
+        left = self.order.length(position.epoch) - position.offset
         return left <= 0 or (self.last_batch == "drop" and left < self.batch_size)
 
     def next_epoch(self, position: Position) -> Position:
         """Returns the position at which the next epoch begins: after the units that a carried-over batch has taken."""
-        return Position(position.epoch + 1, max(0, position.offset - self.num_units))
+        num_taken = position.offset - self.order.length(position.epoch) if self.last_batch == "carry" else 0
+        return Position(position.epoch + 1, max(0, num_taken))
 
     def batches(self, position: Position = Position(), rank: int = 0, num_ranks: int = 1) -> Iterator[Draw]:  # noqa: B008
         """Yields the parts of one rank, from `position` on, without an end."""
@@ -104,13 +111,18 @@ class Plan:
         while True:
             if self.is_epoch_over(position):
                 position = self.next_epoch(position)
+            if self.is_epoch_over(position):
+                raise DataError(
+                    f"epoch {position.epoch} has {self.order.length(position.epoch)} of {self.batch_size} for a batch: "
+                    "make the batches smaller, or keep a smaller one: last_batch='keep' of resumable()"
+                )
             for draw in self._rest_of_epoch(position, rank, num_ranks):
                 yield draw
             position = Position(draw.epoch, draw.offset)
 
     def _rest_of_epoch(self, position: Position, rank: int, num_ranks: int) -> Iterator[Draw]:
         epoch, offset = position
-        num_whole, left = divmod(self.num_units - offset, self.batch_size)
+        num_whole, left = divmod(self.order.length(epoch) - offset, self.batch_size)
         is_last = left == 0 or self.last_batch == "drop"
         yield from self._whole_batches(position, num_whole, rank, num_ranks, is_last)
         if not is_last:
@@ -127,7 +139,7 @@ class Plan:
         share = len(own)
         first = epoch * self.order.stride + int(own[0])
         per_block = max(1, _BLOCK_SIZE // share)
-        num_samples = self.order.num_samples
+        num_samples, num_units = self.order.num_samples, self.order.length(epoch)
         for block in range(0, num_batches, per_block):
             batches = torch.arange(block, min(num_batches, block + per_block))
             positions = (offset + batches[:, None] * size + own).flatten()
@@ -136,7 +148,7 @@ class Plan:
                 begin = offset + (block + batch) * size
                 is_epoch_end = is_last and block + batch == num_batches - 1
                 part = indices[batch * share : (batch + 1) * share]
-                end = self.num_units if is_epoch_end else begin + size
+                end = num_units if is_epoch_end else begin + size
                 num_global = num_samples(epoch, begin, begin + size)
                 yield Draw(epoch, first + begin, part, num_global, end, is_epoch_end, False)
 
@@ -147,9 +159,9 @@ class Plan:
         if is_filler:
             begin = rank % size
             end = begin + 1
-        positions = torch.arange(start + begin, start + end)
-        here, beyond = positions[positions < self.num_units], positions[positions >= self.num_units] - self.num_units
-        num_beyond = max(0, start + size - self.num_units)
+        positions, num_units = torch.arange(start + begin, start + end), self.order.length(epoch)
+        here, beyond = positions[positions < num_units], positions[positions >= num_units] - num_units
+        num_beyond = max(0, start + size - num_units)
         num_global = self.order.num_samples(epoch, start, start + size - num_beyond)
         indices = self.order.indices(epoch, here)
         if num_beyond:

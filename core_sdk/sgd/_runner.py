@@ -132,7 +132,7 @@ class Runner:
         began_at = time.perf_counter()
         for model in self.models:
             model.train()
-        self._batches = batches = Batches(self.train_loader.stream(), self.train_loader.batches_per_epoch)
+        self._batches = batches = Batches(self.train_loader.stream(), self.train_loader.num_batches(self.epoch))
         metrics = as_numbers(self._train(batches), "train_function()")
         self._share_buffers()
         self._counts["epoch"] += 1
@@ -157,7 +157,7 @@ class Runner:
         drawn = (each for each in self.validation_loader.single_pass() if not each[0].is_filler)
         if (first := next(drawn, None)) is None:
             return Measured({}, 0)  # there are fewer samples than workers
-        batches = Batches(itertools.chain([first], drawn), self.validation_loader.batches_per_epoch)
+        batches = Batches(itertools.chain([first], drawn), self.validation_loader.num_batches(0))
         # Random numbers that are drawn here must not change the training.
         with torch.no_grad(), rng.seeded(self._creators.seed, "validation", self.epoch):
             metrics = as_numbers(self._validate(batches), "validation_function()")

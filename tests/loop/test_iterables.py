@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import pytest
 import torch
-from loop.toy_datasets import Counting, Forgetful
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler
+from loop.toy_datasets import Counting, Drifting, Forgetful
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler
 
 from core_sdk import errors, loop
 from core_sdk.loop import rng
@@ -28,9 +29,26 @@ def nodes(sampler: Any, *, is_drawn_from: bool = False) -> Any:
     )
 
 
-def stateful(num_workers: int) -> Any:
+def several_nodes(stop_criterion: str, *, is_stateful: bool) -> Any:
+    """A loader of nodes that read from two sources."""
+    library: Any = pytest.importorskip("torchdata.nodes")
+    samplers: Any = pytest.importorskip("torchdata.stateful_dataloader.sampler")
+    kind: Any = samplers.StatefulDistributedSampler if is_stateful else DistributedSampler
+    sources = {
+        name: library.MapStyleWrapper(range(start, start + size), kind(range(size), 1, 0))
+        for name, start, size in (("large", 100, 9), ("small", 200, 5))
+    }
+    weighted = library.MultiNodeWeightedSampler(sources, {"large": 0.7, "small": 0.3}, stop_criterion, 0, 1)
+    return library.Loader(library.Mapper(library.Batcher(weighted, 4, drop_last=False), torch.tensor))
+
+
+def stateful_sampler(size: int) -> Any:
+    return pytest.importorskip("torchdata.stateful_dataloader.sampler").StatefulDistributedSampler(range(size), 1, 0)
+
+
+def stateful(num_workers: int, dataset: IterableDataset[Any] | None = None) -> Any:
     library = pytest.importorskip("torchdata.stateful_dataloader")
-    return library.StatefulDataLoader(Counting(14, num_workers == 0), 4, num_workers=num_workers)
+    return library.StatefulDataLoader(dataset or Counting(14, num_workers == 0), 4, num_workers=num_workers)
 
 
 LOADERS: dict[str, Callable[[], Any]] = {
@@ -38,6 +56,15 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "loader with state": lambda: stateful(0),
     "loader with state and workers": lambda: stateful(2),
     "nodes": lambda: nodes(DistributedSampler(range(14), 1, 0)),  # type: ignore[arg-type]
+    "loader with state and a worker of a dataset that begins anew": lambda: stateful(1, Drifting(13)),
+    "nodes with a stateful sampler": lambda: nodes(stateful_sampler(14)),
+    **{
+        f"several nodes until {criterion}, with {'stateful' if is_stateful else 'plain'} samplers": partial(
+            several_nodes, criterion, is_stateful=is_stateful
+        )
+        for criterion in ("CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED", "ALL_DATASETS_EXHAUSTED", "FIRST_DATASET_EXHAUSTED")
+        for is_stateful in (True, False)
+    },
     "nodes that draw": lambda: nodes(DistributedSampler(range(14), 1, 0), is_drawn_from=True),  # type: ignore[arg-type]
 }
 
@@ -51,14 +78,14 @@ def test_a_resume_at_any_batch_gives_the_same_samples(kind: str) -> None:
     """Also at the ends of epochs."""
     loader = loop.resumable(LOADERS[kind]())
     states, batches, ends = [loader.state_dict()], [], []
-    count = 20 if "workers" in kind else 10
+    count = 20 if "worker" in kind else 15 if "nodes" in kind else 10
     for draw, batch in islice(loader.stream(), count):
         states.append(loader.state_dict())
         batches.append(batch.tolist())
         ends.append(draw.is_epoch_end)
 
     assert ends.count(True) >= 2
-    for index in range(0, count, count // 5 if "workers" in kind else 1):
+    for index in range(0, count, count // 5 if "worker" in kind else 1):
         loader = loop.resumable(LOADERS[kind]())
         loader.load_state_dict(states[index])
         assert take(loader, count - index) == batches[index:]
@@ -100,6 +127,53 @@ def test_nodes_that_draw_another_order_each_time_are_refused() -> None:
     with pytest.raises(errors.NotExactError, match=r"RandomSampler of a SamplerWrapper .*give it set_epoch"):
         loop.resumable(nodes(RandomSampler(range(14))))
     assert len([*loop.resumable(nodes(RandomSampler(range(14))), exact=False)]) == 4
+
+
+def test_nodes_whose_sampler_forgets_its_order_are_refused() -> None:
+    """Its state has the position alone, which means nothing in another order."""
+
+    class Forgetting(StatefulSampler):
+        def state_dict(self) -> dict[str, Any]:
+            return {"position": self.position}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.position = state["position"]
+
+    with pytest.raises(
+        errors.NotExactError, match=r"Forgetting of a SamplerWrapper gives other samples after its stat"
+    ):
+        loop.resumable(nodes(Forgetting()))
+    assert len([*loop.resumable(nodes(Forgetting()), exact=False)]) == 4
+    loader = loop.resumable(nodes(StatefulSampler()))
+    batches = take(loader, 6)
+    state, expected = loader.state_dict(), take(loader, 6)
+    resumed = loop.resumable(nodes(StatefulSampler()))
+    resumed.load_state_dict(state)
+    assert take(resumed, 6) == expected != batches
+
+
+class StatefulSampler(Sampler[int]):
+    """Shuffles by a generator of its own, which belongs to its state."""
+
+    def __init__(self) -> None:
+        self._generator = random.Random(1)
+        self._began = self._generator.getstate()
+        self.position = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self._began = self._generator.getstate()
+        order = self._generator.sample(range(14), 14)
+        while self.position < 14:
+            self.position += 1
+            yield order[self.position - 1]
+        self.position = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"position": self.position, "began": self._began}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.position = state["position"]
+        self._generator.setstate(state["began"])
 
 
 @pytest.mark.parametrize("kind", ["dataset with state", "loader with state"])

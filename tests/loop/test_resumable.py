@@ -147,6 +147,19 @@ class TensorBatches(Sampler[Any]):
         return iter(torch.randperm(22).split(4))  # type: ignore[no-untyped-call]
 
 
+class Budget(Sampler[list[int]]):
+    """A user's batch sampler that fills each batch up to a sum of lengths: each epoch has another number of batches."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batch: list[int] = []
+        for index in torch.randperm(22).tolist():
+            if sum(batch) + index > 30:
+                yield batch
+                batch = []
+            batch.append(index)
+        yield batch
+
+
 LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
     "sequential": lambda: DataLoader(Augmented(22), 4),
     "shuffled": augmented,
@@ -160,6 +173,7 @@ LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
     "user's, by generator": lambda: DataLoader(Augmented(22), 4, sampler=Drawing()),
     "a list": lambda: DataLoader(Augmented(22), 4, sampler=[5, 3, 3, 8, 9]),
     "batch sampler": lambda: DataLoader(Augmented(22), batch_sampler=Pairs()),
+    "batch sampler with other numbers": lambda: DataLoader(Augmented(22), batch_sampler=Budget()),
     "batch sampler with a generator": lambda: DataLoader(
         Augmented(22), batch_sampler=BatchSampler(RandomSampler(range(22), generator=torch.Generator()), 4, False)
     ),
@@ -660,11 +674,6 @@ def test_a_dataset_of_another_length_is_refused() -> None:
         loop.resumable(DataLoader(Augmented(22), shuffle=True)).load_state_dict(state)
 
 
-class WithoutLength(Sampler[int]):
-    def __iter__(self) -> Iterator[int]:
-        return iter([1])
-
-
 class Unstable(ByEpoch):
     """Draws from a generator of its own."""
 
@@ -674,27 +683,52 @@ class Unstable(ByEpoch):
         return iter([self._own.randrange(self._size) for _ in range(self._size)])
 
 
-def test_a_sampler_needs_a_length() -> None:
-    """Without it an epoch has no end."""
-    with pytest.raises(ValueError, match="WithoutLength has no length"):
-        loop.resumable(DataLoader(Augmented(22), sampler=WithoutLength()))
+def test_epochs_may_have_other_numbers_of_batches() -> None:
+    """The length is that of the current epoch. Several ranks get the same batches, and end each epoch alike."""
+    whole = loop.resumable(DataLoader(Augmented(22), batch_sampler=Budget()))
+    epochs = [(len(whole), [plain(batch) for batch in whole]) for _ in range(6)]
+
+    assert len({length for length, _ in epochs}) > 1
+    assert all(length == len(batches) for length, batches in epochs)
+    assert (whole.batches_per_epoch, whole.samples) == (None, 6 * 22)
+    loaders = [
+        loop.resumable(DataLoader(Augmented(22), batch_sampler=Budget()), distributed=ranked(rank, 2))
+        for rank in (0, 1)
+    ]
+    for _, batches in epochs:
+        parts = [[plain(batch) for batch in loader] for loader in loaders]
+        assert [batch for pair in zip(*parts, strict=True) for batch in pair][: len(batches)] == batches
 
 
-class Miscounting(ByEpoch):
-    """Says that it has two samples."""
+def test_an_epoch_that_is_too_short_for_all_ranks_is_named() -> None:
+    """If its batches would be dropped."""
 
-    def __len__(self) -> int:
-        return 2
+    class Shrinking(ByEpoch):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(6 - 5 * self._epoch))
+
+    loader = loop.resumable(DataLoader(Augmented(22), 4, sampler=Shrinking(22)), last_batch="drop")
+
+    with pytest.raises(errors.DataError, match="epoch 1 has 1 of 4 for a batch: make the batches smaller, or keep"):
+        take(loader, 2)
+
+
+class Given(ByEpoch):
+    """Gives as many samples as it is told, or has no end."""
+
+    def __init__(self, samples: Iterator[int]) -> None:
+        super().__init__(2)
+        self._samples = samples
 
     def __iter__(self) -> Iterator[int]:
-        return cycle([1]) if self._size else iter([1])
+        return self._samples
 
 
-@pytest.mark.parametrize(("size", "given"), [(1, "more"), (0, "1")])
-def test_a_sampler_has_the_length_that_it_says(size: int, given: str) -> None:
+@pytest.mark.parametrize(("samples", "given"), [(cycle([1]), "65536 or more"), (iter([]), "nothing")])
+def test_a_sampler_gives_one_round_of_the_data(samples: Iterator[int], given: str) -> None:
     """One without an end is not waited for."""
-    with pytest.raises(errors.DataError, match=f"Miscounting has a length of 2, and gives {given} in epoch 0"):
-        loop.resumable(DataLoader(Augmented(22), sampler=Miscounting(size)))
+    with pytest.raises(errors.DataError, match=f"Given gives {given} in epoch 0: let it give one round of the data"):
+        loop.resumable(DataLoader(Augmented(22), sampler=Given(samples)))
 
 
 def test_a_sampler_that_cannot_be_exact_is_refused() -> None:

@@ -146,6 +146,24 @@ class Counting(IterableDataset[int]):
         self._next, self._ahead = state["next"], [*state["ahead"]]
 
 
+class Drifting(Counting):
+    """Numbers with a random part, whose generator belongs to the state, which at the end is that of another epoch."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, shuffles=False)
+        self._generator = random.Random(1)
+
+    def __iter__(self) -> Iterator[int]:
+        return (number + 100 * self._generator.randrange(100) for number in super().__iter__())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "generator": self._generator.getstate()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._generator.setstate(state["generator"])
+
+
 class Forgetful(IterableDataset[int]):
     """Numbers from 0 on, from the beginning each time."""
 

@@ -105,7 +105,7 @@ def test_a_sampler_that_cannot_be_exact_is_refused_unless_the_trial_allows_it() 
     [
         (lambda: DataLoader(dataset(), 40, drop_last=True), "no whole batch of 40: .* drop_last=False"),
         (lambda: DataLoader(Subset(dataset(), []), 4), "there are no data"),
-        (lambda: DataLoader(dataset(), sampler=(number for number in range(9))), "has no length"),
+        (lambda: DataLoader(dataset(), sampler=(number for number in range(9))), "gives nothing in"),
     ],
 )
 def test_a_loader_that_gives_no_batches_is_named(make_loader: Callable[[], Any], words: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from core_sdk.errors import DataChangedError, DataError, NotExactError
 from core_sdk.loop import rng
-from core_sdk.loop.loading._source import Source, is_stateful
+from core_sdk.loop.loading._source import Source
 from core_sdk.loop.plan import Draw, Position, Ranks
 
 _END = object()
@@ -23,13 +23,8 @@ class IteratedSource(Source):
     Without a keeper, it finds a position by reading all batches before it.
     """
 
-    batches_per_epoch = None
-
     def __init__(self, loader: Any, keeper: Any, seed: int, ranks: Ranks) -> None:
         self._loader = loader
-        if is_nodes_loader(loader):
-            # It would read the first batch while it begins, which is too early for its random numbers.
-            loader.restart_on_stop_iteration = False
         self._keeper = keeper
         self._seed = seed
         self._ranks = ranks
@@ -39,6 +34,10 @@ class IteratedSource(Source):
         self._over: Position | None = None
         """The end of the epoch, once it is reached."""
         self._before_pass: Any = None
+
+    @property
+    def batches_per_epoch(self) -> None:
+        return None
 
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
         is_at_start = position.offset == 0
@@ -116,43 +115,11 @@ class IteratedSource(Source):
         while batch is not _END:
             kept = None if self._keeper is None else copy.deepcopy(self._keeper.state_dict())
             following = self._read(batches, Position(epoch, offset + 1))
+            if following is _END and self._keeper is not None:
+                # A dataset that begins anew after its end would do so within the epoch if its last state were loaded.
+                kept = copy.deepcopy(self._keeper.state_dict())
             draw = Draw(epoch, offset, [], self._num_global, offset + 1, following is _END, False)
             self._kept = kept
             self._over = Position(epoch, offset + 1) if following is _END else None
             yield draw, batch
             batch, offset = following, offset + 1
-
-
-def is_nodes_loader(loader: Any) -> bool:
-    """Whether it is a loader of `torchdata.nodes`, whose nodes keep a state each."""
-    return type(loader).__module__.startswith("torchdata.nodes")
-
-
-def check_samplers(loader: Any) -> None:
-    """Raises `NotExactError` if a node draws its samples by a sampler that gives another order each time.
-
-    A node keeps the number of samples that were drawn, and asks the sampler for the same order again.
-    """
-    for node in _nodes(loader.root):
-        sampler = getattr(node, "sampler", None)
-        if sampler is None or is_stateful(sampler) or callable(getattr(sampler, "set_epoch", None)):
-            continue
-        if _drawn(sampler, 0) != _drawn(sampler, 1):
-            raise NotExactError(
-                f"{type(sampler).__name__} of a {type(node).__name__} gives another order each time",
-                "give it set_epoch(epoch), or state_dict() and load_state_dict(); torch's DistributedSampler has it",
-            )
-
-
-def _drawn(sampler: Any, turn: int) -> list[Any]:
-    with rng.seeded("nodes", turn):
-        return [*sampler]
-
-
-def _nodes(node: Any) -> Iterator[Any]:
-    """Yields a node and all nodes from which it reads."""
-    yield node
-    for value in vars(node).values():
-        for source in value.values() if isinstance(value, dict) else [value]:
-            if hasattr(source, "get_state") and source is not node:
-                yield from _nodes(source)

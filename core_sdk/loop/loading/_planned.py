@@ -48,14 +48,20 @@ class PlannedSource(Source):
         self._plan = Plan(order, self._batch_size, self._last_batch)
         # A single pass has no next epoch to which samples could be carried over.
         self._pass_plan = Plan(order, self._batch_size, "drop" if self._last_batch == "drop" else "keep")
-        self.batches_per_epoch = self._plan.batches_per_epoch
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        return self._plan.batches_per_epoch
+
+    def num_batches(self, epoch: int) -> int | None:
+        return self._plan.num_batches(epoch)
 
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
         return self._fetched(self._streaming, self._plan.batches(position, *self._ranks))
 
     def single_pass(self, position: Position = Position()) -> Iterator[tuple[Draw, Any]]:  # noqa: B008
         plan = self._pass_plan
-        num_batches = (plan.batches_per_epoch or 0) - position.offset // plan.batch_size
+        num_batches = (plan.num_batches(0) or 0) - position.offset // plan.batch_size
         return self._fetched(self._passing, islice(plan.batches(position, *self._ranks), num_batches))
 
     def explain(self, error: BaseException) -> None:

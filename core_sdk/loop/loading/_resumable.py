@@ -15,7 +15,8 @@ from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import RankPlace, trial_seed
 from core_sdk.errors import NotExactError
 from core_sdk.loop.loading._fetching import Fetching
-from core_sdk.loop.loading._iterated import IteratedSource, check_samplers, is_nodes_loader
+from core_sdk.loop.loading._iterated import IteratedSource
+from core_sdk.loop.loading._nodes import is_nodes_loader, prepare_nodes
 from core_sdk.loop.loading._planned import PlannedSource
 from core_sdk.loop.loading._sampling import read_sampling
 from core_sdk.loop.loading._sharded import ShardedSource, as_shards
@@ -99,6 +100,10 @@ class ResumableLoader:
         """The number of batches of each epoch; None if it is unknown, or if epochs differ."""
         return self._source.batches_per_epoch
 
+    def num_batches(self, epoch: int) -> int | None:
+        """Returns the number of batches of an epoch; None if it is unknown."""
+        return self._source.num_batches(epoch)
+
     @property
     def dataset(self) -> Any:
         return self._loader.dataset
@@ -113,10 +118,10 @@ class ResumableLoader:
         return ReplacedSampler(getattr(self._loader, "batch_sampler", None))
 
     def __len__(self) -> int:
-        """Returns the number of batches of a whole epoch."""
-        if self.batches_per_epoch is None:
+        """Returns the number of batches of the whole current epoch."""
+        if (num_batches := self.num_batches(self.epoch)) is None:
             raise TypeError("this loader has no length: its epochs differ, or its dataset has none")
-        return self.batches_per_epoch
+        return num_batches
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the rest of the current epoch. Then the next epoch becomes the current one."""
@@ -244,8 +249,8 @@ def _choose_source(
         what = "shares_batch=True" if last_batch is None else f"last_batch={last_batch!r}"
         raise ValueError(f"{what} needs a dataset in shards, or one with __getitem__() and __len__()")
     if is_stateful(loader):
-        if exact and is_nodes_loader(loader):
-            check_samplers(loader)
+        if is_nodes_loader(loader):
+            prepare_nodes(loader, exact=exact)
         return IteratedSource(loader, loader, seed, ranks)
     if is_torch and loader.num_workers == 0 and is_stateful(loader.dataset):
         return IteratedSource(loader, loader.dataset, seed, ranks)

@@ -42,8 +42,8 @@ class Sampling:
 def read_sampling(loader: DataLoader[Any], seed: int, exact: bool, is_divided: bool) -> Sampling:
     """Reads how a loader chooses its samples. `is_divided`: the batches will be divided among several ranks.
 
-    Raises `ValueError` for a sampler without a length or one that is divided already, and `NotExactError` for one
-    without a fixed order.
+    Raises `ValueError` for a sampler that is divided already, `DataError` for one that gives nothing or has no end, and
+    `NotExactError` for one without a fixed order.
     """
     form: Form = "samples" if loader.batch_sampler is not None else "indices"
     batch_sampler, skipped = _one_round(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
@@ -53,10 +53,11 @@ def read_sampling(loader: DataLoader[Any], seed: int, exact: bool, is_divided: b
     start = Position(skipped.epoch + skipped_samples.epoch, skipped.offset * batch_size + skipped_samples.offset)
     if not is_of_torch:
         form = "batch" if loader.batch_sampler is not None else "one sample"
+    num_most = 16 * max(4096, _length_if_any(loader.dataset), _length_if_any(sampler))
     if form == "batch":
-        drawn = DrawnSampler(sampler, seed, exact, is_divided)
+        drawn = DrawnSampler(sampler, seed, exact, is_divided, num_most)
         return Sampling(ListedBatches(drawn.length, drawn.draw), 1, False, form, drawn, start)
-    order, drawn_or_none = _order(sampler, seed, exact, is_divided)
+    order, drawn_or_none = _order(sampler, seed, exact, is_divided, num_most)
     return Sampling(order, batch_size, drop_last, form, drawn_or_none, start)
 
 
@@ -73,7 +74,7 @@ def _one_round(sampler: Any) -> tuple[Any, Position]:
     return sampler, Position(*divmod(num_skipped, _length(sampler))) if num_skipped else Position()
 
 
-def _order(sampler: Any, seed: int, exact: bool, is_divided: bool) -> tuple[Order, DrawnSampler | None]:
+def _order(sampler: Any, seed: int, exact: bool, is_divided: bool, num_most: int) -> tuple[Order, DrawnSampler | None]:
     """Returns the order of a sampler. Samplers of torch and torchdata become functions of the position.
 
     Their own state is ignored. What any other sampler draws is listed.
@@ -92,7 +93,7 @@ def _order(sampler: Any, seed: int, exact: bool, is_divided: bool) -> tuple[Orde
             return Weighted(sampler.weights, sampler.num_samples, seed, replacement=sampler.replacement), None
         case "SubsetRandomSampler":
             return Selected(Shuffled(len(sampler), seed), sampler.indices), None
-    drawn = DrawnSampler(sampler, seed, exact, is_divided)
+    drawn = DrawnSampler(sampler, seed, exact, is_divided, num_most)
     return Listed(drawn.length, drawn.draw), drawn
 
 
@@ -103,17 +104,18 @@ def _kind(sampler: Any) -> str:
 
 
 class DrawnSampler:
-    """Draws all that a sampler of the user's gives in an epoch.
+    """Draws all that a sampler of the user's gives in an epoch. Epochs may differ in length.
 
     Before it draws, it seeds the generators by the epoch, and calls `set_epoch(epoch)` if the sampler has it. A sampler
     with `state_dict()` and `load_state_dict()` gets the state that it had at the start of the epoch. An endless sampler
     continues in each epoch where the last one has ended.
     """
 
-    def __init__(self, sampler: Any, seed: int, exact: bool, is_divided: bool) -> None:
-        self.length = _length(sampler)
+    def __init__(self, sampler: Any, seed: int, exact: bool, is_divided: bool, num_most: int) -> None:
+        """A sampler that gives `num_most` in one epoch is taken to have no end."""
         self._sampler = sampler
         self._seed = seed
+        self._num_most = num_most
         self._is_endless = is_endless(sampler)
         self._running: Iterator[Any] = iter(())
         """The iterator over an endless sampler. It gives the epoch after `_drawn_epoch` next."""
@@ -122,14 +124,17 @@ class DrawnSampler:
         self._states = {0: copy.deepcopy(sampler.state_dict())} if self._is_stateful else {}
         if is_divided:
             _check_whole(sampler)
-        if exact and not self._is_stateful and self.draw(0) != self.draw(0):
+        first = self.draw(0)
+        self.length = len(first)
+        """The number of what the sampler gives in the first epoch."""
+        if exact and not self._is_stateful and self.draw(0) != first:
             raise NotExactError(
                 f"{type(sampler).__name__} gives another order each time that it is asked for the same epoch",
                 "give it set_epoch(epoch), or state_dict() and load_state_dict(), or draw from a global generator",
             )
 
     def draw(self, epoch: int) -> list[Any]:
-        """Draws an epoch. Raises `DataError` if its length differs from the sampler's length."""
+        """Draws an epoch. Raises `DataError` if it is empty, or has no end."""
         if self._is_endless:
             return self._draw_on(epoch)
         if not self._is_stateful:
@@ -167,7 +172,7 @@ class DrawnSampler:
                 if each == 0:
                     self._set_epoch(0)
                     self._running = iter(self._sampler)
-                drawn = [_plain(key) for key in islice(self._running, self.length)]
+                drawn = [_plain(key) for key in islice(self._running, _length(self._sampler))]
         self._drawn_epoch = epoch
         return drawn
 
@@ -175,12 +180,11 @@ class DrawnSampler:
         with rng.seeded(self._seed, "sampler", epoch):
             self._seed_generators(epoch)
             self._set_epoch(epoch)
-            drawn = [_plain(key) for key in islice(self._sampler, self.length + 1)]
-        if len(drawn) != self.length:
+            drawn = [_plain(key) for key in islice(self._sampler, self._num_most)]
+        if not 0 < len(drawn) < self._num_most:
             raise DataError(
-                f"{type(self._sampler).__name__} has a length of {self.length}, and gives "
-                f"{'more' if len(drawn) > self.length else len(drawn)} in epoch {epoch}: positions need epochs of "
-                "equal lengths, so let it give one round of the data, as many as __len__() says"
+                f"{type(self._sampler).__name__} gives {f'{self._num_most} or more' if drawn else 'nothing'} in epoch "
+                f"{epoch}: let it give one round of the data each time that it is iterated over"
             )
         return drawn
 
@@ -193,6 +197,13 @@ class DrawnSampler:
         for sampler in chain(self._sampler):
             if callable(set_epoch := getattr(sampler, "set_epoch", None)):
                 set_epoch(epoch)
+
+
+def _length_if_any(data: Any) -> int:
+    try:
+        return len(data)
+    except (TypeError, NotImplementedError):
+        return 0
 
 
 def _plain(key: Any) -> Any:

@@ -12,10 +12,13 @@ from core_sdk.loop.plan import Draw, Position
 class Source(abc.ABC):
     """Gives the batches from any position on."""
 
-    batches_per_epoch: int | None
-    """The number of batches of an epoch; None if it is unknown, or if epochs differ."""
     start = Position()
     """The position at which a training begins."""
+
+    @property
+    @abc.abstractmethod
+    def batches_per_epoch(self) -> int | None:
+        """The number of batches of every epoch; None if it is unknown, or if epochs differ."""
 
     @abc.abstractmethod
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
@@ -24,6 +27,10 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
         """Yields the batches of the first epoch."""
+
+    def num_batches(self, epoch: int) -> int | None:
+        """Returns the number of batches of an epoch; None if it is unknown."""
+        return self.batches_per_epoch
 
     def explain(self, error: BaseException) -> None:  # noqa: B027
         """Adds a note to an error of torch about a lost worker."""

@@ -19,9 +19,17 @@ class Listed(Order):
         self._draw = draw
         self._epoch: int | None = None
         self._listed: Sequence[Any] = ()
+        self._lengths = {0: num_positions}
 
     def __len__(self) -> int:
         return self._num_positions
+
+    def length(self, epoch: int) -> int:
+        return self._lengths[epoch] if epoch in self._lengths else len(self._list(epoch))
+
+    @property
+    def has_equal_epochs(self) -> bool:
+        return len({*self._lengths.values()}) == 1
 
     def indices(self, epoch: int, positions: torch.Tensor) -> list[Any]:
         listed = self._list(epoch)
@@ -30,7 +38,7 @@ class Listed(Order):
     def _list(self, epoch: int) -> Sequence[Any]:
         if epoch != self._epoch:
             self._listed = self._compact(self._draw(epoch))
-            self._epoch = epoch
+            self._epoch, self._lengths[epoch] = epoch, len(self._listed)
         return self._listed
 
     def _compact(self, keys: Iterable[Any]) -> Sequence[Any]:

@@ -12,15 +12,27 @@ ENDLESS = 1 << 62
 
 
 class Order(abc.ABC):
-    """The order of the units of each epoch. A unit is a sample or a batch. All epochs have the same length."""
+    """The order of the units of each epoch. A unit is a sample or a batch."""
 
     @abc.abstractmethod
     def __len__(self) -> int:
+        """Returns the number of positions of the first epoch."""
+
+    def length(self, epoch: int) -> int:
         """Returns the number of positions of an epoch."""
+        return len(self)
+
+    @property
+    def has_equal_epochs(self) -> bool:
+        """Whether all epochs have the same length, as far as is known."""
+        return True
 
     @property
     def stride(self) -> int:
-        """The difference between the numbers of a position in two consecutive epochs. It seeds random numbers."""
+        """The difference between the numbers of a position in two consecutive epochs. It seeds random numbers.
+
+        If an epoch is longer than the first one, its last positions share their numbers with those of the next epoch.
+        """
         return len(self)
 
     @abc.abstractmethod
