@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,3 +20,21 @@ def kernel() -> Iterator[Any]:
     yield kernel
     kernel.stop_channels()
     manager.shutdown_kernel(now=True)
+
+
+def run(kernel: Any, code: str, *, interrupted: bool = False) -> str:
+    """Returns what a cell has printed, and the traceback of its error. Interrupts it at its first output."""
+    request, shown = kernel.execute(code), ""
+    while True:
+        message = kernel.get_iopub_msg(timeout=TIMEOUT_S)
+        content = message["content"]
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        if message["msg_type"] == "stream":
+            shown += content["text"]
+            if interrupted and content["text"].strip().isdecimal():
+                os.kill(int(content["text"]), signal.SIGINT)  # as the button does
+        elif message["msg_type"] == "error":
+            shown += "\n".join(content["traceback"])
+        elif message["msg_type"] == "status" and content["execution_state"] == "idle":
+            return shown

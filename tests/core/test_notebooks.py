@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import Any
 
+from kernels import run
 from parts import needs
-from processes import TIMEOUT_S
 
 from core_sdk.tracking import Home
 from core_sdk.tracking.index import Index
@@ -25,24 +23,6 @@ for step in range(1, 1_000_000):
     time.sleep(0.01)
     if step == 3: print(os.getpid())
 """
-
-
-def run(kernel: Any, code: str, *, interrupted: bool = False) -> str:
-    """Runs a cell, and returns what it has printed and the name of its error. Interrupts it at its first output."""
-    request, shown = kernel.execute(code), ""
-    while True:
-        message = kernel.get_iopub_msg(timeout=TIMEOUT_S)
-        content = message["content"]
-        if message["parent_header"].get("msg_id") != request:
-            continue
-        if message["msg_type"] == "stream":
-            shown += content["text"]
-            if interrupted and content["text"].strip().isdecimal():
-                os.kill(int(content["text"]), signal.SIGINT)  # as the button does
-        elif message["msg_type"] == "error":
-            shown += content["ename"]
-        elif message["msg_type"] == "status" and content["execution_state"] == "idle":
-            return shown
 
 
 def states(home: Home) -> list[tuple[str, int]]:

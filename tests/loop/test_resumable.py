@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kernels import run
 from loop.toy_datasets import (
     Augmented,
     AugmentedAtOnce,
@@ -662,6 +663,29 @@ def test_a_worker_that_dies_leaves_the_samples_that_it_had() -> None:
 
     assert "[4, 5] of epoch 0" in ended.stderr
     assert "Take them from the dataset by hand to find one that fails" in ended.stderr
+
+
+@needs("kernel")
+def test_a_notebook_says_where_classes_must_be_for_workers_that_are_not_forked(kernel: Any) -> None:
+    """As Python 3.14 starts them; the cell itself shows it."""
+    cell = """
+        from torch.utils.data import DataLoader, Dataset
+        from core_sdk import loop
+
+        class Numbers(Dataset):
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, index):
+                return index
+
+        print([*loop.resumable(DataLoader(Numbers(), 2, num_workers=1, multiprocessing_context="METHOD"))])
+    """
+
+    shown = {method: run(kernel, textwrap.dedent(cell).replace("METHOD", method)) for method in ("spawn", "fork")}
+
+    assert "class, and all other classes and functions that the loader is given, into a file" in shown["spawn"]
+    assert "tensor([2, 3])" in shown["fork"]
 
 
 def test_a_dataset_of_another_length_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -124,9 +126,11 @@ def _fetched(
 ) -> Generator[tuple[Draw, Any], None, None]:
     batch_sampler: Any = loader.batch_sampler
     batch_sampler.source = _noted(draws, ahead)
+    has_begun = False
     try:
         try:
             for batch in loader:
+                has_begun = True
                 yield ahead.popleft(), batch
         except (OSError, EOFError) as error:
             # A dying worker closes its connections first. Soon after, torch's signal handler says why it died.
@@ -135,6 +139,12 @@ def _fetched(
             raise
     except (RuntimeError, OSError, EOFError) as error:
         if _lost_worker(error, loader):
+            if not has_begun and not _knows_main(loader):
+                error.add_note(
+                    "The loader's workers know nothing that a cell of a notebook defines, since they are not started "
+                    "by 'fork'. Put the dataset's class, and all other classes and functions that the loader is given, "
+                    "into a file and import them, or pass multiprocessing_context='fork' or num_workers=0."
+                )
             _add_note_about_lost_worker(error, ahead)
         raise
 
@@ -162,6 +172,12 @@ _DEATH_S = 1.0
 def _lost_worker(error: Exception, loader: DataLoader[Any]) -> bool:
     """Whether a worker has died or takes too long. Torch raises the dataset's own exceptions with other texts."""
     return loader.num_workers > 0 and not str(error).startswith("Caught ")
+
+
+def _knows_main(loader: DataLoader[Any]) -> bool:
+    """Whether the loader's workers have what the program itself defines: a notebook has no file to import."""
+    how: Any = loader.multiprocessing_context or multiprocessing
+    return how.get_start_method() == "fork" or hasattr(sys.modules["__main__"], "__file__")
 
 
 def _add_note_about_lost_worker(error: BaseException, ahead: Iterable[Draw]) -> None:
