@@ -39,6 +39,14 @@ class Series:
             rank=self.rank,
         )
 
+    def last(self, view: View, buckets: Sequence[Bucket]) -> Metric | None:
+        """Returns the value that was reported last, which may be one of many in the last bucket; None if it is NaN."""
+        newest = buckets[-1]
+        if newest.count > 1:
+            step = int(newest.last_steps)
+            newest = self.buckets(view, 1, (step, step))[-1]
+        return newest.maximum
+
 
 def find_axis(x: str, metrics: Sequence[str]) -> str:
     """Returns the axis of this name: "steps", "time", "epochs", or one of the metrics, each "group.name".

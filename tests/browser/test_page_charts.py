@@ -111,6 +111,51 @@ def test_a_drag_zooms_where_it_was_made(straight: Site, open_view: OpenView, vie
     assert page.locator(".uplot[data-seen]").count() == page.locator(".uplot").count() == num_plots
 
 
+def test_the_readout_names_a_step_at_which_something_was_reported(tmp_path: Path, open_view: OpenView) -> None:
+    """The nearest one of any curve; a curve without a point there says where its own is. Larger values come first."""
+    home = Home.create(tmp_path / "home")
+    record(new_trial(home), *(report(step, loss=1.0) for step in (1, 100)))
+    record(new_trial(home), *(report(step, loss=2.0) for step in (1, 40, 100)))
+    for number in range(10):
+        record(new_trial(home), report(1, loss=-number))
+    with serving(home) as site:
+        page = open_view(site, "compare?trials=" + ",".join(str(number) for number in range(1, 13)))
+        over = page.locator(".u-over")
+        expect(over).to_be_visible()
+
+        hover(page, over, 0.3)
+
+        expect(page.locator(".chart-place")).to_have_text("40")
+        tooltip = page.locator(".tooltip")
+        expect(tooltip.locator("> b")).to_have_text("40")
+        expect(tooltip.locator(".tip-row")).to_have_text(
+            labels("22", "11at 1", *(f"{n}{3 - n or 0}at 1" for n in range(3, 11)))
+        )
+        expect(tooltip.locator("> .soft")).to_have_text("+2")
+
+
+def test_the_last_value_of_a_long_curve_is_a_value(long: Site, open_view: OpenView) -> None:
+    """Its last bucket has many."""
+    page = open_view(long, "trials/1?metrics=height")
+
+    expect(page.locator(".chart-value")).to_have_text("5,000")
+
+
+def test_a_chart_in_which_nothing_can_be_drawn_says_why(tmp_path: Path, open_view: OpenView) -> None:
+    """On a logarithmic axis, for numbers that are none, and for numbers that are too large."""
+    home = Home.create(tmp_path / "home")
+    record(
+        new_trial(home),
+        *(report(step, below=-step, none="NaN", huge=-((-1) ** step) * 1e308) for step in (1, 2)),
+    )
+    with serving(home) as site:
+        page = open_view(site, "trials/1?log=1")
+
+        for name, reason in [("below", "none is above 0"), ("none", "NaN or infinite"), ("huge", "too large")]:
+            chart = page.locator(".chart").filter(has=page.locator(".chart-title", has_text=name))
+            expect(chart.locator(".chart-reason")).to_contain_text(reason)
+
+
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Two trials with more points than a chart has buckets; the metric is the step."""

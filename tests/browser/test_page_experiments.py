@@ -74,7 +74,7 @@ def test_learning_curves_of_the_best_trials_lie_over_each_other(site: Site, open
     ("picture", "description"),
     [
         ("Parallel coordinates", "Parallel coordinates of 9 trials"),
-        ("Scatter plots", "Scatter plot of validation.loss against learning_rate, 9 trials"),
+        ("Scatter plots", "Scatter plot of smallest validation.loss against learning_rate, 9 trials"),
         ("Scatter matrix", "Scatter plot of width against learning_rate, 9 trials"),
         ("Heat map", "Heat map"),
     ],
@@ -105,7 +105,7 @@ def test_a_picture_is_saved_as_svg(site: Site, open_view: OpenView, tmp_path: Pa
 def test_ranges_of_parallel_coordinates_are_chosen_by_keys(site: Site, open_view: OpenView) -> None:
     """By sliders; dragging on an axis does the same."""
     page = open_view(site, "experiments/5/hyperparameters")
-    slider = page.get_by_label("Upper end of validation.loss")
+    slider = page.get_by_label("Upper end of smallest validation.loss")
 
     slider.focus()
     for _ in range(60):
@@ -113,6 +113,15 @@ def test_ranges_of_parallel_coordinates_are_chosen_by_keys(site: Site, open_view
 
     expect(page.locator(".coordinate.outside").first).to_be_attached()
     expect(page.get_by_role("button", name="All trials")).to_be_enabled()
+
+
+def test_axes_of_hyperparameters_are_those_of_the_configuration(site: Site, open_view: OpenView) -> None:
+    """Their ends, their logarithm and the order of their values, with ticks at round numbers."""
+    page = open_view(site, "experiments/5/hyperparameters")
+
+    ticks = page.locator(".axis-tick")
+    expect(ticks.filter(has_text=re.compile("^(1e-4|0.001|0.01|0.1)$"))).to_have_text(["1e-4", "0.001", "0.01", "0.1"])
+    expect(ticks.filter(has_text="elu")).to_have_text(["relu", "gelu"])
 
 
 def test_importance_is_told_in_figures(site: Site, open_view: OpenView) -> None:

@@ -40,10 +40,10 @@ def test_each_metric_has_a_chart(site: Site, open_view: OpenView) -> None:
     chart = page.get_by_role("img", name=re.compile(f"^Chart of {LOSS}"))
 
     expect(chart).to_have_attribute("aria-label", re.compile("highest 7"))
-    expect(page.locator(".chart")).to_have_count(7)
+    expect(page.locator(".chart")).to_have_count(5)
     page.get_by_role("button", name="By name").click()
 
-    expect(page.locator(".chart")).to_have_count(5)
+    expect(page.locator(".chart")).to_have_count(4)
     wait_for_query(page, "by=name")
 
 

@@ -100,9 +100,9 @@ def test_colours_tell_a_hyperparameter(sweep: Site, open_view: OpenView) -> None
     legend = page.get_by_role("group", name="Colours")
 
     page.get_by_label("Colour", exact=True).select_option("lr")
-    expect(legend).to_contain_text("0.0010.003162")
+    expect(legend).to_contain_text("0.0010.010.1")
     page.get_by_label("Scale").select_option("linear")
-    expect(legend).to_contain_text("0.0010.02575")
+    expect(legend).to_contain_text("0.020.040.060.080.1")
     page.get_by_label("Colour", exact=True).select_option("state")
 
     expect(legend).to_have_text("stateERROR")

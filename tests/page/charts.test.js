@@ -3,16 +3,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bandAt } from "../../core_sdk/server/page/charts/chart.js";
-import { lineOf, nearest, rangeOfX, rangeOfY, stretchesOf, traceOf, within } from "../../core_sdk/server/page/charts/curves.js";
+import { areasOf, nearest, rangeOfX, rangeOfY, snapped, stretchesOf, traceOf, whyNothing, within } from "../../core_sdk/server/page/charts/curves.js";
 import { csvOf } from "../../core_sdk/server/page/charts/export.js";
 import { dashOf, seriesColour } from "../../core_sdk/server/page/charts/palette.js";
 import { cellsOf } from "../../core_sdk/server/page/charts/search/heat-map.js";
 import { isWithin } from "../../core_sdk/server/page/charts/search/parallel.js";
 import { rampColour, readableOn, scaleOf } from "../../core_sdk/server/page/charts/search/scale.js";
+import { roundTicks } from "../../core_sdk/server/page/charts/ticks.js";
 import { smoothed } from "../../core_sdk/server/page/charts/smoothing.js";
 
 /** @import { Series } from "../../core_sdk/server/page/charts/curves.js" */
 
+const same = (/** @type {number} */ value) => value;
 const LINEAR = { isLogarithmic: false, ignoresOutliers: false };
 
 /** @param {Series["mean"]} values @param {Partial<Series>} [other] */
@@ -102,7 +104,7 @@ test("the curve of a group has a band of no width where it has none, and is save
       [4, 3],
     ],
   );
-  assert.deepEqual(lineOf(trace), [trace.means]);
+  assert.equal(trace.hasArea, true);
   assert.deepEqual([bandAt(trace, 0, String), bandAt(trace, 1, String)], ["0 … 4, n = 2", "n = 1"]);
   assert.equal(csvOf([trace], "steps"), "group,num_trials,steps,low,high,centre\r\nlr 0.1,2,1,0,4,2\r\nlr 0.1,1,2,3,3,3\r\n");
 });
@@ -116,6 +118,19 @@ test("no two of forty groups look the same", () => {
 test("a scale is logarithmic where its values span a factor of fifty", () => {
   assert.deepEqual([1, 10, 100].map(scaleOf("lr", [1, 100]).place), [0, 0.5, 1]);
   assert.deepEqual([0, 20, 40].map(scaleOf("size", [0, 40]).place), [0, 0.5, 1]);
+});
+
+test("a scale is as the configuration says it", () => {
+  const choice = { low: null, high: null, is_logarithmic: false, values: null };
+  const lr = scaleOf("lr", [0.01, 0.02], null, { ...choice, low: 1e-4, high: 1, is_logarithmic: true });
+  const size = scaleOf("size", [8, 64], null, { ...choice, values: [64, 8, 16] });
+
+  assert.deepEqual([1e-4, 1e-2, 1].map(lr.place), [0, 0.5, 1]);
+  assert.deepEqual(
+    lr.ticks.map(({ text }) => text),
+    ["1e-4", "0.001", "0.01", "0.1", "1"],
+  );
+  assert.deepEqual([64, 8, 16].map(size.place), [0, 0.5, 1]);
 });
 
 test("values that are no numbers have places in their order, and others none", () => {
@@ -164,11 +179,73 @@ test("a trial is within the ranges of all axes, whatever their names", () => {
 });
 
 test("a line is interrupted by what has no place, and a lone point is a stretch of its own", () => {
-  const trace = traceWith([1, "NaN", 3, 4], { maximum: [1, "NaN", 3, 5] });
-  const same = (/** @type {number} */ value) => value;
+  const trace = traceWith([1, "NaN", 3, 4]);
 
-  assert.deepEqual(stretchesOf(trace, lineOf(trace), same, same), [
+  assert.deepEqual(stretchesOf(trace, trace.means, same, same), [
     [0, 1],
-    [2, 3, 3, 4, 3, 5],
+    [2, 3, 3, 4],
   ]);
+});
+
+test("an area lies between the extremes of its buckets, and is interrupted as its line is", () => {
+  const trace = traceWith([1, "NaN", 3, 4], { maximum: [1, "NaN", 5, 6] });
+
+  assert.deepEqual(areasOf(trace, same, same, 99), [
+    [0, 1, 0, 1],
+    [2, 5, 3, 6, 3, 4, 2, 3],
+  ]);
+});
+
+test("an area whose lower end has no logarithm goes down to the end of the axis", () => {
+  const trace = traceWith([-1, -2], { maximum: [1, -1] });
+
+  assert.deepEqual(
+    areasOf(trace, same, (y) => (y <= 0 ? NaN : y), 99),
+    [[0, 1, 0, 99]],
+  );
+});
+
+test("a place is that of the nearest point of any curve that counts", () => {
+  const [often, seldom] = [traceWith([1, 1], { x: [0, 100] }), traceWith([1, 1], { x: [0, 40] })];
+
+  assert.deepEqual(
+    [10, 30, 60, 90].map((x) => snapped([often, seldom], x)),
+    [0, 40, 40, 100],
+  );
+  assert.equal(snapped([{ ...often, isFaint: true }], 10), null);
+});
+
+test("a curve of the best so far goes only one way, over what is no number", () => {
+  /** @type {Series} */
+  const series = { x: [1, 2, 3, 4], minimum: [3, 1, "NaN", 2], maximum: [5, 4, "NaN", 9], mean: [4, 2, null, 5] };
+  const curve = { label: "loss", colour: "--series-1", series };
+
+  assert.deepEqual([...traceOf(curve, 0, "min").means], [3, 1, 1, 1]);
+  assert.deepEqual([...traceOf(curve, 0, "max").means], [5, 5, 5, 9]);
+});
+
+test("a chart in which nothing is drawn says why", () => {
+  const options = { isLogX: false, isLogarithmic: false, ignoresOutliers: false };
+  /** @param {Series["mean"]} values @param {object} [other] @param {[number | null, number | null]} [limits] @param {[number, number]} [range] */
+  const reason = (values, other = {}, limits = [null, null], range = [0, 9]) =>
+    whyNothing([traceWith(values)], range, limits, { ...options, ...other });
+
+  assert.equal(reason([1, 2]), "");
+  assert.equal(reason([]), "");
+  assert.match(reason([0, -2], { isLogarithmic: true }), /none is above 0/);
+  assert.match(reason(["NaN", null, "Infinity"]), /NaN or infinite/);
+  assert.match(reason([1e308, -1e308]), /too large/);
+  assert.match(reason([1], { isLogX: true }), /begins above 0/);
+  assert.match(reason([1, 2], {}, [null, null], [5, 9]), /in this stretch/);
+  assert.match(reason([1, 2], {}, [5, 6]), /outside the ends/);
+});
+
+test("ticks are round numbers", () => {
+  assert.deepEqual(roundTicks(0.13, 0.97, false), [0.2, 0.4, 0.6, 0.8]);
+  assert.deepEqual(roundTicks(-3, 3, false), [-3, -2, -1, 0, 1, 2, 3]);
+  assert.deepEqual(roundTicks(0, 64, false), [0, 20, 40, 60]);
+  assert.deepEqual(roundTicks(1e-4, 1e-1, true), [1e-4, 1e-3, 1e-2, 1e-1]);
+  assert.deepEqual(roundTicks(0.3, 6, true), [0.5, 1, 2, 5]);
+  assert.deepEqual(roundTicks(1e-30, 1, true), [1e-30, 1e-25, 1e-20, 1e-15, 1e-10, 1e-5, 1]);
+  assert.deepEqual([roundTicks(5, 5, false), roundTicks(3.1, 3.2, true)], [[5], [3.1, 3.2]]);
 });

@@ -29,6 +29,7 @@ const curve = (name, x, other) => ({
   mean: x,
   attempt: null,
   rank: 0,
+  last: null,
   ...other,
 });
 

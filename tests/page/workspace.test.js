@@ -17,7 +17,7 @@ import {
   writtenPanels,
 } from "../../core_sdk/server/page/views/workspace/panels.js";
 import { curvesOf, marksOf } from "../../core_sdk/server/page/views/workspace/trial-curves.js";
-import { looksOf, slotsOf, trialSubjects } from "../../core_sdk/server/page/views/workspace/subjects.js";
+import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } from "../../core_sdk/server/page/views/workspace/subjects.js";
 
 /** @import { Curve } from "api" */
 /** @import { Run } from "../../core_sdk/server/page/views/runs/grouping.js" */
@@ -41,14 +41,38 @@ test("the first trials have eyes that are open, others those that were opened", 
   assert.deepEqual(withEyes(["none"], ["1"], true, isFirst), ["none", "1"]);
 });
 
-test("a curve keeps its slot while others come and go", () => {
-  const first = slotsOf(new Map(), ["a", "b", "c"]);
+test("the look of a curve depends on the trials that are shown, and on nothing before", () => {
+  const all = slotsOfTrials([3, 1, 2, 13]);
 
-  assert.deepEqual([...slotsOf(first, ["c", "d", "b"])].sort(), [
-    ["b", 1],
-    ["c", 2],
-    ["d", 0],
-  ]);
+  assert.deepEqual(
+    [...all],
+    [
+      ["1", 0],
+      ["2", 1],
+      ["3", 2],
+      ["13", 13],
+    ],
+  );
+  assert.equal(slotsOfTrials([2, 3]).get("3"), all.get("3"));
+  assert.equal(new Set([...slotsOfTrials([10, 20, 30, 40]).values()].map((slot) => slot % 10)).size, 4);
+  assert.equal(new Set(slotsOfTrials(Array.from({ length: 40 }, (_, index) => 3 * index + 5)).values()).size, 40);
+  assert.deepEqual(
+    [...slotsOfGroups(["[10]", "[2]"])],
+    [
+      ["[2]", 0],
+      ["[10]", 1],
+    ],
+  );
+});
+
+test("groups by one number have its scale, and others colours of their own", () => {
+  const subjects = [1, 2, 3].map((lr) => ({ values: { started: 0, steps: 0, lr, kind: "a" } }));
+
+  assert.deepEqual(
+    [["lr"], ["lr", "kind"], ["kind"]].map((names) => colourOfGroups(subjects, names, "")),
+    ["lr", "", ""],
+  );
+  assert.deepEqual([colourOfGroups(subjects, ["lr"], "group"), colourOfGroups(subjects, ["lr", "kind"], "kind")], ["", "kind"]);
 });
 
 test("trials are called by the hyperparameters in which they differ", () => {
@@ -65,10 +89,7 @@ test("thirty trials are told apart, also where they share a colour", () => {
     Array.from({ length: 30 }, (_, index) => run(index + 1, { lr: 1, state: "ERROR" })),
     [],
   );
-  const slots = slotsOf(
-    new Map(),
-    subjects.map(({ key }) => key),
-  );
+  const slots = slotsOfTrials(subjects.map(({ ids }) => ids[0]));
   const options = { isGrouped: false, isLogarithmic: null, ramp: RAMP };
 
   const { looks } = looksOf(subjects, slots, { by: "", ...options });
@@ -97,7 +118,7 @@ test("panels hold only what differs, and survive their setting", () => {
   assert.equal(newId(panels), "+2");
 });
 
-test("pinned panels come first, in their order, and the others by group", () => {
+test("pinned panels come first, in their order, the others by group, and counts only if they are looked for", () => {
   const metrics = ["a.x", "a.batches", "b.y", "b.z"];
   const panels = ["b.z", "a.x", "gone"].reduce((all, id) => withChange(all, id, { pin: true }), readPanels(""));
   const idsOf = (/** @type {ReturnType<typeof readPanels>} */ of, search = "", first = "") =>
@@ -106,12 +127,12 @@ test("pinned panels come first, in their order, and the others by group", () => 
   assert.deepEqual(idsOf(panels), [
     ["Pinned", "b.z", "a.x"],
     ["b", "b.y"],
-    ["a", "a.batches"],
   ]);
   assert.deepEqual(idsOf([], "", "b.y"), [
     ["b", "b.y", "b.z"],
-    ["a", "a.x", "a.batches"],
+    ["a", "a.x"],
   ]);
+  assert.deepEqual(idsOf([], "batch"), [["a", "a.batches"]]);
   assert.deepEqual(idsOf(panels, "^b"), [
     ["Pinned", "b.z"],
     ["b", "b.y"],
@@ -180,7 +201,7 @@ test("metrics of one name may share a chart, whatever their group, and others ke
 const curve = (name, other) => {
   const steps = [1, 2, 3];
   const columns = { first_steps: steps, last_steps: steps, x: [101, 102, 103], count: [1, 1, 1], minimum: steps, maximum: steps, mean: steps };
-  return { group: "training", name, ...columns, attempt: null, rank: null, ...other };
+  return { group: "training", name, ...columns, attempt: null, rank: null, last: 3, ...other };
 };
 const subject = { key: "7", name: "otter-7", label: "otter-7 · lr 1", ids: [7], values: { started: 100, steps: 3 } };
 const alert = {

@@ -8,14 +8,17 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from core_sdk.charts.horizontal_axis import Series
+from core_sdk.config.hyperparameters import Categorical, Double, Int, Log
 from core_sdk.experiments.picture import SearchPicture
+from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
 from core_sdk.server.route import Cursor, Id, Query, Rank, Text, page_of
 from core_sdk.server.routes.importance import Importance, importances
 from core_sdk.tracking import View
-from core_sdk.tracking.finding.facts import Facts
+from core_sdk.tracking.finding.facts import Facts, flat_hparams
 from core_sdk.tracking.finding.where import ConditionError, parse_condition
 from core_sdk.tracking.rows import ExperimentRow
 
@@ -56,6 +59,16 @@ class BestTrial(msgspec.Struct, frozen=True):
     value: Metric
 
 
+class Choice(msgspec.Struct, frozen=True):
+    """What a searcher chooses a hyperparameter from: a range, or one of some values."""
+
+    low: float | None = None
+    high: float | None = None
+    is_logarithmic: bool = False
+    values: list[Any] | None = None
+    """The values in their order, with lists and maps as JSON; None for a range."""
+
+
 class ExperimentAnswer(msgspec.Struct, frozen=True):
     experiment: ExperimentRow
     notes: str
@@ -68,6 +81,8 @@ class ExperimentAnswer(msgspec.Struct, frozen=True):
     best: BestTrial | None
     states: dict[str, int]
     """The number of trials in each state."""
+    choices: dict[str, Choice]
+    """What is searched, by the dotted names of hyperparameters."""
 
 
 class CurvesQuery(Query, frozen=True):
@@ -90,6 +105,8 @@ class TrialCurve(msgspec.Struct, frozen=True):
     minimum: Sequence[Metric | None]
     maximum: Sequence[Metric | None]
     mean: Sequence[Metric | None]
+    last: Metric | None
+    """The value that was reported last; null if it is NaN."""
 
 
 class CurvesAnswer(msgspec.Struct, frozen=True):
@@ -105,7 +122,7 @@ class CurvesAnswer(msgspec.Struct, frozen=True):
 
 class ImportanceQuery(Query, frozen=True):
     metric: Text = ""
-    """A metric, as in conditions; without one, the searcher's."""
+    """A metric, as in conditions, also `min.` or `max.` of one; without one, the searcher's."""
 
 
 class ImportanceAnswer(msgspec.Struct, frozen=True):
@@ -173,7 +190,23 @@ def experiment(records: Records, experiment_id: Id) -> ExperimentAnswer:
         smaller_is_better=metric.smaller_is_better if metric else None,
         best=best,
         states=Counter(one.row.state for one in records.snapshot().trials_of(experiment_id)),
+        choices=_choices(records, experiment_id) if record.is_submitted else {},
     )
+
+
+def _choices(records: Records, experiment_id: int) -> dict[str, Choice]:
+    space = SubmittedExperiment(records.tracker.home, experiment_id).config.hyperparameters
+    choices = {}
+    for path, leaf in space.leaves():
+        match leaf:
+            case Categorical(vals):
+                # As the hyperparameters of trials are shown.
+                choices[".".join(path)] = Choice(values=[flat_hparams({"": one})[""] for one in vals])
+            case Log(base, minval, maxval):
+                choices[".".join(path)] = Choice(base**minval, base**maxval, is_logarithmic=True)
+            case Int(minval, maxval) | Double(minval, maxval):
+                choices[".".join(path)] = Choice(minval, maxval)
+    return choices
 
 
 def _best(records: Records, experiment_id: int, metric: str, smaller_is_better: bool) -> BestTrial | None:
@@ -210,7 +243,8 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
         ranks: set[int] = set()
         for row in rows[: query.top]:
             ranks.update(view.reporting_ranks(row.trial_id))
-            buckets = view.buckets(row.trial_id, group, name, query.buckets, rank=query.rank)
+            series = Series(row.trial_id, group, name, query.rank)
+            buckets = series.buckets(view, query.buckets)
             if not buckets:
                 continue
             drawn.append(
@@ -224,6 +258,7 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
                     [bucket.minimum for bucket in buckets],
                     [bucket.maximum for bucket in buckets],
                     [bucket.mean for bucket in buckets],
+                    series.last(view, buckets),
                 )
             )
         return CurvesAnswer(f"{group}.{name}", drawn, len(found), sorted(ranks))
@@ -261,10 +296,13 @@ def _metric(records: Records, experiment_id: int, asked: str) -> tuple[str, str,
 
 def importance(records: Records, experiment_id: Id, query: ImportanceQuery) -> ImportanceAnswer:
     """Returns how much of the differences in a metric each hyperparameter explains by itself."""
-    group, name, _ = _metric(records, experiment_id, query.metric)
-    found = _with_metric(records, experiment_id, group, name)
-    told = importances([(one.hparams, one.metrics[group][name]) for one in found])
-    return ImportanceAnswer(f"{group}.{name}".strip("."), len(found), told)
+    asked = query.metric.removeprefix("min.").removeprefix("max.")
+    extreme = query.metric[: len(query.metric) - len(asked)]
+    group, name, _ = _metric(records, experiment_id, asked)
+    metric = f"{extreme}{group}.{name}"
+    values = [(one.hparams, one.metric(metric)) for one in _with_metric(records, experiment_id, group, name)]
+    told = importances([(hparams, value) for hparams, value in values if value is not None])
+    return ImportanceAnswer(metric.strip("."), len(values), told)
 
 
 def _with_metric(records: Records, experiment_id: int, group: str, name: str) -> list[Facts]:

@@ -72,6 +72,8 @@ class Curve(msgspec.Struct, frozen=True):
     """The attempt, of a curve that is superseded."""
     rank: int | None = None
     """The rank that has reported it, if ranks were asked for; of the profiler's figures, the rank whose node it is."""
+    last: Metric | None = None
+    """The value that was reported last; null if it is NaN, and for the profiler's figures."""
 
 
 _COLUMNS = ("first_steps", "last_steps", "x", "count", "minimum", "maximum", "mean")
@@ -159,7 +161,8 @@ def _within(first: int | None, last: int | None) -> tuple[int, int] | None:
 
 def _curve(view: View, series: Series, buckets: Sequence[Bucket], x: str) -> Curve:
     at = places(view, series, buckets, x)
-    return _columns(series.group, series.name, buckets, at, attempt=series.superseded_of, rank=series.rank)
+    curve = _columns(series.group, series.name, buckets, at, attempt=series.superseded_of, rank=series.rank)
+    return msgspec.structs.replace(curve, last=series.last(view, buckets))
 
 
 def _finer(view: View, trial_id: int, curve: Curve, query: MetricsQuery, within: tuple[float, float]) -> Curve:

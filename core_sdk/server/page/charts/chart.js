@@ -4,22 +4,24 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { Menu } from "../parts/menu.js";
 import { formatDuration, formatNumber } from "../parts/text.js";
 import { useThemeVersion } from "../state/theme.js";
-import { moved, nearest, rangeOfX, traceOf } from "./curves.js";
+import { moved, nearest, rangeOfX, traceOf, whyNothing } from "./curves.js";
 import { csvOf, pngOf, svgOf } from "./export.js";
-import { pointingAt, useIsHighlighted } from "./highlight.js";
+import { highlighted, pointingAt, useIsHighlighted } from "./highlight.js";
 import { saveFile } from "../parts/saving.js";
 import { LineSample } from "./palette.js";
 import { createPlot } from "./plot.js";
 /** @import { ComponentChildren } from "preact" */
 /** @import { MenuItem } from "../parts/menu.js" */
-/** @import { Curve, Limits, Trace } from "./curves.js" */
-/** @import { Mark, Plot, PlotOptions } from "./plot.js" */
+/** @import { Curve, Limits, SoFar, Trace } from "./curves.js" */
+/** @import { Cursor, Mark, Plot, PlotOptions } from "./plot.js" */
 
 /** @type {Mark[]} */
 const NO_MARKS = [];
 /** The pointer is at a mark if it is within this part of the width. */
 const NEAR = 60;
 const MOST_TEXTS = 3;
+/** How many curves the box at the pointer names. */
+const MOST_ROWS = 10;
 /** @type {Limits} */
 const NO_LIMITS = [null, null];
 
@@ -30,6 +32,7 @@ const NO_LIMITS = [null, null];
  * @param {Mark[]} [props.marks]
  * @param {string} props.axis "steps", "time", "epochs", or a metric.
  * @param {number} [props.smoothing]
+ * @param {SoFar} [props.soFar]
  * @param {boolean} [props.isLogX]
  * @param {boolean} [props.isLogarithmic] Whether the vertical axis is.
  * @param {Limits} [props.limits] The ends of the vertical axis, where they are set.
@@ -50,6 +53,7 @@ export function Chart({
   marks = NO_MARKS,
   axis,
   smoothing = 0,
+  soFar = "",
   isLogX = false,
   isLogarithmic = false,
   limits = NO_LIMITS,
@@ -64,13 +68,18 @@ export function Chart({
   actions = [],
   handle = null,
 }) {
-  const traces = useMemo(() => curves.map((curve) => traceOf(curve, smoothing)), [curves, smoothing]);
+  const traces = useMemo(() => curves.map((curve) => traceOf(curve, smoothing, soFar)), [curves, smoothing, soFar]);
   const [box, width] = useWidth();
   const parent = useRef(/** @type {HTMLDivElement | null} */ (null));
   const plot = useRef(/** @type {Plot | null} */ (null));
-  const [cursor, setCursor] = useState(/** @type {number | null} */ (null));
+  const [cursor, setCursor] = useState(/** @type {Cursor | null} */ (null));
   const themeVersion = useThemeVersion();
   const extent = useMemo(() => rangeOfX(traces, isLogX), [traces, isLogX]);
+  const reason = useMemo(
+    () => whyNothing(traces, zoom ?? extent ?? [-Infinity, Infinity], limits, { isLogX, isLogarithmic, ignoresOutliers }),
+    [traces, extent, zoom?.[0], zoom?.[1], limits[0], limits[1], isLogX, isLogarithmic],
+  );
+  const readout = { traces, texts: textsAt(marks, cursor && cursor.x, zoom ?? extent), cursor, end: zoom && zoom[1], axis, format };
   const options = { traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom, whole: extent, width, height, format };
 
   const wanted = { ...options, onZoom, onCursor: setCursor };
@@ -100,37 +109,91 @@ export function Chart({
         ${zoom && html`<button class="quiet small" onClick=${() => onZoom(null)}>Show all</button>`}
         <${Menu} label=${actions.length ? `More of ${title}` : `Export ${title}`} text="⋯" items=${items} />
       </figcaption>
-      <div
-        class="chart-plot"
-        ref=${parent}
-        role="img"
-        tabindex="0"
-        aria-label=${describe(title, traces, format)}
-        style=${{ height: `${height}px` }}
-        onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options, onZoom)}
-      ></div>
-      ${showsValues && traces.length > 0 && html`<${Values} traces=${traces} texts=${textsAt(marks, cursor, zoom ?? options.whole)} cursor=${cursor} end=${zoom && zoom[1]} axis=${axis} format=${format} />`}
+      <div class="chart-area">
+        <div
+          class="chart-plot"
+          ref=${parent}
+          role="img"
+          tabindex="0"
+          aria-label=${describe(title, traces, format)}
+          style=${{ height: `${height}px` }}
+          onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options, onZoom)}
+        ></div>
+        ${reason && html`<p class="chart-reason" role="status">${reason}</p>`}
+        ${cursor?.isHere && traces.length > 0 && html`<${Tooltip} ...${readout} cursor=${cursor} width=${width} height=${height} />`}
+      </div>
+      ${showsValues && traces.length > 0 && html`<${Values} ...${readout} />`}
       ${caption && html`<p class="chart-note">${caption}</p>`}
-      ${(note || traces.length === 0) && html`<p class="chart-note soft">${note || "Nothing was reported."}</p>`}
+      ${(note || (traces.length === 0 && !reason)) && html`<p class="chart-note soft">${note || "Nothing was reported."}</p>`}
     </figure>
   `;
 }
 
 /**
- * The values at the pointer, or the last ones of what is seen.
- * @param {{traces: Trace[], texts: string[], cursor: number | null, end: number | null, axis: PlotOptions["axis"], format: (value: number) => string}} props
+ * What is told of the curves at the pointer, or at their end.
+ * @typedef {object} Readout
+ * @property {Trace[]} traces
+ * @property {string[]} texts
+ * @property {Cursor | null} cursor
+ * @property {number | null} end
+ * @property {string} axis
+ * @property {(value: number) => string} format
  */
+
+const named = (/** @type {Trace[]} */ traces) => traces.filter((trace) => !trace.isFaint && trace.places.length > 0);
+const placeText = (/** @type {number} */ place, /** @type {string} */ axis) =>
+  axis === "time" ? formatDuration(Math.max(0, place)) : formatNumber(place);
+
+/** The values at the pointer, or the last ones of what is seen. @param {Readout} props */
 function Values({ traces, texts, cursor, end, axis, format }) {
-  const shown = traces.filter((trace) => !trace.isFaint && trace.places.length > 0);
-  const place = cursor === null ? "last" : axis === "time" ? formatDuration(Math.max(0, cursor)) : formatNumber(Math.round(cursor));
+  const shown = named(traces);
   return html`
     <div class="chart-values" aria-hidden="true">
-      <span class="chart-place">${place}</span>
-      ${texts.slice(0, MOST_TEXTS).map((text) => html`<b class="warning">⚠ ${text}</b>`)}
-      ${texts.length > MOST_TEXTS && html`<b class="warning">and ${texts.length - MOST_TEXTS} more</b>`}
-      ${shown.map((trace) => html`<${Value} key=${trace.label} trace=${trace} cursor=${cursor} end=${end} hasLabel=${shown.length > 1} format=${format} />`)}
+      <span class="chart-place">${cursor ? placeText(cursor.place, axis) : "last"}</span>
+      <${Texts} texts=${texts} />
+      ${shown.map((trace) => html`<${Value} key=${trace.label} trace=${trace} cursor=${cursor} end=${end} axis=${axis} hasLabel=${shown.length > 1} format=${format} />`)}
     </div>
   `;
+}
+
+/** @param {{texts: string[]}} props */
+const Texts = ({ texts }) => html`
+  ${texts.slice(0, MOST_TEXTS).map((text) => html`<b class="warning">⚠ ${text}</b>`)}
+  ${texts.length > MOST_TEXTS && html`<b class="warning">and ${texts.length - MOST_TEXTS} more</b>`}
+`;
+
+/** A box at the pointer, with the largest values first. @param {Readout & {cursor: Cursor, width: number, height: number}} props */
+function Tooltip({ traces, texts, cursor, axis, format, width, height }) {
+  const at = (/** @type {Trace} */ trace) => nearest(trace, cursor.place);
+  const valueOf = (/** @type {Trace} */ trace) => (trace.smooth ?? trace.means)[at(trace)];
+  const orderOf = (/** @type {Trace} */ trace) => (Number.isNaN(valueOf(trace)) ? -Infinity : valueOf(trace));
+  const ordered = named(traces).sort((one, other) => orderOf(other) - orderOf(one));
+  const marked = ordered.findIndex(({ key }) => key === highlighted());
+  const shown = ordered.filter((_, index) => index < MOST_ROWS - Number(marked >= MOST_ROWS) || index === marked);
+  const style = {
+    [cursor.left > width / 2 ? "right" : "left"]: `${(cursor.left > width / 2 ? width - cursor.left : cursor.left) + 14}px`,
+    [cursor.top > height / 2 ? "bottom" : "top"]: `${cursor.top > height / 2 ? height - cursor.top : cursor.top}px`,
+  };
+  return html`
+    <div class="tooltip" aria-hidden="true" style=${style}>
+      <b>${placeText(cursor.place, axis)}</b>
+      <${Texts} texts=${texts} />
+      ${shown.map(
+        (trace) => html`
+          <span key=${trace.label} class=${`tip-row ${trace.key === highlighted() ? "marked" : ""}`}>
+            <${LineSample} ...${trace} /><span class="tip-label">${trace.label}</span><b>${valueAt(trace, at(trace), format)}</b>${elsewhere(trace, cursor, axis)}
+          </span>
+        `,
+      )}
+      ${shown.length < ordered.length && html`<span class="soft">+${ordered.length - shown.length}</span>`}
+    </div>
+  `;
+}
+
+/** Where a curve has its nearest point, if not where the pointer is said to be. Over other axes than steps it seldom is. */
+function elsewhere(/** @type {Trace} */ trace, /** @type {Cursor} */ { place }, /** @type {string} */ axis) {
+  const own = trace.places[nearest(trace, place)];
+  return axis === "steps" && own !== place && html`<span class="soft">at ${formatNumber(own)}</span>`;
 }
 
 /** The texts of the marks that the pointer is at, the nearest first. @param {Mark[]} marks @param {number | null} cursor @param {[number, number] | null} visible */
@@ -141,17 +204,18 @@ export function textsAt(marks, cursor, visible) {
   return [...new Set(near.sort((one, other) => distance(one) - distance(other)).map(({ text = "" }) => text))];
 }
 
-/** @param {{trace: Trace, cursor: number | null, end: number | null, hasLabel: boolean, format: (value: number) => string}} props */
-function Value({ trace, cursor, end, hasLabel, format }) {
+/** @param {{trace: Trace, cursor: Cursor | null, end: number | null, axis: string, hasLabel: boolean, format: (value: number) => string}} props */
+function Value({ trace, cursor, end, axis, hasLabel, format }) {
   const isMarked = useIsHighlighted(trace.key);
-  const place = cursor ?? end;
+  const place = cursor ? cursor.place : end;
   const index = place === null ? trace.places.length - 1 : nearest(trace, place);
   // With the pointer in a plot, the curve that stands out comes first; with the pointer here, nothing moves.
   return html`
     <span class=${`chart-value ${isMarked ? "marked" : ""} ${isMarked && cursor !== null ? "first" : ""}`} ...${hasLabel ? pointingAt(trace.key) : {}}>
       <${LineSample} ...${trace} />
       ${hasLabel && html`<span class="chart-label">${trace.label}</span>`}
-      <b>${valueAt(trace, index, format)}</b>
+      <b>${place === null && trace.last !== null && !trace.smooth ? format(trace.last) : valueAt(trace, index, format)}</b>
+      ${cursor && elsewhere(trace, cursor, axis)}
       ${trace.isBand && html`<span class="soft">${bandAt(trace, index, format)}</span>`}
     </span>
   `;

@@ -18,6 +18,7 @@ import { smoothed } from "./smoothing.js";
  * @property {(Metric | null)[]} mean
  * @property {number[]} [count] How many points the bucket has; without it, one.
  * @property {number[]} [numTrials] How many trials are in each point of a group's curve.
+ * @property {Metric | null} [last] The value that was reported last, which may be in a bucket with others.
  */
 
 /**
@@ -45,17 +46,22 @@ import { smoothed } from "./smoothing.js";
  * @property {Float64Array} highs
  * @property {Float64Array} means
  * @property {Float64Array | null} smooth The smoothed means; null without smoothing.
+ * @property {number | null} last The value that was reported last, if it is known.
+ * @property {boolean} hasArea Whether any point has a minimum below its maximum.
  * @property {number[]} dash
  * @property {boolean} isBand
  * @property {number[] | null} numTrials How many trials are in each point.
  */
 
+/** Whether curves show what was reported, or the smallest or the largest value so far. @typedef {"" | "min" | "max"} SoFar */
+
 /**
  * @param {Curve} curve
  * @param {number} smoothing
+ * @param {SoFar} [soFar] Groups have no best value so far: the best of a mean is not the mean of the best.
  * @returns {Trace}
  */
-export function traceOf({ label, key = label, colour, series, origin = 0, isFaint = false, dash = [], isBand = false }, smoothing) {
+export function traceOf({ label, key = label, colour, series, origin = 0, isFaint = false, dash = [], isBand = false }, smoothing, soFar = "") {
   const isPlaced = series.x.map((x) => x !== null);
   const column = (/** @type {(Metric | null)[]} */ values) =>
     Float64Array.from(
@@ -64,9 +70,12 @@ export function traceOf({ label, key = label, colour, series, origin = 0, isFain
     );
   // Where there is no band, as about a single trial, it has no width.
   const ends = (/** @type {(Metric | null)[]} */ values) => (isBand ? values.map((value, index) => value ?? series.mean[index]) : values);
-  const lows = column(ends(series.minimum));
+  const isRunning = soFar !== "" && !isBand;
+  const running = isRunning ? bestSoFar(column(soFar === "min" ? series.minimum : series.maximum), soFar) : null;
+  const lows = running ?? column(ends(series.minimum));
+  const highs = running ?? column(ends(series.maximum));
   const places = column(series.x).map((x) => x - origin);
-  const means = column(series.mean).map((mean, index) => (Number.isNaN(mean) ? lows[index] : mean));
+  const means = running ?? column(series.mean).map((mean, index) => (Number.isNaN(mean) ? lows[index] : mean));
   return {
     label,
     key,
@@ -75,8 +84,10 @@ export function traceOf({ label, key = label, colour, series, origin = 0, isFain
     places,
     isAscending: places.every((place, index) => index === 0 || place >= places[index - 1]),
     lows,
-    highs: column(ends(series.maximum)),
+    highs,
     means,
+    last: isRunning || series.last == null ? null : asNumber(series.last),
+    hasArea: lows.some((low, index) => low < highs[index]),
     smooth:
       smoothing > 0
         ? Float64Array.from(
@@ -96,31 +107,98 @@ export function traceOf({ label, key = label, colour, series, origin = 0, isFain
 
 /** The lower and the upper end of y, where they are set. @typedef {[number | null, number | null]} Limits */
 
-/** The columns of the line that is drawn: through the extremes of each bucket, or through the centres of a band. */
-export const lineOf = (/** @type {Trace} */ { isBand, lows, highs, means }) => (isBand ? [means] : [lows, highs]);
+function bestSoFar(/** @type {Float64Array} */ values, /** @type {SoFar} */ soFar) {
+  let best = NaN;
+  return values.map(
+    (value) => (best = Number.isNaN(best) ? value : Number.isNaN(value) ? best : soFar === "min" ? Math.min(best, value) : Math.max(best, value)),
+  );
+}
 
 /**
  * The stretches of a line, each as the coordinates of its points in turn. What has no place interrupts the line, such as NaN.
  * @param {Pick<Trace, "places">} trace
- * @param {Float64Array[]} columns Those through which the line goes.
+ * @param {Float64Array} values
  * @param {(x: number) => number} left
  * @param {(y: number) => number} top
  */
-export function stretchesOf({ places }, columns, left, top) {
+export function stretchesOf({ places }, values, left, top) {
   /** @type {number[][]} */
   const stretches = [];
   let isInterrupted = true;
   for (let index = 0; index < places.length; index += 1) {
-    const isOne = columns[0][index] === columns[columns.length - 1][index];
-    for (const column of isOne ? columns.slice(0, 1) : columns) {
-      const [x, y] = [left(places[index]), top(column[index])];
-      const hasPlace = Number.isFinite(x) && Number.isFinite(y);
-      if (hasPlace && isInterrupted) stretches.push([]);
-      if (hasPlace) stretches[stretches.length - 1].push(x, y);
-      isInterrupted = !hasPlace;
-    }
+    const [x, y] = [left(places[index]), top(values[index])];
+    const hasPlace = Number.isFinite(x) && Number.isFinite(y);
+    if (hasPlace && isInterrupted) stretches.push([]);
+    if (hasPlace) stretches[stretches.length - 1].push(x, y);
+    isInterrupted = !hasPlace;
   }
   return stretches;
+}
+
+/**
+ * What lies between the lower and the upper ends of a trace, as the corners of areas in turn: the extremes of buckets, or
+ * the band of a group.
+ * @param {Pick<Trace, "places" | "lows" | "highs">} trace
+ * @param {(x: number) => number} left
+ * @param {(y: number) => number} top
+ * @param {number} bottom Where the area ends if its lower end has no place, as on a logarithmic axis.
+ */
+export function areasOf({ places, lows, highs }, left, top, bottom) {
+  /** @type {{above: number[], below: number[]}[]} */
+  const areas = [];
+  let isInterrupted = true;
+  for (let index = 0; index < places.length; index += 1) {
+    const [x, high] = [left(places[index]), top(highs[index])];
+    const low = Number.isFinite(lows[index]) && !Number.isFinite(top(lows[index])) ? bottom : top(lows[index]);
+    const hasPlace = Number.isFinite(x) && Number.isFinite(low) && Number.isFinite(high);
+    if (hasPlace && isInterrupted) areas.push({ above: [], below: [] });
+    if (hasPlace) {
+      areas[areas.length - 1].above.push(x, high);
+      areas[areas.length - 1].below.unshift(x, low);
+    }
+    isInterrupted = !hasPlace;
+  }
+  return areas.map(({ above, below }) => [...above, ...below]);
+}
+
+/** The place nearest to `x` at which a curve that counts has a point; null without any. @param {Trace[]} traces @param {number} x @returns {number | null} */
+export function snapped(traces, x) {
+  const places = traces.filter(({ isFaint, places: of }) => !isFaint && of.length > 0).map((trace) => trace.places[nearest(trace, x)]);
+  return places.reduce(
+    (best, place) => (best === null || Math.abs(place - x) < Math.abs(best - x) ? place : best),
+    /** @type {number | null} */ (null),
+  );
+}
+
+/**
+ * Why nothing is drawn although something was reported; empty if something is drawn, or nothing was reported.
+ * @param {Trace[]} traces
+ * @param {[number, number]} visible
+ * @param {Limits} limits
+ * @param {{isLogX: boolean, isLogarithmic: boolean, ignoresOutliers: boolean}} options
+ */
+export function whyNothing(traces, [from, to], [least, most], { isLogX, isLogarithmic, ignoresOutliers }) {
+  const isLimited = least !== null || most !== null;
+  if (!isLimited && !isLogX && rangeOfY(traces, [from, to], { isLogarithmic, ignoresOutliers }) !== null) return "";
+  let points = traces.flatMap(({ places, lows, highs }) => Array.from(places, (x, index) => ({ x, low: lows[index], high: highs[index] })));
+  /** @type {[(point: {x: number, low: number, high: number}) => boolean, string][]} */
+  const reasons = [
+    [({ x }) => !isLogX || x > 0, "A logarithmic axis begins above 0, where nothing was reported."],
+    [({ x }) => x >= from && x <= to, "Nothing was reported in this stretch."],
+    [({ low, high }) => Number.isFinite(low) || Number.isFinite(high), "All values are NaN or infinite."],
+    [({ low, high }) => isDrawable(low) || isDrawable(high), "All values are too large to be drawn."],
+    [({ high }) => !isLogarithmic || high > 0, "A logarithmic axis has no place for these values: none is above 0."],
+    [
+      ({ low, high }) => high >= (least ?? -Infinity) && low <= (most ?? Infinity),
+      "All values lie outside the ends that the vertical axis was given.",
+    ],
+  ];
+  if (points.length === 0) return "";
+  for (const [holds, reason] of reasons) {
+    points = points.filter(holds);
+    if (points.length === 0) return reason;
+  }
+  return "";
 }
 
 /** The index of the bucket that is nearest to `x`; -1 without buckets. @param {Trace} trace @param {number} x */
@@ -171,7 +249,7 @@ export function rangeOfY(traces, [from, to], { isLogarithmic, ignoresOutliers })
     for (let index = 0; index < places.length; index += 1) {
       if (places[index] < from || places[index] > to) continue;
       for (const value of [lows[index], highs[index]]) {
-        if (Number.isFinite(value) && (!isLogarithmic || value > 0)) values.push(value);
+        if (isDrawable(value) && (!isLogarithmic || value > 0)) values.push(value);
       }
     }
   }
@@ -249,6 +327,9 @@ export function within(/** @type {[number, number]} */ [from, to], /** @type {[n
 }
 
 const asNumber = (/** @type {Metric | null} */ value) => (value === null ? NaN : Number(value));
+
+/** The ends of an axis have a difference that is finite. */
+const isDrawable = (/** @type {number} */ value) => Math.abs(value) < 1e300;
 
 /** @param {number[]} values @returns {[number, number]} */
 function extremes(values) {

@@ -3,8 +3,9 @@
 import { colour } from "../state/theme.js";
 import { csvText } from "../parts/saving.js";
 import { escaped, formatDuration, formatNumber } from "../parts/text.js";
-import { limited, lineOf, rangeOfX, rangeOfY, stretchesOf } from "./curves.js";
+import { areasOf, limited, rangeOfX, rangeOfY, stretchesOf } from "./curves.js";
 import { DOT, linedMarks, TRIANGLE } from "./plot.js";
+import { roundTicks } from "./ticks.js";
 /** @import { default as uPlot } from "uplot" */
 /** @import { Trace } from "./curves.js" */
 /** @import { PlotOptions } from "./plot.js" */
@@ -23,9 +24,8 @@ export function svgOf({ title, traces, marks, axis, isLogX, isLogarithmic, limit
   const left = (/** @type {number} */ x) => MARGIN.left + partOf(x, rangeX, isLogX) * (WIDTH - MARGIN.left - MARGIN.right);
   const top = (/** @type {number} */ y) => HEIGHT - MARGIN.bottom - partOf(y, rangeY, isLogarithmic) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const labelOf = (/** @type {number} */ x) => (axis === "time" ? formatDuration(Math.max(0, x)) : formatNumber(x));
-  const fractions = [0, 0.25, 0.5, 0.75, 1];
-  const ticksX = fractions.map((part) => valueAt(part, rangeX, isLogX));
-  const ticksY = fractions.map((part) => valueAt(part, rangeY, isLogarithmic));
+  const ticksX = roundTicks(...rangeX, isLogX);
+  const ticksY = roundTicks(...rangeY, isLogarithmic);
   const shown = traces.filter(({ isFaint }) => !isFaint);
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${HEIGHT + 18 * shown.length}" font-family="sans-serif" font-size="12">`,
@@ -46,8 +46,8 @@ export function svgOf({ title, traces, marks, axis, isLogX, isLogarithmic, limit
         `<path d="M${round(left(x))} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}" stroke="${colour(name)}" stroke-dasharray="3 3"/>`,
     ),
     ...traces.map((trace) => {
-      const raw = drawn(trace, lineOf(trace), left, top, `opacity="${trace.isFaint || trace.smooth ? 0.3 : 1}"`);
-      return `${bandOf(trace, left, top)}${raw}${trace.smooth ? drawn(trace, [trace.smooth], left, top, 'stroke-width="2"') : ""}`;
+      const raw = drawn(trace, trace.means, left, top, `opacity="${trace.isFaint || trace.smooth ? 0.3 : 1}"`);
+      return `${areaOf(trace, left, top)}${raw}${trace.smooth ? drawn(trace, trace.smooth, left, top, 'stroke-width="2"') : ""}`;
     }),
     ...marks.flatMap(({ x, colour: name }) => (name ? [triangle(left(x), colour(name))] : [])),
     "</g>",
@@ -118,35 +118,23 @@ function partOf(value, [low, high], isLogarithmic) {
   return (bend(value) - bend(low)) / (bend(high) - bend(low));
 }
 
-/** The value at such a place. @param {number} part @param {[number, number]} range @param {boolean} isLogarithmic */
-const valueAt = (part, [low, high], isLogarithmic) => (isLogarithmic ? low * (high / low) ** part : low + part * (high - low));
-
-/** The band of a group, down to the lower end of the plot where its end has no logarithm; empty for other curves. */
-function bandOf(
-  /** @type {Trace} */ { isBand, places, lows, highs, colour: name },
-  /** @type {(x: number) => number} */ left,
-  /** @type {(y: number) => number} */ top,
-) {
-  if (!isBand) return "";
-  const at = (/** @type {number} */ place, /** @type {number} */ value) =>
-    `${Number.isFinite(left(place)) ? round(left(place)) : MARGIN.left},${Number.isFinite(top(value)) ? round(top(value)) : HEIGHT - MARGIN.bottom}`;
-  const points = [
-    ...Array.from(places, (place, index) => at(place, highs[index])),
-    ...Array.from(places, (place, index) => at(place, lows[index])).reverse(),
-  ];
-  return `<polygon points="${points.join(" ")}" fill="${colour(name)}" opacity="0.16"/>`;
+/** What lies between the ends, down to the lower end of the plot where one has no logarithm. */
+function areaOf(/** @type {Trace} */ trace, /** @type {(x: number) => number} */ left, /** @type {(y: number) => number} */ top) {
+  if (!trace.hasArea) return "";
+  const path = areasOf(trace, left, top, HEIGHT - MARGIN.bottom).map((corners) => `M${corners.map(round).join(" ")}z`);
+  return `<path d="${path.join("")}" fill="${colour(trace.colour)}" opacity="${trace.isBand ? 0.16 : 0.4}"/>`;
 }
 
 /** A line, and a dot for each of its points that has no neighbour. */
 function drawn(
   /** @type {Trace} */ trace,
-  /** @type {Float64Array[]} */ columns,
+  /** @type {Float64Array} */ values,
   /** @type {(x: number) => number} */ left,
   /** @type {(y: number) => number} */ top,
   /** @type {string} */ style,
 ) {
   const stroke = colour(trace.colour);
-  const stretches = stretchesOf(trace, columns, left, top).map((line) => line.map(round));
+  const stretches = stretchesOf(trace, values, left, top).map((line) => line.map(round));
   const path = stretches.map(([x, y, ...rest]) => `M${x} ${y}${rest.length ? `L${rest.join(" ")}` : ""}`).join("");
   const dots = stretches.filter(({ length }) => length === 2).map(([x, y]) => `<circle cx="${x}" cy="${y}" r="${DOT}" fill="${stroke}"/>`);
   return `<g ${style}><path d="${path}" stroke="${stroke}" stroke-dasharray="${trace.dash.join(" ")}"/>${dots.join("")}</g>`;

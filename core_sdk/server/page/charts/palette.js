@@ -14,6 +14,9 @@ export const seriesColour = (/** @type {number} */ index) => `--series-${(index 
 /** The dash of the group with this index. No two of the first forty groups have both the same colour and the same dash. */
 export const dashOf = (/** @type {number} */ index) => DASHES[(index + Math.floor(index / (2 * NUM_COLOURS))) % DASHES.length];
 
+/** How many dashes there are. */
+export const NUM_DASHES = DASHES.length;
+
 /** The dash of the n-th curve of one colour, counted from 0. */
 export const dashWithin = (/** @type {number} */ index) => DASHES[index % DASHES.length];
 

@@ -3,7 +3,7 @@
 import uPlot from "../vendor/uplot/uPlot.min.js";
 import { colour } from "../state/theme.js";
 import { formatNumber } from "../parts/text.js";
-import { limited, lineOf, moved, rangeOfY, stretchesOf, traceAt } from "./curves.js";
+import { areasOf, limited, moved, rangeOfY, snapped, stretchesOf, traceAt } from "./curves.js";
 import { highlight, highlighted, watchHighlight } from "./highlight.js";
 /** @import { Limits, Trace } from "./curves.js" */
 
@@ -31,7 +31,17 @@ import { highlight, highlighted, watchHighlight } from "./highlight.js";
  * @property {number} height
  * @property {(value: number) => string} format How a value is written.
  * @property {(zoom: [number, number] | null) => void} onZoom
- * @property {(x: number | null, left: number) => void} onCursor The place under the pointer; null where it is outside.
+ * @property {(cursor: Cursor | null) => void} onCursor Tells where the pointer is; null where it is outside.
+ */
+
+/**
+ * Where the pointer is, in this plot or in another one with the same axis.
+ * @typedef {object} Cursor
+ * @property {number} x
+ * @property {number} place That of the nearest point that was reported, by which values are told.
+ * @property {number} left In pixels, of the area of the plot.
+ * @property {number} top
+ * @property {boolean} isHere
  */
 
 const FAINT = 0.28;
@@ -40,6 +50,8 @@ const IN_BACKGROUND = 0.15;
 /** How far from a curve the pointer points at it, in pixels. */
 const REACH = 12;
 const BAND = 0.16;
+/** Of the area between the extremes of buckets, whose spikes are thin. */
+const EXTREMES = 0.4;
 
 /** The radius of a point that has no line, in pixels. */
 export const DOT = 2.5;
@@ -72,7 +84,15 @@ export function createPlot(parent, options) {
   const scaleY = () => limited(rangeOfY(now.traces, visible(), now) ?? nothing(now.isLogarithmic), now.limits, now.isLogarithmic);
   const axisStyle = { stroke: colour("--axis"), font: `11px ${colour("--font")}` };
   const lines = { stroke: colour("--grid"), width: 1 };
-  const tellCursor = (/** @type {uPlot} */ self) => now.onCursor(placeOfCursor(self), self.cursor.left ?? -1);
+  const tellCursor = (/** @type {uPlot} */ self) => {
+    const { left = -1, top = -1 } = self.cursor;
+    if (left < 0) return now.onCursor(null);
+    const x = self.posToVal(left, "x");
+    const place = snapped(now.traces, x) ?? x;
+    const line = /** @type {HTMLElement | null} */ (self.over.querySelector(".u-cursor-x"));
+    if (line) line.style.transform = `translate(${self.valToPos(place, "x")}px, 0px)`;
+    now.onCursor({ x, place, left: left + self.over.offsetLeft, top: top + self.over.offsetTop, isHere: self.over.matches(":hover") });
+  };
   // uPlot's own series only spans the axes: each of ours has places of its own, which uPlot would have to join.
   const span = () => /** @type {uPlot.AlignedData} */ ([visible(), [null, null]]);
   const plot = new uPlot(
@@ -135,7 +155,8 @@ function drawEverything(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { 
   ctx.clip();
   const shown = hasMarked ? marks.filter(({ key }) => key === undefined || key === highlighted()) : marks;
   drawMarks(self, shown);
-  for (const trace of traces) if (trace.isBand && (!hasMarked || isMarked(trace))) drawBand(self, trace, isLogarithmic);
+  for (const trace of traces)
+    if ((trace.isBand || trace.hasArea) && (!hasMarked || isMarked(trace))) drawArea(self, trace, { isLogarithmic, isLogX });
   for (const trace of [...traces].sort((one, other) => rankOf(one) - rankOf(other))) {
     const strength = hasMarked ? (isMarked(trace) ? { alpha: 1, width: 1.8 } : { alpha: IN_BACKGROUND, width: 1 }) : { alpha: 1, width: 1 };
     drawTrace(self, trace, { isLogarithmic, isLogX, ...strength });
@@ -183,17 +204,22 @@ function drawTriangles(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"
   }
 }
 
-/** Fills what lies between the ends of the band; on a logarithmic axis it goes down to the lower end of the plot. */
-function drawBand(/** @type {uPlot} */ self, /** @type {Trace} */ { places, lows, highs, colour: name }, /** @type {boolean} */ isLogarithmic) {
+/** Fills what lies between the ends; on a logarithmic axis it goes down to the lower end of the plot. */
+function drawArea(
+  /** @type {uPlot} */ self,
+  /** @type {Trace} */ trace,
+  /** @type {Pick<Stroke, "isLogarithmic" | "isLogX">} */ { isLogarithmic, isLogX },
+) {
   const { ctx, bbox } = self;
-  const top = (/** @type {number} */ value) => (isLogarithmic && value <= 0 ? bbox.top + bbox.height : self.valToPos(value, "y", true));
-  const left = (/** @type {number} */ index) => self.valToPos(places[index], "x", true);
+  const { left, top } = scalesOf(self, isLogX, isLogarithmic);
   ctx.beginPath();
-  for (let index = 0; index < places.length; index += 1) ctx.lineTo(left(index), top(highs[index]));
-  for (let index = places.length - 1; index >= 0; index -= 1) ctx.lineTo(left(index), top(lows[index]));
-  ctx.closePath();
-  ctx.globalAlpha = BAND;
-  ctx.fillStyle = ctx.strokeStyle = colour(name);
+  for (const [x, y, ...rest] of areasOf(trace, left, top, bbox.top + bbox.height)) {
+    ctx.moveTo(x, y);
+    for (let index = 0; index < rest.length; index += 2) ctx.lineTo(rest[index], rest[index + 1]);
+    ctx.closePath();
+  }
+  ctx.globalAlpha = (trace.isBand ? BAND : EXTREMES) * (trace.isFaint ? FAINT : 1);
+  ctx.fillStyle = ctx.strokeStyle = colour(trace.colour);
   ctx.lineWidth = devicePixelRatio;
   ctx.fill();
   // The band of a single point has no area.
@@ -211,31 +237,30 @@ function drawTrace(/** @type {uPlot} */ self, /** @type {Trace} */ trace, /** @t
   ctx.globalAlpha = alpha * (trace.isFaint || trace.smooth ? FAINT : 1);
   ctx.lineWidth = width * (trace.isBand ? 1.75 : 1.25) * devicePixelRatio;
   ctx.setLineDash(trace.dash.map((length) => length * devicePixelRatio));
-  strokePath(self, trace, stroke, lineOf(trace));
+  strokePath(self, trace, stroke, trace.means);
   if (trace.smooth) {
     ctx.globalAlpha = alpha * (trace.isFaint ? FAINT : 1);
     ctx.lineWidth = width * 1.75 * devicePixelRatio;
-    strokePath(self, trace, stroke, [trace.smooth]);
+    strokePath(self, trace, stroke, trace.smooth);
   }
   ctx.setLineDash([]);
   ctx.globalAlpha = 1;
 }
 
 /**
- * One line through the extremes of each bucket, or through one value of it.
+ * One line through a value of each bucket.
  * @param {uPlot} self
  * @param {Trace} trace
  * @param {Stroke} stroke
- * @param {Float64Array[]} columns
+ * @param {Float64Array} values
  */
-function strokePath(self, trace, { isLogarithmic, isLogX }, columns) {
+function strokePath(self, trace, { isLogarithmic, isLogX }, values) {
   const { ctx } = self;
   const radius = DOT * devicePixelRatio;
   const dots = new Path2D();
-  const left = (/** @type {number} */ x) => (isLogX && x <= 0 ? NaN : self.valToPos(x, "x", true));
-  const top = (/** @type {number} */ y) => (isLogarithmic && y <= 0 ? NaN : self.valToPos(y, "y", true));
+  const { left, top } = scalesOf(self, isLogX, isLogarithmic);
   ctx.beginPath();
-  for (const [x, y, ...rest] of stretchesOf(trace, columns, left, top)) {
+  for (const [x, y, ...rest] of stretchesOf(trace, values, left, top)) {
     ctx.moveTo(x, y);
     for (let index = 0; index < rest.length; index += 2) ctx.lineTo(rest[index], rest[index + 1]);
     if (rest.length > 0) continue;
@@ -246,6 +271,12 @@ function strokePath(self, trace, { isLogarithmic, isLogX }, columns) {
   ctx.fillStyle = ctx.strokeStyle;
   ctx.fill(dots);
 }
+
+/** From places and values to pixels; NaN for what has no logarithm. */
+const scalesOf = (/** @type {uPlot} */ self, /** @type {boolean} */ isLogX, /** @type {boolean} */ isLogarithmic) => ({
+  left: (/** @type {number} */ x) => (isLogX && x <= 0 ? NaN : self.valToPos(x, "x", true)),
+  top: (/** @type {number} */ y) => (isLogarithmic && y <= 0 ? NaN : self.valToPos(y, "y", true)),
+});
 
 function chooseZoom(/** @type {uPlot} */ self, /** @type {PlotOptions} */ { onZoom }) {
   const { left, width } = self.select;
@@ -291,11 +322,6 @@ function pointAtCurves(/** @type {uPlot} */ plot, /** @type {() => Trace[]} */ c
     highlight(traceAt(traces, { x: plot.posToVal(left, "x"), left, top }, positionOf, REACH)?.key ?? null);
   });
   plot.over.addEventListener("pointerleave", () => highlight(null));
-}
-
-function placeOfCursor(/** @type {uPlot} */ self) {
-  const { left } = self.cursor;
-  return left == null || left < 0 ? null : self.posToVal(left, "x");
 }
 
 /** The steps between the ticks of time, in seconds: those of a clock. */

@@ -1,17 +1,24 @@
 /** How the charts of a view are drawn: settings that the URL holds and that all of its charts share. */
 
 import { html, useCallback, useMemo } from "../preact.js";
-import { Choice, Switch } from "../parts/choice.js";
+import { Choice, Select, Switch } from "../parts/choice.js";
 import { changeSettings, useKeptSettings, usePlace, useSetting } from "../state/place.js";
 import { withText } from "../parts/field.js";
 /** @import { ComponentChildren } from "preact" */
+/** @import { SoFar } from "./curves.js" */
 
 const MAX_SMOOTHING = 0.99;
+const VALUES = [
+  ["", "as reported"],
+  ["min", "smallest so far"],
+  ["max", "largest so far"],
+];
 
 /**
  * @typedef {object} ChartSettings
  * @property {"steps" | "time" | "epochs"} axis
  * @property {number} smoothing
+ * @property {SoFar} soFar
  * @property {boolean} isLogX
  * @property {boolean} isLogarithmic Whether the vertical axis is.
  * @property {boolean} ignoresOutliers
@@ -31,6 +38,7 @@ export function useChartSettings() {
   return {
     axis: /** @type {ChartSettings["axis"]} */ (["time", "epochs"].includes(query.get("x") ?? "") ? query.get("x") : "steps"),
     smoothing: Math.min(MAX_SMOOTHING, Math.max(0, Number(query.get("smoothing")) || 0)),
+    soFar: /** @type {SoFar} */ (["min", "max"].includes(query.get("sofar") ?? "") ? query.get("sofar") : ""),
     isLogX: query.get("logx") === "1",
     isLogarithmic: query.get("log") === "1",
     ignoresOutliers: query.get("outliers") === "0",
@@ -44,7 +52,7 @@ export const finerIn = (zoom) => (zoom === null ? {} : { finer_from: zoom[0], fi
 
 /** The switches of the settings. @param {{children?: ComponentChildren, hasAxis?: boolean}} props */
 export function ChartSettingsBar({ children = null, hasAxis = true }) {
-  const { axis, smoothing, isLogX, isLogarithmic, ignoresOutliers } = useChartSettings();
+  const { axis, smoothing, soFar, isLogX, isLogarithmic, ignoresOutliers } = useChartSettings();
   const [, setSmoothing] = useSetting("smoothing", "0");
   useKeptSettings();
   const set = (/** @type {string} */ name) => (/** @type {boolean} */ isOn) =>
@@ -74,6 +82,7 @@ export function ChartSettingsBar({ children = null, hasAxis = true }) {
       <${Switch} label="Log x" title="The horizontal axis is logarithmic." isOn=${isLogX} onChange=${set("logx")} />
       <${Switch} label="Log y" title="The vertical axis is logarithmic." isOn=${isLogarithmic} onChange=${set("log")} />
       <${Switch} label="Ignore outliers" title="The vertical axis leaves out the lowest and the highest 2 %." isOn=${ignoresOutliers} onChange=${set("outliers")} />
+      <${Select} label="Values" values=${VALUES} value=${soFar} onChange=${(/** @type {string} */ next) => changeSettings({ sofar: next || null })} />
       ${children}
     </div>
   `;

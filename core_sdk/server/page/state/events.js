@@ -46,8 +46,8 @@ async function connect() {
   let isRefused = false;
   try {
     const response = await ask("api/v1/events", { signal: own.signal });
-    isRefused = !response.ok && response.status !== 503;
-    if (response.ok) await follow(response);
+    isRefused = !response.ok;
+    if (!isRefused) await follow(response);
   } catch {
     // The server does not answer, or has ended; or the page is not seen any more.
   }

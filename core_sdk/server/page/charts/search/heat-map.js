@@ -25,7 +25,7 @@ export function HeatMap({ x, y, metric, trials, width }) {
   const cellWidth = (width - MARGIN.left - MARGIN.right) / numX;
   const cellHeight = (HEIGHT - MARGIN.top - MARGIN.bottom) / numY;
   return html`
-    <${Figure} title=${`Mean ${metric.name} by ${x.name} and ${y.name}`} description=${`Heat map: ${cells.map(({ column, row, mean, count }) => `cell ${column + 1}, ${row + 1}: ${formatNumber(mean)} of ${count}`).join("; ")}`} width=${width} height=${HEIGHT}>
+    <${Figure} title=${`Mean ${metric.title} by ${x.name} and ${y.name}`} description=${`Heat map: ${cells.map(({ column, row, mean, count }) => `cell ${column + 1}, ${row + 1}: ${formatNumber(mean)} of ${count}`).join("; ")}`} width=${width} height=${HEIGHT}>
       ${cells.map(({ column, row, mean, count }) => {
         const left = MARGIN.left + column * cellWidth;
         const ground = rampColour(metric.place(mean), ramp);

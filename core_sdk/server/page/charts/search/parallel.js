@@ -45,7 +45,7 @@ export function ParallelCoordinates({ scales, trials, width, ranges, onRanges, a
   return html`
     <${Figure}
       title="Parallel coordinates"
-      description=${`Parallel coordinates of ${trials.length} trials over ${scales.map(({ name }) => name).join(", ")}; ${numWithin} are within the chosen ranges.`}
+      description=${`Parallel coordinates of ${trials.length} trials over ${scales.map(({ title }) => title).join(", ")}; ${numWithin} are within the chosen ranges.`}
       width=${width}
       height=${HEIGHT}
       after=${after}
@@ -78,7 +78,7 @@ export function ParallelCoordinates({ scales, trials, width, ranges, onRanges, a
  * @param {boolean} props.isLast
  * @param {number} props.room
  */
-function Axis({ scale: { name, ticks }, left, top, range, onRange, isLast, room }) {
+function Axis({ scale: { title: name, ticks }, left, top, range, onRange, isLast, room }) {
   const most = Math.max(3, Math.min(18, Math.floor(room / CHARACTER)));
   const start = useRef(/** @type {number | null} */ (null));
   const placeOf = (/** @type {PointerEvent} */ event) => {

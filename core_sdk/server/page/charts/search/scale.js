@@ -1,6 +1,8 @@
 /** The scale of one hyperparameter or metric: from its values to places between 0 and 1. Pure. */
 
 import { formatValue } from "../../parts/text.js";
+import { roundTicks } from "../ticks.js";
+/** @import { Choice } from "api" */
 
 const LOGARITHMIC_FROM = 50;
 
@@ -9,24 +11,28 @@ const LOGARITHMIC_FROM = 50;
 /**
  * @typedef {object} Scale
  * @property {string} name
+ * @property {string} title What it is called.
  * @property {boolean} isNumeric
  * @property {(value: unknown) => number} place From 0 to 1; NaN for what has no place.
  * @property {{place: number, text: string}[]} ticks
  */
 
 /**
- * A numeric scale, logarithmic if its positive values span a factor of 50 or more; of other values each has its place.
+ * The scale that the configuration says, with its ends and its order. Without one it is numeric for numbers, and
+ * logarithmic if these are positive and span a factor of 50 or more; of other values each has its place.
  * @param {string} name
  * @param {unknown[]} values
  * @param {boolean | null} [isLogarithmic] Whether it is, if its values are positive; null leaves it to them.
+ * @param {Choice} [choice] What a searcher chose the values from.
  * @returns {Scale}
  */
-export function scaleOf(name, values, isLogarithmic = null) {
+export function scaleOf(name, values, isLogarithmic = null, choice) {
   const known = values.filter((value) => value !== null && value !== undefined);
   const numbers = known.filter(isFiniteNumber);
-  return numbers.length > 0 && numbers.length === known.filter((value) => !isNonFinite(value)).length
-    ? numericScale(name, numbers, isLogarithmic)
-    : categoricalScale(name, known);
+  if (choice?.values) return categoricalScale(name, known, choice.values);
+  if (numbers.length === 0 || numbers.length < known.filter((value) => !isNonFinite(value)).length) return categoricalScale(name, known);
+  const ends = [choice?.low, choice?.high].filter(isFiniteNumber);
+  return numericScale(name, [...numbers, ...ends], isLogarithmic ?? choice?.is_logarithmic ?? null);
 }
 
 /** @param {string} name @param {number[]} values @param {boolean | null} wanted @returns {Scale} */
@@ -35,20 +41,19 @@ function numericScale(name, values, wanted) {
   const high = values.reduce((most, value) => Math.max(most, value), -Infinity);
   const isLogarithmic = low > 0 && (wanted ?? high / low >= LOGARITHMIC_FROM);
   const bend = isLogarithmic ? Math.log : (/** @type {number} */ value) => value;
-  const unbend = isLogarithmic ? Math.exp : (/** @type {number} */ value) => value;
   const width = bend(high) - bend(low);
   const place = (/** @type {unknown} */ value) => (typeof value !== "number" ? NaN : width === 0 ? 0.5 : (bend(value) - bend(low)) / width);
-  const ticks = (width === 0 ? [0.5] : [0, 0.25, 0.5, 0.75, 1]).map((at) => ({ place: at, text: formatValue(unbend(bend(low) + at * width)) }));
-  return { name, isNumeric: true, place, ticks };
+  const ticks = roundTicks(low, high, isLogarithmic).map((tick) => ({ place: place(tick), text: formatValue(tick) }));
+  return { name, title: name, isNumeric: true, place, ticks };
 }
 
-/** @param {string} name @param {unknown[]} values @returns {Scale} */
-function categoricalScale(name, values) {
-  const texts = [...new Set(values.map(formatValue))].sort();
+/** @param {string} name @param {unknown[]} values @param {unknown[]} [order] The values that come first, in this order. @returns {Scale} */
+function categoricalScale(name, values, order = []) {
+  const texts = [...new Set([...order.map(formatValue), ...values.map(formatValue).sort()])];
   const places = new Map(texts.map((text, index) => [text, texts.length === 1 ? 0.5 : index / (texts.length - 1)]));
   const shown = texts.length <= 12 ? texts : texts.filter((_, index) => index % Math.ceil(texts.length / 12) === 0);
   const place = (/** @type {unknown} */ value) => (value === null || value === undefined ? NaN : (places.get(formatValue(value)) ?? NaN));
-  return { name, isNumeric: false, place, ticks: shown.map((text) => ({ place: /** @type {number} */ (places.get(text)), text })) };
+  return { name, title: name, isNumeric: false, place, ticks: shown.map((text) => ({ place: /** @type {number} */ (places.get(text)), text })) };
 }
 
 /** @param {unknown} value @returns {value is number} */

@@ -24,11 +24,12 @@ export function Scatter({ x, y, metric, trials }) {
   const points = trials
     .map(({ id, values }) => ({ id, at: x.place(values[x.name]), value: y.place(values[y.name]), shade: metric.place(values[metric.name]) }))
     .filter(({ at, value }) => !Number.isNaN(at) && !Number.isNaN(value));
-  const ticksX = x.ticks.filter((_, index) => x.ticks.length <= 3 || index % 2 === 0);
+  const every = Math.ceil(x.ticks.length / 4);
+  const ticksX = x.ticks.filter((_, index) => index % every === 0);
   return html`
-    <${Figure} title=${`${y.name} by ${x.name}`} description=${`Scatter plot of ${y.name} against ${x.name}, ${points.length} trials`} width=${WIDTH} height=${HEIGHT}>
+    <${Figure} title=${`${y.title} by ${x.name}`} description=${`Scatter plot of ${y.title} against ${x.name}, ${points.length} trials`} width=${WIDTH} height=${HEIGHT}>
       ${y.ticks.map(({ place, text }) => html`<path class="grid-line" d=${`M${MARGIN.left} ${top(place)}H${WIDTH - MARGIN.right}`} /><text class="axis-tick" x=${MARGIN.left - 6} y=${top(place) + 4} text-anchor="end">${text.slice(0, 9)}</text>`)}
-      ${ticksX.map(({ place, text }) => html`<text class="axis-tick" x=${left(place)} y=${HEIGHT - 8} text-anchor=${place === 0 ? "start" : place === 1 ? "end" : "middle"}>${text.slice(0, 12)}</text>`)}
+      ${ticksX.map(({ place, text }) => html`<text class="axis-tick" x=${left(place)} y=${HEIGHT - 8} text-anchor=${place < 0.05 ? "start" : place > 0.95 ? "end" : "middle"}>${text.slice(0, 12)}</text>`)}
       ${points.map(({ id, at, value, shade }) => html`<circle class="point" key=${id} cx=${left(at)} cy=${top(value)} r="3.5" fill=${rampColour(shade, ramp)} onClick=${() => go(linkTo(["trials", id]))}><title>trial ${id}</title></circle>`)}
     <//>
   `;

@@ -15,6 +15,7 @@ import { once, useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
 import { withText } from "../../parts/field.js";
 import { runsOf } from "../runs/trials.js";
+import { metricWords } from "../groups/words.js";
 import { namesOfMetrics } from "./metrics.js";
 /** @import { ExperimentAnswer, ImportanceAnswer, RunsAnswer } from "api" */
 /** @import { Drawn, Scale } from "../../charts/search/scale.js" */
@@ -25,11 +26,13 @@ const MAX_AXES = 10;
 const MAX_HYPERPARAMETERS = 60;
 
 /** @param {{found: ExperimentAnswer, follows: (change: Change) => boolean}} props */
-export function Hyperparameters({ found: { experiment, metric: searched }, follows }) {
+export function Hyperparameters({ found: { experiment, metric: searched, smaller_is_better: smallerIsBetter, choices }, follows }) {
   const known = useAnswer(address(["columns"], { experiment: experiment.experiment_id }), once);
   const columns = known.value?.columns ?? [];
   const metrics = namesOfMetrics(columns);
-  const [metric, setMetric] = useSetting("metric", searched ? `validation.${searched}` : (metrics[0] ?? ""));
+  // As everywhere in an experiment, a trial counts by its best value of the searcher's metric.
+  const [metric, setMetric] = useSetting("metric", searched ? `${smallerIsBetter ? "min" : "max"}.validation.${searched}` : (metrics[0] ?? ""));
+  const isKnown = metrics.includes(metric.replace(/^(min|max)\./, "")) || metrics.includes(metric);
   const [picture, setPicture] = useSetting("picture", "parallel");
   const differing = columns.filter((column) => column.kind === "hyperparameter" && !column.is_constant);
   const hparams = differing
@@ -37,7 +40,7 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
     .slice(0, MAX_HYPERPARAMETERS)
     .map(({ name }) => name);
   const query = { experiment: experiment.experiment_id, columns: [...hparams, metric], limit: MAX_TRIALS };
-  const answer = useAnswer(metric && metrics.includes(metric) ? address(["runs"], query) : null, { follows });
+  const answer = useAnswer(metric && isKnown ? address(["runs"], query) : null, { follows });
   return html`
     <div class="toolbar">
       <${Choice} label="Picture" values=${[
@@ -47,14 +50,14 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
         ["heat", "Heat map"],
         ["importance", "Importance"],
       ]} value=${picture} onChange=${setPicture} />
-      <${Select} label="Metric" values=${metrics.map((name) => [name, name])} value=${metric} onChange=${setMetric} />
+      <${Select} label="Metric" values=${metrics.flatMap((name) => ["min.", "max.", ""].map((which) => [which + name, metricWords(which + name)]))} value=${metric} onChange=${setMetric} />
     </div>
     <div class="pane">
       ${
         known.value && metrics.length === 0
           ? html`<${Empty} title="No trial has reported a metric." />`
-          : known.value && !metrics.includes(metric)
-            ? html`<${Empty} title=${`No trial has reported ${metric}.`} />`
+          : known.value && !isKnown
+            ? html`<${Empty} title=${`No trial has reported ${metric.replace(/^(min|max)\./, "")}.`} />`
             : html`
             ${known.error && html`<${Failure} error=${known.error} onRetry=${known.reload} />`}
             ${differing.length > hparams.length && html`<${Remark}>Of the ${differing.length} hyperparameters in which the trials differ, the ${hparams.length} are drawn that most trials have.<//>`}
@@ -64,7 +67,7 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
                 ${
                   picture === "importance"
                     ? html`<${Importance} experimentId=${experiment.experiment_id} metric=${metric} follows=${follows} />`
-                    : html`<${Pictures} value=${value} metric=${metric} picture=${picture} />`
+                    : html`<${Pictures} value=${value} metric=${metric} picture=${picture} choices=${choices} />`
                 }
               `}
             <//>
@@ -74,10 +77,10 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
   `;
 }
 
-/** @param {{value: RunsAnswer, metric: string, picture: string}} props */
-function Pictures({ value, metric, picture }) {
+/** @param {{value: RunsAnswer, metric: string, picture: string, choices: ExperimentAnswer["choices"]}} props */
+function Pictures({ value, metric, picture, choices }) {
   const [box, width] = useWidth();
-  const { trials, scales, metricScale } = useMemo(() => readTrials(value, metric), [value, metric]);
+  const { trials, scales, metricScale } = useMemo(() => readTrials(value, metric, choices), [value, metric, choices]);
   let drawn = null;
   if (trials.length === 0) drawn = html`<${Empty} title="No trial has both this metric and hyperparameters." />`;
   else if (scales.length === 0) drawn = html`<${Empty} title="The trials do not differ in their hyperparameters." />`;
@@ -95,12 +98,13 @@ function Parallel({ scales, trials, width }) {
   const [ranges, setRanges] = useState(/** @type {import("../../charts/search/parallel.js").Ranges} */ ({}));
   const [axis, setAxis] = useState(scales[scales.length - 1].name);
   const [low, high] = own(ranges, axis) ?? [0, 1];
+  const called = scales.find(({ name }) => name === axis)?.title;
   const change = (/** @type {[number, number]} */ range) => setRanges({ ...ranges, [axis]: range });
   const after = html`
     <div class="row ranges">
-      <${Select} label="Range of" values=${scales.map(({ name }) => [name, name])} value=${axis} onChange=${setAxis} />
-      <label class="select"><span>from</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Lower end of ${axis}`} value=${low} onInput=${withText((text) => change([Math.min(Number(text), high), high]))} /></label>
-      <label class="select"><span>to</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Upper end of ${axis}`} value=${high} onInput=${withText((text) => change([low, Math.max(Number(text), low)]))} /></label>
+      <${Select} label="Range of" values=${scales.map(({ name, title }) => [name, title])} value=${axis} onChange=${setAxis} />
+      <label class="select"><span>from</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Lower end of ${called}`} value=${low} onInput=${withText((text) => change([Math.min(Number(text), high), high]))} /></label>
+      <label class="select"><span>to</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Upper end of ${called}`} value=${high} onInput=${withText((text) => change([low, Math.max(Number(text), low)]))} /></label>
       <button class="small" disabled=${Object.keys(ranges).length === 0} onClick=${() => setRanges({})}>All trials</button>
       <span class="soft">Drag on an axis, or use the sliders.</span>
     </div>
@@ -138,7 +142,7 @@ function Importance({ experimentId, metric, follows }) {
           ? html`<${Empty} title="There are too few trials to tell.">It takes four or more with the metric, and hyperparameters that differ.<//>`
           : html`
               <section class="card">
-                <h2>How much of the differences in ${metric} each hyperparameter explains by itself</h2>
+                <h2>How much of the differences in the ${metricWords(metric)} each hyperparameter explains by itself</h2>
                 <table class="plain-table">
                   <thead><tr><th>Hyperparameter</th><th>Share</th><th class="number"><span class="unseen">Share in percent</span></th><th class="number">Correlation</th><th class="number">Values</th></tr></thead>
                   <tbody>
@@ -153,7 +157,7 @@ function Importance({ experimentId, metric, follows }) {
 }
 
 /** Trials with the metric, and the scales of the hyperparameters in which they differ. */
-function readTrials(/** @type {RunsAnswer} */ answer, /** @type {string} */ metric) {
+function readTrials(/** @type {RunsAnswer} */ answer, /** @type {string} */ metric, /** @type {ExperimentAnswer["choices"]} */ choices) {
   const trials = runsOf(answer)
     .map(({ key, values }) => ({ id: Number(key), values }))
     .filter(({ values }) => typeof values[metric] === "number");
@@ -161,7 +165,7 @@ function readTrials(/** @type {RunsAnswer} */ answer, /** @type {string} */ metr
   const differing = answer.columns.filter((name) => name !== metric && new Set(valuesOf(name).map(formatValue)).size > 1);
   return {
     trials,
-    scales: differing.map((name) => scaleOf(name, valuesOf(name))),
-    metricScale: scaleOf(metric, valuesOf(metric)),
+    scales: differing.map((name) => scaleOf(name, valuesOf(name), null, own(choices, name) ?? own(choices, name.replace(/^hparams\./, "")))),
+    metricScale: { ...scaleOf(metric, valuesOf(metric)), title: metricWords(metric) },
   };
 }

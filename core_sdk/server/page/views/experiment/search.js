@@ -5,10 +5,11 @@ import { Chart } from "../../charts/chart.js";
 import { useChartSettings } from "../../charts/settings.js";
 import { own } from "../../parts/own.js";
 import { Answered, Empty, Remark } from "../../parts/states.js";
-import { formatNumber, formatValue } from "../../parts/text.js";
+import { formatNumber } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo } from "../../state/place.js";
+import { flattened } from "../facts.js";
 /** @import { SearchPicture, SearchedTrial } from "api" */
 /** @import { Change } from "../../state/events.js" */
 
@@ -69,21 +70,25 @@ function Bracket({ index, rungs, trials, unit }) {
 function Fates({ trials, best, metric, smallerIsBetter }) {
   const value = (/** @type {SearchedTrial} */ { best: of }) => (typeof of === "number" ? of * (smallerIsBetter ? 1 : -1) : Infinity);
   const ordered = [...trials].sort((one, other) => value(one) - value(other));
-  const names = Object.keys(ordered[0]?.hparams ?? {});
+  const flat = new Map(ordered.map(({ trial_id: id, hparams }) => [id, Object.fromEntries(flattened(hparams))]));
+  const textOf = (/** @type {SearchedTrial} */ { trial_id: id }, /** @type {string} */ name) => own(flat.get(id) ?? {}, name) ?? "";
+  const all = [...new Set([...flat.values()].flatMap((hparams) => Object.keys(hparams)))];
+  // What was searched: constants would leave no room for it.
+  const names = all.filter((name) => new Set(ordered.map((trial) => textOf(trial, name))).size > 1);
   return html`
     <div class="scroll-x" tabindex="0" role="region" aria-label="Trials of the search">
       <table class="plain-table">
-        <thead><tr><th class="number">Trial</th><th class="number">${metric}</th><th>Became</th><th class="number">Bracket</th><th class="number">Length</th>${names.map((name) => html`<th>${name}</th>`)}</tr></thead>
+        <thead><tr><th class="number">Trial</th><th class="number">best ${metric}</th>${names.map((name) => html`<th>${name}</th>`)}<th>Became</th><th class="number">Bracket</th><th class="number">Length</th></tr></thead>
         <tbody>
           ${ordered.map(
             (trial) => html`
               <tr class=${trial.trial_id === best ? "differs" : ""}>
                 <td class="number"><a href=${linkTo(["trials", trial.trial_id])}>${trial.trial_id}</a></td>
                 <td class="number">${formatNumber(trial.best)}</td>
+                ${names.map((name) => html`<td class="tabular">${textOf(trial, name)}</td>`)}
                 <td><i class="swatch" style=${{ background: `var(${COLOURS[trial.fate]})` }}></i> ${trial.fate}${trial.reason && html` <span class="soft">${trial.reason}</span>`}</td>
                 <td class="number">${trial.bracket + 1}</td>
                 <td class="number">${formatNumber(trial.points.at(-1)?.[0])}</td>
-                ${names.map((name) => html`<td class="tabular">${formatValue(own(trial.hparams, name))}</td>`)}
               </tr>
             `,
           )}

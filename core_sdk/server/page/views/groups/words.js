@@ -45,6 +45,9 @@ const place = (/** @type {number} */ x, /** @type {string} */ axis) =>
   axis === "time" ? duration(x) : `${{ steps: "step", epochs: "epoch" }[axis] ?? axis} ${formatNumber(x)}`;
 const duration = (/** @type {number} */ seconds) => (seconds < 10 ? `${formatNumber(seconds)} s` : formatDuration(seconds));
 
+/** A metric, of which min. and max. are the extremes, as people say it. @param {string} name */
+export const metricWords = (name) => (/^(min|max)\./.test(name) ? rankingWords(name) : `last ${name}`);
+
 /** min.loss as people say it. */
 export const rankingWords = (/** @type {string | null | undefined} */ name) =>
   name ? `${name.startsWith("min.") ? "smallest" : "largest"} ${name.slice(4)}` : "–";

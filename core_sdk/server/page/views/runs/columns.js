@@ -57,12 +57,16 @@ const extremesOf = (/** @type {ColumnAnswer[]} */ known) =>
     .filter(({ kind, type }) => kind === "metric" && type === "number")
     .flatMap((column) => ["min", "max"].map((extreme) => ({ ...column, name: `${extreme}.${column.name}` })));
 
-/** The columns that the table has unless somebody chooses. @param {ColumnAnswer[]} known */
+/** The columns that the table has unless somebody chooses; hyperparameters in which trials differ come first. @param {ColumnAnswer[]} known */
 export function standardColumns(known) {
   const some = (/** @type {string} */ of) =>
     known
       .filter(({ kind, name }) => kind === of && !/(^|\.)(batches|epochs?)$/.test(name))
-      .sort((one, other) => other.num_trials - one.num_trials)
+      .sort(
+        (one, other) =>
+          Number(one.is_constant) * Number(of === "hyperparameter") - Number(other.is_constant) * Number(of === "hyperparameter") ||
+          other.num_trials - one.num_trials,
+      )
       .slice(0, NUM_OF_A_KIND)
       .map(({ name }) => name);
   return ["id", "name", "experiment", "state", "steps", ...some("metric"), ...some("hyperparameter"), "started", "duration", "label"];

@@ -54,14 +54,14 @@ export function figuresOf(curves) {
 /**
  * The series, interrupted where nothing was measured for long, for example between two attempts.
  * @param {Pick<Curve, "x" | "count" | "minimum" | "maximum" | "mean">} curve Its x are times, of which each bucket has one.
- * @returns {Required<Omit<Series, "numTrials">>}
+ * @returns {Required<Omit<Series, "numTrials" | "last">>}
  */
 export function withGaps({ x, count, minimum, maximum, mean }) {
   const times = /** @type {number[]} */ (x);
   const intervals = times.slice(1).map((at, index) => at - times[index]);
   const usual = [...intervals].sort((one, other) => one - other)[Math.floor(intervals.length / 2)] ?? 0;
   const longest = Math.max(LEAST_GAP_S, GAP_IN_INTERVALS * usual);
-  /** @type {Required<Omit<Series, "numTrials">>} */
+  /** @type {Required<Omit<Series, "numTrials" | "last">>} */
   const series = { x: [], count: [], minimum: [], maximum: [], mean: [] };
   const add = (
     /** @type {number} */ at,

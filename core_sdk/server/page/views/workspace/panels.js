@@ -109,9 +109,8 @@ export function sectionsOf(panels, metrics, search, first, isByName) {
   const fits = matcher(search);
   const known = new Map(panels.map((panel) => [panel.id, panel]));
   const isFirst = (/** @type {string} */ metric) => metric === first;
-  const ordered = [...metrics.filter(isFirst), ...metrics.filter((metric) => !isFirst(metric))].sort(
-    (one, other) => Number(isCount(one)) - Number(isCount(other)),
-  );
+  const drawn = metrics.filter((metric) => search !== "" || !isCount(metric));
+  const ordered = [...drawn.filter(isFirst), ...drawn.filter((metric) => !isFirst(metric))];
   const ids = ordered.filter(fits).map((metric) => (isByName && hasNamesake(metric, metrics) ? `*${endOf(metric)}` : metric));
   const shown = [...new Set(ids)].map((id) => known.get(id) ?? standardPanel(id));
   /** @type {Map<string, Panel[]>} */
@@ -148,8 +147,8 @@ export function matcher(search) {
   }
 }
 
-/** A Trainer reports them with each validation; their charts say little. */
-export const isCount = (/** @type {string} */ name) => /(^|\.)(batches|epochs?)$/.test(name);
+/** A Trainer reports them with each validation. They are an axis, and have a chart only if somebody looks for them. */
+const isCount = (/** @type {string} */ name) => /(^|\.)(batches|epochs?)$/.test(name);
 
 function parsed(/** @type {string} */ text) {
   try {

@@ -1,6 +1,6 @@
 /** What a chart has curves of, trials or groups of them, and how these are told apart: pure functions. */
 
-import { dashOf, dashWithin, seriesColour } from "../../charts/palette.js";
+import { dashOf, dashWithin, NUM_COLOURS, NUM_DASHES, seriesColour } from "../../charts/palette.js";
 import { rampColour, scaleOf } from "../../charts/search/scale.js";
 import { own } from "../../parts/own.js";
 import { formatValue } from "../../parts/text.js";
@@ -48,21 +48,46 @@ export function trialSubjects(runs, names) {
 }
 
 /**
- * A number for each key, which it keeps as long as it is there: what others show, hide or sort leaves its look alone.
- * @param {Map<string, number>} former
- * @param {string[]} keys
+ * A slot for each trial, which says its colour and its dash. It depends on the trials that are shown, and on nothing that
+ * was shown before: by its ID, unless an earlier trial has that colour and another colour is less used.
+ * @param {number[]} ids
+ * @returns {Map<string, number>}
  */
-export function slotsOf(former, keys) {
-  const slots = new Map([...former].filter(([key]) => keys.includes(key)));
-  const taken = new Set(slots.values());
-  for (const key of keys) {
-    if (slots.has(key)) continue;
-    let free = 0;
-    while (taken.has(free)) free += 1;
-    slots.set(key, free);
-    taken.add(free);
+export function slotsOfTrials(ids) {
+  const uses = Array.from({ length: NUM_COLOURS }, () => Array(NUM_DASHES).fill(0));
+  const total = (/** @type {number[]} */ of) => of.reduce((sum, one) => sum + one, 0);
+  /** @type {Map<string, number>} */
+  const slots = new Map();
+  for (const id of [...ids].sort((one, other) => one - other)) {
+    const colour = leastUsed(uses.map(total), id - 1);
+    const dash = leastUsed(uses[colour], Math.floor((id - 1) / NUM_COLOURS));
+    uses[colour][dash] += 1;
+    slots.set(String(id), colour + NUM_COLOURS * dash);
   }
   return slots;
+}
+
+/** The first of the least used, looked for from a start on and around. @param {number[]} counts @param {number} start */
+function leastUsed(counts, start) {
+  const order = counts.map((_, index) => (start + index) % counts.length);
+  return order.reduce((best, index) => (counts[index] < counts[best] ? index : best));
+}
+
+/** A slot for each group of the list, shown or not, in the order of their keys. @param {string[]} keys */
+export const slotsOfGroups = (keys) => new Map([...keys].sort(collator.compare).map((key, index) => [key, index]));
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+/**
+ * What the colours of groups tell: what was chosen, or the numbers by which they are grouped, whose order is to be seen.
+ * @param {Pick<Subject, "values">[]} subjects
+ * @param {string[]} names Those by which trials are grouped.
+ * @param {string} chosen
+ */
+export function colourOfGroups(subjects, names, chosen) {
+  if (chosen !== "") return names.includes(chosen) ? chosen : "";
+  const numbers = new Set(subjects.map(({ values }) => own(values, names[0])).filter((value) => typeof value === "number"));
+  return names.length === 1 && numbers.size > 2 ? names[0] : "";
 }
 
 /**
@@ -75,7 +100,10 @@ export function slotsOf(former, keys) {
  */
 export function looksOf(subjects, slots, { by, isGrouped, isLogarithmic, ramp }) {
   if (by === "") {
-    const look = (/** @type {number} */ slot) => ({ colour: seriesColour(slot), dash: isGrouped ? dashOf(slot) : dashWithin(Math.floor(slot / 10)) });
+    const look = (/** @type {number} */ slot) => ({
+      colour: seriesColour(slot),
+      dash: isGrouped ? dashOf(slot) : dashWithin(Math.floor(slot / NUM_COLOURS)),
+    });
     return { looks: new Map(subjects.map(({ key }) => [key, look(/** @type {number} */ (slots.get(key)))])), legend: null };
   }
   const valueOf = (/** @type {Subject} */ { values }) => own(values, by);

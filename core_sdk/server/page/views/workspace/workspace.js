@@ -1,6 +1,6 @@
 /** Charts beside the list of trials: which trials have curves, how these look, and the charts themselves. */
 
-import { html, useMemo, useRef } from "../../preact.js";
+import { html, useMemo } from "../../preact.js";
 import { LineSample } from "../../charts/palette.js";
 import { useIsHighlighted } from "../../charts/highlight.js";
 import { useRamp } from "../../charts/search/figure.js";
@@ -18,7 +18,7 @@ import { runsOf } from "../runs/trials.js";
 import { isSeen, withEyes } from "./eyes.js";
 import { PanelGrid, PanelTools } from "./panel-grid.js";
 import { GroupsChart, TrialsChart } from "./subject-charts.js";
-import { looksOf, slotsOf, trialSubjects } from "./subjects.js";
+import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } from "./subjects.js";
 /** @import { ColumnsAnswer } from "api" */
 /** @import { Run, RunGroup } from "../runs/grouping.js" */
 /** @import { Question } from "../runs/trials.js" */
@@ -54,7 +54,6 @@ export function useWorkspace(question, columns, groups) {
   const [by] = useSetting("colour");
   const [scale] = useSetting("scale");
   const [groupNames] = useGroupNames();
-  const slots = useRef(/** @type {Map<string, number>} */ (new Map()));
   const ramp = useRamp();
   const isGrouped = groupNames.length > 0;
   const named = hyperparameters(columns).slice(0, MAX_NAMES);
@@ -84,13 +83,12 @@ export function useWorkspace(question, columns, groups) {
     return /** @type {[Subject[], number]} */ ([trialSubjects(shown.slice(0, MAX_SHOWN), named), Math.max(0, shown.length - MAX_SHOWN)]);
   }, [firstAnswer.value, addedAnswer.value, groups, eyes.join(), isGrouped, named.join("\n")]);
   const { looks, legend } = useMemo(() => {
-    slots.current = slotsOf(
-      slots.current,
-      subjects.map(({ key }) => key),
-    );
+    const slots = isGrouped
+      ? slotsOfGroups((groups ?? []).flatMap((item) => ("ids" in item ? [item.key] : [])))
+      : slotsOfTrials(subjects.map(({ ids }) => ids[0]));
     const isLogarithmic = scale === "" ? null : scale === "log";
-    return looksOf(subjects, slots.current, { by: isGrouped && !groupNames.includes(by) ? "" : by, isGrouped, isLogarithmic, ramp });
-  }, [subjects, by, scale, ramp]);
+    return looksOf(subjects, slots, { by: isGrouped ? colourOfGroups(subjects, groupNames, by) : by, isGrouped, isLogarithmic, ramp });
+  }, [subjects, groups, by, scale, ramp]);
   return {
     subjects,
     looks,
@@ -171,7 +169,15 @@ export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftO
   const colours = isGrouped ? groupNames : ["state", "experiment", ...hyperparameters(columns)];
   return html`
     <${ChartSettingsBar}>
-      <${Select} label="Colour" values=${[["", isGrouped ? "group" : "trial"], ...colours.map((name) => [name, name])]} value=${by} onChange=${setBy} />
+      <${Select} label="Colour" values=${[
+        ...(isGrouped
+          ? [
+              ["", "automatic"],
+              ["group", "group"],
+            ]
+          : [["", "trial"]]),
+        ...colours.map((name) => [name, name]),
+      ]} value=${by} onChange=${setBy} />
       ${!isGrouped && html`<${Select} label="Curves" values=${TOPS.map((number) => [number, `first ${number}`])} value=${top} onChange=${setTop} />`}
       <${RankChoice} ranks=${[...new Set(ranks.flat())].sort((one, other) => one - other)} hasAll=${!isGrouped} />
       <${GroupFields} metrics=${metrics} bestBy=${columns.best_by ?? null} />
@@ -204,7 +210,7 @@ function ColourLegend({ legend: { name, ticks, values } }) {
       ${
         ticks.length > 0 &&
         html`
-        <span class="ramp"><i></i><span>${ticks.map(({ text }) => html`<span>${text}</span>`)}</span></span>
+        <span class="ramp"><i></i><span>${ticks.map(({ place, text }) => html`<span style=${{ left: `${100 * place}%` }}>${text}</span>`)}</span></span>
         <${Select} label="Scale" values=${scales} value=${scale} onChange=${setScale} />
       `
       }
