@@ -40,8 +40,8 @@ def test_what_differs_between_compared_trials_comes_first(cli: Cli) -> None:
 
     rows = [line.split() for line in compared.output.splitlines() if line]
     assert rows[0] == ["Trial", "1", "2"]
-    assert [row[0] for row in rows[2:]] == ["experiment", "state", "steps", "loss", "<&>\\x1b", "lr", "seed"]
-    assert rows[7] == ["lr", "0.1", "0.01"]
+    assert [row[0] for row in rows[2:]] == ["experiment", "state", "steps", "loss", "lr", "<&>\\x1b", "seed"]
+    assert rows[6] == ["lr", "0.1", "0.01"]
     assert with_curves.output.startswith(compared.output)
     assert "training loss\n" in with_curves.output
     assert "  B trial 2\n" in with_curves.output
@@ -142,8 +142,8 @@ def test_groups_are_compared(cli: Cli, tmp_path: Path) -> None:
     drawn = cli("trial", "plot", "1", "2", "3", "4", "--group-by", "lr", "--band", "range", "-o", "groups.svg")
 
     rows = [line.split() for line in everything.output.splitlines() if line]
-    assert rows[0] == ["lr", "Trials", "Best", "loss", "min.validation.loss"]
-    assert rows[2:] == [["0.25", "2", "3", "0.75", "±", "0.71", "0.25"], ["0.5", "2", "1", "1", "±", "0.71", "0.5"]]
+    assert rows[0] == ["lr", "Trials", "Best", "min.validation.loss", "loss"]
+    assert rows[2:] == [["0.25", "2", "3", "0.25", "0.75", "±", "0.71"], ["0.5", "2", "1", "0.5", "1", "±", "0.71"]]
     assert "validation.loss: mean by seed, at common steps" in with_curves.output
     assert "  B seed 1 (n = 1)\n" in with_curves.output
     assert [(one["values"], one["trials"], one["best_trial"]) for one in as_json] == [

@@ -44,7 +44,7 @@ def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
     objects = json.loads(cli("trial", "list", "--json").output)
 
     assert head[:9] == [
-        "ID", "Experiment", "State", "Steps", "accuracy", "validation.loss", "lr", "model.layers", "Reason",
+        "ID", "Experiment", "State", "Steps", "accuracy", "lr", "model.layers", "validation.loss", "Reason",
     ]  # fmt: skip
     assert head[-2:] == ["training.loss", "model.name"]
     assert [(row["lr"], row["validation.accuracy"]) for row in rows] == [("0.1", "0.7"), ("0.01", "0.9"), ("0.001", "")]
@@ -78,10 +78,10 @@ def test_a_metric_with_the_name_of_a_hyperparameter_is_told_apart(home: Home, cl
         "State",
         "Steps",
         "training.dropout",
-        "training.state",
         "hparams.dropout",
+        "training.state",
     ]
-    assert first.split()[4:7] == ["0.3", "1", "0.1"]
+    assert first.split()[4:7] == ["0.3", "0.1", "1"]
 
 
 def test_what_a_trainer_counts_stands_last(home: Home, cli: Cli) -> None:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.commands import Cli, run_cli
 from tracking.journals import START, age, new_trial, record, report, stored
 
+from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, fitted, print_table
+from core_sdk.cli.trial.groups import print_groups
+from core_sdk.cli.trial.listing import print_comparison, print_trials
 from core_sdk.records import Ended
 from core_sdk.tracking import Home
+from core_sdk.tracking.finding.facts import Facts, facts
+from core_sdk.tracking.finding.groups import group_trials
+from core_sdk.tracking.rows import Figures, TrialRow
 
 _COLUMNS: list[Column[tuple[int, str]]] = [
     Column("ID", lambda row: str(row[0]), is_number=True),
@@ -119,5 +127,48 @@ def test_only_some_of_many_columns_without_room_are_named() -> None:
     with redirect_stdout(io.StringIO()) as output:
         print_table(columns, [1])
 
-    assert "column12 and 1987 more)" in output.getvalue()
+    assert "column12 and 1,987 more)" in output.getvalue()
     assert len(output.getvalue()) < 1000
+
+
+def test_the_time_of_a_list_is_in_proportion_to_the_values_in_it() -> None:
+    """2,000 trials, of which one has 50,000 metrics and labels: a list, groups, and a comparison of three."""
+    found = [fact(number, lr=number / 100) for number in range(1, 2000)]
+    many = {f"norm/{number}": Figures(1.0, 1.0, 1.0) for number in range(50_000)}
+    found.append(fact(2000, many, labels=tuple(map(str, range(50_000))), lr=1.0))
+    begin = time.process_time()
+
+    with redirect_stdout(io.StringIO()) as output:
+        print_trials(found, (), Format.TABLE)
+        print_groups(group_trials(found, ["lr"]), ["lr"], None, ())
+        print_comparison([found[0], found[1], found[-1]])
+
+    assert time.process_time() - begin < 6.0
+    assert "and 49,9" in output.getvalue()
+
+
+def test_a_name_of_600_characters_leaves_room_for_values() -> None:
+    """In a comparison it is a row, in a list a column, which keep its beginning and its end."""
+    name = f"model.{'layer.' * 98}weight"
+    found = [fact(number, {name: Figures(number, number, number)}) for number in (1, 2)]
+
+    with redirect_stdout(io.StringIO()) as output:
+        print_comparison(found)
+        print_trials(found, (), Format.TABLE)
+
+    compared = next(line for line in output.getvalue().splitlines() if line.startswith(" model."))
+    assert compared.split()[-2:] == ["1", "2"]
+    assert "layer.weight  " in compared
+    assert max(map(len, output.getvalue().splitlines())) <= 80
+
+
+def fact(
+    trial_id: int, metrics: Mapping[str, Figures] | None = None, labels: tuple[str, ...] = (), **hparams: Any
+) -> Facts:
+    row = TrialRow(
+        trial_id=trial_id, experiment_id=1, experiment_name="digits", state="COMPLETED", reason="", hparams=hparams,
+        created=START, ended=START, num_attempts=1, steps_completed=1, progress=None, status="", metadata=None,
+        latest_checkpoint=None, continued_from=None, num_dropped=0, num_bad_lines=0, ranks=(), labels=labels,
+        environment=None,
+    )  # fmt: skip
+    return facts(row, {"validation": metrics or {"loss": Figures(1.0 / trial_id, 0.0, 1.0)}})

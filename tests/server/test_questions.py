@@ -341,22 +341,29 @@ def test_all_routes_are_described(visitor: Visitor) -> None:
 
 
 def test_an_experiment_has_columns_of_its_own(home: Home) -> None:
-    """Not those of the home; and those in which its trials do not differ are told."""
+    """Not those of the home; those in which its trials do not differ are told. A page has a few of very many."""
     for number in range(2):
         record(new_trial(home, "wide", lr=number, **{f"h{index:04d}": index for index in range(1500)}))
     record(new_trial(home, "narrow", width=3), report(1, loss=0.5))
     visitor = Visitor(home)
 
     def hparams_of(target: dict[str, int]) -> dict[str, bool]:
-        columns = visitor.question("/columns", **target)["columns"]
+        columns = visitor.question("/columns", limit=2000, **target)["columns"]
         return {one["name"]: one["is_constant"] for one in columns if one["kind"] == "hyperparameter"}
 
     everything, wide, narrow = map(hparams_of, ({}, {"experiment": 1}, {"experiment": 2}))
+    first = visitor.question("/columns", limit=2, names=["h0007", "min.training.loss"])
+    second = visitor.question("/columns", limit=2, cursor=first["next"])
+    searched = visitor.question("/columns", search="H149")
     visitor.close()
 
     assert len(everything) == 1502
     assert list(narrow) == ["width"]
     assert [name for name, is_constant in wide.items() if not is_constant] == ["lr"]
+    assert (first["num_found"], first["next"], second["next"]) == (1503, 2, 4)
+    assert [one["name"] for one in first["columns"] if one["kind"] != "field"] == ["lr", "h0007", "training.loss"]
+    assert [one["name"] for one in second["columns"] if one["kind"] != "field"] == ["h0000", "h0001"]
+    assert [one["name"] for one in searched["columns"] if one["kind"] != "field"] == [f"h149{n}" for n in range(10)]
 
 
 def test_the_home_remembers_how_it_is_looked_at(visitor: Visitor, home: Home) -> None:

@@ -16,6 +16,8 @@ _MARGIN = " "
 _GAP = "  "
 _MIN_CUT_WIDTH = 12
 _MAX_NAMED = 12
+MOST_NAMES = 20
+"""How many metrics or hyperparameters are worth a column: the time of a table must not depend on how many there are."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,18 @@ class Column(Generic[_Row]):
     """Long texts end in "…" where they do not fit. Anything else, such as an id, is shown whole or not at all."""
 
 
-def print_table(columns: Sequence[Column[_Row]], rows: Iterable[_Row], *, title: str | None = None) -> None:
+def print_table(
+    columns: Sequence[Column[_Row]], rows: Iterable[_Row], *, title: str | None = None, num_more: int = 0
+) -> None:
     """Prints a line for each row. The columns are ordered by importance: the last ones are left out if too wide.
 
-    The first column is always shown. Other columns are left out if they have no text.
+    The first column is always shown. Other columns are left out if they have no text. `num_more` is the number of
+    further columns, for which no terminal has room.
     """
     rows = list(rows)
     texts = {column: [printable(column.text(row)) for row in rows] for column in columns}
     shown = [column for column in columns if column is columns[0] or any(texts[column])]
-    titles = {column: printable(column.title) for column in shown}
+    titles = {column: printable(shortened(column.title)) for column in shown}
     natural = [max(map(cell_width, (titles[column], *texts[column]))) for column in shown]
     total = shutil.get_terminal_size().columns
     widths = fitted(natural, [column.can_be_cut for column in shown], total - len(_MARGIN))
@@ -50,14 +55,20 @@ def print_table(columns: Sequence[Column[_Row]], rows: Iterable[_Row], *, title:
         for index in range(len(rows))
     )
     left_out = [titles[column] for column, width in zip(shown, widths, strict=True) if not width]
-    sys.stdout.write(f"{_MARGIN}({total} columns leave no room for {_some(left_out)})\n" if left_out else "")
+    sys.stdout.write(f"{_MARGIN}({total} columns leave no room for {_some(left_out, num_more)})\n" if left_out else "")
     sys.stdout.write("\n")
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(names: Sequence[str], num_more: int) -> str:
     """Returns the first names, and how many more there are."""
-    more = len(names) - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = max(0, len(names) - _MAX_NAMED) + num_more
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def shortened(name: str) -> str:
+    """Returns a name that takes half of the terminal's width at most, without its middle if it is longer."""
+    most = max(_MIN_CUT_WIDTH, shutil.get_terminal_size().columns // 2)
+    return name if len(name) <= most else f"{name[: most // 2 - 1]}{_mark()}{name[-(most // 2) :]}"
 
 
 def fitted(widths: Sequence[int], can_be_cut: Sequence[bool], available: int) -> list[int]:
@@ -113,8 +124,12 @@ def _aligned(text: str, width: int, is_number: bool = False) -> str:
 def _cut(text: str, width: int) -> str:
     from rich.cells import set_cell_size
 
-    mark = "…" if _is_unicode() else "~"
-    return set_cell_size(text, width - 1) + mark
+    return set_cell_size(text, width - 1) + _mark()
+
+
+def _mark() -> str:
+    """The sign for what is left out of a text."""
+    return "…" if _is_unicode() else "~"
 
 
 def _is_unicode() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from core_sdk.cli.render.tables import Column, print_table
+from core_sdk.cli.render.tables import MOST_NAMES, Column, print_table
 from core_sdk.records import fields_of, format_number
 from core_sdk.tracking.finding.facts import titles
 from core_sdk.tracking.finding.groups import (
@@ -26,7 +26,8 @@ def print_groups(
     """Prints a row for each group. `metrics` are those that are shown; all, if it is empty."""
     found = [one for group in groups for one in group.members]
     shown_as = titles(found)
-    shown = [name for name in metric_names(found) if not metrics or is_named(name, metrics)]
+    chosen = [name for name in metric_names(found) if not metrics or is_named(name, metrics)]
+    shown = chosen[:MOST_NAMES]
     bests = {id(group): best_of(group.members, ranking) if ranking else None for group in groups}
 
     def key(index: int) -> Column[TrialGroup]:
@@ -42,10 +43,10 @@ def print_groups(
         *map(key, range(len(names))),
         Column[TrialGroup]("Trials", lambda group: str(len(group.members)), is_number=True),
         best(lambda one: str(one.trial_id), "Best"),
-        *map(metric, shown),
         *([best(lambda one: format_number(one.value), ranking.name)] if ranking else []),
+        *map(metric, shown),
     ]
-    print_table(columns, groups)
+    print_table(columns, groups, num_more=len(chosen) - len(shown))
 
 
 def _aggregate_text(group: TrialGroup, name: str) -> str:
@@ -59,15 +60,16 @@ def _aggregate_text(group: TrialGroup, name: str) -> str:
 
 def group_object(group: TrialGroup, names: Sequence[str], ranking: Ranking | None) -> dict[str, Any]:
     best = best_of(group.members, ranking) if ranking else None
+    by_name: dict[str, list[Any]] = {name: [] for name in metric_names(group.members)}
+    for one in group.members:
+        for of_group, metrics in one.metrics.items():
+            for name, last in metrics.items():
+                by_name[f"{of_group}.{name}"].append(last)
     return {
         "values": dict(zip(names, group.values, strict=True)),
         "trials": group.trial_ids,
         "best_by": ranking.name if ranking else None,
         "best_trial": best.trial_id if best else None,
         "best_value": best.value if best else None,
-        "metrics": {
-            name: fields_of(found)
-            for name in metric_names(group.members)
-            if (found := aggregate(one.metric(name) for one in group.members))
-        },
+        "metrics": {name: fields_of(found) for name, values in by_name.items() if (found := aggregate(values))},
     }

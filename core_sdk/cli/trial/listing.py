@@ -11,17 +11,24 @@ import typer
 from core_sdk.cli.render.csv import print_csv
 from core_sdk.cli.render.json import print_list
 from core_sdk.cli.render.output import Format
-from core_sdk.cli.render.tables import Column, print_table
+from core_sdk.cli.render.tables import MOST_NAMES, Column, print_table, shortened
 from core_sdk.cli.render.text import format_time
 from core_sdk.records import fields_of, format_number, generated_name, strict_json
 from core_sdk.tracking import View
-from core_sdk.tracking.finding.facts import SHORT_NAMES, Facts, names_of, problem_with, qualified, read_facts, titles
+from core_sdk.tracking.finding.facts import (
+    SHORT_NAMES,
+    Facts,
+    is_count,
+    names_of,
+    problem_with,
+    qualified,
+    read_facts,
+    titles,
+)
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.finding.where import Condition, ConditionError, parse_condition
 from core_sdk.tracking.rows import TrialRow
 
-# A Trainer reports them with each validation. They say little more than the steps, and come last.
-_COUNTS = ("batches", "epochs")
 _LONG_CHARS = 20
 
 
@@ -60,7 +67,8 @@ def print_trials(found: Sequence[Facts], names: Sequence[str], form: Format, *, 
         case Format.CSV:
             _print_csv(found, names)
         case Format.TABLE:
-            print_table(_columns(found, names, names_experiment), found)
+            columns, num_more = _columns(found, names, names_experiment)
+            print_table(columns, found, num_more=num_more)
 
 
 def _parse(where: str) -> Condition | None:
@@ -72,12 +80,13 @@ def _parse(where: str) -> Condition | None:
 
 def print_comparison(found: Sequence[Facts]) -> None:
     """Prints a column for each trial and a row for each name, first those whose values differ."""
-    differing, same = _names(found)
+    differing, same = names_of(found)
 
     def values(one: Facts) -> Column[str]:
         return Column(str(one.row.trial_id), lambda name: _shown(one.value(name)), is_number=True)
 
-    print_table([Column[str]("Trial", str), *map(values, found)], ["experiment", "state", "steps", *differing, *same])
+    names = Column[str]("Trial", shortened)
+    print_table([names, *map(values, found)], ["experiment", "state", "steps", *differing, *same])
 
 
 def json_object(one: Facts, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -90,18 +99,11 @@ def _print_csv(found: Sequence[Facts], names: Sequence[str]) -> None:
     shown_fields = [
         f"trial.{field}" if field not in SHORT_NAMES or problem_with(field, found) else field for field in fields
     ]
-    differing, same = _names(found, with_groups=True)
+    differing, same = names_of(found, with_groups=True)
     asked_for = _asked_for(names, found, with_groups=True)
     columns = [name for name in dict.fromkeys((*asked_for, *differing, *same)) if name not in shown_fields]
     rows = ([*(getattr(one.row, field) for field in fields), *map(one.value, columns)] for one in found)
     print_csv([[*shown_fields, *columns], *rows])
-
-
-def _names(found: Sequence[Facts], *, with_groups: bool = False) -> tuple[list[str], list[str]]:
-    """Returns the metrics and hyperparameters that differ between trials, long texts last, and those that do not."""
-    differing, same = names_of(found, with_groups=with_groups)
-    long = {name for name in differing for one in found if len(_shown(one.value(name))) > _LONG_CHARS}
-    return sorted(differing, key=lambda name: name in long), same
 
 
 def _asked_for(names: Sequence[str], found: Sequence[Facts], *, with_groups: bool = False) -> list[str]:
@@ -110,7 +112,8 @@ def _asked_for(names: Sequence[str], found: Sequence[Facts], *, with_groups: boo
     return [shown.get(qualified(name, found), name) for name in names]
 
 
-def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: bool) -> list[Column[Facts]]:
+def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: bool) -> tuple[list[Column[Facts]], int]:
+    """Returns the columns of a table, and how many more names there are."""
     first: dict[str, Column[Facts]] = {
         "id": Column("ID", lambda one: str(one.row.trial_id), is_number=True),
         "experiment": Column("Experiment", lambda one: one.row.experiment_name, can_be_cut=True),
@@ -127,17 +130,25 @@ def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: boo
         "label": Column("Labels", lambda one: ", ".join(one.row.labels), can_be_cut=True),
         "attempts": Column("Attempts", lambda one: str(one.row.num_attempts), is_number=True),
     }
-    differing, same = _names(found)
-    counts = {name for name in (*differing, *same) if name.rpartition(".")[2] in _COUNTS}
+    differing, same = names_of(found)
+    counts = {name for name in (*differing, *same) if is_count(name)}
     differing, same = ([name for name in each if name not in counts] for each in (differing, same))
+    num_more = sum(max(0, len(each) - MOST_NAMES) for each in (differing, same))
+    differing, same = differing[:MOST_NAMES], same[:MOST_NAMES]
+    asked_for = [name for name in _asked_for(names, found) if name not in first]
+    texts = {
+        name: [value for one in found if isinstance(value := one.value(name), str)]
+        for name in (*asked_for, *differing, *same, *counts)
+    }
+    differing.sort(key=lambda name: any(len(text) > _LONG_CHARS for text in texts[name]))
+
+    def column(name: str) -> Column[Facts]:
+        is_text = bool(texts[name])
+        return Column(name, lambda one: _shown(one.value(name)), is_number=not is_text, can_be_cut=is_text)
+
+    shown = dict.fromkeys((*first, *asked_for, *differing, *last, *same, *sorted(counts)))
     fixed = first | last
-    shown = dict.fromkeys((*first, *_asked_for(names, found), *differing, *last, *same, *sorted(counts)))
-    return [fixed[name] if name in fixed else _column(found, name) for name in shown]
-
-
-def _column(found: Sequence[Facts], name: str) -> Column[Facts]:
-    is_text = any(isinstance(one.value(name), str) for one in found)
-    return Column(name, lambda one: _shown(one.value(name)), is_number=not is_text, can_be_cut=is_text)
+    return [fixed[name] if name in fixed else column(name) for name in shown], num_more
 
 
 def _shown(value: Any) -> str:

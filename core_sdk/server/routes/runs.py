@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,6 +20,7 @@ from core_sdk.tracking.finding.where import ConditionError, parse_condition
 Cell = bool | int | float | str | None | list[Any]
 Kind = Literal["field", "hyperparameter", "metric"]
 TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(max_length=1000)]
+_MOST_LABELS = 1000
 
 _FIELDS = {
     "id": "number",
@@ -59,11 +62,26 @@ class ColumnsQuery(Query, frozen=True):
     """The experiment whose trials are described; by default all are."""
     trials: TrialIds = ()
     """The only trials that are described."""
+    search: Text = ""
+    """Text in the name of a hyperparameter or a metric, in upper or lower case."""
+    names: Names = ()
+    """Columns that are answered in any case; metrics may have `min.` or `max.` before them."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 500
+    """The largest number of hyperparameters and metrics, beside `names`."""
+    cursor: Cursor = 0
+    """`next` of the page before."""
 
 
 class ColumnsAnswer(msgspec.Struct, frozen=True):
     columns: list[ColumnAnswer]
+    """The fields, and as many hyperparameters as metrics, if there are as many: first those that differ between trials,
+    and those that most trials have."""
     labels: list[str]
+    """The 1,000 labels that most trials have, by name."""
+    num_found: int
+    """The number of hyperparameters and metrics in all pages."""
+    next: int | None
+    """The cursor of the next page; null on the last."""
     best_by: str | None = None
     """min.METRIC or max.METRIC, if the searchers of the experiments agree by what a trial is the best one."""
 
@@ -102,28 +120,43 @@ class RunsAnswer(msgspec.Struct, frozen=True):
 
 
 def columns(records: Records, query: ColumnsQuery) -> ColumnsAnswer:
-    """Returns the columns that the table can have: fields, and every hyperparameter and metric that a trial has."""
+    """Returns the columns that the table can have: fields, and the hyperparameters and metrics that trials have."""
     snapshot, of = records.snapshot(), query.experiment
     if query.trials:
         found = records.chosen_trials(query.trials)
-        answer = _columns_of(found)
+        known = _columns_of(found)
         experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
     else:
         found = list(snapshot.trials.values()) if of is None else snapshot.trials_of(of)
-        answer = snapshot.remember(f"columns {of}", lambda: _columns_of(found))
+        known = snapshot.remember(f"columns {of}", lambda: _columns_of(found))
         experiment_ids = dict.fromkeys(snapshot.experiments if of is None else [of])
+    text, names = query.search.casefold(), set(map(without_figure, query.names))
+    fitting = [one for one in known if text in one.name.casefold()] if text else known
+    page, cursor = page_of(fitting, query.cursor, query.limit)
+    page = list(dict.fromkeys((*page, *(one for one in known if one.name in names)))) if names else page
+    labels = Counter(label for one in found for label in one.row.labels)
     ranking = recorded_ranking(map(records.searcher_metric, experiment_ids))
-    return msgspec.structs.replace(answer, best_by=ranking.name if ranking else None)
+    return ColumnsAnswer(
+        columns=[
+            *(ColumnAnswer(name, "field", kind, len(found)) for name, kind in _FIELDS.items()),
+            *sorted(page, key=lambda column: column.kind),
+        ],
+        labels=sorted(label for label, _ in labels.most_common(_MOST_LABELS)),
+        num_found=len(fitting),
+        next=cursor,
+        best_by=ranking.name if ranking else None,
+    )
 
 
-def _columns_of(found: Sequence[Facts]) -> ColumnsAnswer:
-    answer = [ColumnAnswer(name, "field", kind, len(found)) for name, kind in _FIELDS.items()]
+def _columns_of(found: Sequence[Facts]) -> list[ColumnAnswer]:
+    """Returns all hyperparameters and metrics, one of each after the other, so that each page has both."""
     shown = titles(found)
     hparams = ([(shown[f"hparams.{name}"], value) for name, value in one.hparams.items()] for one in found)
-    answer += _columns("hyperparameter", hparams)
-    answer += _columns("metric", (_metrics(one) for one in found))
-    labels = dict.fromkeys(label for one in found for label in one.row.labels)
-    return ColumnsAnswer(answer, sorted(labels))
+    metrics = (_metrics(one) for one in found)
+    of_kinds = (_columns("hyperparameter", hparams), _columns("metric", metrics))
+    for columns in of_kinds:
+        columns.sort(key=lambda column: (column.is_constant, -column.num_trials))
+    return [column for both in zip_longest(*of_kinds) for column in both if column is not None]
 
 
 def _metrics(one: Facts) -> Iterator[tuple[str, Any]]:

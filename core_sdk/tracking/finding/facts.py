@@ -33,7 +33,6 @@ _FIGURES: Mapping[str, Callable[[Figures], Any]] = {
     "max.": attrgetter("maximum"),
 }
 _ABSENT: Any = object()
-_ABSENT_JSON = ["absent"]  # no hyperparameter or metric encodes like this, since lists are flattened to text
 _TRIAL: Mapping[str, Callable[[TrialRow], Any]] = {
     **{field.name: attrgetter(field.name) for field in dataclasses.fields(TrialRow)},
     "id": attrgetter("trial_id"),
@@ -209,25 +208,47 @@ def without_figure(name: str) -> str:
 
 
 def names_of(found: Sequence[Facts], *, with_groups: bool = False) -> tuple[list[str], list[str]]:
-    """Returns the `titles` of the metrics and hyperparameters that differ between trials, and of those that do not."""
+    """Returns the `titles` of the metrics and hyperparameters that differ between trials, and of those that do not.
+
+    One metric, of the validation if there is any, comes first, then the hyperparameters, then the other metrics.
+    """
     shown = titles(found, with_groups=with_groups)
-    metrics = [
-        {f"{group}.{name}": last for group, of in one.metrics.items() for name, last in of.items()} for one in found
-    ]
-    both = [("metrics", differing_first(metrics)), ("hparams", differing_first([one.hparams for one in found]))]
-    differing, same = ([shown[f"{of}.{name}"] for of, names in both for name in names[index]] for index in (0, 1))
-    return differing, same
+    of_metrics = differing_first(
+        [{f"{group}.{name}": last for group, of in one.metrics.items() for name, last in of.items()} for one in found]
+    )
+    of_hparams = differing_first([one.hparams for one in found])
+    both: list[list[str]] = []
+    for metrics, hparams in zip(of_metrics, of_hparams, strict=True):
+        first = sorted(metrics, key=lambda name: (is_count(name), not name.startswith("validation.")))[:1]
+        rest = [name for name in metrics if name not in first]
+        both.append(
+            [
+                *(shown[f"metrics.{name}"] for name in first),
+                *(shown[f"hparams.{name}"] for name in hparams),
+                *(shown[f"metrics.{name}"] for name in rest),
+            ]
+        )
+    return both[0], both[1]
+
+
+def is_count(name: str) -> bool:
+    """Whether a metric is one that a Trainer reports with each validation, which says little more than the steps."""
+    return name.rpartition(".")[2] in ("batches", "epochs")
 
 
 def differing_first(many: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     """Returns the names whose values differ between the mappings, and those whose values are the same in all.
 
-    All names of a single mapping count as differing.
+    Names that most mappings have come first. All names of a single mapping count as differing.
     """
-    names = dict.fromkeys(name for one in many for name in one)
+    counts = Counter(name for one in many for name in one)
+    names = sorted(counts, key=counts.__getitem__, reverse=True)
     if len(many) == 1:
-        return list(names), []
-    differ = {name for name in names if len({strict_json(one.get(name, _ABSENT_JSON)) for one in many}) > 1}
+        return names, []
+    # A name that some mappings lack differs. So the time is in proportion to all their values, however many names.
+    differ = {
+        name for name, count in counts.items() if count < len(many) or len({strict_json(one[name]) for one in many}) > 1
+    }
     return [name for name in names if name in differ], [name for name in names if name not in differ]
 
 

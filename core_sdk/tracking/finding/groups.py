@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -141,9 +142,12 @@ def recorded_ranking(recorded: Iterable[SearcherMetric | None]) -> Ranking | Non
 
 
 def metric_names(found: Iterable[Facts]) -> list[str]:
-    """Returns the metrics of the trials as "group.name", those of the validation first, then those of the training."""
-    pairs = dict.fromkeys((group, name) for one in found for group, metrics in one.metrics.items() for name in metrics)
-    in_order = sorted(pairs, key=lambda pair: (pair[0] != "validation", pair[0] != "training"))
+    """Returns the metrics of the trials as "group.name", those of the validation first, then those of the training.
+
+    Of a group, those come first that most trials have.
+    """
+    counts = Counter((group, name) for one in found for group, metrics in one.metrics.items() for name in metrics)
+    in_order = sorted(counts, key=lambda pair: (pair[0] != "validation", pair[0] != "training", -counts[pair]))
     return [f"{group}.{name}" for group, name in in_order]
 
 

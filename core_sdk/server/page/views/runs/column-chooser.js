@@ -3,19 +3,26 @@
 import { html, useState } from "../../preact.js";
 import { Dialog } from "../../parts/dialog.js";
 import { withText } from "../../parts/field.js";
+import { useAnswer } from "../../state/answers.js";
+import { address } from "../../state/api.js";
+import { allColumns } from "./columns.js";
 /** @import { Column } from "../../parts/grid.js" */
 /** @import { Run } from "./grouping.js" */
 
 /**
  * @param {object} props
  * @param {Map<string, Column<Run>>} props.all
+ * @param {{experiment?: number, trials?: number[]}} props.described The trials whose columns these are.
+ * @param {boolean} props.hasMore Whether they have further columns, which only a search finds.
  * @param {string[]} props.chosen
  * @param {string[]} props.standard
  * @param {(names: string[]) => void} props.onChoose
  * @param {() => void} props.onClose
  */
-export function ColumnChooser({ all, chosen, standard, onChoose, onClose }) {
+export function ColumnChooser({ all: first, described, hasMore, chosen, standard, onChoose, onClose }) {
   const [search, setSearch] = useState("");
+  const found = useAnswer(hasMore && search ? address(["columns"], { ...described, search }) : null).value;
+  const all = new Map([...first, ...(found ? allColumns(found.columns) : [])]);
   const rest = [...all.keys()].filter((name) => !chosen.includes(name));
   const fits = (/** @type {string} */ name) => name.toLowerCase().includes(search.toLowerCase());
   const swap = (/** @type {number} */ index, /** @type {number} */ other) => {
@@ -46,6 +53,7 @@ export function ColumnChooser({ all, chosen, standard, onChoose, onClose }) {
             `,
           )}
         </ul>
+        ${hasMore && (!search || found?.next != null) && html`<p class="soft">There are more: write a part of the name.</p>`}
       </div>
       <div class="dialog-feet">
         <button onClick=${() => onChoose(standard)}>As at first</button>

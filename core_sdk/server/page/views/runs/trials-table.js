@@ -52,7 +52,11 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
   const [folded, setFolded] = useState(/** @type {Set<string>} */ (new Set()));
   const [isChoosingColumns, setIsChoosingColumns] = useState(false);
 
-  const columnsAnswer = useAnswer(address(["columns"], { experiment, trials: members }), { follows: ({ trials }) => trials.length > 0 });
+  const described = { experiment, trials: members };
+  const columnsAnswer = useAnswer(address(["columns"], { ...described, names: wanted }), {
+    follows: ({ trials }) => trials.length > 0,
+    about: `columns ${JSON.stringify(described)}`,
+  });
   const known = columnsAnswer.value?.columns;
   const all = useMemo(() => allColumns(known ?? []), [known]);
   const standard = useMemo(() => standardColumns(known ?? []).filter((name) => !experiment || name !== "experiment"), [known, experiment]);
@@ -201,7 +205,7 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
     }
     ${
       isChoosingColumns &&
-      html`<${ColumnChooser} all=${all} chosen=${names} standard=${standard} onChoose=${setWanted} onClose=${() => setIsChoosingColumns(false)} />`
+      html`<${ColumnChooser} all=${all} described=${described} hasMore=${columnsAnswer.value?.next != null} chosen=${names} standard=${standard} onChoose=${setWanted} onClose=${() => setIsChoosingColumns(false)} />`
     }
   `;
 }
