@@ -238,7 +238,7 @@ class Tracker:
 
 
 class Determined(Tracker):
-    """A `Tracker` under the name that Determined gives it. Like `login`, it refuses arguments."""
+    """A `Tracker` under the name that Determined gives it. Like `login`, it ignores arguments with a warning."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ def login(
     cert_name: str | None = None,
     noverify: bool = False,
 ) -> None:
-    """Does nothing without arguments, since a home needs no login. Raises `ValueError` for any argument."""
+    """Does nothing, since a home needs no login. Arguments are ignored, with a warning."""
     given = {
         "master": master,
         "user": user,
@@ -282,9 +282,11 @@ def login(
     }
     names = ", ".join(name for name, value in given.items() if value is not None)
     if names:
-        raise ValueError(
-            f"a home needs no login (given: {names}). Records are read from the home {Tracker().home.root}: "
-            "leave these arguments out, and choose another home with CORE_SDK_HOME."
+        logger.warning(
+            "a home needs no login, so %s is ignored: records are read from the home %s. Choose another one with "
+            "CORE_SDK_HOME",
+            names,
+            Tracker().home.root,
         )
 
 

@@ -38,7 +38,7 @@ from core_sdk.experiments.code import MAX_SIZE_BYTES, PackedCode, check_archive,
 from core_sdk.experiments.following import FollowedExperiment
 from core_sdk.files import write_atomically
 from core_sdk.records import ExperimentRecord, SearcherMetric, SubmissionRecord, from_json, to_json
-from core_sdk.storage import check_directory
+from core_sdk.storage import check_storage
 from core_sdk.tracking.attempts.command import script_name
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.home import ExperimentFolder, Home
@@ -280,11 +280,11 @@ def _writing(home: Home) -> Iterator[None]:
 
 
 def _check_storage(home: Home, config: ExperimentConfig, source: str) -> None:
-    """Raises `InvalidConfigError` if the trials of this machine cannot write to the storage's directory."""
+    """Raises `InvalidConfigError` if the trials of this machine cannot use the storage. Asks no bucket."""
     if config.resources.engine == "ray":
         return  # another machine may have it
     try:
-        check_directory(to_mapping(config).get("checkpoint_storage") or {}, home.checkpoints)
+        check_storage(to_mapping(config).get("checkpoint_storage") or {}, home.checkpoints)
     except (ValueError, StorageError) as error:
         raise InvalidConfigError([ConfigProblem(source, None, "checkpoint_storage", str(error))]) from None
 

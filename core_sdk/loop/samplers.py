@@ -48,7 +48,7 @@ class DistributedSampler(Sampler[Any]):
 class SkipSampler(Sampler[Any]):
     """Leaves out the first `skip` samples of `sampler`. Repeat first; otherwise each epoch lacks these samples.
 
-    If `sampler` repeats, the length is that of one round: only the first one is shorter.
+    The length is that of `sampler`, as in Determined: if it repeats, only the first round is shorter.
     """
 
     def __init__(self, sampler: Iterable[Any], skip: int) -> None:
@@ -56,20 +56,25 @@ class SkipSampler(Sampler[Any]):
         self.skip = skip
 
     def __len__(self) -> int:
-        length = _length(self.sampler)
-        return length if is_endless(self.sampler) else max(0, length - self.skip)
+        return _length(self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
         return itertools.islice(self.sampler, self.skip, None)
 
 
 class ReproducibleShuffleSampler(Sampler[Any]):
-    """Draws all of `sampler` in an order that `seed` determines. Each iteration has a different order."""
+    """Draws all of `sampler` in an order that `seed` determines. Each iteration has a different order.
+
+    The orders are those of Determined: one after the other from `numpy.random.RandomState(seed).shuffle()`.
+    """
 
     def __init__(self, sampler: Iterable[Any], seed: int) -> None:
         self.sampler = sampler
         self._seed = seed
         self._epoch = 0
+        self._generator = _mersenne_twister(seed)
+        self._num_drawn = 0
+        """The number of orders that the generator has given."""
 
     def set_epoch(self, epoch: int) -> None:
         """Has the next iteration use the order of this epoch, counted from 0."""
@@ -80,9 +85,21 @@ class ReproducibleShuffleSampler(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         drawn = list(self.sampler)
-        random.Random(f"{self._seed} {self._epoch}").shuffle(drawn)
-        self._epoch += 1
+        if self._epoch < self._num_drawn:
+            self._generator, self._num_drawn = _mersenne_twister(self._seed), 0
+        while self._num_drawn < self._epoch:
+            self._shuffle([*drawn])
+        self._shuffle(drawn)
+        self._epoch = self._num_drawn
         return iter(drawn)
+
+    def _shuffle(self, drawn: list[Any]) -> None:
+        for last in range(len(drawn) - 1, 0, -1):
+            mask = (1 << last.bit_length()) - 1
+            while (chosen := self._generator.getrandbits(32) & mask) > last:
+                pass
+            drawn[last], drawn[chosen] = drawn[chosen], drawn[last]
+        self._num_drawn += 1
 
 
 class RepeatBatchSampler(RepeatSampler, BatchSampler):
@@ -129,6 +146,18 @@ def chain(sampler: Any) -> Iterator[Any]:
 def is_endless(sampler: Any) -> bool:
     """Whether one of the samplers repeats the rest of the chain."""
     return any(isinstance(each, RepeatSampler) for each in chain(sampler))
+
+
+def _mersenne_twister(seed: int) -> random.Random:
+    """Returns a generator with the state that numpy gives its `RandomState(seed)`, which Python seeds otherwise."""
+    if not 0 <= seed < 1 << 32:
+        raise ValueError(f"the seed of a shuffle is {seed}; it must be between 0 and 2**32 - 1")
+    words = [int(seed)]
+    for index in range(1, 624):
+        words.append((1812433253 * (words[-1] ^ words[-1] >> 30) + index) & 0xFFFFFFFF)
+    generator = random.Random()
+    generator.setstate((3, (*words, 624), None))
+    return generator
 
 
 def _length(sampler: Iterable[Any]) -> int:

@@ -21,7 +21,7 @@ error, and the training goes on with it. Checksums are computed as fast as memor
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage._manifest import without
 from core_sdk.storage._names import METADATA_NAME, check_file_name, check_storage_id
-from core_sdk.storage._open import check_directory, open_storage, storage_from_url
+from core_sdk.storage._open import check_storage, open_storage, storage_from_url
 from core_sdk.storage._shard import Shard, ShardUnion, file_conflicts, unite
 from core_sdk.storage._space import explained_by_disk
 from core_sdk.storage._storage import Selector, Staging, Storage

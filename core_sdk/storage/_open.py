@@ -37,10 +37,18 @@ def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, defaul
     return storage
 
 
-def check_directory(config: Mapping[str, Any], default: Path) -> None:
-    """Raises what `open_storage` would raise for a configuration that names a directory. Asks no bucket."""
-    if config.get("type") not in (None, *_CLOUD_TYPES):
-        _storage(config, default).check_writable()
+def check_storage(spec: str | Mapping[str, Any], default: Path) -> None:
+    """Raises what `open_storage` would raise, but asks no bucket."""
+    if isinstance(spec, str) and urlsplit(spec).scheme not in _CLOUD_SCHEMES:
+        _storage(spec, default).check_writable()
+    elif isinstance(spec, str) or spec.get("type") in _CLOUD_TYPES:
+        from core_sdk.storage.bucket import CONFIG_KEYS, check_bucket  # as in `storage_from_url`
+
+        if isinstance(spec, Mapping):
+            _check_keys(spec, CONFIG_KEYS[spec["type"]])
+        check_bucket(spec)
+    elif "type" in spec:
+        _storage(spec, default).check_writable()
 
 
 def storage_from_url(url: str) -> Storage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from cli.commands import Cli
 from cli.recorded import new_attempt, new_trial, store
@@ -95,6 +96,25 @@ def test_a_metric_is_chosen_for_a_list_of_checkpoints(home: Home, cli: Cli) -> N
     assert [line.split()[3] for line in listed[2:4]] == ["0.9", "0.5"]
     assert refused.status == 2
     assert "accuracy" in refused.errors
+
+
+@needs("many processes")
+def test_the_best_checkpoints_of_an_experiment_are_listed_and_downloaded(home: Home, cli: Cli, tmp_path: Path) -> None:
+    """By the commands that Determined's scripts have; a download takes one of each trial."""
+    train(home, [0.5, 0.9, 0.6], "abc")
+    train(home, [0.7], "d")
+    with home.experiment(1).edit() as record:
+        record.searcher_metric = SearcherMetric(name="accuracy", smaller_is_better=False)
+
+    listed = json.loads(cli("e", "list-checkpoints", "1", "--best", "2", "--json").output)
+    refused = cli("checkpoint", "list", "--best", "2")
+    quiet = cli("e", "download", "1", "-o", str(tmp_path), "--top-n", "2", "-q")
+    worst = cli("e", "download", "1", "--output-dir", str(tmp_path), "--sort-by", "accuracy", "--smaller-is-better")
+
+    assert [one["storage_id"] for one in listed] == ["b" * 8, "d" * 8]
+    assert (refused.status, quiet.output) == (2, f"{tmp_path / ('b' * 8)}\n{tmp_path / ('d' * 8)}\n")
+    assert worst.output == f"trial 1: {tmp_path / ('a' * 8)}\n"
+    assert (tmp_path / ("d" * 8) / "metadata.json").exists()
 
 
 def test_experiments_of_several_metrics_name_each(home: Home, cli: Cli) -> None:

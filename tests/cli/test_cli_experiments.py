@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,7 +99,7 @@ def test_a_followed_experiment_tells_what_happens(cli: Cli, home: Home) -> None:
 
     assert ended.status == 0, ended.errors
     lines = ended.output.splitlines()
-    assert lines[0] == "created experiment 1"
+    assert lines[0] == "Created experiment 1"
     assert "trial 1 begins: lr=0.5" in lines or "trial 2 begins: lr=0.5" in lines
     assert sum(": loss " in line for line in lines) == 6
     assert lines[-1] == "experiment 1: COMPLETED"
@@ -364,8 +365,12 @@ def test_the_code_comes_back(cli: Cli, home: Home, tmp_path: Path) -> None:
     create(cli, "--paused")
 
     first, again = cli("experiment", "download-code", "1"), cli("experiment", "download-code", "1")
+    archive = cli("e", "download-model-def", "1", "--output-dir", str(tmp_path))
 
     assert (first.output, again.status) == ("experiment-1-code\n", 1)
+    assert archive.output == f"{tmp_path / 'experiment_1_model_def.tgz'}\n"
+    with tarfile.open(archive.output.strip()) as unpacked:
+        assert "train.py" in unpacked.getnames()
     assert (tmp_path / "experiment-1-code" / "train.py").read_text() == TRAIN
 
 
@@ -411,7 +416,7 @@ def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, complete
 
     row: dict[str, Any] = json.loads(forked.output)
     assert (row["name"], row["parent"], row["state"]) == ("forked", completed, "COMPLETED")
-    assert continued.output == "created experiment 3\n"
+    assert continued.output == "Created experiment 3\n"
     assert home.experiment(3).read_submission().warm_start is not None
     assert home.experiment(3).read().parent == completed
     assert refused.status == 2

@@ -155,3 +155,8 @@ def test_logs_are_cut_and_filtered(home: Home, cli: Cli) -> None:
     assert cli("t", "logs", "1", "--level", "warning").output == "ERROR: two\nWARNING: three\n"
     assert cli("t", "logs", "1", "--level", "WARNING", "--tail", "1").output == "WARNING: three\n"
     assert cli("t", "logs", "1", "--level", "LOUD").status == 2
+    lines = [json.loads(line) for line in cli("t", "logs", "1", "--json", "--tail", "2").output.splitlines()]
+    assert [(line["attempt"], line["rank"], line["level"], line["text"]) for line in lines] == [
+        (1, None, "WARNING", "WARNING: three"),
+        (1, None, "INFO", "four"),
+    ]

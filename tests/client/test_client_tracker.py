@@ -147,14 +147,17 @@ def test_what_was_recorded_since_the_last_question_is_seen(tracker: Tracker, tra
     assert (before, trial.steps_completed) == (10, 20)
 
 
-def test_login_without_a_master_is_not_needed(home: Home) -> None:
-    """Nothing is pretended: a master that is named is refused, and so is a user."""
+def test_a_login_is_not_needed(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """A script that logs in goes on, with a warning that says where records are read, and no password."""
     client.login()
+    assert not caplog.records
 
-    with pytest.raises(ValueError, match=rf"a home needs no login \(given: master\).*{home.root}"):
-        client.login("https://cluster:8080")
-    with pytest.raises(ValueError, match="given: user, password, noverify"):
-        client.login(user="me", password="secret", noverify=True)
+    client.login("https://cluster:8080")
+    client.Determined(user="me", password="secret", noverify=True)
+
+    assert f"so master is ignored: records are read from the home {home.root}. Choose another" in caplog.text
+    assert "so user, password, noverify is ignored" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_the_predecessors_name_is_the_same_module() -> None:

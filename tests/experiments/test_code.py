@@ -192,14 +192,56 @@ def test_an_include_hides_no_file(home: Home, model: Path, tmp_path: Path) -> No
         pack(home, model, [tmp_path / "elsewhere" / "train.py"])
 
 
-@pytest.mark.parametrize("target", ["../secret", "/etc/hostname", "../model-2/train.py"])
-def test_a_link_that_leaves_the_directory_is_refused(home: Home, model: Path, target: str) -> None:
-    """By its name, also if nothing is where it leads."""
+def test_a_link_that_leaves_the_directory_is_followed(home: Home, model: Path, tmp_path: Path) -> None:
+    """To a file or a directory, whose links are followed too unless they lead back; what is ignored is left out."""
+    write(tmp_path / "shared", {"tools.py": "tools", "cache/large.bin": "large", "more/data.csv": "1,2"})
     (model / "sub").mkdir()
-    (model / "sub" / "link").symlink_to(f"../{target}" if target.startswith("..") else target)
+    (model / "sub" / "tools.py").symlink_to("../../shared/tools.py")
+    (model / "shared").symlink_to(tmp_path / "shared")
+    (model / "cache").symlink_to(tmp_path / "shared" / "cache")
+    (tmp_path / "shared" / "more" / "train.py").symlink_to(model / "train.py")
+    (tmp_path / "shared" / "more" / "tools.py").symlink_to("../tools.py")
+    (model / ".coreignore").write_text("cache/\n")
 
-    with pytest.raises(CodeDirectoryError, match="link, 'sub/link', that leads out of it to /"):
+    code = pack(home, model)
+
+    assert unpacked(home, code, tmp_path / "again") == {
+        ".coreignore": "cache/\n",
+        "shared": "/",
+        "shared/more": "/",
+        "shared/more/data.csv": "1,2",
+        "shared/more/tools.py": "tools",
+        "shared/more/train.py": "-> ../../train.py",
+        "shared/tools.py": "tools",
+        "sub": "/",
+        "sub/tools.py": "tools",
+        "train.py": "print('trained')\n",
+    }
+    with pytest.raises(CodeDirectoryError, match="holds more than 0 MiB"):
+        pack(home, model, max_size_bytes=20)
+
+
+def test_a_link_out_of_the_directory_leads_somewhere_and_not_in_a_circle(
+    home: Home, model: Path, tmp_path: Path
+) -> None:
+    """It is named with where it leads, and is no error if it is ignored."""
+    for name, other in (("one", "two"), ("two", "one")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "other").symlink_to(tmp_path / other)
+    (model / "link").symlink_to(tmp_path / "one")
+
+    with pytest.raises(CodeDirectoryError, match=r"link, 'link/other/other', to /.*/one, which holds the link"):
         pack(home, model)
+    (model / "link").unlink()
+    (model / "link").symlink_to("..")
+    with pytest.raises(CodeDirectoryError, match=r"link, 'link', to /.*, which holds the link"):
+        pack(home, model)
+    (model / "link").unlink()
+    (model / "link").symlink_to("../nothing")
+    with pytest.raises(CodeDirectoryError, match=r"link, 'link', to /.*/nothing, where nothing is. Name it in"):
+        pack(home, model)
+    (model / ".coreignore").write_text("link\n")
+    assert pack(home, model).num_files == 2
 
 
 def test_a_socket_is_refused_unless_it_is_ignored(home: Home, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

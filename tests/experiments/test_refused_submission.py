@@ -61,6 +61,25 @@ def test_a_storage_that_cannot_be_written_to_is_refused(home: Home, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("storage", "words"),
+    [
+        ("{type: s3, bucket: data, prefix: ../others}", r"the prefix '/../others' has '\.\.'"),
+        ("{type: gcs, bucket: data, prefix: a/../../b}", r"has '\.\.'"),
+        ("{type: azure, container: data/../others}", r"has '\.\.'"),
+        ("{type: gcs, bucket: data, prefixes: a}", "has prefixes, which this version cannot honour"),
+        ("s3://data/../others", r"has '\.\.'"),
+        ("s4://data/others", "it is not the URL of a storage"),
+    ],
+)
+def test_a_bucket_that_no_trial_could_open_is_refused(home: Home, storage: str, words: str) -> None:
+    """At once, without asking the bucket; one that may exist is taken as it is."""
+    with pytest.raises(InvalidConfigError, match=rf"checkpoint_storage.*{words}"):
+        submit(home, f"{CONFIG}checkpoint_storage: {storage}\n", source="config.yaml")
+
+    submit(home, f"{CONFIG}checkpoint_storage: s3://data/own\n", source="config.yaml", is_paused=True)
+
+
+@pytest.mark.parametrize(
     ("entrypoint", "is_missing"),
     [
         ("python3 train.py", True),

@@ -149,6 +149,23 @@ def test_samplers_build_on_each_other() -> None:
     assert [next(batches), next(batches)] == [everything[5:8:2], everything[9:12:2]]
     assert (len(shuffled), len(own)) == (6, 3)
     assert list(samplers.SkipSampler(range(3), 2)) == [2]
+    assert len(samplers.SkipSampler(range(3), 2)) == 3
+
+
+@pytest.mark.parametrize(("size", "seed"), [(6, 7), (1, 0), (130, 2**32 - 1)])
+def test_a_reproducible_shuffle_has_the_order_of_determined(size: int, seed: int) -> None:
+    """That of numpy's older generator, in every epoch, also one that is asked for again."""
+    generator = np.random.RandomState(seed)
+    expected = []
+    for _ in range(4):
+        expected.append(list(range(size)))
+        generator.shuffle(expected[-1])
+    sampler = pytorch.samplers.ReproducibleShuffleSampler(range(size), seed)
+
+    assert [list(sampler) for _ in range(3)] == expected[:3]
+    for epoch in (1, 3, 0):
+        sampler.set_epoch(epoch)
+        assert list(sampler) == expected[epoch]
 
 
 def test_batches_are_sampled_as_samples_are() -> None:

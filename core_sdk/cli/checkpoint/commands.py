@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Yes
+from core_sdk.cli._arguments import Yes, parse_experiment
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli.checkpoint import gc, verify
@@ -54,22 +55,42 @@ def list_checkpoints(
         str | None,
         typer.Option(help="The validation metric that is shown beside each.", show_default="the searcher's"),
     ] = None,
+    best: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Only the N best of the experiment, by its searcher's metric."),
+    ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """List checkpoints: those of the newest trial first, and of each trial the newest first.
 
-    Within a trial the order is that of its saves, even if the clock was wrong. The metric is what the same attempt
-    validated at the step of the checkpoint.
+    Within a trial the order is that of its saves, even if the clock was wrong. With --best it is that of the metric.
+    The metric is what the same attempt validated at the step of the checkpoint.
     """
     form = choose_format(as_json, as_csv)
     shown = [row for row in read_rows(trial, experiment) if deleted or row.state != "DELETED"]
+    if best is not None:
+        shown = _best_first(shown, experiment, metric)[:best]
     known = {name for row in shown for name in row.metrics}
     if metric is not None and metric not in known:
         names = ", ".join(sorted(known)) or "none"
         raise typer.BadParameter(f"no checkpoint was validated with the metric {metric!r}. Those known are: {names}")
     columns = [*_COLUMNS[:_METRIC_AT], *_metric_column(shown, metric), *_COLUMNS[_METRIC_AT:]]
     print_rows(shown, CheckpointRow, columns, form, "No checkpoints.")
+
+
+def _best_first(rows: Sequence[CheckpointRow], experiment: str | None, chosen: str | None) -> list[CheckpointRow]:
+    """Returns the checkpoints that have a number for the metric of the experiment's searcher, the best first."""
+    if experiment is None or chosen is not None:
+        raise typer.BadParameter("--best needs --experiment, whose searcher says what is better, and no --metric")
+    tracker = open_tracker()
+    with tracker.view() as view:
+        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
+    metric = tracker.experiment_record(experiment_id).searcher_metric
+    if metric is None:
+        raise typer.BadParameter(f"experiment {experiment_id} has no searcher's metric that says which is best")
+    measured = [row for row in rows if not math.isnan(row.metrics.get(metric.name, math.nan))]
+    return sorted(measured, key=lambda row: row.metrics[metric.name], reverse=not metric.smaller_is_better)
 
 
 def _metric_column(rows: Sequence[CheckpointRow], chosen: str | None) -> list[Column[CheckpointRow]]:

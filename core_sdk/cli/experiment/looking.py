@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,7 @@ _PAUSE_S = 0.5
 
 
 def register(app: typer.Typer) -> None:
-    for command in (trials, best, plot, logs, config):
+    for command in (trials, best, plot, logs, config, download):
         app.command()(command)
     app.command("download-code")(download_code)
     app.command(hidden=True)(checkpoints)
@@ -50,11 +51,50 @@ def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = Fals
     print_trials(found, names, form, names_experiment=False)
 
 
-def checkpoints(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def checkpoints(
+    experiment: Experiment,
+    best: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the N best.")] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
     """List the checkpoints of an experiment, as `checkpoint list --experiment` does."""
     from core_sdk.cli.checkpoint.commands import list_checkpoints
 
-    list_checkpoints(experiment=experiment, as_json=as_json, as_csv=as_csv)
+    list_checkpoints(experiment=experiment, best=best, as_json=as_json, as_csv=as_csv)
+
+
+def download(
+    experiment: Experiment,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", "--output-dir", metavar="DIR", help="Each goes to DIR/ID.")
+    ] = Path("checkpoints"),
+    top_n: Annotated[int, typer.Option(min=1, metavar="N", help="Of the N best trials, the best one of each.")] = 1,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric", "--sort-by", help="The validation metric that says what is best.", show_default="recorded"
+        ),
+    ] = None,
+    smaller_is_better: SmallerIsBetter = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the directories.")] = False,
+) -> None:
+    """Copy the files of an experiment's best checkpoints to directories, and verify each of them."""
+    from core_sdk.client import Tracker  # slow to import
+
+    tracker = open_tracker()
+    with tracker.view() as view:
+        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
+    if metric is not None and smaller_is_better is None:
+        smaller_is_better = True
+    try:
+        found = (
+            Tracker(tracker.home.root).get_experiment(experiment_id).top_n_checkpoints(top_n, metric, smaller_is_better)
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    for checkpoint in found:
+        directory = checkpoint.download(output / checkpoint.uuid)
+        typer.echo(directory if quiet else f"trial {checkpoint.trial_id}: {directory}")
 
 
 def best(
@@ -206,19 +246,37 @@ def download_code(
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="A new directory.", show_default="experiment-ID-code"),
     ] = None,
+    archive_in: Annotated[
+        Path | None,
+        typer.Option(
+            "--output-dir",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Copy the archive into this directory instead, as experiment_ID_model_def.tgz.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Unpack the code of an experiment."""
+    """Unpack the code of an experiment, or copy its archive."""
     from core_sdk.errors import ExperimentStateError
-    from core_sdk.experiments.code import unpack
+    from core_sdk.experiments.code import check_archive, unpack
 
     home, experiment_id = open_home(), submitted_id(experiment)
     code = home.experiment(experiment_id).read_submission().code
     if code is None:
         raise ExperimentStateError(experiment_id, "has no code of its own: its trials run where it was submitted")
-    directory = output or Path(f"experiment-{experiment_id}-code")
-    unpack(home, code, directory)
-    print_object({"directory": str(directory), "sha256": code}) if as_json else typer.echo(os.fspath(directory))
+    if archive_in is not None:
+        if output is not None:
+            raise typer.BadParameter("give --output or --output-dir, not both")
+        check_archive(home, code)
+        path = archive_in / f"experiment_{experiment_id}_model_def.tgz"
+        shutil.copyfile(home.code_archive(code), path)
+    else:
+        path = output or Path(f"experiment-{experiment_id}-code")
+        unpack(home, code, path)
+    what = "directory" if archive_in is None else "archive"
+    print_object({what: str(path), "sha256": code}) if as_json else typer.echo(os.fspath(path))
 
 
 def _why_no_best(view: View, experiment_id: int, metric: str | None, recorded: SearcherMetric | None) -> str:

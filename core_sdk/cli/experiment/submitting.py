@@ -111,10 +111,10 @@ def create(
     if local:
 
         def submit_and_tell(home: Home) -> Submitted:
-            return _told(do(home), "created", is_last=False, as_json=as_json)
+            return _told(do(home), "Created", is_last=False, as_json=as_json)
 
         raise typer.Exit(_run_locally(open_home(), submit_and_tell, slots, as_json=as_json))
-    _submit(do, "created", as_json=as_json, is_followed=follow)
+    _submit(do, "Created", as_json=as_json, is_followed=follow)
 
 
 def fork(
@@ -138,7 +138,7 @@ def fork(
         changes = overrides or ()
         return fork(home, experiment_id, text, source=str(config_file), overrides=changes, is_paused=paused)
 
-    _submit(do, "created", as_json=as_json, is_followed=follow)
+    _submit(do, "Created", as_json=as_json, is_followed=follow)
 
 
 def continue_(
@@ -169,7 +169,7 @@ def continue_(
     if not new:
         _submit(
             lambda home: continue_in_place(home, experiment_id, overrides=changes, by=_BY),
-            "continued",
+            "Continued",
             as_json=as_json,
             is_followed=follow,
         )
@@ -177,7 +177,7 @@ def continue_(
     trial_id = _best_trial(experiment_id) if trial is None else trial
     _submit(
         lambda home: continue_as_new(home, trial_id, overrides=changes, is_paused=paused),
-        "created",
+        "Created",
         as_json=as_json,
         is_followed=follow,
     )

@@ -6,12 +6,14 @@ import io
 import itertools
 import os
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict
 from typing import cast
 
 from core_sdk.errors import CoreSDKError, NotRecordedError
+from core_sdk.records import strict_json
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.log_levels import LogLevel
-from core_sdk.tracking.log_lines import LogFilter, LogLines
+from core_sdk.tracking.log_lines import LogFilter, LogLine, LogLines
 from core_sdk.tracking.log_stream import LogReader
 
 _STDOUT = 1
@@ -36,10 +38,12 @@ def print_logs(
     follow: bool,
     head: int | None = None,
     level: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Prints the output of all attempts, one after the other, or of one; with `tail` the last lines of the last one.
 
-    `head` leaves the first lines, and `level` the lines of this level or a higher one, as text.
+    `head` leaves the first lines, and `level` the lines of this level or a higher one, as text. `as_json` prints each
+    line as an object.
 
     `ranks` are those whose output is printed; none stands for all. Raises `NoLogError`,
     `NotRecordedError` for an unknown attempt, or `CoreSDKError` if a rank has no output and can write none any more.
@@ -55,27 +59,39 @@ def print_logs(
     if not (follow and reader.is_running()):
         _check_ranks(reader, trial_id, ranks)
     present: Iterator[bytes] = (chunk.content for chunk in reader.read())
-    if level is not None:
-        present = _of_level(
-            tracker, trial_id, [row.attempt for row in reader.attempts()], LogFilter(ranks, cast(LogLevel, level))
-        )
+    if level is not None or as_json:
+        wanted = LogFilter(ranks, cast(LogLevel, level or "DEBUG"))
+        found = _lines(tracker, trial_id, [row.attempt for row in reader.attempts()], wanted)
+        present = (_as_json(attempt, line) if as_json else _as_text(line) for attempt, line in found)
     if head is not None:
         present = _first_lines(present, head)
     for content in present if tail is None else _last_lines(present, tail):
         _write(content)
-    if level is None and head is None:
+    if level is None and head is None and not as_json:
         for chunk in itertools.chain(reader.follow() if follow else (), reader.finish()):
             _write(chunk.content)
 
 
-def _of_level(tracker: Tracker, trial_id: int, attempts: Iterable[int], wanted: LogFilter) -> Iterator[bytes]:
+def _lines(
+    tracker: Tracker, trial_id: int, attempts: Iterable[int], wanted: LogFilter
+) -> Iterator[tuple[int, LogLine]]:
+    """Yields the wanted lines, each with its attempt."""
     for attempt in attempts:
         lines = LogLines(tracker, trial_id, attempt)
         next_line: int | None = 0
         while next_line is not None:
             page = lines.read(next_line, _PAGE_LINES, wanted)
-            yield from (f"{line.text}\n".encode("utf-8", "surrogateescape") for line in page.lines)
+            yield from ((attempt, line) for line in page.lines)
             next_line = page.next_line
+
+
+def _as_text(line: LogLine) -> bytes:
+    return f"{line.text}\n".encode("utf-8", "surrogateescape")
+
+
+def _as_json(attempt: int, line: LogLine) -> bytes:
+    text = line.text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return f"{strict_json({'attempt': attempt, **asdict(line), 'text': text})}\n".encode()
 
 
 def _first_lines(contents: Iterable[bytes], num_lines: int) -> Iterator[bytes]:

@@ -270,13 +270,16 @@ def logs(
             metavar="LEVEL", help=f"Only lines of this level or a higher one: {', '.join(LEVELS)}.", show_default="all"
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each line, with attempt, rank, level and text.")
+    ] = False,
 ) -> None:
     """Print the output of a trial that `core-sdk run` or `trial resume` started.
 
     With one --rank the lines come without their [rank=N]. Lines of the launcher itself belong to no rank.
     """
-    if follow and (head is not None or level is not None):
-        raise typer.BadParameter("--head and --level show what is there: leave out --follow")
+    if follow and (head is not None or level is not None or as_json):
+        raise typer.BadParameter("--head, --level and --json show what is there: leave out --follow")
     if head is not None and tail is not None:
         raise typer.BadParameter("give --head or --tail, not both")
     if level is not None and level.upper() not in LEVELS:
@@ -289,6 +292,7 @@ def logs(
         tail=tail,
         head=head,
         level=level and level.upper(),
+        as_json=as_json,
         follow=follow,
     )
 

@@ -40,7 +40,7 @@ _WHAT_TO_DO = "Name it in .coreignore, or put the files themselves there."
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, a directory or a link."""
+    """A file, a directory or a link within the code. What a link leads to outside of it is an entry in its place."""
 
     name: str
     """The path relative to the code's root, with "/"."""
@@ -126,29 +126,43 @@ def _ignore_lines(root: Path) -> Iterator[str]:
 
 def _walk(root: Path, prefix: str, patterns: GitIgnoreSpec, left_out: Path | None) -> Iterator[Entry]:
     """Yields the entries below `root` that are not ignored. As in git, nothing in an ignored directory is found."""
-    pending = [""]
+    pending: list[tuple[str, Path, tuple[Path, ...]]] = [("", root, ())]
     while pending:
-        parent = pending.pop()
-        with os.scandir(root / parent) as found:
+        parent, directory, followed = pending.pop()
+        with os.scandir(directory) as found:
             for item in found:
-                name, path = parent + item.name, Path(item.path)
-                is_directory = item.is_dir(follow_symlinks=False)
-                if path == left_out or patterns.match_file(f"{name}/" if is_directory else name):
+                name, path, target = parent + item.name, Path(item.path), ""
+                leads_to = Path(os.path.realpath(path))
+                leads_out = item.is_symlink() and not leads_to.is_relative_to(root)
+                is_directory = item.is_dir(follow_symlinks=leads_out)
+                if patterns.match_file(f"{name}/" if is_directory else name):
                     continue
-                yield _entry(root, prefix + name, item)
+                if leads_out:
+                    _check_followed(root, prefix + name, leads_to, (directory, *followed))
+                    path = leads_to
+                elif item.is_symlink():
+                    target = os.path.relpath(leads_to, (root / name).parent)
+                if path == left_out:
+                    continue
+                yield _entry(root, prefix + name, path, target)
                 if is_directory:
-                    pending.append(f"{name}/")
+                    pending.append((f"{name}/", path, (*followed, path) if leads_out else followed))
 
 
-def _entry(root: Path, name: str, item: os.DirEntry[str]) -> Entry:
-    path, status = Path(item.path), item.stat(follow_symlinks=False)
-    target = ""
-    if stat.S_ISLNK(status.st_mode):
-        leads_to = Path(os.path.realpath(path))
-        if not leads_to.is_relative_to(root):
-            raise CodeDirectoryError(root, f"has a link, {name!r}, that leads out of it to {leads_to}. {_WHAT_TO_DO}")
-        target = os.path.relpath(leads_to, path.parent)
-    elif not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+def _check_followed(root: Path, name: str, leads_to: Path, within: Iterable[Path]) -> None:
+    """Raises `CodeDirectoryError` if a link that leads out of the code to `leads_to` cannot be replaced by that.
+
+    `within` has the directory of the link, and those to which the links before it have led.
+    """
+    if not leads_to.exists():
+        raise CodeDirectoryError(root, f"has a link, {name!r}, to {leads_to}, where nothing is. {_WHAT_TO_DO}")
+    if any(directory.is_relative_to(leads_to) for directory in within):
+        raise CodeDirectoryError(root, f"has a link, {name!r}, to {leads_to}, which holds the link. {_WHAT_TO_DO}")
+
+
+def _entry(root: Path, name: str, path: Path, target: str) -> Entry:
+    status = path.lstat()
+    if not target and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise CodeDirectoryError(root, f"has {name!r}, which is a socket, a pipe or a device. {_WHAT_TO_DO}")
     try:
         f"{name}{target}".encode()

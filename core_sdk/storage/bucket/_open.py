@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from core_sdk.environment import storage_deadline_s
@@ -21,9 +21,25 @@ CONFIG_KEYS = {
 }
 """The keys that an experiment configuration may have for each type. `temp_dir` is where files are staged."""
 
+_NOT_OPTIONS = {"bucket", "container", "prefix", "temp_dir"}
 _TYPES = {"gs": "gcs", "s3": "s3", "azure": "azure"}
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
 _QUERY_KEYS = {"gs": frozenset[str](), "s3": frozenset({"endpoint_url"}), "azure": frozenset({"account_url"})}
+
+
+class _Named(NamedTuple):
+    """A bucket that a configuration or a URL names."""
+
+    kind: str
+    name: str
+    prefix: str
+    options: Mapping[str, Any]
+    """The arguments of its adapter."""
+
+
+def check_bucket(spec: str | Mapping[str, Any]) -> None:
+    """Raises what opening the bucket at a URL, or of a configuration, would raise before the bucket is asked."""
+    _named_by_url(spec) if isinstance(spec, str) else _named_by_config(spec)
 
 
 def bucket_storage_from_url(url: str) -> BucketStorage:
@@ -31,6 +47,10 @@ def bucket_storage_from_url(url: str) -> BucketStorage:
 
     Raises `UnknownStorageError`, `MissingDependencyError`, `StorageError`.
     """
+    return _storage(_bucket(*_named_by_url(url)), None)
+
+
+def _named_by_url(url: str) -> _Named:
     parts = urlsplit(url)
     shown = url.partition("?")[0]
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
@@ -44,7 +64,7 @@ def bucket_storage_from_url(url: str) -> BucketStorage:
         name, prefix = _checked_name(parts.netloc), _checked_prefix(parts.path)
     except ValueError as error:
         raise UnknownStorageError(shown, str(error)) from error
-    return _storage(_bucket(_TYPES[parts.scheme], name, prefix, query), None)
+    return _Named(_TYPES[parts.scheme], name, prefix, query)
 
 
 def bucket_storage_from_config(config: Mapping[str, Any]) -> BucketStorage:
@@ -52,15 +72,18 @@ def bucket_storage_from_config(config: Mapping[str, Any]) -> BucketStorage:
 
     Raises `ValueError` for impossible values, and what `bucket_storage_from_url` raises.
     """
+    bucket, temp_dir = _bucket(*_named_by_config(config)), config.get("temp_dir")
+    return _storage(bucket, Path(temp_dir).expanduser() if temp_dir else None)
+
+
+def _named_by_config(config: Mapping[str, Any]) -> _Named:
     for key, value in config.items():
         if value is not None and not isinstance(value, str) and key in CONFIG_KEYS[config["type"]]:
             raise ValueError(f"checkpoint_storage has a {key} that is no string, but {type(value).__name__}")
     given = {key: config[key] for key in CONFIG_KEYS[config["type"]] if config.get(key)}
-    temp_dir = given.pop("temp_dir", None)
     name, prefix = _name_and_prefix(given, "container" if config["type"] == "azure" else "bucket")
-    options = {key: value for key, value in given.items() if key not in ("bucket", "container", "prefix")}
-    bucket = _bucket(config["type"], name, prefix, options)
-    return _storage(bucket, None if temp_dir is None else Path(temp_dir).expanduser())
+    options = {key: value for key, value in given.items() if key not in _NOT_OPTIONS}
+    return _Named(config["type"], name, prefix, options)
 
 
 def _storage(bucket: Bucket, temp_dir: Path | None) -> BucketStorage:
