@@ -33,6 +33,11 @@ def column(page: Page, number: int) -> list[str]:
     return [text.strip() for text in page.locator(f".grid-row > span:nth-child({number + 1})").all_inner_texts()]
 
 
+def open_settings(page: Page) -> None:
+    """Opens the box with the settings of charts, which stays open until a click elsewhere."""
+    page.get_by_role("button", name="Settings ▾").click()
+
+
 def wait_for_query(page: Page, part: str) -> None:
     """Waits until the address of the page has this part behind `#`."""
     page.wait_for_function("part => decodeURIComponent(location.hash).includes(part)", arg=part)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import write_straight_trial
-from browser.seeing import expect, labels, wait_for_query
+from browser.seeing import expect, labels, open_settings, wait_for_query
 from tracking.journals import new_trial, record, report
 
 from core_sdk.records import SearcherMetric
@@ -329,6 +329,7 @@ def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) ->
         page = open_view(site, "compare?trials=1,2")
         titles = page.locator(".chart-title")
         values = page.locator(".chart-value")
+        open_settings(page)
         choice = page.get_by_label("Rank", exact=True)
         expect(values).to_have_count(3)
 
@@ -340,6 +341,7 @@ def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) ->
         expect(values).to_have_text(["0.75", *labels("1, rank 00.5", "1, rank 15", "2, rank 00.25")])
         page.goto(site.address("compare?trials=2,2"))
         expect(titles).to_have_count(1)
+        open_settings(page)
         expect(choice).to_have_count(0)
 
 
@@ -355,6 +357,7 @@ def test_learning_curves_are_those_of_any_rank(tmp_path: Path, open_view: OpenVi
     with serving(home) as site:
         page = open_view(site, "experiments/1/curves")
         values = page.locator(".chart-value")
+        open_settings(page)
         choice = page.get_by_label("Rank", exact=True)
         expect(values).to_have_text(labels("20.25", "10.5"))
 
@@ -378,6 +381,7 @@ def test_each_rank_is_shown_when_it_is_asked_for(tmp_path: Path, open_view: Open
         expect(titles).to_have_count(2)
         shown = values.all_inner_texts()
 
+        open_settings(page)
         page.get_by_label("Rank", exact=True).select_option("0")
         expect(titles).to_have_text(["training.loss, rank 0"])
         of_0 = values.all_inner_texts()

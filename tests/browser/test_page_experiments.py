@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser.conftest import OpenView, Site, serving
-from browser.seeing import expect, rows, wait_for_query
+from browser.seeing import expect, open_settings, rows, wait_for_query
 from tracking.journals import new_trial, record, report
 
 
@@ -61,6 +61,7 @@ def test_learning_curves_of_the_best_trials_lie_over_each_other(site: Site, open
     expect(values).to_have_count(9)
     best = page.locator(".subject-facts a").inner_text().removeprefix("trial ")
 
+    open_settings(page)
     page.get_by_label("Curves", exact=True).select_option("1")
 
     expect(values).to_have_count(1)

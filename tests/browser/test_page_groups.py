@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from browser.conftest import OpenView, Site, serving
-from browser.seeing import expect, rows, wait_for_query
+from browser.seeing import expect, open_settings, rows, wait_for_query
 from browser.test_page_charts import hover, mark_plots
 from msgspec import structs
 from tracking.journals import START, new_trial, record, report
@@ -64,7 +64,9 @@ def test_seeds_are_one_curve(seeds: Site, open_view: OpenView) -> None:
     page.get_by_label("Group by", exact=True).select_option("lr")
     wait_for_query(page, "group=lr")
     expect(values).to_have_text(["lr 0.250.750.04289 … 1.457, n = 2", "lr 0.510.2929 … 1.707, n = 2"])
+    open_settings(page)
     page.get_by_label("Band").select_option("range")
+    page.keyboard.press("Escape")
     expect(values).to_have_text(["lr 0.250.750.25 … 1.25, n = 2", "lr 0.510.5 … 1.5, n = 2"])
     hover(page, page.locator(".chart .u-over"), 0.2)
     expect(values).to_have_text(["lr 0.251.250.25 … 2.25, n = 3", "lr 0.51.50.5 … 2.5, n = 3"])
@@ -106,12 +108,40 @@ def test_groups_are_drawn_over_time_and_any_metric(tmp_path: Path, open_view: Op
         expect(page.locator(".chart-place")).to_have_text(re.compile("^5[01],"))
 
 
+def test_all_but_the_seed_makes_groups_whose_last_values_are_bars(seeds: Site, open_view: OpenView) -> None:
+    """With their errors and the number of trials; the link names the hyperparameters."""
+    page = open_view(seeds, "runs?view=charts&band=range")
+
+    page.get_by_label("Group by", exact=True).select_option("all but seed")
+    wait_for_query(page, "group=lr")
+    open_settings(page)
+    page.get_by_label("Draw").select_option("bars of the last values")
+
+    bars = page.get_by_role("img", name=re.compile("^Last validation.loss"))
+    expect(bars).to_have_attribute(
+        "aria-label", "Last validation.loss: lr: 0.25 1.25 (0.25 … 2.25), n = 3; lr: 0.5 1.5 (0.5 … 2.5), n = 3"
+    )
+    expect(bars.locator(".error-bar")).to_have_count(2)
+
+
+def test_two_hyperparameters_make_a_table_for_a_paper(seeds: Site, open_view: OpenView) -> None:
+    """Of mean and standard deviation, to be saved as CSV or LaTeX."""
+    page = open_view(seeds, "experiments/1/hyperparameters?picture=pivot&hx=seed&hy=lr")
+    expect(page.get_by_role("row", name=re.compile("^0.25 "))).to_contain_text("0.25 n = 11.25 n = 12.25 n = 1")
+
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as LaTeX").click()
+
+    assert "0.25 & $0.25$ & $1.25$ & $2.25$ \\\\" in download.value.path().read_text()
+
+
 def test_a_group_leads_to_its_best_trial(seeds: Site, open_view: OpenView) -> None:
     """The searcher's metric says which it is, or any other one."""
     page = open_view(seeds, "experiments/1/curves?group=lr")
     group = page.locator(".grid-group", has_text="lr: 0.25")
 
     expect(group).to_contain_text("best 4 0.25")
+    open_settings(page)
     page.get_by_label("Best").select_option("max.validation.loss")
 
     expect(group).to_contain_text("best 6 2.25")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser.conftest import OpenView, Site
-from browser.seeing import expect, rows
+from browser.seeing import expect, open_settings, rows
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page, Route
@@ -47,6 +47,8 @@ def go(view: str) -> Callable[[Page], None]:
 
 def choose(label: str, value: str) -> Callable[[Page], None]:
     def choose_in(page: Page) -> None:
+        if label == "Curves":
+            open_settings(page)
         page.get_by_label(label, exact=True).select_option(value)
 
     return choose_in

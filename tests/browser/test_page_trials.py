@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import HOSTILE, write_log_lines
-from browser.seeing import expect, rows, wait_for_query
+from browser.seeing import expect, open_settings, rows, wait_for_query
 from processes import Script, wait_for
 
 from core_sdk.journal import encode_line
@@ -41,6 +41,7 @@ def test_each_metric_has_a_chart(site: Site, open_view: OpenView) -> None:
 
     expect(chart).to_have_attribute("aria-label", re.compile("highest 7"))
     expect(page.locator(".chart")).to_have_count(5)
+    open_settings(page)
     page.get_by_role("button", name="By name").click()
 
     expect(page.locator(".chart")).to_have_count(4)
@@ -106,6 +107,7 @@ def test_the_address_holds_how_charts_are_drawn(site: Site, open_view: OpenView)
     """A link shows a colleague the same."""
     page = open_view(site, "trials/25")
     page.get_by_role("button", name="Time").click()
+    open_settings(page)
     page.get_by_label("Log y").check()
     page.get_by_label("Ignore outliers").check()
     page.get_by_label("Smoothing").fill("0.8")
@@ -116,6 +118,7 @@ def test_the_address_holds_how_charts_are_drawn(site: Site, open_view: OpenView)
     page.reload()
 
     expect(page.get_by_role("button", name="Time")).to_have_attribute("aria-pressed", "true")
+    open_settings(page)
     expect(page.get_by_label("Log y")).to_be_checked()
     expect(page.locator("output.smoothing")).to_have_text("0.80")
 

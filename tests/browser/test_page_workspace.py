@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser.conftest import OpenView, Site, serving
-from browser.seeing import expect, labels, rows, wait_for_query
+from browser.seeing import expect, labels, open_settings, rows, wait_for_query
 from browser.test_page_charts import hover
 from processes import wait_for
 from tracking.journals import append, lines, new_trial, record, report
@@ -94,11 +94,30 @@ def test_a_curve_stands_out_wherever_it_is_pointed_at(sweep: Site, open_view: Op
     expect(page.locator(".chart-place")).to_have_text(["25"] * 3)
 
 
+def test_a_baseline_is_drawn_in_every_chart(sweep: Site, open_view: OpenView) -> None:
+    """Beside trials and groups, and in the next view, until another one is chosen."""
+    page = open_view(sweep, "runs?view=charts&where=id < 3&metrics=loss")
+    values = page.locator(".chart-value")
+    expect(values).to_have_count(2)
+
+    open_settings(page)
+    page.get_by_label("Baseline", exact=True).fill("3")
+    page.get_by_label("Baseline", exact=True).press("Enter")
+
+    expect(values.last).to_have_text("baseline 330")
+    page.goto(sweep.address("runs?view=charts&where=id < 3&metrics=loss&group=state&baseline=3"))
+    expect(values).to_have_count(2)
+    expect(values.last).to_have_text("baseline 330")
+    page.goto(sweep.address("trials/1?metrics=loss"))
+    expect(values.last).to_have_text("baseline 330")
+
+
 def test_colours_tell_a_hyperparameter(sweep: Site, open_view: OpenView) -> None:
     """The legend is a scale with numbers, logarithmic if they span much; or it names the states."""
     page = open_view(sweep, "runs?view=charts")
     legend = page.get_by_role("group", name="Colours")
 
+    open_settings(page)
     page.get_by_label("Colour", exact=True).select_option("lr")
     expect(legend).to_contain_text("0.0010.010.1")
     page.get_by_label("Scale").select_option("linear")

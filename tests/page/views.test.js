@@ -6,6 +6,8 @@ import { flattened } from "../../core_sdk/server/page/views/facts.js";
 import { allColumns, standardColumns } from "../../core_sdk/server/page/views/runs/columns.js";
 import { labelsOf, noteOf } from "../../core_sdk/server/page/views/groups/words.js";
 import { restartMarks } from "../../core_sdk/server/page/views/marks.js";
+import { bandOf } from "../../core_sdk/server/page/views/groups/bands.js";
+import { pivotCsv, pivotLatex, pivotOf } from "../../core_sdk/server/page/views/experiment/pivot.js";
 import { grouped } from "../../core_sdk/server/page/views/runs/grouping.js";
 import { inOrder } from "../../core_sdk/server/page/views/runs/order.js";
 import { runsOf } from "../../core_sdk/server/page/views/runs/trials.js";
@@ -101,6 +103,41 @@ test("the head of a group has what is typical of it, and its best run", () => {
   });
 });
 
+test("the band of a group is about its mean or its median, and there is none about one value", () => {
+  assert.deepEqual(bandOf([1, 3, "NaN", null], "mean", "std"), { centre: 2, low: 2 - Math.SQRT2, high: 2 + Math.SQRT2, count: 2 });
+  assert.deepEqual(bandOf([1, 3], "mean", "sem"), { centre: 2, low: 1, high: 3, count: 2 });
+  assert.deepEqual(bandOf([9, 1, 2], "median", "range"), { centre: 2, low: 1, high: 9, count: 3 });
+  assert.deepEqual(bandOf([5], "mean", "std"), { centre: 5, low: 5, high: 5, count: 1 });
+  assert.equal(bandOf([null, "NaN"], "mean", "std"), null);
+});
+
+test("a table over two hyperparameters has its cells in order, as CSV and as LaTeX", () => {
+  const trial = (/** @type {number} */ lr, /** @type {string} */ opt_name, /** @type {number} */ loss) => ({ values: { lr, opt_name, loss } });
+  const trials = [trial(0.1, "a_b", 1), trial(0.1, "a_b", 3), trial(0.001, "c", 1e-5)];
+  const table = pivotOf(trials, "lr", "opt_name", "loss");
+
+  assert.deepEqual(
+    [table.rows, table.columns],
+    [
+      ["0.001", "0.1"],
+      ["a_b", "c"],
+    ],
+  );
+  assert.equal(pivotCsv(table, "lr", "opt_name"), "lr,opt_name,mean,std,num_trials\r\n0.001,c,0.00001,,1\r\n0.1,a_b,2,1.4142135623730951,2\r\n");
+  assert.equal(
+    pivotLatex(table, "lr", "opt_name"),
+    String.raw`\begin{tabular}{lrr}
+\toprule
+lr $\backslash$ opt\_name & a\_b & c \\
+\midrule
+0.001 & -- & $1\cdot 10^{-5}$ \\
+0.1 & $2 \pm 1.4$ & -- \\
+\bottomrule
+\end{tabular}
+`,
+  );
+});
+
 test("groups are called by what differs between them", () => {
   const groups = [
     [0.1, "adam"],
@@ -157,6 +194,13 @@ test("the table begins with what most trials have", () => {
   const known = [column("metric", "rare"), column("metric", "common", 9), column("metric", "validation.epochs", 9), column("hyperparameter", "lr")];
 
   assert.deepEqual(standardColumns(known), ["id", "name", "experiment", "state", "steps", "common", "rare", "lr", "started", "duration", "label"]);
+  assert.deepEqual(standardColumns(known, true).slice(0, 4), ["id", "state", "common", "lr"]);
+});
+
+test("hyperparameters in which trials differ come before constants", () => {
+  const known = ["a", "b", "c", "d"].map((name) => ({ ...column("hyperparameter", name, 9), is_constant: true }));
+
+  assert.ok(standardColumns([...known, column("hyperparameter", "learning_rate", 2)]).includes("learning_rate"));
 });
 
 test("nested values have dotted names", () => {

@@ -50,7 +50,7 @@ test("the look of a curve depends on the trials that are shown, and on nothing b
       ["1", 0],
       ["2", 1],
       ["3", 2],
-      ["13", 13],
+      ["13", 3],
     ],
   );
   assert.equal(slotsOfTrials([2, 3]).get("3"), all.get("3"));

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from server.conftest import HOSTILE
 from server.visitor import Visitor, target_of
-from tracking.journals import START, append, new_trial, record, report
+from tracking.journals import START, append, lines, new_trial, record, report, started
 
-from core_sdk.records import Alert
+from core_sdk.records import Alert, Ended, SearcherMetric
 from core_sdk.tracking import Home, TrialFolder
 
 
@@ -87,7 +87,7 @@ def test_a_mistake_is_named_with_its_place(
 def test_curves_have_true_extremes_in_few_buckets(visitor: Visitor, home: Home) -> None:
     """A single spike among thousands of points is in its bucket."""
     folder = new_trial(home)
-    record(folder, *(report(step, loss=1e6 if step == 4321 else 1.0) for step in range(10_000)))
+    record(folder, *(report(step, loss=1e6 if step == 4321 else 1.0) for step in range(9_999)), report(9_999, loss=1.5))
 
     (curve,) = visitor.question(f"/trials/{folder.trial_id}/metrics", buckets=100)["curves"]
 
@@ -95,6 +95,7 @@ def test_curves_have_true_extremes_in_few_buckets(visitor: Visitor, home: Home) 
     assert sum(curve["count"]) == 10_000
     assert curve["maximum"][43] == 1e6
     assert max(curve["minimum"]) == 1.0
+    assert curve["last"] == 1.5
 
 
 def test_curves_zoom_by_steps(visitor: Visitor, home: Home) -> None:
@@ -313,12 +314,32 @@ def test_an_experiment_is_told_with_its_curves_and_what_mattered(visitor: Visito
 
     curves = visitor.question(f"{path}/curves", top=3)
     lr, noise = visitor.question(f"{path}/importance")["importances"]
+    by_best = visitor.question(f"{path}/importance", metric="min.validation.loss")
 
     assert [curve["mean"] for curve in curves["curves"]] == [[0.0], [(1 / 40) ** 2], [(2 / 40) ** 2]]
     assert curves["num_trials"] == 40
     assert (lr["name"], lr["correlation"]) == ("lr", 1.0)
     assert lr["share"] > 0.9 > 0.3 > noise["share"]
+    assert (by_best["metric"], by_best["importances"][0]) == ("min.validation.loss", lr)
     assert visitor.question(path)["states"] == {"ERROR": 40}
+
+
+def test_the_list_of_experiments_has_what_came_out(visitor: Visitor, home: Home) -> None:
+    """The best value that any trial has had, and how long they took."""
+    for losses in ([0.5, 0.25, 0.75], [0.375]):
+        folder = new_trial(home, "tuned")
+        record(folder, *(report(step, "validation", loss=loss) for step, loss in enumerate(losses)))
+        append(folder, 1, lines(Ended(time=started(folder).time + 90, outcome="completed")))
+    with home.find_or_create_experiment("tuned").edit() as edited:
+        edited.searcher_metric = SearcherMetric(name="loss")
+
+    answer = visitor.question("/experiments")
+
+    (index,) = [number for number, one in enumerate(answer["experiments"]) if one["name"] == "tuned"]
+    figures = answer["figures"][index]
+    assert (figures["metric"], figures["best"]) == ("loss", {"trial_id": 4, "value": 0.25})
+    assert figures["duration"] >= 90
+    assert len(answer["figures"]) == len(answer["experiments"])
 
 
 def test_names_of_runs_are_data(visitor: Visitor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -48,15 +48,27 @@ class ExperimentsQuery(Query, frozen=True):
     archived: bool = False
 
 
-class ExperimentsAnswer(msgspec.Struct, frozen=True):
-    experiments: list[ExperimentRow]
-    num_found: int
-    next: int | None
-
-
 class BestTrial(msgspec.Struct, frozen=True):
     trial_id: int
     value: Metric
+
+
+class ExperimentFigures(msgspec.Struct, frozen=True):
+    """What lists say of an experiment by its trials."""
+
+    metric: str | None = None
+    """The searcher's metric, which says which trial is best."""
+    best: BestTrial | None = None
+    duration: float | None = None
+    """The seconds from the first start to the end of the last trial; null while one goes on."""
+
+
+class ExperimentsAnswer(msgspec.Struct, frozen=True):
+    experiments: list[ExperimentRow]
+    figures: list[ExperimentFigures]
+    """Those of the experiments, in the same order."""
+    num_found: int
+    next: int | None
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -148,7 +160,26 @@ def experiments(records: Records, query: ExperimentsQuery) -> ExperimentsAnswer:
     ]
     found = _in_order(found, query.sort)
     page, cursor = page_of(found, query.cursor, query.limit)
-    return ExperimentsAnswer(page, len(found), cursor)
+    return ExperimentsAnswer(page, _figures(records, page), len(found), cursor)
+
+
+def _figures(records: Records, rows: Sequence[ExperimentRow]) -> list[ExperimentFigures]:
+    trials: dict[int, list[Facts]] = defaultdict(list)
+    for one in records.snapshot().trials.values():
+        trials[one.row.experiment_id].append(one)
+    return [_figures_of(records, row, trials[row.experiment_id]) for row in rows]
+
+
+def _figures_of(records: Records, row: ExperimentRow, trials: Sequence[Facts]) -> ExperimentFigures:
+    started = min(row.created, *(one.row.created for one in trials)) if trials else row.created
+    ended = (row.search and row.search.ended) or max((one.row.ended or 0.0 for one in trials), default=0.0)
+    duration = None if row.state == "ACTIVE" or not ended else max(0.0, ended - started)
+    if (metric := records.searcher_metric(row.experiment_id)) is None:
+        return ExperimentFigures(duration=duration)
+    name = f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"
+    values = [(value, one.row.trial_id) for one in trials if isinstance(value := one.metric(name), int | float)]
+    best = min(values, key=lambda one: _rank(one[0], metric.smaller_is_better), default=None)
+    return ExperimentFigures(metric.name, best and BestTrial(best[1], best[0]), duration)
 
 
 def _values(row: ExperimentRow) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import { html, useCallback, useMemo } from "../preact.js";
 import { Choice, Select, Switch } from "../parts/choice.js";
+import { Folded, useIsNarrow } from "../parts/folded.js";
 import { changeSettings, useKeptSettings, usePlace, useSetting } from "../state/place.js";
 import { withText } from "../parts/field.js";
 /** @import { ComponentChildren } from "preact" */
@@ -50,13 +51,21 @@ export function useChartSettings() {
 /** What a question for curves asks of a zoom: finer points there, of which the former answer has fewer. @param {ChartSettings["zoom"]} zoom */
 export const finerIn = (zoom) => (zoom === null ? {} : { finer_from: zoom[0], finer_to: zoom[1] });
 
-/** The switches of the settings. @param {{children?: ComponentChildren, hasAxis?: boolean}} props */
-export function ChartSettingsBar({ children = null, hasAxis = true }) {
+/** The settings: those that are used most, the tools of the view, and a box with all others. @param {{children?: ComponentChildren, tools?: ComponentChildren, hasAxis?: boolean}} props */
+export function ChartSettingsBar({ children = null, tools = null, hasAxis = true }) {
   const { axis, smoothing, soFar, isLogX, isLogarithmic, ignoresOutliers } = useChartSettings();
   const [, setSmoothing] = useSetting("smoothing", "0");
   useKeptSettings();
   const set = (/** @type {string} */ name) => (/** @type {boolean} */ isOn) =>
     changeSettings({ [name]: isOn ? (name === "outliers" ? "0" : "1") : null });
+  const isNarrow = useIsNarrow();
+  const smoothness = html`
+    <label class="select">
+      <span>Smoothing</span>
+      <input type="range" min="0" max=${MAX_SMOOTHING} step="0.01" value=${smoothing} onInput=${withText(setSmoothing)} />
+      <output class="number smoothing">${smoothing.toFixed(2)}</output>
+    </label>
+  `;
   return html`
     <div class="toolbar">
       ${
@@ -74,16 +83,16 @@ export function ChartSettingsBar({ children = null, hasAxis = true }) {
         />
       `
       }
-      <label class="select">
-        <span>Smoothing</span>
-        <input type="range" min="0" max=${MAX_SMOOTHING} step="0.01" value=${smoothing} onInput=${withText(setSmoothing)} />
-        <output class="number smoothing">${smoothing.toFixed(2)}</output>
-      </label>
+      ${!isNarrow && smoothness}
+      ${tools}
+      <${Folded} label="Settings">
+        ${isNarrow && smoothness}
       <${Switch} label="Log x" title="The horizontal axis is logarithmic." isOn=${isLogX} onChange=${set("logx")} />
       <${Switch} label="Log y" title="The vertical axis is logarithmic." isOn=${isLogarithmic} onChange=${set("log")} />
       <${Switch} label="Ignore outliers" title="The vertical axis leaves out the lowest and the highest 2 %." isOn=${ignoresOutliers} onChange=${set("outliers")} />
       <${Select} label="Values" values=${VALUES} value=${soFar} onChange=${(/** @type {string} */ next) => changeSettings({ sofar: next || null })} />
       ${children}
+      <//>
     </div>
   `;
 }

@@ -14,13 +14,14 @@ export function useRamp() {
   return useMemo(() => RAMP.map(colour), [version]);
 }
 
-/** @param {{title: string, description: string, width: number, height: number, children: ComponentChildren, after?: ComponentChildren}} props */
-export function Figure({ title, description, width, height, children, after = null }) {
+/** @param {{title: string, description: string, width: number, height: number, children: ComponentChildren, after?: ComponentChildren, csv?: () => string}} props */
+export function Figure({ title, description, width, height, children, after = null, csv }) {
   const svg = useRef(/** @type {SVGSVGElement | null} */ (null));
   const drawn = () => standalone(/** @type {SVGSVGElement} */ (svg.current));
   const exports = [
     { label: "Save as SVG", onSelect: () => saveFile(`${title}.svg`, drawn(), "image/svg+xml") },
     { label: "Save as PNG", onSelect: () => savePng(title, drawn(), width, height) },
+    ...(csv ? [{ label: "Save as CSV", onSelect: () => saveFile(`${title}.csv`, csv(), "text/csv") }] : []),
   ];
   return html`
     <figure class="chart">

@@ -17,6 +17,7 @@ import { withText } from "../../parts/field.js";
 import { runsOf } from "../runs/trials.js";
 import { metricWords } from "../groups/words.js";
 import { namesOfMetrics } from "./metrics.js";
+import { Pivot } from "./pivot.js";
 /** @import { ExperimentAnswer, ImportanceAnswer, RunsAnswer } from "api" */
 /** @import { Drawn, Scale } from "../../charts/search/scale.js" */
 /** @import { Change } from "../../state/events.js" */
@@ -48,6 +49,7 @@ export function Hyperparameters({ found: { experiment, metric: searched, smaller
         ["scatter", "Scatter plots"],
         ["matrix", "Scatter matrix"],
         ["heat", "Heat map"],
+        ["pivot", "Table"],
         ["importance", "Importance"],
       ]} value=${picture} onChange=${setPicture} />
       <${Select} label="Metric" values=${metrics.flatMap((name) => ["min.", "max.", ""].map((which) => [which + name, metricWords(which + name)]))} value=${metric} onChange=${setMetric} />
@@ -89,6 +91,7 @@ function Pictures({ value, metric, picture, choices }) {
   else if (picture === "scatter")
     drawn = html`<div class="small-charts">${scales.map((scale) => html`<${Scatter} key=${scale.name} x=${scale} y=${metricScale} metric=${metricScale} trials=${trials} />`)}</div>`;
   else if (picture === "matrix") drawn = html`<${Matrix} scales=${scales.slice(0, 6)} metric=${metricScale} trials=${trials} />`;
+  else if (picture === "pivot") drawn = html`<${Pivot} scales=${scales} metric=${metricScale} trials=${trials} />`;
   else drawn = html`<${Heat} scales=${scales} metric=${metricScale} trials=${trials} width=${Math.min(900, width - 24)} />`;
   return html`<div ref=${box}>${width > 0 && drawn}</div>`;
 }

@@ -9,6 +9,10 @@ const CENTRES = [
   ["mean", "mean"],
   ["median", "median"],
 ];
+const DRAWN = [
+  ["", "curves"],
+  ["1", "bars of the last values"],
+];
 const BANDS = [
   ["std", "standard deviation"],
   ["sem", "standard error"],
@@ -27,12 +31,24 @@ export function useGroupSettings() {
   return { centre, band, best };
 }
 
-/** The names of groups: a list of the others, and a button for each that is chosen. @param {{names: [string, string][]}} props */
-export function GroupChoice({ names }) {
+/** Whether groups are drawn as bars of their last values. */
+export const useFinals = () => useSetting("finals");
+
+/** The choice that stands for several names; no name of a column is empty behind a dot. */
+const ALL_BUT_SEED = "hparams.";
+
+/**
+ * The names of groups: a list of the others, and a button for each that is chosen.
+ * @param {{names: [string, string][], searched: string[]}} props `searched` are the hyperparameters that differ.
+ */
+export function GroupChoice({ names, searched }) {
   const [chosen, setChosen] = useGroupNames();
   const rest = names.filter(([name]) => !chosen.includes(name));
+  const others = searched.filter((name) => !/(^|[._])seed$/i.test(name));
+  const hasSeed = 0 < others.length && others.length < searched.length;
+  const choose = (/** @type {string} */ name) => name && setChosen(name === ALL_BUT_SEED ? others : [...chosen, name]);
   return html`
-    <${Select} label="Group by" values=${[["", chosen.length ? "and …" : "nothing"], ...rest]} value="" onChange=${(/** @type {string} */ name) => name && setChosen([...chosen, name])} />
+    <${Select} label="Group by" values=${[["", chosen.length ? "and …" : "nothing"], ...(hasSeed ? [[ALL_BUT_SEED, "all but seed"]] : []), ...rest]} value="" onChange=${choose} />
     ${chosen.map((name) => html`<button key=${name} class="small" aria-label=${`Do not group by ${name}`} onClick=${() => setChosen(chosen.filter((one) => one !== name))}>${name} ×</button>`)}
   `;
 }
@@ -43,9 +59,11 @@ export function GroupFields({ metrics, bestBy }) {
   const [centre, setCentre] = useSetting("centre", "mean");
   const [band, setBand] = useSetting("band", "std");
   const [best, setBest] = useSetting("best");
+  const [finals, setFinals] = useFinals();
   const rankings = metrics.flatMap((metric) => [`min.${metric}`, `max.${metric}`]);
   if (chosen.length === 0) return null;
   return html`
+    <${Select} label="Draw" values=${DRAWN} value=${finals} onChange=${setFinals} />
     <${Select} label="Centre" values=${CENTRES} value=${centre} onChange=${setCentre} />
     <${Select} label="Band" values=${BANDS} value=${band} onChange=${setBand} />
     <${Select} label="Best" values=${[["", rankingWords(bestBy)], ...rankings.map((name) => [name, rankingWords(name)])]} value=${best} onChange=${setBest} />

@@ -57,8 +57,8 @@ const extremesOf = (/** @type {ColumnAnswer[]} */ known) =>
     .filter(({ kind, type }) => kind === "metric" && type === "number")
     .flatMap((column) => ["min", "max"].map((extreme) => ({ ...column, name: `${extreme}.${column.name}` })));
 
-/** The columns that the table has unless somebody chooses; hyperparameters in which trials differ come first. @param {ColumnAnswer[]} known */
-export function standardColumns(known) {
+/** The columns that the table has unless somebody chooses; hyperparameters in which trials differ come first. @param {ColumnAnswer[]} known @param {boolean} [isNarrow] Whether state and metric come first, as on a phone. */
+export function standardColumns(known, isNarrow = false) {
   const some = (/** @type {string} */ of) =>
     known
       .filter(({ kind, name }) => kind === of && !/(^|\.)(batches|epochs?)$/.test(name))
@@ -69,7 +69,9 @@ export function standardColumns(known) {
       )
       .slice(0, NUM_OF_A_KIND)
       .map(({ name }) => name);
-  return ["id", "name", "experiment", "state", "steps", ...some("metric"), ...some("hyperparameter"), "started", "duration", "label"];
+  const [metrics, hyperparameters] = [some("metric"), some("hyperparameter")];
+  const first = isNarrow ? ["id", "state", ...metrics.slice(0, 1), ...hyperparameters, "name", "experiment"] : ["id", "name", "experiment", "state"];
+  return [...new Set([...first, "steps", ...metrics, ...hyperparameters, "started", "duration", "label"])];
 }
 
 /** @param {ColumnAnswer} known @returns {Column<Run>} */
@@ -99,11 +101,35 @@ export const OF_EXPERIMENTS = [
     show: ({ values: { id, name } }) => html`<a class="plain" href=${linkTo(["experiments", id])} tabindex="-1" title=${name}>${name}</a>`,
   },
   { name: "state", title: "State", width: 118, show: ({ values }) => showState(values) },
+  {
+    name: "best",
+    title: "Best",
+    width: 170,
+    isNumber: true,
+    show: ({ values: { metric, best, best_trial: trial } }) =>
+      best != null &&
+      html`<span class="soft">${metric}</span> <a href=${linkTo(["trials", trial ?? ""])} tabindex="-1" title=${`trial ${trial}`}>${formatNumber(best)}</a>`,
+  },
+  {
+    name: "progress",
+    title: "Progress",
+    width: 84,
+    isNumber: true,
+    show: ({ values: { progress } }) => (progress == null ? "" : `${Math.floor(progress * 100)}%`),
+  },
+  { name: "duration", title: "Duration", width: 96, isNumber: true, show: ({ values: { duration } }) => formatDuration(duration) },
   { name: "searcher", title: "Searcher", width: 120, show: ({ values }) => showText(values.searcher) },
   { name: "trials", title: "Trials", width: 76, isNumber: true, show: ({ values }) => formatNumber(values.trials) },
   { name: "started", title: "Started", width: 96, show: ({ values: { started } }) => showTime(started) },
   { name: "label", title: "Labels", width: 140, show: ({ values: { label } }) => showLabels(label) },
   { name: "description", title: "Description", width: 280, show: ({ values }) => showText(values.description) },
+];
+
+const ON_PHONES = ["id", "state", "best", "progress", "name"];
+/** The same with state and metric first. */
+export const NARROW_EXPERIMENTS = [
+  ...ON_PHONES.flatMap((name) => OF_EXPERIMENTS.filter((column) => column.name === name)),
+  ...OF_EXPERIMENTS.filter(({ name }) => !ON_PHONES.includes(name)),
 ];
 
 const showState = (/** @type {{state: string, reason?: string, progress?: number | null}} */ { state, reason = "", progress }) => html`

@@ -1,22 +1,24 @@
 /** The table of experiments. */
 
 import { html, useMemo, useState } from "../../preact.js";
+import { useIsNarrow } from "../../parts/folded.js";
 import { Grid } from "../../parts/grid.js";
 import { Answered, Empty, Remark } from "../../parts/states.js";
 import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo, useSetting } from "../../state/place.js";
-import { OF_EXPERIMENTS } from "./columns.js";
+import { NARROW_EXPERIMENTS, OF_EXPERIMENTS } from "./columns.js";
 import { KindChoice } from "./kind-choice.js";
 import { inOrder } from "./order.js";
 import { SelectionBar } from "./selection.js";
 import { withText } from "../../parts/field.js";
-/** @import { ExperimentRow, ExperimentsAnswer } from "api" */
+/** @import { ExperimentFigures, ExperimentRow, ExperimentsAnswer } from "api" */
 
 const MAX_ROWS = 1000;
 
 export function Experiments() {
+  const isNarrow = useIsNarrow();
   const [search, setSearch] = useSetting("search");
   const [sort, setSort] = useSetting("sort", "-id");
   const [archived, setArchived] = useSetting("archived");
@@ -24,7 +26,10 @@ export function Experiments() {
   const answer = useAnswer(address(["experiments"], { archived: archived || null, limit: MAX_ROWS }), {
     follows: ({ experiments }) => experiments.length > 0,
   });
-  const rows = useMemo(() => (answer.value?.experiments ?? []).map(rowOf), [answer.value]);
+  const rows = useMemo(
+    () => (answer.value?.experiments ?? []).map((row, index) => rowOf(row, /** @type {ExperimentsAnswer} */ (answer.value).figures[index])),
+    [answer.value],
+  );
   const shown = useMemo(
     () =>
       inOrder(
@@ -51,7 +56,7 @@ export function Experiments() {
                 label="Experiments"
                 numItems=${shown.length}
                 itemAt=${(/** @type {number} */ index) => shown[index]}
-                columns=${OF_EXPERIMENTS}
+                columns=${isNarrow ? NARROW_EXPERIMENTS : OF_EXPERIMENTS}
                 keyOf=${(/** @type {ShownExperiment} */ { key }) => key}
                 sort=${sort}
                 onSort=${setSort}
@@ -79,13 +84,11 @@ export function Experiments() {
 
 /** @typedef {ReturnType<typeof rowOf>} ShownExperiment */
 
-function rowOf(/** @type {ExperimentRow} */ experiment) {
+function rowOf(/** @type {ExperimentRow} */ experiment, /** @type {ExperimentFigures} */ { metric, best, duration }) {
   const { experiment_id: id, name, state, num_trials: trials, created: started, labels: label, description, search } = experiment;
-  return {
-    key: String(id),
-    experiment,
-    values: { id, name, state, trials, started, label, description, searcher: search?.searcher, reason: search?.reason, progress: search?.progress },
-  };
+  const figures = { metric, best: best?.value, best_trial: best?.trial_id, duration: duration ?? Date.now() / 1000 - started };
+  const { searcher, reason, progress } = search ?? {};
+  return { key: String(id), experiment, values: { id, name, state, trials, started, label, description, searcher, reason, progress, ...figures } };
 }
 
 function mentions(/** @type {ShownExperiment} */ { values: { id, name, label, description } }, /** @type {string} */ search) {

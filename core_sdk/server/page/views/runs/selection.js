@@ -2,7 +2,7 @@
 
 import { html } from "../../preact.js";
 import { counted } from "../../parts/text.js";
-import { linkTo, usePlace } from "../../state/place.js";
+import { changeSettings, linkTo, usePlace } from "../../state/place.js";
 import { ActionButtons } from "../action-buttons.js";
 /** @import { Kind, Row } from "../actions.js" */
 
@@ -14,6 +14,7 @@ export function SelectionBar({ kind, runs, onClear, onHide, onDone }) {
       <b>${counted(runs.length, kind.slice(0, -1))}</b>
       ${kind === "trials" && html`<a class="button primary" href=${linkTo(["compare"], { trials, group: usePlace().query.get("group") })}>Compare</a>`}
       <${ActionButtons} kind=${kind} rows=${runs} onDone=${onDone} />
+      ${kind === "trials" && runs.length === 1 && html`<button title="Every chart has its curve beside the others" onClick=${() => changeSettings({ baseline: trials })}>Baseline</button>`}
       ${onHide && html`<button onClick=${onHide}>Hide</button>`}
       <span class="spread"></span>
       <button class="quiet" onClick=${onClear}>Clear</button>

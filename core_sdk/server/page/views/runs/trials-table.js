@@ -17,6 +17,7 @@ import { ColumnChooser } from "./column-chooser.js";
 import { GroupChoice, useGroupNames, useGroupSettings } from "../groups/choice.js";
 import { allColumns, metricColumns, standardColumns } from "./columns.js";
 import { Filter } from "./filter.js";
+import { Folded, useIsNarrow } from "../../parts/folded.js";
 import { KindChoice } from "./kind-choice.js";
 import { grouped } from "./grouping.js";
 import { SavedViews } from "./saved-views.js";
@@ -39,6 +40,7 @@ const VIEWS = [
  */
 export function Trials({ experiment, trials: members, isWorkspace = false }) {
   const [view, setView] = useSetting("view", "table");
+  const isNarrow = useIsNarrow();
   const hasCharts = isWorkspace || view === "charts";
   const [where, setWhere] = useSetting("where");
   const [search, setSearch] = useSetting("search");
@@ -59,7 +61,14 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
   });
   const known = columnsAnswer.value?.columns;
   const all = useMemo(() => allColumns(known ?? []), [known]);
-  const standard = useMemo(() => standardColumns(known ?? []).filter((name) => !experiment || name !== "experiment"), [known, experiment]);
+  const standard = useMemo(
+    () => standardColumns(known ?? [], isNarrow).filter((name) => !experiment || name !== "experiment"),
+    [known, experiment, isNarrow],
+  );
+  const searched = useMemo(
+    () => (known ?? []).filter(({ kind, is_constant: isConstant }) => kind === "hyperparameter" && !isConstant).map(({ name }) => name),
+    [known],
+  );
   const columnsOfMetrics = useMemo(() => metricColumns(known ?? []), [known]);
   const names = (wanted.length ? wanted : standard).filter((name) => all.has(name));
   const columns = names.map((name) => /** @type {Column<Run>} */ (all.get(name)));
@@ -146,18 +155,20 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
         value=${search}
         onInput=${withText(setSearch)}
       />
+      <${Folded} label="Filter and columns" isFlat=${!isNarrow}>
       <${Filter} where=${where} onChange=${setWhere} error=${trials.error} names=${[...all.keys()]} />
-      <${GroupChoice} names=${(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, all.get(name)?.title])} />
+      <${GroupChoice} names=${(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, all.get(name)?.title])} searched=${searched} />
       <button onClick=${() => setIsChoosingColumns(true)}>Columns</button>
       <${SavedViews} />
       <${Menu} label="More of the table" text="⋯" items=${more} kind="" />
+      <//>
       <span class="spread"></span>
       <span class="soft number" role="status">
         ${trials.total >= 0 && !trials.isOutdated && counted(trials.total, "trial")}${trials.isOutdated && "loading …"}${!trials.isOutdated && isFiltered && !experiment && !members && trials.answer ? ` of ${trials.answer.num_trials.toLocaleString("en-US")}` : ""}
         ${hidden.length > 0 && html` · <button class="quiet small" onClick=${() => setHidden([])}>${hidden.length} hidden, show</button>`}
       </span>
     </div>
-    ${error && error.kind !== "bad_condition" && html`<${Failure} error=${error} onRetry=${trials.reload} />`}
+    ${error && (isNarrow || error.kind !== "bad_condition") && html`<${Failure} error=${error} onRetry=${trials.reload} />`}
     ${
       trials.total < 0
         ? !error && html`<${Loading} what="trials" numLines=${12} />`

@@ -7,7 +7,8 @@ import { Empty } from "../../parts/states.js";
 import { useSetting } from "../../state/place.js";
 import { RankChoice, useRank } from "../rank-choice.js";
 import { nameOf } from "../series.js";
-import { PanelGrid, PanelTools } from "../workspace/panel-grid.js";
+import { BaselineChoice } from "../workspace/baseline.js";
+import { OrderChoice, PanelGrid, PanelTools } from "../workspace/panel-grid.js";
 import { TrialsChart } from "../workspace/subject-charts.js";
 /** @import { TrialAnswer } from "api" */
 /** @import { Frame } from "../workspace/panel-grid.js" */
@@ -26,10 +27,11 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
     <${TrialsChart} subjects=${subjects} looks=${null} metrics=${names} frame=${frame} showsSuperseded=${superseded === "1"} />
   `;
   return html`
-    <${ChartSettingsBar}>
+    <${ChartSettingsBar} tools=${html`<${PanelTools} metrics=${metrics} />`}>
       ${trial.num_attempts > 1 && html`<${Switch} label="Superseded" title="Show what later attempts have replaced." isOn=${superseded === "1"} onChange=${(/** @type {boolean} */ isOn) => setSuperseded(isOn ? "1" : "0")} />`}
       <${RankChoice} ranks=${ranks} lowest=${`lowest (${ranks[0]})`} />
-      <${PanelTools} metrics=${metrics} />
+      <${BaselineChoice} />
+      <${OrderChoice} metrics=${metrics} />
     <//>
     <div class="pane"><${PanelGrid} metrics=${metrics} draw=${draw} /></div>
   `;

@@ -52,11 +52,18 @@ function usePanels() {
 /** Whether charts are in groups, or each has the metrics of one name. */
 const useOrder = () => useSetting("by", "group");
 
+/** Chooses whether the metrics of one name share a chart. @param {{metrics: string[]}} props */
+export function OrderChoice({ metrics }) {
+  const [order, setOrder] = useOrder();
+  return (
+    metrics.some((metric) => hasNamesake(metric, metrics)) && html`<${Choice} label="Charts" values=${ORDERS} value=${order} onChange=${setOrder} />`
+  );
+}
+
 /** Finds metrics, adds charts, and shows hidden ones again. @param {{metrics: string[]}} props */
 export function PanelTools({ metrics }) {
   const [panels, setPanels] = usePanels();
   const [search, setSearch] = useSetting("metrics");
-  const [order, setOrder] = useOrder();
   const [isAdding, setIsAdding] = useState(false);
   const numHidden = panels.filter(({ off }) => off).length;
   const add = (/** @type {Panel} */ panel) => {
@@ -64,7 +71,6 @@ export function PanelTools({ metrics }) {
     setIsAdding(false);
   };
   return html`
-    ${metrics.some((metric) => hasNamesake(metric, metrics)) && html`<${Choice} label="Charts" values=${ORDERS} value=${order} onChange=${setOrder} />`}
     <input type="search" class="search" placeholder="Find metrics: loss|acc" title="A part of a name, or a regular expression" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />
     <button onClick=${() => setIsAdding(true)}>Add chart</button>
     ${numHidden > 0 && html`<button class="quiet" onClick=${() => setPanels(panels.map((panel) => ({ ...panel, off: false })))}>${counted(numHidden, "hidden chart")}, show</button>`}

@@ -8,9 +8,11 @@ import { Answered } from "../../parts/states.js";
 import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
-import { useGroupNames, useGroupSettings } from "../groups/choice.js";
+import { useFinals, useGroupNames, useGroupSettings } from "../groups/choice.js";
 import { labelsOf, noteOf } from "../groups/words.js";
 import { titleWithRank, useRank } from "../rank-choice.js";
+import { useBaselineCurves } from "./baseline.js";
+import { FinalsChart } from "./finals.js";
 import { curvesOf, marksOf } from "./trial-curves.js";
 /** @import { ComparedMetricsAnswer, GroupsAnswer } from "api" */
 /** @import { Frame } from "./panel-grid.js" */
@@ -40,6 +42,7 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
     about: JSON.stringify(question),
   });
   const answers = answer.value?.trials ?? [];
+  const baseline = useBaselineCurves(subjects, metrics, frame);
   const [curves, marks] = useMemo(() => {
     const drawn = answers.map((found, index) => {
       const subject = subjects[index];
@@ -47,8 +50,8 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
       const ofTrial = curvesOf(subject, found, options);
       return { curves: ofTrial, marks: marksOf(subject, found, ofTrial, options) };
     });
-    return [drawn.flatMap((one) => one.curves), drawn.flatMap((one) => one.marks)];
-  }, [answer.value, subjects, looks, metrics.join("\n"), axis, rank]);
+    return [[...drawn.flatMap((one) => one.curves), ...baseline], drawn.flatMap((one) => one.marks)];
+  }, [answer.value, subjects, looks, metrics.join("\n"), axis, rank, baseline]);
   const numLeftOut = Math.max(0, ...answers.map(({ num_left_out: num }) => num));
   return html`
     <${Answered} answer=${answer} what=${`curves of ${title}`}>
@@ -65,8 +68,11 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
   `;
 }
 
+/** Curves of groups, or bars of their last values. @param {Props} props */
+export const GroupsChart = (props) => (useFinals()[0] ? html`<${FinalsChart} ...${props} />` : html`<${GroupedCurves} ...${props} />`);
+
 /** @param {Props} props */
-export function GroupsChart({ subjects, looks, metrics, frame }) {
+function GroupedCurves({ subjects, looks, metrics, frame }) {
   const [by] = useGroupNames();
   const [chosen] = useRank();
   const rank = chosen === "all" ? "" : chosen;
@@ -77,6 +83,7 @@ export function GroupsChart({ subjects, looks, metrics, frame }) {
     follows: followsOf(subjects),
     about: JSON.stringify(question),
   });
+  const baseline = useBaselineCurves(subjects, metrics, frame);
   const [curves, note] = useMemo(() => {
     const { groups = [], charts = [] } = answer.value ?? {};
     const labels = labelsOf(by, groups);
@@ -91,8 +98,8 @@ export function GroupsChart({ subjects, looks, metrics, frame }) {
         series: { x, minimum: low, maximum: high, mean: centre, numTrials, count },
       })),
     );
-    return [drawn, charts.map((chart) => noteOf(chart, labels, axis)).join(" ")];
-  }, [answer.value, subjects, looks, metrics.join("\n"), axis]);
+    return [[...drawn, ...baseline], charts.map((chart) => noteOf(chart, labels, axis)).join(" ")];
+  }, [answer.value, subjects, looks, metrics.join("\n"), axis, baseline]);
   const chart = html`<${Chart} ...${frame} curves=${curves} note=${note} title=${rank ? `${frame.title}, rank ${rank}` : frame.title} />`;
   // No trial of the groups has the metric.
   if (answer.error?.kind === "unknown_name") return chart;

@@ -49,7 +49,7 @@ export function trialSubjects(runs, names) {
 
 /**
  * A slot for each trial, which says its colour and its dash. It depends on the trials that are shown, and on nothing that
- * was shown before: by its ID, unless an earlier trial has that colour and another colour is less used.
+ * was shown before: its colour is by its ID, unless that has been given to an earlier trial and another one is less used.
  * @param {number[]} ids
  * @returns {Map<string, number>}
  */
@@ -60,7 +60,7 @@ export function slotsOfTrials(ids) {
   const slots = new Map();
   for (const id of [...ids].sort((one, other) => one - other)) {
     const colour = leastUsed(uses.map(total), id - 1);
-    const dash = leastUsed(uses[colour], Math.floor((id - 1) / NUM_COLOURS));
+    const dash = leastUsed(uses[colour], 0);
     uses[colour][dash] += 1;
     slots.set(String(id), colour + NUM_COLOURS * dash);
   }

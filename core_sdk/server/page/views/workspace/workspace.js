@@ -15,8 +15,9 @@ import { GroupFields, useGroupNames } from "../groups/choice.js";
 import { RankChoice } from "../rank-choice.js";
 import { ALWAYS_READ } from "../runs/columns.js";
 import { runsOf } from "../runs/trials.js";
+import { BaselineChoice } from "./baseline.js";
 import { isSeen, withEyes } from "./eyes.js";
-import { PanelGrid, PanelTools } from "./panel-grid.js";
+import { OrderChoice, PanelGrid, PanelTools } from "./panel-grid.js";
 import { GroupsChart, TrialsChart } from "./subject-charts.js";
 import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } from "./subjects.js";
 /** @import { ColumnsAnswer } from "api" */
@@ -168,7 +169,7 @@ export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftO
   `;
   const colours = isGrouped ? groupNames : ["state", "experiment", ...hyperparameters(columns)];
   return html`
-    <${ChartSettingsBar}>
+    <${ChartSettingsBar} tools=${html`<${PanelTools} metrics=${metrics} />`}>
       <${Select} label="Colour" values=${[
         ...(isGrouped
           ? [
@@ -181,7 +182,8 @@ export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftO
       ${!isGrouped && html`<${Select} label="Curves" values=${TOPS.map((number) => [number, `first ${number}`])} value=${top} onChange=${setTop} />`}
       <${RankChoice} ranks=${[...new Set(ranks.flat())].sort((one, other) => one - other)} hasAll=${!isGrouped} />
       <${GroupFields} metrics=${metrics} bestBy=${columns.best_by ?? null} />
-      <${PanelTools} metrics=${metrics} />
+      <${BaselineChoice} />
+      <${OrderChoice} metrics=${metrics} />
     <//>
     <div class="pane" tabindex="0" role="region" aria-label="Charts">
       ${legend && html`<${ColourLegend} legend=${legend} />`}
