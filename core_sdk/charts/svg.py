@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import html
 import importlib.util
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from core_sdk.charts.chart import Chart, Stroke, fraction, stroke
-from core_sdk.errors import MissingDependencyError
+from core_sdk.charts.ticks import round_ticks
+from core_sdk.errors import MissingDependencyError, NothingToDrawError
 from core_sdk.records import format_number
 from core_sdk.tracking.rows import Bucket
 
 PICTURE_FORMATS = (".svg", ".html", ".png")
 _GREY = "#8c959f"
 _COLORS = ("#1f6feb", "#d1242f", "#1a7f37", "#8250df", "#bf8700", "#0a7ea4", "#cf51a0", "#57606a")
-_WIDTH, _HEIGHT = 800, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 40, 56
-_NUM_TICKS = 5
+_LABEL = 18
 _LEAST_NUM_LABELS = 4
 
 
-def write_picture(path: Path, charts: Sequence[Chart]) -> None:
-    """Writes the charts in the format that the file's suffix names. Raises `MissingDependencyError` or `OSError`."""
-    picture = svg(charts)
+@dataclass(frozen=True)
+class Look:
+    """How each chart of a picture is drawn."""
+
+    title: str | None = None
+    """None leaves each chart its own."""
+    x_label: str = ""
+    y_label: str = ""
+    is_logarithmic: bool = False
+    """Whether the vertical axis is. It leaves out what is not above 0."""
+    width: int = 800
+    height: int = 340
+
+
+def write_picture(path: Path, charts: Sequence[Chart], look: Look = Look()) -> None:
+    """Writes the charts in the format that the file's suffix names.
+
+    Raises `MissingDependencyError`, `NothingToDrawError` or `OSError`.
+    """
+    picture = svg(charts, look)
     match path.suffix.lower():
         case ".html":
             path.write_text(f"<!doctype html>\n<meta charset='utf-8'>\n<title>Core SDK</title>\n{picture}", "utf-8")
@@ -33,38 +52,46 @@ def write_picture(path: Path, charts: Sequence[Chart]) -> None:
             path.write_text(picture, "utf-8")
 
 
-def svg(charts: Sequence[Chart]) -> str:
-    """Returns the charts as SVG, one below the other."""
+def svg(charts: Sequence[Chart], look: Look = Look()) -> str:
+    """Returns the charts as SVG, one below the other. Raises `NothingToDrawError`."""
     body = "\n".join(
-        f'<g transform="translate(0 {index * _HEIGHT})">\n{chr(10).join(_chart(chart))}\n</g>'
+        f'<g transform="translate(0 {index * look.height})">\n{chr(10).join(_chart(chart, look))}\n</g>'
         for index, chart in enumerate(charts)
     )
-    size = f'width="{_WIDTH}" height="{_HEIGHT * len(charts)}" viewBox="0 0 {_WIDTH} {_HEIGHT * len(charts)}"'
+    height = look.height * len(charts)
+    size = f'width="{look.width}" height="{height}" viewBox="0 0 {look.width} {height}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12" fill="#24292f">\n'
         f'<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
     )
 
 
-def _chart(chart: Chart) -> Iterator[str]:
-    (first, last), (low, high) = chart.step_range, chart.value_range
-    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+def _chart(chart: Chart, look: Look) -> Iterator[str]:
+    (first, last), (low, high) = chart.step_range, _value_range(chart, look)
+    left = _LEFT + (_LABEL if look.y_label else 0)
+    right, bottom = look.width - _RIGHT, look.height - _BOTTOM - (_LABEL if look.x_label else 0)
+    bend = math.log10 if look.is_logarithmic else float
 
     def x(steps: float) -> float:
-        return round(_LEFT + fraction(steps, first, last) * (right - _LEFT), 1)
+        return round(left + fraction(steps, first, last) * (right - left), 1)
 
     def y(value: float) -> float:
-        return round(bottom - fraction(value, low, high) * (bottom - _TOP), 1)
+        return round(bottom - fraction(bend(max(value, low)), bend(low), bend(high)) * (bottom - _TOP), 1)
 
-    yield f'<text x="{_LEFT}" y="22" font-size="15">{_escaped(chart.title)}</text>'
-    for tick in range(_NUM_TICKS):
-        part = tick / (_NUM_TICKS - 1)
-        value = low * (1 - part) + high * part
-        yield f'<path d="M{_LEFT} {y(value)}H{right}" stroke="#d0d7de"/>'
-        yield f'<text x="{_LEFT - 6}" y="{y(value) + 4}" text-anchor="end">{format_number(value)}</text>'
-        steps = first * (1 - part) + last * part
-        shown = round(steps) if last - first >= _NUM_TICKS else steps
-        yield f'<text x="{x(steps)}" y="{bottom + 18}" text-anchor="middle">{format_number(shown)}</text>'
+    title = chart.title if look.title is None else look.title
+    yield f'<text x="{left}" y="22" font-size="15">{_escaped(title)}</text>'
+    for value in round_ticks(low, high, is_logarithmic=look.is_logarithmic):
+        yield f'<path d="M{left} {y(value)}H{right}" stroke="#d0d7de"/>'
+        yield f'<text x="{left - 6}" y="{y(value) + 4}" text-anchor="end">{format_number(value)}</text>'
+    is_whole = first == int(first) and last == int(last) and last - first > 1
+    for steps in (tick for tick in round_ticks(first, last) if not is_whole or tick == int(tick)):
+        yield f'<text x="{x(steps)}" y="{bottom + 18}" text-anchor="middle">{format_number(steps)}</text>'
+    if look.x_label:
+        at = f'x="{(left + right) / 2}" y="{bottom + 22 + _LABEL}"'
+        yield f'<text {at} text-anchor="middle">{_escaped(look.x_label)}</text>'
+    if look.y_label:
+        at = f'transform="translate(16 {(_TOP + bottom) / 2}) rotate(-90)"'
+        yield f'<text {at} text-anchor="middle">{_escaped(look.y_label)}</text>'
     for steps in chart.marks:
         yield f'<path d="M{x(steps)} {_TOP}V{bottom}" stroke="#57606a" stroke-dasharray="4 3"/>'
         dx, anchor = (4, "start") if x(steps) < right / 2 else (-4, "end")
@@ -73,7 +100,7 @@ def _chart(chart: Chart) -> Iterator[str]:
     colors = _colors(chart)
     for curve in reversed(chart.curves):
         color = colors[curve.label]
-        for part_of_curve in _parts(curve.buckets):
+        for part_of_curve in _parts(curve.buckets, look):
             strokes = [(x(one.steps), y(one.low), y(one.mean), y(one.high)) for one in part_of_curve]
             band = [(at, top) for at, _, _, top in strokes] + [(at, base) for at, base, _, _ in reversed(strokes)]
             yield f'<polygon points="{_points(band)}" fill="{color}" stroke="{color}" opacity="0.25"/>'
@@ -81,14 +108,23 @@ def _chart(chart: Chart) -> Iterator[str]:
                 f'<polyline points="{_points([(at, mean) for at, _, mean, _ in strokes])}" fill="none" '
                 f'stroke="{color}" stroke-width="1.5" stroke-linecap="round"/>'
             )
-        if curve.is_cut and (drawn := list(_parts(curve.buckets))):
+        if curve.is_cut and (drawn := list(_parts(curve.buckets, look))):
             end = drawn[-1][-1]
             cross = "m-3 -3l6 6m-6 0l6 -6"
             yield f'<path d="M{x(end.steps)} {y(end.mean)}{cross}" stroke="{color}" stroke-width="1.5"/>'
     for index, (label, color) in enumerate(colors.items()):
-        at = _LEFT + index * round((right - _LEFT) / max(_LEAST_NUM_LABELS, len(colors)))
-        yield f'<rect x="{at}" y="{_HEIGHT - 22}" width="12" height="12" fill="{color}"/>'
-        yield f'<text x="{at + 18}" y="{_HEIGHT - 12}">{_escaped(label)}</text>'
+        place = left + index * round((right - left) / max(_LEAST_NUM_LABELS, len(colors)))
+        yield f'<rect x="{place}" y="{look.height - 22}" width="12" height="12" fill="{color}"/>'
+        yield f'<text x="{place + 18}" y="{look.height - 12}">{_escaped(label)}</text>'
+
+
+def _value_range(chart: Chart, look: Look) -> tuple[float, float]:
+    if not look.is_logarithmic:
+        return chart.value_range
+    values = [value for one in chart.strokes for value in (one.low, one.mean, one.high) if value > 0]
+    if not values:
+        raise NothingToDrawError(f"no value of {chart.title} is above 0, as a logarithmic axis needs it")
+    return min(values), max(values)
 
 
 def _colors(chart: Chart) -> dict[str, str]:
@@ -97,11 +133,11 @@ def _colors(chart: Chart) -> dict[str, str]:
     return {label: _GREY if label in cut else _COLORS[index % len(_COLORS)] for index, label in enumerate(chart.labels)}
 
 
-def _parts(buckets: Sequence[Bucket]) -> Iterator[list[Stroke]]:
-    """Yields the stretches of a curve, which is interrupted where values are NaN or infinite."""
+def _parts(buckets: Sequence[Bucket], look: Look) -> Iterator[list[Stroke]]:
+    """Yields the stretches of a curve, which is interrupted where values are NaN, infinite or have no logarithm."""
     part: list[Stroke] = []
     for one in map(stroke, buckets):
-        if one is not None:
+        if one is not None and (not look.is_logarithmic or one.mean > 0):
             part.append(one)
         elif part:
             yield part

@@ -65,6 +65,22 @@ def test_curves_are_drawn_into_a_file(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_trials")
+def test_a_chart_for_a_paper_has_the_words_and_the_size_that_are_asked_for(cli: Cli, tmp_path: Path) -> None:
+    """A terminal has none of these, and one title is no title of several charts."""
+    look = ["--title", "Runs", "--y-label", "nats", "--log-y", "--size", "600x400"]
+    drawn = cli("trial", "plot", "1", "--metric", "loss", *look, "-o", "paper.svg")
+    in_terminal = cli("trial", "plot", "1", "--log-y")
+    several = cli("trial", "plot", "1", "--title", "Runs", "-o", "several.svg")
+    tiny = cli("trial", "plot", "1", "--size", "1x1", "-o", "tiny.svg")
+
+    picture = (tmp_path / "paper.svg").read_text()
+    assert (drawn.status, 'viewBox="0 0 600 400"' in picture, ">nats<" in picture) == (0, True, True)
+    assert [one.status for one in (in_terminal, several, tiny)] == [2, 2, 2]
+    assert "give --output" in in_terminal.errors
+    assert "--metric" in several.errors
+
+
+@pytest.mark.usefixtures("two_trials")
 def test_a_picture_in_png_needs_a_library(cli: Cli, tmp_path: Path) -> None:
     """Where it is missing, the error says how to install it."""
     drawn = cli("trial", "plot", "1", "-o", "curves.png")

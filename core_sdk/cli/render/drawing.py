@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,6 +14,9 @@ from core_sdk.charts.trials import PICTURE_BUCKETS
 from core_sdk.cli.render import plot
 from core_sdk.cli.render.text import printable
 from core_sdk.errors import NothingToDrawError
+
+if TYPE_CHECKING:
+    from core_sdk.charts.svg import Look
 
 
 def check_format(to: Path | None) -> None:
@@ -28,20 +32,24 @@ def num_buckets(to: Path | None) -> int:
     return PICTURE_BUCKETS if to is not None else plot.num_buckets(_width())
 
 
-def draw_charts(charts: Sequence[Chart], to: Path | None) -> None:
-    """Draws charts one below the other, into the file `to` or in the terminal.
+def draw_charts(charts: Sequence[Chart], to: Path | None, look: Look | None = None) -> None:
+    """Draws charts one below the other, into the file `to` or in the terminal. Only files have a `look`.
 
     Raises `MissingDependencyError`, `NothingToDrawError` or `OSError`.
     """
     if to is None:
+        if look is not None:
+            raise typer.BadParameter("--title, --x-label, --y-label, --log-y and --size are for a file: give --output")
         _print_charts(charts)
         return
-    from core_sdk.charts.svg import write_picture
+    from core_sdk.charts.svg import Look, write_picture
 
     drawable = [chart for chart in charts if chart.strokes]
     if not drawable:
         raise NothingToDrawError
-    write_picture(to, drawable)
+    if look is not None and look.title is not None and len(drawable) > 1:
+        raise typer.BadParameter("--title is the title of one chart: choose one with --metric")
+    write_picture(to, drawable, look or Look())
     typer.echo(to)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,6 +37,9 @@ from core_sdk.errors import MissingDependencyError
 from core_sdk.records import MEDIA_KINDS
 from core_sdk.tracking.log_levels import LEVELS
 from core_sdk.tracking.rows import Ranks
+
+if TYPE_CHECKING:
+    from core_sdk.charts.svg import Look
 
 Group = Annotated[
     str | None, typer.Option(help="Only this group; the profiler's groups are shown only when asked for.")
@@ -232,6 +236,11 @@ def plot_trials(
     centre: CentreOption = "mean",
     band: BandOption = "std",
     output: Output = None,
+    title: Annotated[str | None, typer.Option(help="The title, in a file.", show_default="the metric")] = None,
+    x_label: Annotated[str, typer.Option(metavar="TEXT", help="What is written below the axis, in a file.")] = "",
+    y_label: Annotated[str, typer.Option(metavar="TEXT", help="What is written beside the axis, in a file.")] = "",
+    log_y: Annotated[bool, typer.Option("--log-y", help="Make the vertical axis logarithmic, in a file.")] = False,
+    size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="The pixels of each chart, in a file.")] = "800x340",
 ) -> None:
     """Draw the curves of trials, those of one metric in one chart: in the terminal, or into a file.
 
@@ -240,6 +249,7 @@ def plot_trials(
     """
     trial_ids = list(dict.fromkeys(trial_ids))
     grouping = parse_grouping(group_by, centre, band, in_terminal=output is None)
+    look = _look(title, x_label, y_label, log_y, size)
     tracker = open_tracker()
     with tracker.view() as view:
         rows = [view.trial(trial_id) for trial_id in trial_ids]
@@ -249,7 +259,21 @@ def plot_trials(
             charts = trial_charts(view, trial_ids, group=group, metrics=metric or (), x=x, max_buckets=max_buckets)
         else:
             charts = grouping.charts(tracker, view, rows, max_buckets, group=group, metrics=metric or (), x=x)
-        draw_charts(charts, output)
+        draw_charts(charts, output, look)
+
+
+def _look(title: str | None, x_label: str, y_label: str, log_y: bool, size: str) -> Look | None:
+    """Returns how a file is drawn, or None if nothing was asked for."""
+    from core_sdk.charts.svg import Look
+
+    if (found := re.fullmatch(r"(\d+)x(\d+)", size)) is None or not all(
+        200 <= int(one) <= 10_000 for one in found.groups()
+    ):
+        raise typer.BadParameter(
+            f"a size is two numbers of pixels from 200 on, such as 600x400, not {size!r}", param_hint="--size"
+        )
+    look = Look(title, x_label, y_label, log_y, int(found[1]), int(found[2]))
+    return None if look == Look() else look
 
 
 def logs(
