@@ -17,7 +17,7 @@ from browser.conftest import CHROMIUM, OPTIONS, serving  # noqa: E402
 from browser.sample_home import write_sample_home  # noqa: E402
 from browser.sample_search import run_search  # noqa: E402
 
-_COLUMNS = "id,experiment,state,steps,validation.loss,validation.accuracy,lr,optimizer,started,label"
+_COLUMNS = "id,experiment,state,steps,validation.loss,validation.accuracy,hparams.lr,optimizer,started,label"
 
 PICTURES = {
     "runs": (
@@ -30,7 +30,10 @@ PICTURES = {
     "search": ("experiments/5/search", "light"),
     "hyperparameters": ("experiments/5/hyperparameters", "light"),
     "compare": ("compare?trials=13,16,19,22", "light"),
-    "workspace": ("runs?view=charts&columns=id,validation.loss&where=id < 25&colour=lr&metrics=loss|acc", "light"),
+    "workspace": (
+        "runs?view=charts&columns=id,validation.loss&where=id < 25&colour=hparams.lr&metrics=loss|acc",
+        "light",
+    ),
 }
 """The view and the theme of each picture."""
 

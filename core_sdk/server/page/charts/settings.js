@@ -51,8 +51,8 @@ export function useChartSettings() {
 /** What a question for curves asks of a zoom: finer points there, of which the former answer has fewer. @param {ChartSettings["zoom"]} zoom */
 export const finerIn = (zoom) => (zoom === null ? {} : { finer_from: zoom[0], finer_to: zoom[1] });
 
-/** The settings: those that are used most, the tools of the view, and a box with all others. @param {{children?: ComponentChildren, tools?: ComponentChildren, hasAxis?: boolean}} props */
-export function ChartSettingsBar({ children = null, tools = null, hasAxis = true }) {
+/** The settings: those that are used most, the tools of the view, and a box with all others. @param {{children?: ComponentChildren, tools?: ComponentChildren, hasAxis?: boolean, hasSoFar?: boolean}} props Groups have no best value so far. */
+export function ChartSettingsBar({ children = null, tools = null, hasAxis = true, hasSoFar = true }) {
   const { axis, smoothing, soFar, isLogX, isLogarithmic, ignoresOutliers } = useChartSettings();
   const [, setSmoothing] = useSetting("smoothing", "0");
   useKeptSettings();
@@ -90,7 +90,7 @@ export function ChartSettingsBar({ children = null, tools = null, hasAxis = true
       <${Switch} label="Log x" title="The horizontal axis is logarithmic." isOn=${isLogX} onChange=${set("logx")} />
       <${Switch} label="Log y" title="The vertical axis is logarithmic." isOn=${isLogarithmic} onChange=${set("log")} />
       <${Switch} label="Ignore outliers" title="The vertical axis leaves out the lowest and the highest 2 %." isOn=${ignoresOutliers} onChange=${set("outliers")} />
-      <${Select} label="Values" values=${VALUES} value=${soFar} onChange=${(/** @type {string} */ next) => changeSettings({ sofar: next || null })} />
+      ${hasSoFar && html`<${Select} label="Values" values=${VALUES} value=${soFar} onChange=${(/** @type {string} */ next) => changeSettings({ sofar: next || null })} />`}
       ${children}
       <//>
     </div>

@@ -25,7 +25,12 @@ export function BaselineChoice() {
   `;
 }
 
-/** The curves of the baseline in a chart, unless it is among its trials. @param {Subject[]} subjects @param {string[]} metrics @param {Frame} frame */
+/**
+ * The curves of the baseline in a chart, unless it is among its trials, and why there are none.
+ * @param {Subject[]} subjects
+ * @param {string[]} metrics
+ * @param {Frame} frame
+ */
 export function useBaselineCurves(subjects, metrics, { axis, zoom }) {
   const [baseline] = useBaseline();
   const id = Number(baseline);
@@ -36,11 +41,12 @@ export function useBaselineCurves(subjects, metrics, { axis, zoom }) {
   const answer = useAnswer(isAsked ? address(["comparison", "metrics"], { ...question, ...finerIn(zoom) }) : null, { ...options, about });
   // Over time it begins where the trial did.
   const trial = useAnswer(isAsked && axis === "time" ? address(["trials", id]) : null, options);
-  return useMemo(() => {
+  const curves = useMemo(() => {
     const [found] = answer.value?.trials ?? [];
     const started = trial.value?.trial.created;
     if (!isAsked || !found || (axis === "time" && started === undefined)) return [];
     const subject = { key: "baseline", name: "", label: `baseline ${id}`, ids: [id], values: { started: started ?? 0, steps: 0 } };
     return curvesOf(subject, found, { look: { colour: "--text", dash: [] }, metrics, axis, hasAllRanks: false });
   }, [answer.value, trial.value, about, isAsked]);
+  return { curves, problem: answer.error?.message ?? "" };
 }

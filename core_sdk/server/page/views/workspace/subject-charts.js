@@ -50,8 +50,8 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
       const ofTrial = curvesOf(subject, found, options);
       return { curves: ofTrial, marks: marksOf(subject, found, ofTrial, options) };
     });
-    return [[...drawn.flatMap((one) => one.curves), ...baseline], drawn.flatMap((one) => one.marks)];
-  }, [answer.value, subjects, looks, metrics.join("\n"), axis, rank, baseline]);
+    return [[...drawn.flatMap((one) => one.curves), ...baseline.curves], drawn.flatMap((one) => one.marks)];
+  }, [answer.value, subjects, looks, metrics.join("\n"), axis, rank, baseline.curves]);
   const numLeftOut = Math.max(0, ...answers.map(({ num_left_out: num }) => num));
   return html`
     <${Answered} answer=${answer} what=${`curves of ${title}`}>
@@ -61,7 +61,7 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
           curves=${curves}
           marks=${marks}
           title=${titleWithRank(title, curves)}
-          note=${numLeftOut > 0 ? `${counted(numLeftOut, "metric")} left out: there are too many curves.` : ""}
+          note=${[numLeftOut > 0 && `${counted(numLeftOut, "metric")} left out: there are too many curves.`, baseline.problem].filter(Boolean).join(" ")}
         />
       `}
     <//>
@@ -98,9 +98,9 @@ function GroupedCurves({ subjects, looks, metrics, frame }) {
         series: { x, minimum: low, maximum: high, mean: centre, numTrials, count },
       })),
     );
-    return [[...drawn, ...baseline], charts.map((chart) => noteOf(chart, labels, axis)).join(" ")];
-  }, [answer.value, subjects, looks, metrics.join("\n"), axis, baseline]);
-  const chart = html`<${Chart} ...${frame} curves=${curves} note=${note} title=${rank ? `${frame.title}, rank ${rank}` : frame.title} />`;
+    return [[...drawn, ...baseline.curves], charts.map((chart) => noteOf(chart, labels, axis)).join(" ")];
+  }, [answer.value, subjects, looks, metrics.join("\n"), axis, baseline.curves]);
+  const chart = html`<${Chart} ...${frame} curves=${curves} note=${[note, baseline.problem].filter(Boolean).join(" ")} title=${rank ? `${frame.title}, rank ${rank}` : frame.title} />`;
   // No trial of the groups has the metric.
   if (answer.error?.kind === "unknown_name") return chart;
   return html`<${Answered} answer=${answer} what=${`curves of ${frame.title}`}>${(/** @type {GroupsAnswer} */ _) => chart}<//>`;

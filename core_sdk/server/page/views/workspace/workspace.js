@@ -169,7 +169,7 @@ export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftO
   `;
   const colours = isGrouped ? groupNames : ["state", "experiment", ...hyperparameters(columns)];
   return html`
-    <${ChartSettingsBar} tools=${html`<${PanelTools} metrics=${metrics} />`}>
+    <${ChartSettingsBar} hasSoFar=${!isGrouped} tools=${html`<${PanelTools} metrics=${metrics} />`}>
       <${Select} label="Colour" values=${[
         ...(isGrouped
           ? [
