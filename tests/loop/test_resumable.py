@@ -21,6 +21,7 @@ from kernels import run
 from loop.toy_datasets import (
     Augmented,
     AugmentedAtOnce,
+    Counting,
     Described,
     Failing,
     FailingAtRandom,
@@ -423,6 +424,31 @@ def test_a_loop_that_was_left_goes_on_with_the_next_batch() -> None:
 
     assert sorted(index for batch in seen for index in batch) == list(range(22))
     assert (loader.epoch, loader.batches, loader.samples) == (1, 6, 22)
+
+
+@pytest.mark.parametrize("data", [augmented, lambda: DataLoader(Counting(22), 4)], ids=["planned", "iterated"])
+def test_an_epoch_that_was_left_after_its_last_batch_is_over(data: Callable[[], Any]) -> None:
+    """As by a loop that counts the batches. A state from there still belongs to that epoch, which then has no more."""
+    counted, iterated = loop.resumable(data()), loop.resumable(data())
+    expected = [[plain(batch) for batch in iterated] for _ in range(3)]
+
+    seen = [[plain(batch) for batch in islice(counted, 6)] for _ in range(3)]
+
+    assert seen == expected
+    resumed = loop.resumable(data())
+    resumed.load_state_dict(counted.state_dict())
+    assert (resumed.epoch, list(resumed), resumed.epoch) == (2, [], 3)
+
+
+def test_an_epoch_that_is_over_is_left_at_the_beginning_of_the_next() -> None:
+    """So beginning the next one leaves what is carried over where it is, and workers at work."""
+    loader, other = (loop.resumable(augmented(), last_batch="carry") for _ in range(2))
+    expected = [plain(batch) for _ in range(2) for batch in other]
+    seen = [plain(batch) for batch in loader]
+
+    loader.begin_epoch(1)
+
+    assert seen + [plain(batch) for batch in loader] == expected
 
 
 def test_an_epoch_is_left_for_the_beginning_of_another() -> None:

@@ -59,8 +59,8 @@ class ResumableLoader:
                 …
 
     A batch counts as trained on as soon as the loop has it, so save at the end of the loop's body. An epoch ends when
-    the loop over it ends. So a training that was saved after the last batch resumes in the same epoch, after the end of
-    that loop.
+    the loop over it ends, or when the loader is iterated over again after the last batch. So a training that was saved
+    after the last batch resumes in the same epoch, after the end of that loop.
     """
 
     def __init__(
@@ -96,6 +96,11 @@ class ResumableLoader:
         return self._progress.position.epoch
 
     @property
+    def is_epoch_over(self) -> bool:
+        """Whether the last batch of the current epoch was given. The epoch is then left by the next iteration."""
+        return self._source.is_epoch_over(self._progress.position)
+
+    @property
     def batches_per_epoch(self) -> int | None:
         """The number of batches of each epoch; None if it is unknown, or if epochs differ."""
         return self._source.batches_per_epoch
@@ -126,12 +131,22 @@ class ResumableLoader:
     def __iter__(self) -> Iterator[Any]:
         """Yields the rest of the current epoch. Then the next epoch becomes the current one."""
         progress = self._progress
-        if not self._source.is_epoch_over(progress.position):
+        self._leave_finished_epoch()
+        if not self.is_epoch_over:
             for draw, batch in self.stream():
                 yield batch
                 if draw.is_epoch_end:
                     break
+        self._end_epoch(progress)
+
+    def _leave_finished_epoch(self) -> None:
+        """Ends an epoch whose loop was left after the last batch, by a count of the batches for example."""
+        if self._progress.draw is not None and self.is_epoch_over:
+            self._end_epoch(self._progress)
+
+    def _end_epoch(self, progress: _Progress) -> None:
         progress.start, progress.draw = self._source.next_epoch(progress.position), None
+        progress.is_at_beginning = True
 
     def stream(self) -> Iterator[tuple[Draw, Any]]:
         """Returns an endless iterator over all further batches, each with its draw. There is only one at a time."""
@@ -174,10 +189,16 @@ class ResumableLoader:
             self._source = self._make_source(state["seed"])
         position = Position(state["epoch"], state["offset"])
         self._source.load(state, position)
-        self._progress = _Progress(state["seed"], position, state["batches"], state["samples"])
+        self._progress = _Progress(
+            state["seed"], position, state["batches"], state["samples"], is_at_beginning=position.offset == 0
+        )
 
     def begin_epoch(self, epoch: int) -> None:
         """Leaves the current epoch, and goes on at the beginning of this one. The counts go on, too."""
+        self._leave_finished_epoch()
+        progress = self._progress
+        if epoch == self.epoch and progress.draw is None and progress.is_at_beginning:
+            return
         # The last two belong to data that can only be read from their beginning.
         beginning = {"epoch": epoch, "offset": 0, "data": None, "is_epoch_over": False}
         self.load_state_dict(self.state_dict() | beginning)
@@ -211,6 +232,8 @@ class _Progress:
     samples: int = 0
     draw: Draw | None = None
     """The last batch since `start`."""
+    is_at_beginning: bool = True
+    """Whether an epoch begins at `start`."""
 
     @property
     def position(self) -> Position:
