@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import digits
-from core_sdk import core
+from core_sdk import core, loop
 from core_sdk.integrations.lightning import CoreSDKCallback
 
 
@@ -38,7 +38,8 @@ def main(args: argparse.Namespace, core_context: core.Context) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     train_digits, test_digits = digits.load()
-    train_data = DataLoader(TensorDataset(*train_digits), batch_size=32, shuffle=True)
+    train_loader = DataLoader(TensorDataset(*train_digits), batch_size=32, shuffle=True)
+    train_data = loop.resumable(train_loader, distributed=core_context.distributed)
     test_data = DataLoader(TensorDataset(*test_digits), batch_size=len(test_digits.labels))
 
     callback = CoreSDKCallback(core_context)

@@ -95,6 +95,10 @@ def test_contributors_are_told_the_floors_as_they_are() -> None:
 # Documented in spite of the underscore, or private names of a library that stand in one module each.
 _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_make", "_repr_html_"} | {
     "_bucket_metadata_cache",  # google-cloud-storage
+    "_combined_loader",  # lightning, as the next ones
+    "_data_fetcher",
+    "_restarting",
+    "_results",
     "_call_impl",  # torch, as the next ones
     "_compiled_call_impl",
     "_maybe_wrap_command_args_with_numa_binding",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
+import logging
 import shutil
 import signal
 from collections.abc import Mapping
@@ -20,6 +20,15 @@ from typing import TYPE_CHECKING, Any
 from core_sdk.core import Context
 from core_sdk.errors import MissingDependencyError
 from core_sdk.integrations._copies import Copies
+from core_sdk.integrations._lightning_loops import call_between_batches
+from core_sdk.integrations._lightning_state import (
+    add_sums,
+    capture,
+    capture_rank,
+    combined_loader,
+    restore,
+    withhold_last_saves,
+)
 from core_sdk.integrations._reporting import Reporter
 from core_sdk.integrations._resuming import LatestCheckpoint
 
@@ -35,14 +44,17 @@ if TYPE_CHECKING:
     from lightning.pytorch import LightningModule, Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
 
+logger = logging.getLogger("core_sdk.integrations")
+
 _FILE = "lightning.ckpt"
 
 
 class CoreSDKCallback(framework.Callback):
     """Reports what the module logs, stores what `ModelCheckpoint` saves, and stops the training when it should stop.
 
-    On a stop it stores a checkpoint and sets `trainer.should_stop`. `min_epochs` and `min_steps` do not delay the stop.
-    A validation that is due comes first, since a resumed training does not make up for it; no other one follows.
+    A training stops between two batches, after a step of the optimizer, and with all that follows the batch: its
+    validation, or the end of its epoch. It stores a checkpoint, from which a resumed training goes on as if it had not
+    been stopped, and leaves the epoch without ending it.
     """
 
     def __init__(self, core_context: Context) -> None:
@@ -51,6 +63,15 @@ class CoreSDKCallback(framework.Callback):
         self._latest = LatestCheckpoint(core_context)
         self._copies = Copies(core_context) if core_context.distributed.is_chief else None
         self._is_stopping = False
+        self._steps_before: int | None = None
+        """The steps completed before the last batch; None if this call of `fit()` has trained none."""
+        self._captured: dict[str, Any] = {}
+        self._loaded: dict[str, Any] = {}
+        """What was captured when the training stopped, until it is restored."""
+        self._sums: dict[str, Any] = {}
+        self._latest_path: str | None = None
+        self._without_directory: list[ModelCheckpoint] = []
+        """Those whose directory is chosen by Lightning, which chooses another one for each attempt."""
         self._stored: tuple[int, str] | None = None
         """The step and the storage id of the newest checkpoint of this attempt."""
         self._sigterm_handler: Any = signal.SIG_DFL
@@ -58,7 +79,10 @@ class CoreSDKCallback(framework.Callback):
     def latest_checkpoint(self) -> str | None:
         """Returns the path for `trainer.fit(ckpt_path=…)`, or None if there is no checkpoint. Collective."""
         directory = self._latest.open()
-        return None if directory is None else str(directory / _FILE)
+        if directory is None:
+            return None
+        self._latest_path = str(directory / _FILE)
+        return self._latest_path
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Raises `ValueError` if the Trainer does not train with all ranks, since each rank would then train alone."""
@@ -68,35 +92,83 @@ class CoreSDKCallback(framework.Callback):
                 "of each node (core_context.distributed.local_size) and `num_nodes=` to Trainer()"
             )
         self._sigterm_handler = signal.getsignal(signal.SIGTERM)
+        self._loaded = {}
+        self._without_directory = [
+            each for each in trainer.checkpoint_callbacks if getattr(each, "dirpath", "") is None
+        ]
         if not any(isinstance(logger, _Logger) for logger in trainer.loggers):
             version = f"trial-{self._core_context.info.trial.trial_id}"
             trainer.loggers = [*trainer.loggers, _Logger(trainer, self, version)]
+            call_between_batches(trainer, self)
             if self._copies is not None:
                 _follow_removals(trainer, self._copies)
 
+    def state_dict(self) -> dict[str, Any]:
+        return self._captured
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if trainer.state.fn == "fit":
+            self._loaded = checkpoint["callbacks"].get(self.state_key, {})
+            self._stay_in_directories(trainer, checkpoint["callbacks"])
+
+    def _stay_in_directories(self, trainer: Trainer, states: Mapping[str, Any]) -> None:
+        """Lets `ModelCheckpoint` go on in the directory of the trial's earlier attempt, so that it knows its best."""
+        info = self._core_context.info
+        if info.latest_checkpoint is None or str(trainer.ckpt_path) != self._latest_path:
+            return
+        if self._core_context.checkpoint.get_metadata(info.latest_checkpoint).get("trial_id") == info.trial.trial_id:
+            for each in self._without_directory:
+                each.dirpath = states.get(each.state_key, {}).get("dirpath", each.dirpath)
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._latest.close()
+        self._steps_before = None
+        _warn_of_inexact_loaders(trainer)
         # Lightning's own handler raises an exception after a collective, which other ranks may not join.
         with contextlib.suppress(ValueError):  # outside of the main thread there is no handler
             signal.signal(signal.SIGTERM, self._sigterm_handler)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
-        if not _is_validated_next(trainer, batch_idx):
-            self._stop_if_asked(trainer)
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn == "fit" and not trainer.sanity_checking:
-            self._stop_if_asked(trainer)
+    def before_epoch(self, trainer: Trainer) -> bool:
+        """Stops the training if it should stop between two epochs, and restores it when it begins."""
+        if self not in trainer.callbacks:
+            return False  # Lightning looks for a learning rate or a batch size
+        self._stop_if_asked(trainer)
+        if not (loaded := self._loaded):
+            return False
+        self._loaded = {}
+        self._sums = restore(trainer, loaded["shared"], loaded["ranks"], self._core_context.distributed.rank)
+        return True
+
+    def before_batch(self, trainer: Trainer) -> None:
+        """Stops the training if it should stop between two batches.
+
+        It is not asked while gradients are accumulated, since they are not stored.
+        """
+        if self in trainer.callbacks:
+            if self._steps_before not in (None, trainer.global_step):
+                self._stop_if_asked(trainer)
+            self._steps_before = trainer.global_step
+
+    def after_batch(self, trainer: Trainer) -> None:
+        if self._sums:
+            add_sums(trainer, self._sums)
 
     def _stop_if_asked(self, trainer: Trainer) -> None:
+        """Raises `StopIteration`, by which Lightning's loops end, if the training should stop."""
         if not self._is_stopping and self._core_context.preempt.should_preempt():
             self._is_stopping = True
-            self._store(trainer)
-            trainer.fit_loop.min_epochs = trainer.fit_loop.epoch_loop.min_steps = None
-            trainer.limit_val_batches = 0
+            if self._steps_before is not None:  # otherwise the training is where it began
+                ranks = self._core_context.distributed.gather(capture_rank(trainer))
+                self._captured = {"shared": capture(trainer), "ranks": ranks}
+                self._store(trainer)
+                withhold_last_saves(trainer)
+        if self._is_stopping:
             trainer.should_stop = True
+            raise StopIteration
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._reporter.report_progress(trainer.global_step, trainer.estimated_stepping_batches)
@@ -143,18 +215,17 @@ class CoreSDKCallback(framework.Callback):
                 metadata = self._copies.metadata(trainer.global_step, None)
                 directory, _ = stored.enter_context(self._core_context.checkpoint.store_path(metadata))
                 path = directory / _FILE
-            trainer.save_checkpoint(distributed.broadcast(path))
+            trainer.save_checkpoint(distributed.broadcast(path), weights_only=False)
 
 
-def _is_validated_next(trainer: Trainer, batch_idx: int) -> bool:
-    """Returns whether Lightning validates after this batch of the training."""
-    every, num_batches = trainer.check_val_every_n_epoch, trainer.val_check_batch
-    if not trainer.enable_validation or (every is not None and (trainer.current_epoch + 1) % every):
-        return False
-    if math.isinf(num_batches):  # the loader has no length
-        return bool(trainer.is_last_batch)
-    index = trainer.fit_loop.total_batch_idx if every is None else batch_idx
-    return bool((index + 1) % num_batches == 0)
+def _warn_of_inexact_loaders(trainer: Trainer) -> None:
+    loaders = combined_loader(trainer).flattened
+    if inexact := {type(each).__name__ for each in loaders if not hasattr(each, "load_state_dict")}:
+        logger.warning(
+            "%s keeps no position: a training that is stopped within an epoch trains the rest of it with other "
+            "samples. core_sdk.loop.resumable(loader) goes on with the very next one.",
+            ", ".join(sorted(inexact)),
+        )
 
 
 def _follow_removals(trainer: Trainer, copies: Copies) -> None:
