@@ -920,9 +920,10 @@ class NotFoundError(CoreSDKError):
 
 
 class TrialNotFoundError(NotFoundError):
-    def __init__(self, trial_id: int, home: Path) -> None:
-        self.trial_id = trial_id
-        super().__init__(f"there is no trial {trial_id} in {home}. `core-sdk trial list` shows those that exist.")
+    def __init__(self, trial: int | str, home: Path) -> None:
+        """`trial` is an id or a name."""
+        self.trial_id = trial if isinstance(trial, int) else 0
+        super().__init__(f"there is no trial {trial!r} in {home}. `core-sdk trial list` shows those that exist.")
 
 
 class ExperimentNotFoundError(NotFoundError):

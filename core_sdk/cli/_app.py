@@ -18,7 +18,9 @@ _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usa
 experiment, a checkpoint, an attempt, a group) does not exist; 74 the trial was stopped, its save has failed, and an
 earlier checkpoint is there; 75 the trial was stopped and can be resumed; 126 or 127 the command cannot be executed or
 does not exist; 130 the trial was canceled by Ctrl-C. run, trial resume and trial continue otherwise exit as the script
-did, with 128 + N when signal N killed it."""
+did, with 128 + N when signal N killed it.
+
+Documentation: https://github.com/core-sdk/core-sdk/tree/main/docs"""
 
 
 class _Root(LazyGroup):

@@ -10,8 +10,6 @@ import typer
 Force = Annotated[
     bool, typer.Option("--force", help="Also with a checkpoint that is pinned, or that another trial began with.")
 ]
-TrialId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The trial's number.", show_default=False)]
-TrialIds = Annotated[list[int], typer.Argument(metavar="ID…", min=1, help="The trials' numbers.", show_default=False)]
 Metrics = Annotated[
     list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this metric; may be repeated.")
 ]

@@ -12,10 +12,10 @@ from core_sdk.cli.render.json import print_list
 from core_sdk.errors import CoreSDKError
 
 
-def for_each(noun: str, ids: Iterable[int], do: Callable[[int], str], as_json: bool) -> None:
+def for_each(noun: str, ids: Iterable[int], do: Callable[[int], str], as_json: bool, *, only_ids: bool = False) -> None:
     """Does the action for all of them, even if some fail; the exit status is that of the last failure.
 
-    `do` returns the new state of each.
+    `do` returns the new state of each, which is printed, unless `only_ids` are wanted.
     """
     done: list[dict[str, Any]] = []
     status = ExitCode.OK
@@ -26,7 +26,7 @@ def for_each(noun: str, ids: Iterable[int], do: Callable[[int], str], as_json: b
             status = ExitCode(exit_status_of(error))
             continue
         if not as_json:
-            typer.echo(f"{noun} {one}: {done[-1]['state']}")
+            typer.echo(one if only_ids else f"{noun} {one}: {done[-1]['state']}")
     if as_json:
         print_list(done)
     if status is not ExitCode.OK:

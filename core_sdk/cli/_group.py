@@ -76,11 +76,11 @@ class LazyGroup(Group):
 
 
 def command_group(help_text: str | None = None, *, epilog: str | None = None, cls: type[Group] = Group) -> typer.Typer:
-    """Returns a group of commands with the settings that all groups share. The library reflows the `epilog`."""
+    """Returns a group of commands with the settings that all groups share. The library reflows each paragraph of the `epilog`."""
     return typer.Typer(
         cls=cls,
         help=help_text,
-        epilog=epilog and " ".join(epilog.split()),
+        epilog=epilog and "\n\n".join(" ".join(each.split()) for each in epilog.split("\n\n")),
         no_args_is_help=True,
         # Help in rich's boxes takes a tenth of a second longer and says no more.
         rich_markup_mode=None,

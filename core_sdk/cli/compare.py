@@ -8,6 +8,7 @@ import typer
 
 from core_sdk.cli._arguments import ChartMetrics, Output, Sort, Where, parse_experiment
 from core_sdk.cli._grouping import BandOption, Best, CentreOption, GroupBy, XOption, parse_grouping
+from core_sdk.cli._trials import MaybeTrialIds
 from core_sdk.cli.render.output import AsJson
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    trial_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="ID…", min=1, help="The trials' numbers.", show_default=False)
-    ] = None,
+    trial_ids: MaybeTrialIds = None,
     experiment: Annotated[str | None, typer.Option(help="All trials of this experiment, by id or name.")] = None,
     where: Where = "",
     sort: Sort = "",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Protocol
 
+from core_sdk.core._announcements import Announcements
 from core_sdk.core._checkpoint import CheckpointContext
 from core_sdk.core._collection import collect_at_end
 from core_sdk.core._experimental import ExperimentalCoreContext
@@ -102,6 +103,7 @@ class Context(OfOneProcess):
         train: TrainContext,
         services: Sequence[Service],
         program: ProgramExit | None = None,
+        announcements: Announcements | None = None,
         is_started_again: bool = False,
     ) -> None:
         """`program` is the exit of the script, if it is one. `is_started_again`: after a stop, if its status is 75."""
@@ -133,6 +135,8 @@ class Context(OfOneProcess):
         self._open.callback(attempt.journal.close)
         for service in services:
             self._open.callback(service.close)
+        if announcements is not None:
+            self._open.callback(announcements.end)
         self._open.callback(self._ending.record)
         self._open.callback(profiler.off)
         # The save ends first, while everything still works and the outcome is not decided.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, recover
 from core_sdk.core._checkpoint import CheckpointContext, Grace, Replicas
 from core_sdk.core._collection import record_policy
@@ -31,6 +32,7 @@ from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import (
     Environment,
     StopNoticeSettings,
+    is_quiet,
     is_script,
     is_usr1_stop,
     known_grace_s,
@@ -57,7 +59,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NUM_REMEMBERED = 20
-_STDERR = 2
 _WORDS_OF_OTHERS = {
     "config": "hparams",
     "display_name": "trial_name",
@@ -191,10 +192,10 @@ def init(
     # A save looks for unchanged files in these.
     storage.remember([storage_id for storage_id, url in earlier.items() if not url][-_NUM_REMEMBERED:])
     folder, tracker = attempt.folder, HomeTracker(Home(attempt.folder.home_directory))
-    if attempt.is_new_trial and os.isatty(_STDERR):
-        # Told to a person only, since programs read what a script writes. `core-sdk run` tells it itself.
-        trial_id = folder.trial_id
-        print(f"core-sdk: trial {trial_id}: `core-sdk trial describe {trial_id}` shows it", file=sys.stderr)
+    # `core-sdk run`, masters and programs with workers give a run info, and speak themselves.
+    announcements = Announcements(attempt) if distributed.is_chief and given.info is None and not is_quiet() else None
+    if announcements is not None:
+        announcements.begin()
     resumption = Resumption(attempt.start, attempt.journal) if distributed.is_chief else None
     train = TrainContext(
         tracker=tracker,
@@ -253,6 +254,7 @@ def init(
         train=train,
         services=_services(attempt, given.tensorboard_mode) if distributed.is_chief else (),
         program=ProgramExit.watched() if is_script() else None,
+        announcements=announcements,
         is_started_again=_is_started_again(given, distributed),
     )
 

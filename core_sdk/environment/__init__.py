@@ -20,6 +20,7 @@
 | `CORE_SDK_JOB_ID`   | names a training: each start with this name goes on with its trial; empty: no start does |
 | `CORE_SDK_NUM_NODES` | how many pods of an indexed Job of Kubernetes train together               |
 | `CORE_SDK_TEST_MODE` | not empty and not 0: `Trainer.fit()` trains and validates one batch, saves and ends |
+| `CORE_SDK_QUIET`    | not empty and not 0: a script does not say which trial it is, and how it has ended |
 | `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
 
 The addresses of those clouds' metadata servers are in `GCE_METADATA_HOST` and `AWS_EC2_METADATA_SERVICE_ENDPOINT`. If
@@ -91,6 +92,7 @@ from core_sdk.environment._settings import (
     Environment,
     LaunchSettings,
     StopNoticeSettings,
+    is_quiet,
     is_test_mode,
     is_usr1_stop,
     known_grace_s,

@@ -11,6 +11,7 @@ from core_sdk.environment.names import (
     GRACE_VARIABLE,
     HOME_VARIABLE,
     MAX_MEDIA_VARIABLE,
+    QUIET_VARIABLE,
     RUN_INFO_VARIABLE,
     STOP_NOTICES_VARIABLE,
     STORAGE_DEADLINE_VARIABLE,
@@ -132,6 +133,11 @@ def max_media_bytes() -> int:
 def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:
     """Whether SIGUSR1 is a stop: Slurm can send it before a job's time is over (`--signal=USR1@120`)."""
     return bool(variables.get("SLURM_JOB_ID"))
+
+
+def is_quiet() -> bool:
+    """Whether a script does not say which trial it is, and how it has ended."""
+    return os.environ.get(QUIET_VARIABLE, "") not in ("", "0")
 
 
 def is_test_mode(variables: Mapping[str, str] = os.environ) -> bool:

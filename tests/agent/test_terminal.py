@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import termios
 import textwrap
@@ -206,17 +205,3 @@ def test_output_into_a_pipe_is_no_terminal(run: Run, home: Home) -> None:
     assert person.waits() == 0
     assert output == b"False False \r\x1b[31m\n"
     assert home.trial(1).log_path(1).read_bytes() == output
-
-
-@needs("many processes")
-@pytest.mark.usefixtures("home")
-def test_a_script_alone_says_once_which_trial_it_is(tmp_path: Path, write_script: WriteScript) -> None:
-    """To a person at a terminal; a program that reads its output gets nothing but that."""
-    script = write_script("from core_sdk import core\nwith core.init(): print('trains')\n")
-    person = Person(tmp_path, [sys.executable, str(script)])
-    status = person.waits()
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
-
-    assert status == 0
-    assert person.seen.splitlines() == [b"core-sdk: trial 1: `core-sdk trial describe 1` shows it", b"trains"]
-    assert (ended.stdout, ended.stderr) == ("trains\n", "")

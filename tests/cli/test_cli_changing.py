@@ -193,6 +193,35 @@ def test_several_trials_are_deleted_after_one_question(home: Home, cli: Cli) -> 
     assert home.trial_ids() == [2]
 
 
+@needs("many processes")
+def test_trials_are_chosen_by_a_condition_or_a_name(home: Home, cli: Cli) -> None:
+    """For labels, the archive and deletion; the numbers alone are for other commands."""
+    for lr in (0.1, 0.2, 0.3):
+        new_attempt(new_trial(home, hparams={"lr": lr})).end()
+    for trial_id in ("1", "2"):
+        cli("trial", "rename", trial_id, "twin")
+    cli("trial", "rename", "3", "mine")
+
+    several = cli("trial", "describe", "twin")
+    labelled = cli("trial", "label", "--where", "lr<0.25", "small", "-q")
+    by_name = cli("trial", "label", "mine", "1", "good")
+    archived = cli("trial", "archive", "--where", "label=good", "--quiet")
+    deleted = cli("trial", "delete", "--where", "archived=true and lr=0.1", "--yes", "-q")
+    nothing = cli("trial", "delete", "--where", "lr>1", "--yes")
+    both, neither = cli("trial", "delete", "1", "--where", "lr>0"), cli("trial", "archive")
+    unknown, the_other = cli("trial", "describe", "nobody"), cli("trial", "describe", "twin")
+
+    assert labelled.output == "1\n2\n"
+    assert by_name.output == "labels of trial 3: good\nlabels of trial 1: good, small\n"
+    assert (archived.output, deleted.output) == ("1\n3\n", "1\n")
+    assert (nothing.status, nothing.output) == (0, "")
+    assert (both.status, neither.status, unknown.status) == (2, 2, 3)
+    assert "`core-sdk trial list` shows those that exist" in unknown.errors
+    assert "give the number of one of them: 1, 2" in several.errors
+    assert the_other.status == 0  # the only one of this name that is left
+    assert home.trial_ids() == [2, 3]
+
+
 def test_a_home_in_which_nothing_can_be_made_is_told_at_once(cli: Cli) -> None:
     """Nobody waits for a lock whose file cannot be."""
     listed = cli("trial", "list", CORE_SDK_HOME="/proc")

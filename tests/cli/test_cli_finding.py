@@ -14,7 +14,7 @@ from server.visitor import Visitor
 
 from core_sdk.cli.render.csv import cell
 from core_sdk.cli.trial.listing import choose_trials
-from core_sdk.records import EnvironmentRecord
+from core_sdk.records import EnvironmentRecord, SearcherMetric
 from core_sdk.tracking import Home, HomeTracker
 
 
@@ -46,10 +46,26 @@ def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
     assert head[:9] == [
         "ID", "Experiment", "State", "Steps", "accuracy", "lr", "model.layers", "validation.loss", "Reason",
     ]  # fmt: skip
-    assert head[-2:] == ["training.loss", "model.name"]
+    assert head[-3:] == ["model.name", "training.loss", "Attempts"]
     assert [(row["lr"], row["validation.accuracy"]) for row in rows] == [("0.1", "0.7"), ("0.01", "0.9"), ("0.001", "")]
     assert objects[0]["hparams"]["model"] == {"layers": 0, "name": "cnn"}
     assert objects[0]["metrics"] == {"training": {"loss": 0.5}, "validation": {"accuracy": 0.7, "loss": 1.5}}
+
+
+@needs("many processes")
+@pytest.mark.usefixtures("three_trials")
+def test_the_metric_that_counts_stands_before_all_others(home: Home, cli: Cli) -> None:
+    """The searcher's in lists of its experiment, and otherwise that of a validation."""
+    with home.experiment(1).edit() as record:
+        record.searcher_metric = SearcherMetric(name="loss")
+
+    listed = cli("trial", "list", "--experiment", "1", COLUMNS="200").output.splitlines()[0].split()
+    described = cli("experiment", "describe", "1", COLUMNS="200").output
+    asked = cli("experiment", "describe", "1", "--metric", "accuracy", COLUMNS="200").output
+
+    assert listed[4:6] == ["validation.loss", "accuracy"]
+    assert "ID  State      Steps  validation.loss" in described
+    assert "ID  State      Steps  accuracy" in asked
 
 
 def test_a_long_hyperparameter_stands_behind_short_ones(home: Home, cli: Cli) -> None:
@@ -94,8 +110,8 @@ def test_what_a_trainer_counts_stands_last(home: Home, cli: Cli) -> None:
 
     head = cli("trial", "list", COLUMNS="200").output.splitlines()[0].split()
 
-    assert head[4] == "Started"
-    assert head[-3:] == ["loss", "batches", "epochs"]
+    assert head[4:6] == ["loss", "Started"]
+    assert head[-3:] == ["Attempts", "batches", "epochs"]
 
 
 @needs("many processes")

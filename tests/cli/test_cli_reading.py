@@ -266,11 +266,12 @@ def test_the_index_can_be_made_anew(home: Home, cli: Cli) -> None:
 
 
 def test_help_tells_the_exit_statuses(cli: Cli) -> None:
-    """And the version can be asked for."""
+    """And where the documents are; and the version can be asked for."""
     shown = " ".join(cli("--help").output.split())
     version = cli("--version")
 
     assert all(status in shown for status in ("Exit status", " 3 ", " 75 ", "126", "127"))
+    assert "Documentation: https://" in shown
     assert version.output == f"core-sdk {__version__}\n"
 
 

@@ -16,8 +16,8 @@ from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, con
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, printable
 from core_sdk.cli.trial.best import best_trial
-from core_sdk.cli.trial.listing import json_object, print_trials
-from core_sdk.records import check_name, fields_of
+from core_sdk.cli.trial.listing import json_object, print_trials, with_searched
+from core_sdk.records import SearcherMetric, check_name, fields_of
 from core_sdk.tracking.finding.facts import Facts, read_facts
 from core_sdk.tracking.rows import ExperimentChange, ExperimentRow
 
@@ -68,15 +68,16 @@ def describe(
     are_several = len(numbers) > 1 and all(map(str.isdecimal, numbers))
     described = [_described(text, metric, smaller_is_better) for text in (numbers if are_several else [experiment])]
     if are_several and as_json:
-        print_list(value for value, _, _ in described)
+        print_list(value for value, *_ in described)
         return
-    for index, (value, properties, found) in enumerate(described):
+    for index, (value, properties, found, recorded) in enumerate(described):
         if index:
             typer.echo()
         print_one(value, properties, as_json)
         if not as_json and found:
             typer.echo()
-            print_trials(found[-_NUM_TRIALS:], (), Format.TABLE, names_experiment=False)
+            newest, asked_for = found[-_NUM_TRIALS:], SearcherMetric(name=metric) if metric else recorded
+            print_trials(newest, with_searched((), asked_for, newest), Format.TABLE, names_experiment=False)
             if len(found) > _NUM_TRIALS:
                 every = f"`core-sdk trial list --experiment {value['experiment_id']}` lists all {len(found)} trials"
                 typer.echo(f"These are the newest {_NUM_TRIALS}: {every}.")
@@ -84,8 +85,8 @@ def describe(
 
 def _described(
     experiment: str, metric: str | None, smaller_is_better: bool | None
-) -> tuple[dict[str, Any], dict[str, str | list[str]], list[Facts]]:
-    """Returns an experiment as programs get it, as people see it, and its trials."""
+) -> tuple[dict[str, Any], dict[str, str | list[str]], list[Facts], SearcherMetric | None]:
+    """Returns an experiment as programs get it, as people see it, its trials, and its searcher's metric."""
     tracker = open_tracker()
     with tracker.view() as view:
         row = view.experiment(parse_experiment(experiment))
@@ -93,7 +94,7 @@ def _described(
         best = best_trial(view, row.experiment_id, recorded, metric, smaller_is_better)
         found = read_facts(view, view.trials(row.experiment_id))
     value = fields_of(row) | {"best": best, "trials": [json_object(one) for one in found]}
-    return value, _properties(row) | {"Best": str(best or "")}, found
+    return value, _properties(row) | {"Best": str(best or "")}, found, recorded
 
 
 @app.command()

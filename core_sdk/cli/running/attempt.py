@@ -12,7 +12,6 @@ import typer
 from core_sdk.agent.starting import Agent
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import message, say
-from core_sdk.cli._resuming import what_is_hidden, what_resume_does
 from core_sdk.cli.running.display import Display
 from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_signals, open_screen
 from core_sdk.descriptors import HeldDirectory
@@ -22,6 +21,7 @@ from core_sdk.processes.output import Outlet
 from core_sdk.records import TrialInfo
 from core_sdk.tracking.attempts.continuation import Continuation
 from core_sdk.tracking.attempts.ending import further_trials, read_end, read_settled
+from core_sdk.tracking.attempts.next_step import describe_end, what_is_hidden
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start
 from core_sdk.tracking.home import Home, TrialFolder
@@ -164,12 +164,3 @@ def exit_status(state: TrialState, code: int | None) -> int:
     # A script may end well, or by a status that means something else, although its Context has recorded an error.
     other_states = (None, ExitCode.OK, ExitCode.PAUSED, ExitCode.CANCELED)
     return ExitCode.FAILURE if code in other_states else exit_code(code)
-
-
-def describe_end(folder: TrialFolder, state: TrialState, reason: str) -> str:
-    """Says how the trial has ended. The text continues a sentence that begins with its name."""
-    because = f" ({reason})" if reason else ""
-    if state == "COMPLETED":
-        return f"completed{because}"
-    words = {"PAUSED": "is paused", "CANCELED": "was canceled"}.get(state, "failed")
-    return f"{words}{because}: {what_resume_does(folder)}"

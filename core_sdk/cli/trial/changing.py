@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import time
 from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Force, Remove, TrialId, TrialIds, Yes
+from core_sdk.cli._arguments import Force, Remove, Where, Yes
 from core_sdk.cli._each import for_each
 from core_sdk.cli._home import open_tracker
+from core_sdk.cli._messages import say
+from core_sdk.cli._trials import MaybeTrialIds, TrialId, parse_trial
 from core_sdk.cli.render.output import AsJson, confirm
 from core_sdk.cli.render.text import printable
+from core_sdk.cli.trial.listing import choose_trials
 from core_sdk.errors import CoreSDKError
 from core_sdk.records import TrialLabelsChanged, check_name
 from core_sdk.tracking import HomeTracker
 from core_sdk.tracking.rows import TrialRow
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the numbers of the trials.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -54,21 +58,49 @@ def note(
 def label(
     trials_and_labels: Annotated[
         list[str],
-        typer.Argument(metavar="ID… LABEL…", help="The trials' numbers, then the labels.", show_default=False),
+        typer.Argument(
+            metavar="ID… LABEL…",
+            help="A trial's number or name, further numbers, then the labels; with --where only labels.",
+            show_default=False,
+        ),
     ],
+    where: Where = "",
     remove: Remove = False,
+    quiet: Quiet = False,
 ) -> None:
     """Give trials labels, or take them away."""
-    trial_ids = [int(text) for text in itertools.takewhile(str.isdecimal, trials_and_labels)]
-    texts = [check_name("the label", text) for text in trials_and_labels[len(trial_ids) :]]
-    if not trial_ids or not texts:
+    given, texts = ([], trials_and_labels) if where else _trials_first(trials_and_labels)
+    labels = [check_name("the label", text) for text in texts]
+    if not labels:
         raise typer.BadParameter("give the numbers of trials, then labels, which are words: `trial label 12 13 paper`")
+    tracker = open_tracker()
+    trial_ids = _chosen(tracker, given, where)
     for trial_id in trial_ids:
         _row(trial_id)  # an unknown one fails before anything is changed
-    added, removed = ([], texts) if remove else (texts, [])
+    added, removed = ([], labels) if remove else (labels, [])
     for trial_id in trial_ids:
-        open_tracker().append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
-        typer.echo(f"labels of trial {trial_id}: {printable(', '.join(_row(trial_id).labels)) or 'none'}")
+        tracker.append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
+        now = "" if quiet else printable(", ".join(_row(trial_id).labels)) or "none"
+        typer.echo(trial_id if quiet else f"labels of trial {trial_id}: {now}")
+
+
+def _trials_first(texts: list[str]) -> tuple[list[int], list[str]]:
+    """Returns the trials and the labels: a label is not a number, and the first text is a trial's name, if none."""
+    num_trials = next((index for index, text in enumerate(texts) if index and not text.isdecimal()), len(texts))
+    return [parse_trial(text) for text in texts[:num_trials]], texts[num_trials:]
+
+
+def _chosen(tracker: HomeTracker, trial_ids: list[int] | None, where: str) -> list[int]:
+    """Returns the trials that are given, or those that fulfil a condition, archived ones too."""
+    if bool(trial_ids) == bool(where):
+        raise typer.BadParameter("give the numbers of trials, or --where, one of them")
+    if not where:
+        return list(dict.fromkeys(trial_ids or ()))
+    with tracker.view() as view:
+        found, _ = choose_trials(view, None, labels=(), where=where, sort="", columns=(), with_archived=True)
+    if not found:
+        say("no trial is like that")
+    return [one.row.trial_id for one in found]
 
 
 def _row(trial_id: int) -> TrialRow:
@@ -76,33 +108,37 @@ def _row(trial_id: int) -> TrialRow:
         return view.trial(trial_id)
 
 
-def archive(trial_ids: TrialIds, as_json: AsJson = False) -> None:
+def archive(trial_ids: MaybeTrialIds = None, where: Where = "", quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Hide trials that do not run from lists; `list --all` shows them.
 
     A trial that is resumed is in lists again.
     """
-    _archive(trial_ids, True, as_json)
+    _archive(trial_ids, where, True, quiet, as_json)
 
 
-def unarchive(trial_ids: TrialIds, as_json: AsJson = False) -> None:
+def unarchive(
+    trial_ids: MaybeTrialIds = None, where: Where = "", quiet: Quiet = False, as_json: AsJson = False
+) -> None:
     """Show trials in lists again."""
-    _archive(trial_ids, False, as_json)
+    _archive(trial_ids, where, False, quiet, as_json)
 
 
-def _archive(trial_ids: list[int], is_archived: bool, as_json: bool) -> None:
+def _archive(given: list[int] | None, where: str, is_archived: bool, quiet: bool, as_json: bool) -> None:
     tracker = open_tracker()
 
     def change(trial_id: int) -> str:
         tracker.archive_trial(trial_id, is_archived=is_archived)
         return "archived" if is_archived else "unarchived"
 
-    for_each("trial", trial_ids, change, as_json)
+    for_each("trial", _chosen(tracker, given, where), change, as_json, only_ids=quiet)
 
 
 def delete(
-    trial_ids: TrialIds,
+    trial_ids: MaybeTrialIds = None,
+    where: Where = "",
     force: Force = False,
     yes: Yes = False,
+    quiet: Quiet = False,
 ) -> None:
     """Delete trials, their records and their checkpoints.
 
@@ -110,17 +146,19 @@ def delete(
     version of a model is not deleted; --force overrides the first two.
     """
     tracker = open_tracker()
-    trial_ids = list(dict.fromkeys(trial_ids))
-    for trial_id in trial_ids:
+    chosen = _chosen(tracker, trial_ids, where)
+    for trial_id in chosen:
         tracker.attempts(trial_id)  # an unknown one fails before anything is asked
-    trials = [f"trial {trial_id}{_at_a_glance(tracker, trial_id)}" for trial_id in trial_ids]
+    if not chosen:
+        return
+    trials = [f"trial {trial_id}{_at_a_glance(tracker, trial_id)}" for trial_id in chosen]
     if len(trials) > 1:
         typer.echo("\n".join(trials), err=True)
     what = f"{trials[0]}, all its" if len(trials) == 1 else f"these {len(trials)} trials, all their"
     confirm(f"Delete {what} records and checkpoints?", yes)
-    for trial_id in trial_ids:
+    for trial_id in chosen:
         tracker.delete_trial(trial_id, is_forced=force)
-        typer.echo(f"deleted trial {trial_id}")
+        typer.echo(trial_id if quiet else f"deleted trial {trial_id}")
 
 
 def _at_a_glance(tracker: HomeTracker, trial_id: int) -> str:

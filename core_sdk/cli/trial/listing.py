@@ -13,7 +13,7 @@ from core_sdk.cli.render.json import print_list
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import MOST_NAMES, Column, print_table, shortened
 from core_sdk.cli.render.text import format_time
-from core_sdk.records import fields_of, format_number, generated_name, strict_json
+from core_sdk.records import SearcherMetric, fields_of, format_number, generated_name, strict_json
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.facts import (
     SHORT_NAMES,
@@ -69,6 +69,12 @@ def print_trials(found: Sequence[Facts], names: Sequence[str], form: Format, *, 
         case Format.TABLE:
             columns, num_more = _columns(found, names, names_experiment)
             print_table(columns, found, num_more=num_more)
+
+
+def with_searched(names: Sequence[str], metric: SearcherMetric | None, found: Sequence[Facts]) -> list[str]:
+    """Returns the names that come first in a table of an experiment's trials: also the searcher's metric, if any."""
+    name = f"metrics.validation.{metric.name}" if metric else ""
+    return [*names, *([name] if any(one.meanings(name) for one in found) else [])]
 
 
 def _parse(where: str) -> Condition | None:
@@ -128,8 +134,8 @@ def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: boo
         "reason": Column("Reason", lambda one: one.row.reason, can_be_cut=True),
         "started": Column("Started", lambda one: format_time(one.row.created)),
         "label": Column("Labels", lambda one: ", ".join(one.row.labels), can_be_cut=True),
-        "attempts": Column("Attempts", lambda one: str(one.row.num_attempts), is_number=True),
     }
+    attempts = Column[Facts]("Attempts", lambda one: str(one.row.num_attempts), is_number=True)
     differing, same = names_of(found)
     counts = {name for name in (*differing, *same) if is_count(name)}
     differing, same = ([name for name in each if name not in counts] for each in (differing, same))
@@ -146,8 +152,8 @@ def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: boo
         is_text = bool(texts[name])
         return Column(name, lambda one: _shown(one.value(name)), is_number=not is_text, can_be_cut=is_text)
 
-    shown = dict.fromkeys((*first, *asked_for, *differing, *last, *same, *sorted(counts)))
-    fixed = first | last
+    shown = dict.fromkeys((*first, *asked_for, *differing, *last, *same, "attempts", *sorted(counts)))
+    fixed = first | last | {"attempts": attempts}
     return [fixed[name] if name in fixed else column(name) for name in shown], num_more
 
 

@@ -19,19 +19,18 @@ from core_sdk.cli._arguments import (
     Output,
     SmallerIsBetter,
     Sort,
-    TrialId,
-    TrialIds,
     Where,
     parse_experiment,
 )
 from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
+from core_sdk.cli._trials import TrialId, TrialIds
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_one
 from core_sdk.cli.trial import media, reports
 from core_sdk.cli.trial.description import describe_trial
-from core_sdk.cli.trial.listing import choose_trials, print_trials
+from core_sdk.cli.trial.listing import choose_trials, print_trials, with_searched
 from core_sdk.cli.trial.logs import print_logs
 from core_sdk.errors import MissingDependencyError
 from core_sdk.records import MEDIA_KINDS
@@ -89,7 +88,8 @@ def list_trials(
     form = choose_format(as_json, as_csv)
     if quiet and form is not Format.TABLE:
         raise typer.BadParameter("give --quiet, --json or --csv, one of them")
-    with open_tracker().view() as view:
+    tracker = open_tracker()
+    with tracker.view() as view:
         experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
         found, names = choose_trials(
             view,
@@ -107,6 +107,8 @@ def list_trials(
             any_trials = bool(view.trials(experiment_id))
             typer.echo("No trial is like that." if any_trials else _NO_TRIALS)
             return
+    if experiment_id is not None and form is Format.TABLE:
+        names = with_searched(names, tracker.experiment_record(experiment_id).searcher_metric, found)
     print_trials(found, names, form)
 
 

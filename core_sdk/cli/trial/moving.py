@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from core_sdk.cli._home import open_home
+from core_sdk.cli._trials import TrialIds
 
 
 def register(app: typer.Typer) -> None:
@@ -16,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    trials: Annotated[list[int], typer.Argument(metavar="ID...", help="The trials.")],
+    trials: TrialIds,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A tar archive, which must not exist yet.")],
 ) -> None:
     """Write trials into one file, which `trial import` takes into another home.

@@ -7,16 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialId, TrialName
+from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialName
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
-from core_sdk.cli._resuming import what_resume_does
+from core_sdk.cli._trials import TrialId
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsJson
 from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import RecordedKeep
 from core_sdk.tracking import TrialFolder
+from core_sdk.tracking.attempts.next_step import what_resume_does
 from core_sdk.tracking.attempts.running import await_end
 
 _POLL_INTERVAL_S = 0.1

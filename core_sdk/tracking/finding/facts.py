@@ -210,25 +210,24 @@ def without_figure(name: str) -> str:
 def names_of(found: Sequence[Facts], *, with_groups: bool = False) -> tuple[list[str], list[str]]:
     """Returns the `titles` of the metrics and hyperparameters that differ between trials, and of those that do not.
 
-    One metric, of the validation if there is any, comes first, then the hyperparameters, then the other metrics.
+    One metric, of the validation if there is any, comes first, as if it differed. Then come the hyperparameters that
+    differ, and the other metrics.
     """
     shown = titles(found, with_groups=with_groups)
     of_metrics = differing_first(
         [{f"{group}.{name}": last for group, of in one.metrics.items() for name, last in of.items()} for one in found]
     )
+    every_metric = sorted(chain(*of_metrics), key=lambda name: (is_count(name), not name.startswith("validation.")))
+    first = next((name for name in every_metric if not is_count(name)), None)
     of_hparams = differing_first([one.hparams for one in found])
-    both: list[list[str]] = []
-    for metrics, hparams in zip(of_metrics, of_hparams, strict=True):
-        first = sorted(metrics, key=lambda name: (is_count(name), not name.startswith("validation.")))[:1]
-        rest = [name for name in metrics if name not in first]
-        both.append(
-            [
-                *(shown[f"metrics.{name}"] for name in first),
-                *(shown[f"hparams.{name}"] for name in hparams),
-                *(shown[f"metrics.{name}"] for name in rest),
-            ]
-        )
-    return both[0], both[1]
+    differing, same = (
+        [
+            *(shown[f"hparams.{name}"] for name in hparams),
+            *(shown[f"metrics.{name}"] for name in metrics if name != first),
+        ]
+        for hparams, metrics in zip(of_hparams, of_metrics, strict=True)
+    )
+    return ([shown[f"metrics.{first}"]] if first else []) + differing, same
 
 
 def is_count(name: str) -> bool:

@@ -1,9 +1,19 @@
-"""Says in words what `core-sdk trial resume` makes of a trial that has ended."""
+"""How a trial has ended, and what to do next, in words."""
 
 from __future__ import annotations
 
 from core_sdk.tracking.attempts.continuation import has_checkpoint, has_reports
 from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.rows import TrialState
+
+
+def describe_end(folder: TrialFolder, state: TrialState, reason: str) -> str:
+    """Says how the trial has ended. The text continues a sentence that begins with its name."""
+    because = f" ({reason})" if reason else ""
+    if state == "COMPLETED":
+        return f"completed{because}"
+    words = {"PAUSED": "is paused", "CANCELED": "was canceled"}.get(state, "failed")
+    return f"{words}{because}: {what_resume_does(folder)}"
 
 
 def what_resume_does(folder: TrialFolder) -> str:

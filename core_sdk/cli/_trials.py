@@ -1,0 +1,42 @@
+"""The trials that a command is about: by their numbers, their names, or a condition."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from core_sdk.errors import TrialNotFoundError
+
+
+def parse_trial(text: str) -> int:
+    """Returns the number of the trial that is given by its number or its name.
+
+    Raises `TrialNotFoundError` or `typer.BadParameter` for a name that no trial has, or several.
+    """
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text)
+    from core_sdk.cli._home import open_tracker  # slow to import
+
+    tracker = open_tracker()
+    with tracker.view() as view:
+        found = [row.trial_id for row in view.trials() if row.name == text]
+    if not found:
+        raise TrialNotFoundError(text, tracker.home.root)
+    if len(found) > 1:
+        numbers = ", ".join(map(str, found))
+        raise typer.BadParameter(f"several trials are called {text!r}: give the number of one of them: {numbers}")
+    return found[0]
+
+
+TrialId = Annotated[
+    int, typer.Argument(metavar="ID", parser=parse_trial, help="The trial's number or name.", show_default=False)
+]
+TrialIds = Annotated[
+    list[int],
+    typer.Argument(metavar="ID…", parser=parse_trial, help="The trials' numbers or names.", show_default=False),
+]
+MaybeTrialIds = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="ID…", parser=parse_trial, help="The trials' numbers or names.", show_default=False),
+]

@@ -1,0 +1,54 @@
+"""The lines in which a script that nobody supervises says which trial it is, and how it has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+from core_sdk.errors import CoreSDKError
+from core_sdk.records import generated_name
+from core_sdk.tracking.attempts.claiming import Attempt
+from core_sdk.tracking.attempts.ending import read_end, read_settled
+from core_sdk.tracking.attempts.next_step import describe_end
+from core_sdk.tracking.states import trial_state, with_losses
+
+
+class Announcements:
+    """Tells a person on stderr which trial a script is, and how it has ended. Failures to print are ignored."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    def begin(self) -> None:
+        """Says which trial it is, where its records are, and how to see them."""
+        attempt, record = self._attempt, self._attempt.record
+        name = record.name or generated_name(record.trial_id, record.created)
+        which = f"trial {record.trial_id} ({name})"
+        if attempt.number > 1:
+            which += f", attempt {attempt.number}, from step {attempt.info.trial.steps_completed}"
+        home = attempt.folder.home_root
+        _say(f"{which}, recorded in {home}; `core-sdk trial describe {record.trial_id}` shows it")
+
+    def end(self) -> None:
+        """Says how the trial has ended, as lists do, and what to do next."""
+        folder = self._attempt.folder
+        with contextlib.suppress(CoreSDKError, OSError):  # the folder was removed, say, of which others speak
+            end = read_end(folder, None)
+            state, reason = trial_state(end, False, read_settled(folder))
+            reason = with_losses(reason, end.num_dropped, end.drop_reason)
+            trial_id = folder.trial_id
+            if state == "COMPLETED":
+                next_step = f": `core-sdk trial metrics {trial_id} --plot` draws what it has reported"
+                _say(f"trial {trial_id} {describe_end(folder, state, reason)}{next_step}")
+            elif folder.read_command() is None:
+                because = f" ({reason})" if reason else ""
+                next_step = "with init(job_id=…), the next start goes on where one has stopped"
+                _say(f"trial {trial_id} is {state}{because}; {next_step}")
+            else:
+                _say(f"trial {trial_id} {describe_end(folder, state, reason)}")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # stderr is closed
+        if sys.stderr is not None:
+            print(f"core-sdk: {text}", file=sys.stderr, flush=True)
