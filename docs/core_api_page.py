@@ -1,4 +1,4 @@
-"""Writes docs/core-api.md, the reference of the Core API, from the docstrings of `core_sdk.core`.
+"""Writes docs/core-api.md and docs/loop.md, the references of `core_sdk.core` and `core_sdk.loop`, from docstrings.
 
 python docs/core_api_page.py
 """
@@ -10,15 +10,16 @@ import enum
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import core_sdk
-from core_sdk import core, errors
+from core_sdk import core, errors, loop
 
-PAGE = Path(__file__).with_name("core-api.md")
+DOCS = Path(__file__).parent
 
 INTRODUCTION = """\
 # The Core API
@@ -40,6 +41,16 @@ All errors of Core SDK itself are in `core_sdk.errors`. A name in brackets is an
 is, too.
 """
 
+LOOP_INTRODUCTION = """\
+# The loop
+
+<!-- Made by `python docs/core_api_page.py` from the docstrings of core_sdk.loop. -->
+
+This page has every public name of `core_sdk.loop`: `from core_sdk import loop`. [Exact resume](exact-resume.md) shows
+how they are used in a training of your own, and [Trial and Trainer](pytorch.md) how the units say when to validate and
+to save. A call is *collective* if all ranks must make it, in the same order.
+"""
+
 # What a script meets first comes first.
 NAMES = [
     "init",
@@ -50,16 +61,45 @@ NAMES = [
     "DistributedContext",
     "SearcherContext",
 ]
-DOCUMENTED = {name: getattr(core, name) for name in [*NAMES, *sorted(set(core.__all__) - set(NAMES))]} | {
-    name: getattr(core_sdk, name) for name in ("ClusterInfo", "TrialInfo", "get_cluster_info")
-}
+LOOP_NAMES = [
+    "resumable",
+    "ResumableLoader",
+    "State",
+    "ShardedDataset",
+    "GroupedBatchSampler",
+    "seed_all",
+    "TrainUnit",
+    "Batch",
+    "Epoch",
+    "Record",
+]
+CONSTRUCTED = (
+    core.DistributedContext, loop.State, loop.ShardedDataset, loop.GroupedBatchSampler, loop.TrainUnit, loop.Seconds,
+)  # fmt: skip
+"""The classes whose objects a script makes itself."""
 
 
-def page() -> str:
-    """The text of the page."""
-    return "\n".join(
-        [INTRODUCTION, *(line for name in DOCUMENTED for line in _section(name)), ERRORS, _error_tree(), ""]
-    )
+@dataclass(frozen=True)
+class Page:
+    """A reference page. `documented` has its names in their order."""
+
+    file_name: str
+    introduction: str
+    documented: Mapping[str, Any]
+    ending: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        return "\n".join(
+            [self.introduction, *(line for name in self.documented for line in self._section(name)), *self.ending]
+        )
+
+    def _section(self, name: str) -> Iterator[str]:
+        described = self.documented[name]
+        bases = [each for each in self.documented.values() if inspect.isclass(each) and each is not described]
+        known = {
+            each for base in bases if described in base.__subclasses__() for each in (*members(base), *attributes(base))
+        }
+        return _section(name, described, known)
 
 
 def members(kind: type) -> dict[str, Any]:
@@ -77,15 +117,16 @@ def attributes(kind: type) -> dict[str, tuple[str, str]]:
         init = next((node.body for node in body if getattr(node, "name", "") == "__init__"), [])
         for statements in (body, init):
             for statement, following in zip_longest(statements, statements[1:]):
-                if isinstance(statement, ast.AnnAssign) and not (name := _attribute_name(statement.target)).startswith(
-                    "_"
-                ):
+                is_local = statements is init and not isinstance(getattr(statement, "target", None), ast.Attribute)
+                if not isinstance(statement, ast.AnnAssign) or is_local:
+                    continue
+                if not (name := _attribute_name(statement.target)).startswith("_"):
                     found[name] = (ast.unparse(statement.annotation), _text(following))
     return found
 
 
-def _section(name: str) -> Iterator[str]:
-    described = DOCUMENTED[name]
+def _section(name: str, described: Any, known: set[str]) -> Iterator[str]:
+    """The section of a name. `known` are the members of a class that another section has described."""
     yield f"## `{name}`\n"
     if not inspect.isclass(described):
         yield from _call(name, described)
@@ -94,13 +135,15 @@ def _section(name: str) -> Iterator[str]:
     if issubclass(described, enum.Enum):
         yield f"Its values are {', '.join(f'`{name}.{member.name}`' for member in described)}.\n"
         return
-    if found := attributes(described):
+    if found := {each: text for each, text in attributes(described).items() if each not in known}:
         yield from ("| attribute | type | |", "|---|---|---|")
         yield from (f"| `{each}` | {_cell(kind)} | {text} |" for each, (kind, text) in found.items())
         yield ""
-    if described is core.DistributedContext:
+    if described in CONSTRUCTED:
         yield from _call(name, described.__init__)
     for each, member in members(described).items():
+        if each in known:
+            continue
         yield f"### `{name}.{each}`\n"
         if isinstance(member, property):
             kind = _type(inspect.signature(_function(member)).return_annotation)
@@ -125,7 +168,8 @@ def _call(name: str, function: Callable[..., Any]) -> Iterator[str]:
 
 
 def _argument(parameter: inspect.Parameter) -> str:
-    text = f"{parameter.name}: {_type(parameter.annotation)}"
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    text = f"{stars}{parameter.name}: {_type(parameter.annotation)}"
     return text if parameter.default is parameter.empty else f"{text} = {_default(parameter.default)}"
 
 
@@ -168,5 +212,22 @@ def _cell(kind: str) -> str:
     return "`" + kind.replace("|", "\\|") + "`"
 
 
+def _documented(module: Any, first: list[str]) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in [*first, *sorted(set(module.__all__) - set(first))]}
+
+
+PAGES = (
+    Page(
+        "core-api.md",
+        INTRODUCTION,
+        _documented(core, NAMES)
+        | {name: getattr(core_sdk, name) for name in ("ClusterInfo", "TrialInfo", "get_cluster_info")},
+        (ERRORS, _error_tree(), ""),
+    ),
+    Page("loop.md", LOOP_INTRODUCTION, _documented(loop, LOOP_NAMES)),
+)
+
+
 if __name__ == "__main__":
-    (Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE).write_text(page())
+    for page in PAGES:
+        (Path(sys.argv[1] if len(sys.argv) > 1 else DOCS) / page.file_name).write_text(page.text())

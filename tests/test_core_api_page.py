@@ -1,4 +1,4 @@
-"""The reference of the Core API is made from its docstrings, and nothing is missing in it."""
+"""The references of `core_sdk.core` and `core_sdk.loop` are made from docstrings, and nothing is missing in them."""
 
 from __future__ import annotations
 
@@ -6,43 +6,44 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core_sdk import core
+from core_sdk import core, loop
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGE = DOCS / "core-api.md"
 
 sys.path.append(str(DOCS))
-import core_api_page  # noqa: E402 - it is a program beside the page
+import core_api_page  # noqa: E402 - it is a program beside the pages
 
 
-def test_the_page_is_what_the_docstrings_say(tmp_path: Path) -> None:
-    """`python docs/core_api_page.py` writes it."""
-    page = tmp_path / "core-api.md"
+def test_the_pages_are_what_the_docstrings_say(tmp_path: Path) -> None:
+    """`python docs/core_api_page.py` writes them."""
+    subprocess.run([sys.executable, str(DOCS / "core_api_page.py"), str(tmp_path)], check=True)
 
-    subprocess.run([sys.executable, str(DOCS / "core_api_page.py"), str(page)], check=True)
-
-    assert page.read_text() == PAGE.read_text()
-
-
-def test_each_public_name_has_a_section() -> None:
-    """A name that is added to `core_sdk.core` appears by itself."""
-    headings = set(PAGE.read_text().splitlines())
-
-    assert [name for name in core.__all__ if f"## `{name}`" not in headings] == []
+    for page in core_api_page.PAGES:
+        assert (tmp_path / page.file_name).read_text() == (DOCS / page.file_name).read_text()
 
 
-@pytest.mark.parametrize("name", core_api_page.DOCUMENTED)
-def test_nothing_is_without_a_description(name: str) -> None:
+@pytest.mark.parametrize(("module", "file_name"), [(core, "core-api.md"), (loop, "loop.md")])
+def test_each_public_name_has_a_section(module: Any, file_name: str) -> None:
+    """A name that is added appears by itself."""
+    headings = set((DOCS / file_name).read_text().splitlines())
+
+    assert [name for name in module.__all__ if f"## `{name}`" not in headings] == []
+
+
+@pytest.mark.parametrize(
+    "described", [pytest.param(each, id=name) for page in core_api_page.PAGES for name, each in page.documented.items()]
+)
+def test_nothing_is_without_a_description(described: Any) -> None:
     """Each class, method, property and attribute says what it is."""
-    described = core_api_page.DOCUMENTED[name]
     members = core_api_page.members(described) if inspect.isclass(described) else {}
     attributes = core_api_page.attributes(described) if inspect.isclass(described) else {}
 
     assert inspect.getdoc(described)
-    assert [each for each, member in members.items() if not inspect.getdoc(member)] == []
+    assert [each for each in members if not inspect.getdoc(getattr(described, each))] == []
     assert [each for each, (_, text) in attributes.items() if not text] == []
 
 

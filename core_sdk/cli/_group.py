@@ -76,7 +76,10 @@ class LazyGroup(Group):
 
 
 def command_group(help_text: str | None = None, *, epilog: str | None = None, cls: type[Group] = Group) -> typer.Typer:
-    """Returns a group of commands with the settings that all groups share. The library reflows each paragraph of the `epilog`."""
+    """Returns a group of commands with the settings that all groups share.
+
+    The library reflows each paragraph of the `epilog`.
+    """
     return typer.Typer(
         cls=cls,
         help=help_text,

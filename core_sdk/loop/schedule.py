@@ -19,7 +19,7 @@ class Counters(NamedTuple):
     records: int = 0
     """The number of samples."""
     seconds: float = 0.0
-    """The time by the chief's clock (see `TrainingClock`). The time between two attempts does not count."""
+    """The time by the chief's clock. The time between two attempts does not count."""
 
 
 class TrainUnit(abc.ABC):
@@ -30,9 +30,11 @@ class TrainUnit(abc.ABC):
     """
 
     def __init__(self, value: int | Container[int]) -> None:
+        """Raises `TypeError` for anything but an integer or a container of integers."""
         if isinstance(value, bool | str) or not isinstance(value, int | Container):
             raise TypeError(f"{type(self).__name__}({value!r}): give an integer, or a container of integers")
         self.value: Any = value
+        """The period, the length or the container."""
 
     @staticmethod
     @abc.abstractmethod
@@ -89,6 +91,7 @@ class Seconds(TrainUnit):
     """
 
     def __init__(self, value: float | Collection[float]) -> None:
+        """Raises `TypeError` for anything but a number or a collection of numbers."""
         if isinstance(value, bool | str) or not isinstance(value, int | float | Collection):
             raise TypeError(f"Seconds({value!r}): give a number, or a list of numbers")
         self.value = value

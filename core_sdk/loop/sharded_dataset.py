@@ -56,6 +56,7 @@ class ShardedDataset(IterableDataset[Any]):
         memory. Raises `ValueError` for arguments that do not fit each other.
         """
         self.shards: Sequence[Any] = [*shards]
+        """The shards, as they are given to `read`."""
         self.read = read
         self.lengths = [None] * len(self.shards) if lengths is None else [*lengths]
         self.transform = transform

@@ -45,8 +45,8 @@ class Loader(Protocol):
 class State:
     """The named objects that a training keeps in its checkpoints, beside the random numbers of all ranks.
 
-        loader = det.loop.resumable(loader, seed=0)
-        state = det.loop.State(model=model, optimizer=optimizer, loader=loader)
+        loader = loop.resumable(loader, seed=0)
+        state = loop.State(model=model, optimizer=optimizer, loader=loader)
         state.restore(core_context)
 
     An object has `state_dict()` and `load_state_dict()`, or is a dict with the script's own values, which is restored

@@ -111,6 +111,7 @@ class ResumableLoader:
 
     @property
     def dataset(self) -> Any:
+        """The dataset of the loader that `resumable()` was given."""
         return self._loader.dataset
 
     @property
@@ -120,6 +121,7 @@ class ResumableLoader:
 
     @property
     def batch_sampler(self) -> ReplacedSampler:
+        """The same for loops that ask for the sampler of batches."""
         return ReplacedSampler(getattr(self._loader, "batch_sampler", None))
 
     def __len__(self) -> int:
