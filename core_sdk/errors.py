@@ -1174,10 +1174,10 @@ class CodeDirectoryError(ValueError):
 
 
 class AmbiguousNameError(ValueError):
-    def __init__(self, name: str, experiment_ids: Sequence[int]) -> None:
-        self.experiment_ids = tuple(experiment_ids)
-        numbers = ", ".join(map(str, experiment_ids))
-        super().__init__(f"several experiments are called {name!r}: give the number of one of them: {numbers}")
+    def __init__(self, name: str, ids: Sequence[int], kind: str = "experiment") -> None:
+        self.ids = tuple(ids)
+        numbers = ", ".join(map(str, ids))
+        super().__init__(f"several {kind}s are called {name!r}: give the number of one of them: {numbers}")
 
 
 class NameTakenError(ValueError):

@@ -42,11 +42,10 @@ class _Root(LazyGroup):
 
     def _meant(self, ctx: Any, typed: str) -> str | None:
         """Returns the command that is meant, also one of a group that was left out."""
-        if (meant := super()._meant(ctx, typed)) is not None:
-            return meant
-        words = ((name, word) for name in self._FIRST for word in (typed, *MEANT.get(typed, ())))
-        of_groups = (f"{name} {word}" for name, word in words if self.get_command(ctx, name).get_command(ctx, word))
-        return next(of_groups, None)
+        words = [(name, word) for name in self._FIRST for word in (typed, *MEANT.get(typed, ()))]
+        of_groups = [f"{name} {word}" for name, word in words if self.get_command(ctx, name).get_command(ctx, word)]
+        of_trials = [each for each in of_groups if each.startswith("trial ")]
+        return next(iter(of_trials), None) or super()._meant(ctx, typed) or next(iter(of_groups), None)
 
     short_forms = {"t": "trial", "c": "checkpoint", "e": "experiment", "m": "master", "job": "queue"}
 

@@ -18,6 +18,7 @@ MEANT = {
     "show": ("describe",), "view": ("describe",), "info": ("describe",), "get": ("describe",), "remove": ("delete",),
     "stop": ("pause", "down"), "unpause": ("activate", "resume"), "restart": ("resume", "continue"),
     "start": ("resume", "activate", "up"), "submit": ("create",), "rename": ("set",), "ps": ("list",),
+    "tag": ("label",),
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.errors import TrialNotFoundError
+from core_sdk.errors import AmbiguousNameError
 
 
 def parse_trial(text: str) -> int:
@@ -18,15 +18,11 @@ def parse_trial(text: str) -> int:
         return int(text)
     from core_sdk.cli._home import open_tracker  # slow to import
 
-    tracker = open_tracker()
-    with tracker.view() as view:
-        found = [row.trial_id for row in view.trials() if row.name == text]
-    if not found:
-        raise TrialNotFoundError(text, tracker.home.root)
-    if len(found) > 1:
-        numbers = ", ".join(map(str, found))
-        raise typer.BadParameter(f"several trials are called {text!r}: give the number of one of them: {numbers}")
-    return found[0]
+    with open_tracker().view() as view:
+        try:
+            return view.trial(text).trial_id
+        except AmbiguousNameError as error:
+            raise typer.BadParameter(str(error)) from None
 
 
 TrialId = Annotated[

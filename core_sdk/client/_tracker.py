@@ -112,8 +112,8 @@ class Tracker:
         with self.index() as index:
             return Experiment(self.records, index.experiment(experiment_id))
 
-    def get_trial(self, trial_id: int) -> Trial:
-        """Finds a trial by its id. Raises `TrialNotFoundError`."""
+    def get_trial(self, trial_id: int | str) -> Trial:
+        """Finds a trial by its id, or by a name that only one has. Raises `TrialNotFoundError`."""
         with self.index() as index:
             return Trial(self.records, index.trial(trial_id))
 

@@ -8,8 +8,8 @@ import sys
 from core_sdk.errors import CoreSDKError
 from core_sdk.records import generated_name
 from core_sdk.tracking.attempts.claiming import Attempt
+from core_sdk.tracking.attempts.continuation import describe_end
 from core_sdk.tracking.attempts.ending import read_end, read_settled
-from core_sdk.tracking.attempts.next_step import describe_end
 from core_sdk.tracking.states import trial_state, with_losses
 
 

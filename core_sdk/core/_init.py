@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import difflib
-import functools
-import inspect
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together, recover
@@ -45,6 +42,7 @@ from core_sdk.environment import (
 from core_sdk.errors import ArgumentConflictError, SeveralRanksError
 from core_sdk.exiting import ProgramExit
 from core_sdk.files import file_url
+from core_sdk.keywords import says_what_is_meant
 from core_sdk.records import ClusterInfo
 from core_sdk.storage import DirectoryStorage, Storage, open_storage, storage_from_url
 from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
@@ -55,7 +53,6 @@ from core_sdk.tracking.attempts.jobs import noted_trial
 from core_sdk.tracking.attempts.restarts import check_home
 from core_sdk.tracking.history import read_history
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _NUM_REMEMBERED = 20
@@ -71,21 +68,7 @@ _WORDS_OF_OTHERS = {
 """The names by which other trackers know our arguments."""
 
 
-def _says_what_is_meant(function: Callable[P, T]) -> Callable[P, T]:
-    @functools.wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        known = list(inspect.signature(function).parameters)
-        for name in kwargs:
-            if name not in known:
-                meant = _WORDS_OF_OTHERS.get(name) or next(iter(difflib.get_close_matches(name, known)), None)
-                hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
-                raise TypeError(f"{function.__name__}() has no argument {name!r}; {hint}")
-        return function(*args, **kwargs)
-
-    return checked
-
-
-@_says_what_is_meant
+@says_what_is_meant(_WORDS_OF_OTHERS)
 def init(
     *,
     distributed: DistributedContext | None = None,

@@ -17,6 +17,7 @@ from core_sdk.core._resumption import Resumption
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import HomeNotSharedError, InvalidMetricError
 from core_sdk.journal import Journal
+from core_sdk.keywords import STEPS, says_what_is_meant
 from core_sdk.pickling import OfOneProcess
 from core_sdk.records import (
     MAX_DEPTH,
@@ -99,6 +100,7 @@ class TrainContext(OfOneProcess):
         self._resumption = resumption
         self._has_warned_of_none = False
 
+    @says_what_is_meant(STEPS)
     def report_training_metrics(
         self,
         steps_completed: int,
@@ -111,10 +113,12 @@ class TrainContext(OfOneProcess):
         """
         self._report(TRAINING, steps_completed, metrics, batch_metrics)
 
+    @says_what_is_meant(STEPS)
     def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
         """Reports a validation after `steps_completed` steps. Searches compare trials by its metrics."""
         self._report(VALIDATION, steps_completed, metrics)
 
+    @says_what_is_meant(STEPS)
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
         """Reports metrics of a group, any non-empty text of at most 1 KB; it may be "training" or "validation".
 
@@ -185,7 +189,10 @@ class TrainContext(OfOneProcess):
 
     def report_progress(self, progress: float) -> None:
         """Records the fraction of the training that is done, 0 to 1; `ValueError` outside."""
-        progress = float(progress)
+        try:
+            progress = float(progress)
+        except ValueError:
+            raise TypeError(f"progress is {progress!r}; it must be a number between 0 and 1") from None
         if not 0.0 <= progress <= 1.0:
             raise ValueError(f"progress is {progress}; it must be between 0 and 1")
         self._journal.append(ProgressReported(time=time.time(), progress=progress))

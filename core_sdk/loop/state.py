@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checka
 import torch
 
 from core_sdk.errors import CheckpointTooNewError, StateMismatchError
+from core_sdk.keywords import STEPS, says_what_is_meant
 from core_sdk.loop import rng
 from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import kept_parts
@@ -67,6 +68,7 @@ class State:
         self._host_memory = HostMemory()
         self._shard_planner: ShardPlanner | None = None
 
+    @says_what_is_meant(STEPS)
     def save(
         self,
         core_context: Context,

@@ -62,8 +62,11 @@ class View(Protocol):
         self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None
     ) -> list[TrialRow]: ...
 
-    def trial(self, trial_id: int) -> TrialRow:
-        """Returns a trial. Raises `TrialNotFoundError`, or `RecordDamagedError` if it cannot be read."""
+    def trial(self, id_or_name: int | str) -> TrialRow:
+        """Returns a trial, by its id or by a name that only one has.
+
+        Raises `TrialNotFoundError`, `AmbiguousNameError`, or `RecordDamagedError` if it cannot be read.
+        """
 
     def report_page(
         self,

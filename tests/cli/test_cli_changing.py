@@ -212,7 +212,7 @@ def test_trials_are_chosen_by_a_condition_or_a_name(home: Home, cli: Cli) -> Non
     unknown, the_other = cli("trial", "describe", "nobody"), cli("trial", "describe", "twin")
 
     assert labelled.output == "1\n2\n"
-    assert by_name.output == "labels of trial 3: good\nlabels of trial 1: good, small\n"
+    assert by_name.output == "labels of trial 3: good\nlabels of trial 1: small, good\n"
     assert (archived.output, deleted.output) == ("1\n3\n", "1\n")
     assert (nothing.status, nothing.output) == (0, "")
     assert (both.status, neither.status, unknown.status) == (2, 2, 3)

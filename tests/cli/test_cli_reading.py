@@ -221,6 +221,7 @@ def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli) -> None:
         for arguments in (
             ("trial", "metrics", "9", "--json"),
             ("trial", "logs", "9"),
+            ("trial", "describe", "first"),
             ("experiment", "describe", "nothing"),
             ("checkpoint", "verify", "nothing"),
         )
@@ -229,7 +230,7 @@ def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli) -> None:
         cli(*arguments)
         for arguments in (
             ("trial", "list", "--json", "--csv"),
-            ("trial", "describe", "first"),
+            ("trial", "describe", "first", "second"),
             ("experiment", "label", "1", ""),
         )
     ]

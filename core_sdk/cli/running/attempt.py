@@ -19,9 +19,8 @@ from core_sdk.errors import CommandError
 from core_sdk.processes import exit_code, signal_name
 from core_sdk.processes.output import Outlet
 from core_sdk.records import TrialInfo
-from core_sdk.tracking.attempts.continuation import Continuation
+from core_sdk.tracking.attempts.continuation import Continuation, describe_end, what_is_hidden
 from core_sdk.tracking.attempts.ending import further_trials, read_end, read_settled
-from core_sdk.tracking.attempts.next_step import describe_end, what_is_hidden
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start
 from core_sdk.tracking.home import Home, TrialFolder

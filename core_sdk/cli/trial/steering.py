@@ -17,7 +17,7 @@ from core_sdk.cli.render.output import AsJson
 from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import RecordedKeep
 from core_sdk.tracking import TrialFolder
-from core_sdk.tracking.attempts.next_step import what_resume_does
+from core_sdk.tracking.attempts.continuation import what_resume_does
 from core_sdk.tracking.attempts.running import await_end
 
 _POLL_INTERVAL_S = 0.1

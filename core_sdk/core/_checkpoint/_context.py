@@ -6,7 +6,7 @@ import contextlib
 import enum
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.core._checkpoint._metadata import checked_metadata
 from core_sdk.core._checkpoint._replicas import Replicas
-from core_sdk.core._checkpoint._save import CheckpointSave
+from core_sdk.core._checkpoint._save import CheckpointSave, directory_named
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
 from core_sdk.core._resumption import Resumption
@@ -312,8 +312,10 @@ class CheckpointContext(OfOneProcess):
         self.check_whole(storage_id)
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
             self._saves.wait_for(storage_id)
-            return self._storage_of(check_storage_id(storage_id)).open(storage_id, selector)
-        return shared_restore(self._storage_of, self._distributed.node_channel, self._saves, storage_id, selector)
+            return _read(self._storage_of(check_storage_id(storage_id)).open(storage_id, selector))
+        return _read(
+            shared_restore(self._storage_of, self._distributed.node_channel, self._saves, storage_id, selector)
+        )
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> None:
         """Deletes the checkpoint from the storage, pinned or not. It vanishes at once; then its space is freed.
@@ -407,3 +409,9 @@ class CheckpointContext(OfOneProcess):
 
 def _comparable(keep: Keep) -> str | frozenset[str]:
     return keep if isinstance(keep, str) else frozenset(keep)
+
+
+@contextlib.contextmanager
+def _read(opened: AbstractContextManager[Path]) -> Iterator[Path]:
+    with opened as path, directory_named("restore_path()", "torch.load(path / 'model.pt')"):
+        yield path

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import time
 import traceback
 import uuid
@@ -118,7 +120,7 @@ class CheckpointSave:
             step_together(self._channel, lambda: self._staging.check_reachable(addresses[0]))
             self._channel = finishing_channel
             try:
-                with self._disk_named():
+                with self._disk_named(), directory_named("store_path()", "torch.save(…, path / 'model.pt')"):
                     yield PathAndId((self._staging.path, self._storage_id))
             except BaseException as error:
                 leave_together(self._channel, error)
@@ -217,3 +219,14 @@ def _agreed_metadata(
     if conflicting_files or conflicts:
         raise CheckpointConflictError(conflicting_files, conflicts)
     return checked_metadata(metadata)
+
+
+@contextlib.contextmanager
+def directory_named(call: str, example: str) -> Iterator[None]:
+    """Notes in an error what `call` gives, where a script has taken the directory for a file."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if os.strerror(errno.EISDIR) in str(error):
+            error.add_note(f"{call} gives a directory: name a file in it, as in {example}")
+        raise

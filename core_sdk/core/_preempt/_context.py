@@ -340,7 +340,11 @@ def monotonic_deadline(deadline: float | datetime.timedelta | datetime.datetime 
         return None
     if isinstance(deadline, datetime.datetime):
         deadline = deadline - datetime.datetime.now(deadline.tzinfo)
-    seconds = deadline.total_seconds() if isinstance(deadline, datetime.timedelta) else float(deadline)
+    try:
+        seconds = deadline.total_seconds() if isinstance(deadline, datetime.timedelta) else float(deadline)
+    except ValueError:
+        wanted = "a number of seconds, a timedelta or a datetime"
+        raise TypeError(f"deadline is {deadline!r}; it must be {wanted}") from None
     if math.isnan(seconds):
         raise ValueError("deadline is NaN; it must be a number of seconds")
     return time.monotonic() + seconds

@@ -145,10 +145,18 @@ class Index(View):
         of_ids = among("trial.trial_id", trial_ids)
         return self._trials(Where(f"{of_experiment.sql} AND {of_ids.sql}", of_experiment.values + of_ids.values))
 
-    def trial(self, trial_id: int) -> TrialRow:
-        if trial_id >= MAX_INT or not (found := self._trials(Where("trial.trial_id = ?", (trial_id,)))):
-            self.home.trial(trial_id).read_record()
-            raise TrialNotFoundError(trial_id, self.home.root)
+    def trial(self, id_or_name: int | str) -> TrialRow:
+        if isinstance(id_or_name, int):
+            is_possible = id_or_name < MAX_INT
+            found = self._trials(Where("trial.trial_id = ?", (id_or_name,))) if is_possible else []
+            if not found:
+                self.home.trial(id_or_name).read_record()
+        else:
+            found = [row for row in self.trials() if row.name == id_or_name]
+        if not found:
+            raise TrialNotFoundError(id_or_name, self.home.root)
+        if len(found) > 1:
+            raise AmbiguousNameError(str(id_or_name), [row.trial_id for row in found], "trial")
         return found[0]
 
     def report_page(

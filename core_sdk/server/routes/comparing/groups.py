@@ -28,6 +28,7 @@ from core_sdk.tracking.finding.groups import (
 
 _MAX_TRIALS = 1000
 _MAX_CHARTS = 24
+_MAX_NAMES = 1000
 
 
 class GroupsQuery(Query, frozen=True):
@@ -95,9 +96,9 @@ class GroupedChartAnswer(msgspec.Struct, frozen=True):
 
 class GroupsAnswer(msgspec.Struct, frozen=True):
     names: list[str]
-    """The names by which the trials can be grouped, first the hyperparameters in which they differ."""
+    """The first 1,000 names by which the trials can be grouped, first the hyperparameters in which they differ."""
     metrics: list[str]
-    """The names of all metrics that the trials have."""
+    """The names of the first 1,000 metrics that the trials have."""
     best_by: str | None
     """min.METRIC or max.METRIC."""
     groups: list[GroupAnswer]
@@ -119,8 +120,8 @@ def groups(records: Records, query: GroupsQuery) -> GroupsAnswer:
     )
     grouped = group_trials(found, query.by) if query.by else []
     return GroupsAnswer(
-        names=group_names(found),
-        metrics=metric_names(found),
+        names=group_names(found)[:_MAX_NAMES],
+        metrics=metric_names(found)[:_MAX_NAMES],
         best_by=ranking.name if ranking else None,
         groups=[_group(one, ranking) for one in grouped],
         charts=[_chart(records, query, grouped, metric) for metric in query.metrics[:_MAX_CHARTS]] if grouped else [],

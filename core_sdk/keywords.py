@@ -1,0 +1,43 @@
+"""Says which argument was meant by a name that a function does not know."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+STEPS = {"step": "steps_completed", "steps": "steps_completed", "global_step": "steps_completed"}
+"""The names by which others know `steps_completed`."""
+
+
+def says_what_is_meant(words: Mapping[str, str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Has a function say in its `TypeError` which argument was meant. `words` has names that others have for its own.
+
+    A function without positional arguments also says that it takes all by name.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        parameters = inspect.signature(function).parameters
+        known = frozenset(parameters)
+        shown = ", ".join(name for name in parameters if name != "self")
+        is_by_name = all(each.kind is each.KEYWORD_ONLY for each in parameters.values())
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            if not known.issuperset(kwargs):
+                name = next(name for name in kwargs if name not in known)
+                meant = words.get(name) or next(iter(difflib.get_close_matches(name, known)), None)
+                hint = f"did you mean {meant}?" if meant else f"there are {shown}"
+                raise TypeError(f"{function.__name__}() has no argument {name!r}; {hint}")
+            if is_by_name and args:
+                raise TypeError(f"{function.__name__}() takes its arguments by name: {shown}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
