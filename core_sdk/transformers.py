@@ -45,10 +45,11 @@ class DetCallback(CoreSDKCallback):
             steps_completed = core_context.checkpoint.get_metadata(latest)["steps_completed"]
             args.resume_from_checkpoint = str(checkpoint_directory(args, steps_completed))
         super().__init__(core_context)
+        args.restore_callback_states_from_checkpoint = True  # the Trainer's `add_callback()` comes too late for that
         self._filter_metrics = filter_metrics
         self._user_data = user_data
 
-    def _shown(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    def _shown(self, metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         parts = self._filter_metrics
         return {name: value for name, value in metrics.items() if not parts or any(part in name for part in parts)}
 

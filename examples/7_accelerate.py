@@ -19,7 +19,7 @@ def main(args: argparse.Namespace, core_context: core.Context) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     train_digits, test_digits = digits.load()
-    accelerator = Accelerator(log_with=CoreSDKTracker(core_context))
+    accelerator = Accelerator(cpu=not torch.cuda.is_available(), log_with=CoreSDKTracker(core_context))
     accelerator.init_trackers("digits")
     model = digits.make_model()
     model, optimizer, data = accelerator.prepare(

@@ -43,6 +43,7 @@ def main(args: argparse.Namespace, core_context: core.Context) -> None:
         eval_strategy="epoch",
         save_strategy="epoch",
         save_total_limit=2,
+        use_cpu=not torch.cuda.is_available(),  # otherwise ranks on a CPU train alone
         report_to="none",
         disable_tqdm=True,
         seed=1,

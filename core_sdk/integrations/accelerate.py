@@ -18,7 +18,7 @@ from core_sdk.errors import MissingDependencyError
 from core_sdk.integrations._reporting import Reporter
 
 try:
-    from accelerate import Accelerator
+    from accelerate import Accelerator, PartialState
     from accelerate.tracking import GeneralTracker
 except ImportError as error:
     raise MissingDependencyError("Accelerate", "accelerate", "core_sdk.integrations.accelerate") from error
@@ -44,6 +44,10 @@ class CoreSDKTracker(GeneralTracker):
         """The Context, which `accelerator.get_tracker("core-sdk", unwrap=True)` returns."""
         return self._core_context
 
+    def start(self) -> None:
+        """Raises `ValueError` unless all ranks of the Context train together."""
+        _check_world_size(self._core_context)
+
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Records the values as hyperparameters, unless the trial has any."""
         self._core_context.record_hparams(values)
@@ -58,8 +62,10 @@ class CoreSDKTracker(GeneralTracker):
 def save_state(accelerator: Accelerator, core_context: Context, metadata: dict[str, Any]) -> str:
     """Stores the files of `accelerator.save_state()` as a checkpoint, and returns its storage id. Collective.
 
-    `metadata` must have `steps_completed`, and may have other values that a resume needs.
+    `metadata` must have `steps_completed`, and may have other values that a resume needs. Raises `ValueError`
+    unless all ranks of the Context train together.
     """
+    _check_world_size(core_context)
     with core_context.checkpoint.store_path(metadata, shard=True) as (path, storage_id):
         accelerator.save_state(str(path))
     return storage_id
@@ -68,11 +74,23 @@ def save_state(accelerator: Accelerator, core_context: Context, metadata: dict[s
 def load_state(accelerator: Accelerator, core_context: Context) -> dict[str, Any] | None:
     """Loads the checkpoint from which this attempt goes on, and returns its metadata, or None if there is none.
 
-    Collective. Call it after `accelerator.prepare()`.
+    Collective. Call it after `accelerator.prepare()`. Raises `ValueError` unless all ranks of
+    the Context train together.
     """
+    _check_world_size(core_context)
     storage_id = core_context.info.latest_checkpoint
     if storage_id is None:
         return None
     with core_context.checkpoint.restore_path(storage_id) as path:
         accelerator.load_state(str(path))
     return core_context.checkpoint.get_metadata(storage_id)
+
+
+def _check_world_size(core_context: Context) -> None:
+    world_size, num_ranks = PartialState().num_processes, core_context.distributed.size
+    if world_size != num_ranks:
+        raise ValueError(
+            f"the world size of the Accelerator is {world_size}, and that of the Context {num_ranks}: ranks would "
+            "train alone. Where they have no GPU, use Accelerator(cpu=True); a Context of all ranks is that of "
+            "init(distributed=DistributedContext.from_torch_distributed())"
+        )

@@ -71,6 +71,44 @@ with core.init(job_id="kept") as core_context:
     trainer.train(resume_from_checkpoint=callback.latest_checkpoint())
 """
 
+EVALUATIONS = """
+import torch
+from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
+from core_sdk import core
+from core_sdk.integrations.transformers import CoreSDKCallback
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def forward(self, x, labels):
+        output = self.layer(x)
+        return {"loss": (output - labels).square().mean(), "logits": output}
+
+data = [{"x": torch.rand(2), "labels": torch.rand(1)} for _ in range(16)]
+
+def make_trainer(callbacks, **options):
+    arguments = TrainingArguments(
+        "files", num_train_epochs=2, report_to=[], use_cpu=True, disable_tqdm=True, eval_strategy="epoch",
+        save_strategy="epoch", metric_for_best_model="loss", **options,
+    )
+    return Trainer(Model(), arguments, train_dataset=data, eval_dataset=data, callbacks=callbacks)
+
+with core.init() as core_context:
+    trainer = make_trainer([CoreSDKCallback(core_context)], load_best_model_at_end=True)
+    trainer.train()
+    trainer.evaluate()
+    trainer.evaluate(metric_key_prefix="test")
+    trainer.predict(data)
+with core.init() as core_context:
+    make_trainer([CoreSDKCallback(core_context)], save_only_model=True).train()
+with core.init() as core_context:
+    trainer = make_trainer([EarlyStoppingCallback()])
+    trainer.add_callback(CoreSDKCallback(core_context))
+    trainer.train()
+"""
+
 ACCELERATE = """
 from accelerate import Accelerator
 from core_sdk import core
@@ -83,8 +121,15 @@ with core.init() as core_context:
 
 
 def run(callbacks: FrameworkEnvironment, directory: Path, source: str, *arguments: object) -> None:
+    ended = end(callbacks, directory, source, *arguments)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def end(
+    callbacks: FrameworkEnvironment, directory: Path, source: str, *arguments: object
+) -> subprocess.CompletedProcess[str]:
     (directory / "train.py").write_text(source)
-    ended = subprocess.run(
+    return subprocess.run(
         [str(callbacks.python), "train.py", *map(str, arguments)],
         cwd=directory,
         capture_output=True,
@@ -93,7 +138,6 @@ def run(callbacks: FrameworkEnvironment, directory: Path, source: str, *argument
         check=False,
         env={**os.environ, **callbacks.variables()},
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def copies() -> list[str]:
@@ -152,6 +196,27 @@ def test_where_the_trainer_keeps_all_the_home_does(callbacks: FrameworkEnvironme
     run(callbacks, tmp_path, TRANSFORMERS, 3, {})
 
     assert copies() == ["checkpoint-2", "checkpoint-4", "checkpoint-6"] == files(tmp_path)
+
+
+def test_each_evaluation_is_reported_once(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
+    """Also that of the best model. Models without optimizers are not stored, and lost callbacks are refused."""
+    ended = end(callbacks, tmp_path, EVALUATIONS)
+
+    message = "ValueError: a resume would not restore the state of EarlyStoppingCallback: pass Core SDK's callback to "
+    assert message in ended.stderr, ended.stderr
+    evaluated, only_models, refused = map(client.get_trial, (1, 2, 3))
+    reports = [(each.group, each.steps_completed) for each in evaluated.iter_metrics()]
+    evaluations = [("validation", 4), ("validation_2", 4), ("test", 4), ("test_2", 4)]
+    assert reports == [("validation", 2), ("training", 4), *evaluations] or reports == [
+        ("validation", 2),
+        ("validation", 4),
+        ("training", 4),
+        *evaluations[1:],
+    ]
+    assert all("loss" in each.metrics for each in evaluated.iter_metrics() if each.group != "training")
+    assert (len(evaluated.list_checkpoints()), only_models.list_checkpoints()) == (2, [])
+    assert "save_only_model=True: what the Trainer saves is not stored" in ended.stderr
+    assert refused.state.name == "ERROR"
 
 
 def test_what_an_accelerator_is_given_is_recorded(callbacks: FrameworkEnvironment, tmp_path: Path, home: Home) -> None:

@@ -58,7 +58,7 @@ class Training:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {**os.environ, **self.environment.variables(), "ACCELERATE_USE_CPU": "1"}
+        return {**os.environ, **self.environment.variables()}
 
     def core_sdk(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -150,28 +150,61 @@ def test_a_signal_to_one_rank_stops_both(start: Callable[[int], Training]) -> No
     assert training.answer("trial", "list")[0]["state"] == "PAUSED"
 
 
-ALONE = """\
+ALONE = {
+    "lightning": """\
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from core_sdk import core
 from core_sdk.integrations.lightning import CoreSDKCallback
 
-with core.init(distributed=core.DistributedContext.from_torch_distributed()) as core_context:
+def train(core_context):
     Trainer(accelerator="cpu", devices=1, callbacks=[CoreSDKCallback(core_context)]).fit(BoringModel())
+""",
+    "transformers": """\
+import torch
+from transformers import Trainer, TrainingArguments
+from core_sdk.integrations.transformers import CoreSDKCallback
+
+def train(core_context):
+    arguments = TrainingArguments("files", report_to=[])
+    data = [{"input": torch.ones(1)}]
+    Trainer(torch.nn.Linear(1, 1), arguments, train_dataset=data, callbacks=[CoreSDKCallback(core_context)]).train()
+""",
+    "accelerate": """\
+from accelerate import Accelerator
+from core_sdk.integrations.accelerate import CoreSDKTracker
+
+def train(core_context):
+    Accelerator(log_with=CoreSDKTracker(core_context)).init_trackers("digits")
+""",
+}
+_ON_ALL_RANKS = """
+from core_sdk import core
+
+with core.init(distributed=core.DistributedContext.from_torch_distributed()) as core_context:
+    train(core_context)
 """
 
 
+@pytest.mark.parametrize(
+    ("library", "message"),
+    [
+        ("lightning", "the Trainer has 1 ranks, and the Context 2: pass `devices=`"),
+        ("transformers", "the world size of the Trainer is 1, and that of the Context 2: ranks would train alone"),
+        ("accelerate", "the world size of the Accelerator is 1, and that of the Context 2: ranks would train alone"),
+    ],
+    ids=LIBRARIES,
+)
 def test_a_trainer_that_would_train_alone_on_each_rank_is_refused(
-    callbacks: FrameworkEnvironment, tmp_path: Path
+    callbacks: FrameworkEnvironment, tmp_path: Path, library: str, message: str
 ) -> None:
-    """Lightning takes `devices=1` for one rank, however many were started."""
-    (tmp_path / "train.py").write_text(ALONE)
+    """Lightning takes `devices=1` for one rank, and Accelerate a CPU that it was not told of, however many started."""
+    (tmp_path / "train.py").write_text(ALONE[library] + _ON_ALL_RANKS)
     launcher = [str(callbacks.python), "-m", "launch.torch_distributed", "--nproc-per-node=2", "--"]
 
     done = subprocess.run(
         [*launcher, "python", "train.py"],
         cwd=tmp_path,
-        env={**os.environ, **callbacks.variables()},
+        env={**os.environ, **callbacks.variables(), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -179,7 +212,7 @@ def test_a_trainer_that_would_train_alone_on_each_rank_is_refused(
     )
 
     assert done.returncode == 1
-    assert "ValueError: the Trainer has 1 ranks, and the Context 2: pass `devices=`" in done.stderr
+    assert f"ValueError: {message}" in done.stderr
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

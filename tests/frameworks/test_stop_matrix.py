@@ -16,7 +16,7 @@ TIMEOUT_S = 2400
 
 @pytest.mark.timeout(TIMEOUT_S + 60)
 @pytest.mark.parametrize("how_much", ["sample", pytest.param("all", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("script", ["lightning_matrix.py"])
+@pytest.mark.parametrize("script", ["lightning_matrix.py", "transformers_matrix.py"])
 def test_stops_change_nothing(callbacks: FrameworkEnvironment, tmp_path: Path, script: str, how_much: str) -> None:
     """Weights, the best models, early stopping, schedules, and each report."""
     ended = subprocess.run(
