@@ -22,6 +22,9 @@ const NEAR = 60;
 const MOST_TEXTS = 3;
 /** How many curves the box at the pointer names. */
 const MOST_ROWS = 10;
+const MOST_WIDTH = 340;
+/** How far it is from the pointer. */
+const GAP = 14;
 /** @type {Limits} */
 const NO_LIMITS = [null, null];
 
@@ -170,9 +173,11 @@ function Tooltip({ traces, texts, cursor, axis, format, width, height }) {
   const ordered = named(traces).sort((one, other) => orderOf(other) - orderOf(one));
   const marked = ordered.findIndex(({ key }) => key === highlighted());
   const shown = ordered.filter((_, index) => index < MOST_ROWS - Number(marked >= MOST_ROWS) || index === marked);
+  const [isRight, isLow] = [cursor.left > width / 2, cursor.top > height / 2];
   const style = {
-    [cursor.left > width / 2 ? "right" : "left"]: `${(cursor.left > width / 2 ? width - cursor.left : cursor.left) + 14}px`,
-    [cursor.top > height / 2 ? "bottom" : "top"]: `${cursor.top > height / 2 ? height - cursor.top : cursor.top}px`,
+    [isRight ? "right" : "left"]: `${(isRight ? width - cursor.left : cursor.left) + GAP}px`,
+    [isLow ? "bottom" : "top"]: `${isLow ? height - cursor.top : cursor.top}px`,
+    maxWidth: `${Math.min(MOST_WIDTH, (isRight ? cursor.left : width - cursor.left) - GAP)}px`,
   };
   return html`
     <div class="tooltip" aria-hidden="true" style=${style}>
@@ -181,7 +186,7 @@ function Tooltip({ traces, texts, cursor, axis, format, width, height }) {
       ${shown.map(
         (trace) => html`
           <span key=${trace.label} class=${`tip-row ${trace.key === highlighted() ? "marked" : ""}`}>
-            <${LineSample} ...${trace} /><span class="tip-label">${trace.label}</span><b>${valueAt(trace, at(trace), format)}</b>${elsewhere(trace, cursor, axis)}
+            <${LineSample} ...${trace} />${ordered.length > 1 && html`<span class="tip-label">${trace.label}</span>`}<b>${valueAt(trace, at(trace), format)}</b>${elsewhere(trace, cursor, axis)}
           </span>
         `,
       )}

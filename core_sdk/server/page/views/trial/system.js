@@ -31,11 +31,12 @@ export function System({ found: { trial, series } }) {
     about: `system ${trial.trial_id}`,
   });
   const nodes = [...new Set((answer.value?.curves ?? []).flatMap(({ rank }) => rank ?? []))].sort((one, other) => one - other);
+  const tools = html`
+    ${names.length > 0 && html`<${Select} label="Beside" values=${[["none", "no metric"], ...names.map((name) => [name, name])]} value=${metric} onChange=${setMetric} />`}
+    ${nodes.length > 1 && html`<${Select} label="Node" values=${[["", "all"], ...nodes.map((rank) => [String(rank), nodeName(trial, rank)])]} value=${node} onChange=${setNode} />`}
+  `;
   return html`
-    <${ChartSettingsBar} hasAxis=${false}>
-      ${names.length > 0 && html`<${Select} label="Beside" values=${[["none", "no metric"], ...names.map((name) => [name, name])]} value=${metric} onChange=${setMetric} />`}
-      ${nodes.length > 1 && html`<${Select} label="Node" values=${[["", "all"], ...nodes.map((rank) => [String(rank), nodeName(trial, rank)])]} value=${node} onChange=${setNode} />`}
-    <//>
+    <${ChartSettingsBar} hasAxis=${false} tools=${tools} />
     <div class="pane">
       <${Answered} answer=${answer} what="figures of the machine">
         ${(/** @type {SystemAnswer} */ { curves, num_left_out: numLeftOut }) => {
