@@ -178,7 +178,11 @@ class CoreSDKCallback(framework.Callback):
 
     def report(self, trainer: Trainer, metrics: Mapping[str, float]) -> None:
         """Reports what Lightning logs."""
-        self._reporter.report(_group(trainer), trainer.global_step, metrics)
+        if trainer.state.fn == "fit":
+            self._reporter.report(_group(trainer), trainer.global_step, metrics)
+        else:
+            own = {name: value for name, value in metrics.items() if name != "epoch"}  # Lightning adds the epoch
+            self._reporter.report_evaluation(_group(trainer), trainer.global_step, own)
         if trainer.training:
             self._reporter.report_progress(trainer.global_step, trainer.estimated_stepping_batches)
 

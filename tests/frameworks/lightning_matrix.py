@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch.utils.data import DataLoader, Sampler, TensorDataset
 from torchmetrics import MeanMetric
 
-from core_sdk import core, loop
+from core_sdk import client, core, loop
 from core_sdk.integrations.lightning import CoreSDKCallback
 
 BATCHES_PER_EPOCH = 4
@@ -119,6 +119,7 @@ def training(
     callbacks: Callable[[], list[Any]] = list,
     data: Callable[[], Any] = exact,
     schedule: Callable[[Any], Any] | None = None,
+    evaluates: bool = False,
     **options: Any,
 ) -> Train:
     def train(context: core.Context, stop_at: int | None) -> dict[str, Any]:
@@ -137,6 +138,10 @@ def training(
         num_batches = trainer.fit_loop.total_batch_idx + 1
         assert callback.is_stopping or num_batches == NUM_BATCHES, num_batches
         saves = [each for each in others if isinstance(each, ModelCheckpoint)]
+        if evaluates and not callback.is_stopping:
+            trainer.validate(model, validation, ckpt_path="best", verbose=False)
+            (evaluation,) = client.get_trial(context.info.trial.trial_id).iter_metrics("validation_2")
+            assert evaluation.metrics["distance"] == saves[0].best_model_score
         return {
             "weights": {name: value.clone() for name, value in model.state_dict().items()},
             "epoch": trainer.current_epoch,
@@ -172,7 +177,7 @@ ALL = training(lambda: [*early(), *best(save_top_k=2)()], max_epochs=5, accumula
 CELLS: dict[str, Train] = {
     "all": ALL,
     "early stopping": training(early, max_epochs=5),
-    "best": training(best(save_top_k=2)),
+    "best": training(best(save_top_k=2), evaluates=True),
     "best in the logger's directory": training(lambda: [ModelCheckpoint(monitor="distance")], logger=True),
     "best of steps": training(best(every_n_train_steps=3)),
     "best of validations within an epoch": training(best(save_top_k=1), val_check_interval=2),
@@ -199,6 +204,7 @@ def main(how_much: str) -> None:
         logging.getLogger(each).setLevel(logging.ERROR)
     if how_much == "sample":
         compare("all", ALL, [2, (5, 7, 8)])
+        compare("best", CELLS["best"], [6])
         return
     for name, train in CELLS.items():
         compare(name, train, STOPS)
