@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import core_sdk.server
+from core_sdk.server.pages import read_page
 
 PAGE = Path(core_sdk.server.__file__).with_name("page")
 AXE = Path(__file__).with_name("axe")
@@ -43,10 +44,21 @@ def test_each_library_has_its_licence() -> None:
 
 
 def test_the_page_is_light() -> None:
-    """All of it, also what only some views load."""
-    sent = [path for path in PAGE.rglob("*") if path.suffix in (".js", ".css", ".html", ".svg")]
+    """All of it as a browser gets it, also what only some views load."""
+    sent = {name: file for name, file in read_page().items() if name.endswith((".js", ".css", ".html", ".svg"))}
 
-    assert sum(len(gzip.compress(path.read_bytes())) for path in sent) <= MAX_PAGE_BYTES
+    assert sum(len(gzip.compress(file.content)) for file in sent.values()) <= MAX_PAGE_BYTES
+
+
+def test_a_browser_gets_modules_without_their_jsdoc_and_libraries_as_they_are() -> None:
+    """Lines keep their numbers, so that an error that a browser reports is found in the file."""
+    sent = read_page()
+
+    for path in PAGE.rglob("*.js"):
+        text, got = path.read_text(), sent[f"/{path.relative_to(PAGE).as_posix()}"].content.decode()
+        assert (got == text) is ("vendor" in path.relative_to(PAGE).parts)
+        assert got.count("\n") == text.count("\n")
+        assert got == text or "@param" not in got
 
 
 @pytest.mark.parametrize("path", OUR_FILES, ids=lambda path: path.relative_to(PAGE).as_posix())
