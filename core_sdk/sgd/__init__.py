@@ -5,13 +5,16 @@
             print(trainer.train(max_retries=3), trainer.validate())
         model = trainer.get_model()
 
-Names and semantics are those of RaySGD 0.8.2. The workers are processes of this machine, or of a Ray cluster.
+Names and semantics are those of RaySGD 0.8.2, and of `TorchTrainer` and `TrainingOperator` those of Ray 1.x. The
+workers are processes of this machine, or of a Ray cluster.
 """
 
 from __future__ import annotations
 
+from core_sdk.sgd._operator import NUM_SAMPLES, TrainingOperator
 from core_sdk.sgd._runner import Runner
+from core_sdk.sgd._torch_trainer import TorchTrainer
 from core_sdk.sgd._trainer import PyTorchTrainer
 from core_sdk.sgd._tuning import tune
 
-__all__ = ["PyTorchTrainer", "Runner", "tune"]
+__all__ = ["NUM_SAMPLES", "PyTorchTrainer", "Runner", "TorchTrainer", "TrainingOperator", "tune"]

@@ -12,10 +12,13 @@ from core_sdk.loop.plan import Draw
 class Batches(Iterator[Any]):
     """The batches of one pass, which can be iterated over once. The length is the number of batches."""
 
-    def __init__(self, drawn: Iterator[tuple[Draw, Any]], num_batches: int | None) -> None:
-        """`drawn` may go on after this pass."""
+    def __init__(
+        self, drawn: Iterator[tuple[Draw, Any]], num_batches: int | None, num_steps: int | None = None
+    ) -> None:
+        """`drawn` may go on after this pass, which ends after `num_steps` batches if not before."""
         self._drawn = drawn
-        self._num_batches = num_batches
+        self._num_steps = num_steps
+        self._num_batches = num_batches if num_steps is None else min(num_steps, num_batches or num_steps)
         self.share = 1.0
         """The share of the last global batch that this worker has, from 0 to 1. It is the weight of its gradients."""
         self.is_over = False
@@ -30,11 +33,11 @@ class Batches(Iterator[Any]):
 
     def __len__(self) -> int:
         if self._num_batches is None:
-            raise TypeError("the number of batches is not known yet: give the lengths of the shards")
+            raise TypeError("the number of batches is not known: give the lengths of the shards")
         return self._num_batches
 
     def __next__(self) -> Any:
-        if self.is_over:
+        if self.is_over or self.num_given == self._num_steps:
             raise StopIteration
         began_at = time.perf_counter()
         draw, batch = next(self._drawn)

@@ -17,12 +17,15 @@ _OPTIONAL = ("scheduler_creator", "train_function", "validation_function", "init
 
 @dataclass(frozen=True)
 class Creators:
-    """The arguments of a `PyTorchTrainer` that its workers need."""
+    """The arguments of a `PyTorchTrainer` that its workers need.
 
-    model_creator: Function
-    data_creator: Function
-    optimizer_creator: Function
-    loss_creator: Function
+    The first four may be None if there is a `training_operator_cls`, whose `setup()` then registers what they make.
+    """
+
+    model_creator: Function | None
+    data_creator: Function | None
+    optimizer_creator: Function | None
+    loss_creator: Function | None
     scheduler_creator: Function | None
     train_function: Function | None
     validation_function: Function | Literal[False] | None
@@ -34,14 +37,16 @@ class Creators:
     use_gpu: bool
     use_fp16: bool
     scheduler_step_freq: SchedulerStep
+    training_operator_cls: type[Any] | None = None
     seed: int = 0
     trial_id: int = 0
 
     def __post_init__(self) -> None:
         """Raises `TypeError` for what is no function, and `ValueError` for other wrong options."""
+        optional = _OPTIONAL if self.training_operator_cls is None else _REQUIRED + _OPTIONAL
         for name in _REQUIRED + _OPTIONAL:
             function = getattr(self, name)
-            if not callable(function) and not (name in _OPTIONAL and not function):
+            if not callable(function) and not (name in optional and not function):
                 raise TypeError(f"{name} is a {type(function).__name__}; it must be a function")
         if isinstance(self.loss_creator, torch.nn.Module):
             raise TypeError("loss_creator is a loss; give its class, or a function of config that returns one")

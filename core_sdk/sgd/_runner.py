@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import inspect
 import io
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -15,6 +17,7 @@ from filelock import FileLock
 from platformdirs import user_cache_dir
 from torch import distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
@@ -79,6 +82,10 @@ class Runner:
     criterion: Any
     train_loader: ResumableLoader
     validation_loader: ResumableLoader | None
+    operator: Any = None
+    """The training operator, if there is one."""
+    spread_models: list[nn.Module]
+    """The models in their wrappers for distributed training."""
 
     def __init__(self, creators: Creators, place: RankPlace) -> None:
         self.config = {
@@ -94,7 +101,7 @@ class Runner:
             torch.cuda.set_device(self.device)
         self._creators = creators
         strategy = WeightedDdpStrategy(lambda: self._batches.share) if place.size > 1 else NoStrategy()
-        self._runtime = TorchRuntime(place, self.device, strategy)
+        self.runtime = TorchRuntime(place, self.device, strategy)
 
     @property
     def epoch(self) -> int:
@@ -102,23 +109,29 @@ class Runner:
         return int(self._counts["epoch"])
 
     def set_up(self) -> None:
-        """Calls the creators. Collective."""
+        """Calls the creators, or sets up the training operator. Collective."""
         creators = self._creators
         rng.seed_all(creators.seed)
-        self.models = _checked("model_creator()", creators.model_creator(self.config), nn.Module)
-        self.models = [model.to(self.device) for model in self.models]
-        optimizers = creators.optimizer_creator(as_given(self.models), self.config)
-        self.optimizers = _checked("optimizer_creator()", optimizers, torch.optim.Optimizer)
-        self.schedulers = []
-        if creators.scheduler_creator is not None:
-            self.schedulers = as_list(creators.scheduler_creator(as_given(self.optimizers), self.config))
-            self._check_schedulers()
-        self.criterion = self._create_criterion()
-        self.train_loader, self.validation_loader = self._create_loaders()
-        if creators.use_fp16:
-            self._runtime.use_amp()
-        self._spread_models = [self._runtime.wrap_model(model) for model in self.models]
-        self.optimizers = [self._runtime.wrap_optimizer(optimizer) for optimizer in self.optimizers]
+        self.schedulers, self.criterion, self.validation_loader = [], None, None
+        if creators.model_creator is not None and creators.optimizer_creator is not None:
+            models = _checked("model_creator()", creators.model_creator(self.config), nn.Module)
+            models = [model.to(self.device) for model in models]
+            optimizers = creators.optimizer_creator(as_given(models), self.config)
+            optimizers = _checked("optimizer_creator()", optimizers, torch.optim.Optimizer)
+            schedulers = []
+            if creators.scheduler_creator is not None:
+                schedulers = creators.scheduler_creator(as_given(optimizers), self.config)
+            self.register(models, optimizers, schedulers, self._create_criterion())
+        if creators.data_creator is not None:
+            with _only_one_on_this_node():
+                datasets = creators.data_creator(self.config)
+            # Many datasets are iterable, so only a tuple or a list counts as several datasets.
+            self.register_data(*(datasets if isinstance(datasets, list | tuple) else [datasets]))
+        if creators.training_operator_cls is not None:
+            self.operator = creators.training_operator_cls(self)
+            self.operator.setup(self.config)
+        if not hasattr(self, "models") or not hasattr(self, "train_loader"):
+            raise ValueError("setup() of the training operator must call self.register(…) and self.register_data(…)")
         self._counts = {"epoch": 0}
         self._parts = self._named_objects()
         self._state = State(**{name: each for part in self._parts.values() for name, each in part.items()})
@@ -127,21 +140,41 @@ class Runner:
         """The last copy of the state."""
         rng.seed_all(rng.key(creators.seed, "worker", self.rank))
 
-    def train_pass(self) -> TrainedPass:
+    def register(self, models: Any, optimizers: Any, schedulers: Any, criterion: Any) -> None:
+        """Takes over what is trained, and wraps it for several workers. Collective."""
+        self.models = [model.to(self.device) for model in _checked("setup()", models, nn.Module)]
+        self.optimizers = _checked("setup()", optimizers, torch.optim.Optimizer)
+        self.schedulers = as_list(schedulers)
+        self._check_schedulers()
+        self.criterion = criterion.to(self.device) if isinstance(criterion, nn.Module) else criterion
+        if self._creators.use_fp16:
+            self.runtime.use_amp()
+        self.spread_models = [self.runtime.wrap_model(model) for model in self.models]
+        self.optimizers = [self.runtime.wrap_optimizer(optimizer) for optimizer in self.optimizers]
+
+    def register_data(self, *data: Any) -> None:
+        """Takes over a dataset or a loader to train on, and one to validate on."""
+        train, *validation = [
+            self._create_loader(each, is_shuffled=index == 0) for index, each in enumerate(_checked_datasets(data))
+        ]
+        self.train_loader, self.validation_loader = train, validation[0] if validation else None
+
+    def train_pass(self, num_steps: int | None = None, info: Mapping[str, Any] | None = None) -> TrainedPass:
         """Trains one pass over the data. Collective."""
         began_at = time.perf_counter()
         for model in self.models:
             model.train()
-        self._batches = batches = Batches(self.train_loader.stream(), self.train_loader.num_batches(self.epoch))
-        metrics = as_numbers(self._train(batches), "train_function()")
+        num_batches = self.train_loader.num_batches(self.epoch)
+        self._batches = batches = Batches(self.train_loader.stream(), num_batches, num_steps)
+        metrics = as_numbers(self._train(batches, self._info(num_steps, info)), "train_function()")
         self._share_buffers()
         self._counts["epoch"] += 1
         if not batches.is_over:
             self.train_loader.begin_epoch(self.epoch)  # the train function has left its pass early
-        num_batches = max(1, batches.num_given)
+        num_given = max(1, batches.num_given)
         times = {
-            "batch_time": (time.perf_counter() - began_at) / num_batches,
-            "data_time": batches.wait_s / num_batches,
+            "batch_time": (time.perf_counter() - began_at) / num_given,
+            "data_time": batches.wait_s / num_given,
         }
         return TrainedPass(Measured(metrics, batches.num_samples), batches.num_given, self.progress(), times)
 
@@ -149,7 +182,7 @@ class Runner:
         for scheduler in self.schedulers:
             scheduler.step(metric)
 
-    def validate(self) -> Measured:
+    def validate(self, num_steps: int | None = None, info: Mapping[str, Any] | None = None) -> Measured:
         if self.validation_loader is None:
             raise ValueError("there are no data to validate on: let data_creator() return two datasets")
         for model in self.models:
@@ -157,14 +190,18 @@ class Runner:
         drawn = (each for each in self.validation_loader.single_pass() if not each[0].is_filler)
         if (first := next(drawn, None)) is None:
             return Measured({}, 0)  # there are fewer samples than workers
-        batches = Batches(itertools.chain([first], drawn), self.validation_loader.num_batches(0))
+        batches = Batches(itertools.chain([first], drawn), self.validation_loader.num_batches(0), num_steps)
         # Random numbers that are drawn here must not change the training.
         with torch.no_grad(), rng.seeded(self._creators.seed, "validation", self.epoch):
-            metrics = as_numbers(self._validate(batches), "validation_function()")
+            metrics = as_numbers(self._validate(batches, self._info(num_steps, info)), "validation_function()")
         return Measured(metrics, batches.num_samples)
 
     def progress(self) -> Progress:
         return Progress(self.epoch, self.train_loader.batches)
+
+    def copied_models(self) -> Any:
+        """Returns copies of the models on the CPU, on worker 0."""
+        return as_given([copy.deepcopy(model).cpu() for model in self.models]) if self.rank == 0 else None
 
     def hold_state(self) -> Mapping[str, Any]:
         """Copies the state of the training in host memory, on worker 0. Returns the random state of this worker.
@@ -208,31 +245,44 @@ class Runner:
 
     def _named_objects(self) -> dict[str, dict[str, Any]]:
         """Returns the objects of the state, with their names in it, by the part to which they belong."""
-        scaler = self._runtime.precision.scaler
+        scaler = self.runtime.precision.scaler
         scalers = {"scaler": scaler} if scaler is not None and scaler.is_enabled() else {}
         return {
             "models": {f"model_{index}": each for index, each in enumerate(self.models)},
             "optimizers": {f"optimizer_{index}": each for index, each in enumerate(self.optimizers)} | scalers,
             "lr_schedulers": {f"scheduler_{index}": each for index, each in enumerate(self.schedulers)},
-            "training": {"train_loader": self.train_loader, "counts": self._counts},
+            "training": {"train_loader": self.train_loader, "counts": self._counts} | self._operator_with_state(),
         }
 
-    def _train(self, batches: Batches) -> Any:
+    def _operator_with_state(self) -> dict[str, Any]:
+        return {} if self.operator is None or self.operator.state_dict() is None else {"operator": self.operator}
+
+    def _info(self, num_steps: int | None, info: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Returns what the methods of a training operator are told."""
+        step = self._creators.scheduler_step_freq
+        return {"epoch_idx": self.epoch, "num_steps": num_steps, "scheduler_step": step, **(info or {})}
+
+    def _train(self, batches: Batches, info: dict[str, Any]) -> Any:
         creators = self._creators
+        if self.operator is not None:
+            return self.operator.train_epoch(batches, info)
         arguments = (batches, self.criterion, as_given(self.optimizers))
         if creators.train_function is not None:
             schedulers = [as_given(self.schedulers)] if self.schedulers else []
-            return creators.train_function(self.config, as_given(self._spread_models), *arguments, *schedulers)
+            return creators.train_function(self.config, as_given(self.spread_models), *arguments, *schedulers)
         if max(len(self.models), len(self.optimizers), len(self.schedulers)) > 1:
             raise ValueError("the creators return several models, optimizers or schedulers: pass train_function=")
         by_batch = self.schedulers if creators.scheduler_step_freq == "batch" else []
-        metrics = _passes.train(self._spread_models[0], *arguments, by_batch, self._runtime)
+        metrics = _passes.train(self.spread_models[0], *arguments, by_batch, self.runtime)
         if creators.scheduler_step_freq == "epoch":
             for scheduler in self.schedulers:
                 scheduler.step()
         return metrics
 
-    def _validate(self, batches: Batches) -> Any:
+    def _validate(self, batches: Batches, info: dict[str, Any]) -> Any:
+        if self.operator is not None:
+            with _without_collectives(self.spread_models):
+                return self.operator.validate(batches, info)
         function = self._creators.validation_function
         if function:
             schedulers = [as_given(self.schedulers)] if self.schedulers else []
@@ -251,19 +301,17 @@ class Runner:
 
     def _create_criterion(self) -> Any:
         create = self._creators.loss_creator
-        criterion = create() if inspect.isclass(create) else create(self.config)
-        return criterion.to(self.device) if isinstance(criterion, nn.Module) else criterion
-
-    def _create_loaders(self) -> tuple[ResumableLoader, ResumableLoader | None]:
-        with _only_one_on_this_node():
-            datasets = _checked_datasets(self._creators.data_creator(self.config))
-        train, *validation = [
-            self._create_loader(dataset, is_shuffled=index == 0) for index, dataset in enumerate(datasets[:2])
-        ]
-        return train, validation[0] if validation else None
+        return create and (create() if inspect.isclass(create) else create(self.config))
 
     def _create_loader(self, dataset: Any, *, is_shuffled: bool) -> ResumableLoader:
         creators = self._creators
+        if isinstance(dataset, DataLoader):
+            if creators.training_operator_cls is None:
+                raise TypeError(
+                    "data_creator() returned a DataLoader; it must return the dataset. Give options of the loader as "
+                    "dataloader_config="
+                )
+            return resumable(dataset, seed=creators.seed)
         options = {"shuffle": True, **creators.dataloader_config}
         if not is_shuffled:
             options = {**options, "shuffle": False, "sampler": None, "drop_last": False}
@@ -307,17 +355,29 @@ def _only_one_on_this_node() -> FileLock:
     return FileLock(directory / "data_creator.lock")
 
 
+@contextlib.contextmanager
+def _without_collectives(models: Sequence[nn.Module]) -> Iterator[None]:
+    """Lets the wrapped models share no buffers for a block, in which some workers may have fewer batches."""
+    wrapped = [model for model in models if isinstance(model, DistributedDataParallel)]
+    for model in wrapped:
+        model.broadcast_buffers = False
+    try:
+        yield
+    finally:
+        for model in wrapped:
+            model.broadcast_buffers = True
+
+
 def _checked(creator: str, created: Any, kind: type[T]) -> list[T]:
     objects = as_list(created)
     for each in objects:
         if not isinstance(each, kind):
-            raise TypeError(f"{creator} returned a {type(each).__name__}; it must return a torch {kind.__name__}")
+            verb = "register" if creator == "setup()" else "return"
+            raise TypeError(f"{creator} {verb}ed a {type(each).__name__}; it must {verb} a torch {kind.__name__}")
     return objects
 
 
-def _checked_datasets(created: Any) -> list[Any]:
-    # Many datasets are iterable, so only a tuple or a list counts as several datasets.
-    datasets = list(created) if isinstance(created, list | tuple) else [created]
+def _checked_datasets(datasets: Sequence[Any]) -> Sequence[Any]:
     if not 1 <= len(datasets) <= 2:
         raise TypeError(f"data_creator() returned {len(datasets)} datasets; it must return one or two")
     for dataset in datasets:
@@ -326,12 +386,7 @@ def _checked_datasets(created: Any) -> list[Any]:
 
 
 def _check_dataset(dataset: Any) -> None:
-    if isinstance(dataset, DataLoader):
-        raise TypeError(
-            "data_creator() returned a DataLoader; it must return the dataset. Give options of the loader as "
-            "dataloader_config="
-        )
-    if not is_sequence(dataset) and not has_shards(dataset):
+    if not isinstance(dataset, DataLoader) and not is_sequence(dataset) and not has_shards(dataset):
         raise TypeError(
             f"data_creator() returned a {type(dataset).__name__}; it must return one or two datasets with "
             "__getitem__() and __len__(), or with shards (loop.ShardedDataset), which can be divided among workers"

@@ -32,6 +32,7 @@ from core_sdk.runtime.backends import usual_backend
 from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, Mark
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
 from core_sdk.sgd._metrics import Metrics, flat, mean
+from core_sdk.sgd._operator import TrainingOperator
 from core_sdk.sgd._replicas import Replicas
 from core_sdk.sgd._runner import PARTS, Progress, Runner, TrainedPass
 from core_sdk.sgd._trial import TrainerTrial
@@ -62,10 +63,10 @@ class PyTorchTrainer:
 
     def __init__(
         self,
-        model_creator: Function,
-        data_creator: Function,
-        optimizer_creator: Function,
-        loss_creator: Function,
+        model_creator: Function | None,
+        data_creator: Function | None,
+        optimizer_creator: Function | None,
+        loss_creator: Function | None,
         scheduler_creator: Function | None = None,
         train_function: Function | None = None,
         validation_function: Function | Literal[False] | None = None,
@@ -80,6 +81,7 @@ class PyTorchTrainer:
         apex_args: Mapping[str, Any] | None = None,
         scheduler_step_freq: SchedulerStep = "batch",
         *,
+        training_operator_cls: type[TrainingOperator] | None = None,
         engine: Literal["local", "ray"] | Engine | None = None,
         name: str | None = None,
         job_id: str | None = None,
@@ -101,6 +103,9 @@ class PyTorchTrainer:
         data, and is needed for several models or optimizers; `validation_function(config, models, batches, criterion,
         schedulers)` replaces the validation, and False means none. Each returns a dict of numbers. Without a
         `scheduler_creator` they get no `schedulers`.
+
+        `training_operator_cls` is a class of `TrainingOperator`, whose methods take the place of these two functions.
+        Its `setup()` may register what the creators would make, which are None then.
 
         `batch_size` counts the samples of one batch on all workers together; each worker takes its part of it.
         `dataloader_config` has further options of torch's `DataLoader`; the training data are shuffled unless it says
@@ -140,6 +145,7 @@ class PyTorchTrainer:
             use_gpu=use_gpu,
             use_fp16=use_fp16,
             scheduler_step_freq=scheduler_step_freq,
+            training_operator_cls=training_operator_cls,
         )
         _check_workers(num_replicas, batch_size, engine)
         if keep is not None:
@@ -164,6 +170,8 @@ class PyTorchTrainer:
         self._checkpoints = Checkpoints(context)
         self._replicas: Replicas | None = None
         self._progress = Progress(0, 0)
+        self._last_pass: tuple[int | None, Mapping[str, Any] | None] = (None, None)
+        """The arguments of the last pass, with which it is repeated if its state is lost."""
         self._mark = Mark(num_changes=0, steps=0)
         """The steps are the batches of the trial. Their number also grows after `restore()` has gone back."""
         self._validated_at: int | None = None
@@ -192,8 +200,18 @@ class PyTorchTrainer:
         """The number of running workers. It is less than `num_replicas` if there was no room for all of them."""
         return 0 if self._replicas is None else self._replicas.size
 
-    def train(self, max_retries: int = 0, checkpoint: str | os.PathLike[str] | None = "auto") -> Metrics:
+    def train(
+        self,
+        max_retries: int = 0,
+        checkpoint: str | os.PathLike[str] | None = "auto",
+        *,
+        num_steps: int | None = None,
+        info: Mapping[str, Any] | None = None,
+    ) -> Metrics:
         """Trains one pass over the data, and returns its metrics: means over the samples of all workers.
+
+        `num_steps` ends the pass after so many batches; the next pass has an order of its own. `info` is passed on to a
+        training operator.
 
         If a worker dies, the others are ended. As many as there is room for, at most `num_replicas`, then repeat the
         pass from the last good state, so that no sample counts twice. This happens up to `max_retries` times. If there
@@ -212,6 +230,8 @@ class PyTorchTrainer:
         """
         if max_retries < 0:
             raise ValueError(f"max_retries is {max_retries}; it must be at least 0")
+        if num_steps is not None and num_steps < 1:
+            raise ValueError(f"num_steps is {num_steps}; it must be at least 1")
         if max_retries and not checkpoint:
             raise ValueError(
                 "max_retries need a state to begin again from: pass checkpoint='auto', or a file of save()"
@@ -231,7 +251,7 @@ class PyTorchTrainer:
                     replicas.start_from(_read_state_file(checkpoint or ""))
                 elif replicas.can_grow():
                     replicas.start_from(self._hold(replicas)())
-                trained = replicas.call(Runner.train_pass)
+                trained = replicas.call(Runner.train_pass, num_steps, info)
                 read_state = self._hold(replicas) if keeps_states else None
                 break
             except WorkerDiedError as error:
@@ -247,21 +267,23 @@ class PyTorchTrainer:
             raise self._death("train", death, max_retries + 1) from death
         # A train function may use its own data.
         self._mark = self._mark._replace(steps=self._mark.steps + max(1, trained[0].num_batches))
-        self._progress = trained[0].progress
+        self._progress, self._last_pass = trained[0].progress, (num_steps, info)
         metrics = self._report_training(trained)
         # A resume from this checkpoint must find the report.
         if read_state is not None:
             self._begin_checkpoint(read_state)
         return metrics
 
-    def validate(self) -> Metrics:
+    def validate(self, *, num_steps: int | None = None, info: Mapping[str, Any] | None = None) -> Metrics:
         """Validates on all workers, each on its part of the data, and returns means over all samples.
+
+        `num_steps` and `info` are those of `train()`.
 
         If nothing was trained since the last validation, the trial does not record it again.
         """
         if self._creators.validation_function is False:
             return {}
-        metrics = mean(self._call("validate", Runner.validate), "validation_function()")
+        metrics = mean(self._call("validate", Runner.validate, num_steps, info), "validation_function()")
         if self._validated_at != self._mark.steps:
             self.context.train.report_validation_metrics(self._mark.steps, {**flat(metrics), "epoch": self.epoch})
             self._validated_at = self._mark.steps
@@ -281,6 +303,8 @@ class PyTorchTrainer:
 
     def get_model(self) -> Any:
         """Returns the trained model on the CPU of this process, or a list if the creator makes several models."""
+        if self._creators.model_creator is None:
+            return self._call("get_model", Runner.copied_models)[0]
         content = torch.load(io.BytesIO(self._read_state("get_model")), map_location="cpu", weights_only=True)
         models = as_list(self._creators.model_creator(self.config))
         for index, model in enumerate(models):
@@ -451,7 +475,7 @@ class PyTorchTrainer:
         progress = replicas.start_from(self._checkpoints.read()).progress
         while progress.epoch < self.epoch:
             logger.warning("pass %d is repeated, whose state was not stored", progress.epoch + 1)
-            progress = replicas.call(Runner.train_pass)[0].progress
+            progress = replicas.call(Runner.train_pass, *self._last_pass)[0].progress
 
     def _close(self, error: BaseException | None) -> None:
         replicas, self._replicas = self._replicas, None

@@ -37,3 +37,24 @@ CREATORS: dict[str, Any] = {
     "optimizer_creator": optimizer_creator,
     "loss_creator": nn.MSELoss,
 }
+
+
+def weights(model: torch.nn.Module) -> list[float]:
+    return torch.cat([each.flatten() for each in model.parameters()]).tolist()
+
+
+def trained_alone(num_passes: int, batch_size: int) -> tuple[torch.nn.Module, list[float]]:
+    """The model, and the mean loss of each pass, by a plain loop."""
+    model, (dataset, _) = model_creator({}), data_creator({})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+    losses = []
+    for _ in range(num_passes):
+        total = 0.0
+        for features, target in torch.utils.data.DataLoader(dataset, batch_size):
+            loss = torch.nn.functional.mse_loss(model(features), target)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            total += loss.item() * len(target)
+        losses.append(total / NUM_SAMPLES)
+    return model, losses

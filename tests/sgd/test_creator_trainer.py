@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from parts import needs
-from sgd.creators import CREATORS, NUM_SAMPLES, data_creator, model_creator
+from sgd.creators import CREATORS, NUM_SAMPLES, data_creator, trained_alone, weights
 
 from core_sdk import client
 from core_sdk.sgd import PyTorchTrainer
@@ -17,27 +17,6 @@ from core_sdk.sgd import PyTorchTrainer
 pytestmark = needs("many processes")
 
 IN_ORDER: dict[str, Any] = {"dataloader_config": {"shuffle": False}}
-
-
-def weights(model: torch.nn.Module) -> list[float]:
-    return torch.cat([each.flatten() for each in model.parameters()]).tolist()
-
-
-def trained_alone(num_passes: int, batch_size: int) -> tuple[torch.nn.Module, list[float]]:
-    """The model, and the mean loss of each pass, by a plain loop."""
-    model, (dataset, _) = model_creator({}), data_creator({})
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
-    losses = []
-    for _ in range(num_passes):
-        total = 0.0
-        for features, target in torch.utils.data.DataLoader(dataset, batch_size):
-            loss = torch.nn.functional.mse_loss(model(features), target)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            total += loss.item() * len(target)
-        losses.append(total / NUM_SAMPLES)
-    return model, losses
 
 
 @pytest.mark.parametrize("num_replicas", [1, 2, 3])
