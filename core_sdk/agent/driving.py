@@ -50,11 +50,18 @@ class DrivenTrial:
         _driven.append(folder.trial_id)
 
     @classmethod
-    def begin(cls, *, name: str | None = None, num_slots: int | None = None, job_id: str | None = None) -> DrivenTrial:
+    def begin(
+        cls,
+        *,
+        name: str | None = None,
+        num_slots: int | None = None,
+        job_id: str | None = None,
+        trial_id: int | None = None,
+    ) -> DrivenTrial:
         """Returns a trial that this program executes, with the attempt that is to run.
 
-        It is the trial for which this program was started, or the one that an earlier start of its job has begun, or a
-        new one in the experiment `name`, by default the name of the script.
+        It is the trial for which this program was started, or the one with `trial_id`, or that which an earlier start
+        of its job has begun, or a new one in the experiment `name`, by default the name of the script.
 
         Raises `HomeNotWritableError`, `RunInfoError`, `InvalidNameError` or `PredecessorRunningError`.
         """
@@ -64,7 +71,7 @@ class DrivenTrial:
             return cls(home.trial(told.trial.trial_id), told, None)
         named = None if job_id is None else named_job(check_name("job_id", job_id))
         given = named or job()
-        earlier = trial_of_job(home, given, None if named else main_script())
+        earlier = trial_id or trial_of_job(home, given, None if named else main_script())
         if earlier is not None:
             start = resume(home.trial(earlier), is_again=True, is_here=True)
         else:

@@ -38,7 +38,7 @@ from core_sdk.train._functions import (
 from core_sdk.train._result import Result
 
 if TYPE_CHECKING:
-    from core_sdk.train import collective, torch
+    from core_sdk.train import collective, session, torch
     from core_sdk.train.torch import TorchConfig, TorchTrainer
 
 __all__ = [
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 # Not in `__all__`: `from core_sdk.train import *` must not replace the user's `torch`.
-_MODULES = frozenset({"collective", "torch"})
+_MODULES = frozenset({"collective", "session", "torch"})
 _NAMES = {"TorchConfig": "torch", "TorchTrainer": "torch"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -9,6 +10,8 @@ from typing import Any, Literal, get_args
 from core_sdk.runtime.retention import CheckpointConfig
 from core_sdk.tracking.attempts.definition import Definition
 from core_sdk.train._checkpoint import Checkpoint
+
+logger = logging.getLogger("core_sdk.train")
 
 EngineName = Literal["local", "ray"]
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
@@ -31,8 +34,11 @@ class ScalingConfig:
     """None is Ray if this program is connected to a cluster, or `address` is given; otherwise this machine."""
     address: str | None = None
     """The address of a Ray cluster."""
+    trainer_resources: Mapping[str, float] | None = field(default=None, kw_only=True)
+    """Ray's name. It is not heeded, with a warning: this program drives the training."""
 
     def __post_init__(self) -> None:
+        _warn_of_unheeded(self, {"trainer_resources": "this program drives the training"})
         least, most = self._range()
         if not (isinstance(least, int) and isinstance(most, int)) or not 0 <= least <= most or (least == 0 != most):
             raise ValueError(
@@ -148,6 +154,10 @@ class RunConfig:
     """A directory, or the URL of a bucket, for checkpoints; by default they are in the home."""
     failure_config: FailureConfig = field(default_factory=FailureConfig)
     checkpoint_config: CheckpointConfig = field(default_factory=CheckpointConfig)
+    sync_config: Any = None
+    """Ray's name, as are the next two. They are not heeded, with a warning."""
+    verbose: Any = None
+    stop: Any = None
     callbacks: Sequence[UserCallback] = ()
     logging_config: LoggingConfig = field(default_factory=LoggingConfig)
     job_id: str | None = None
@@ -163,6 +173,14 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         Definition(trial_name=self.trial_name, labels=self.labels, notes=self.notes, seed=self.seed)  # checks them
+        _warn_of_unheeded(
+            self,
+            {
+                "sync_config": "a checkpoint is stored when report() returns",
+                "verbose": "LoggingConfig(log_level=…) says what the workers log",
+                "stop": "the function ends when it returns",
+            },
+        )
         # None stands for the default of these options.
         for name, default in (
             ("failure_config", FailureConfig),
@@ -174,6 +192,14 @@ class RunConfig:
                 object.__setattr__(self, name, default())
         if foreign := [each for each in self.callbacks if not isinstance(each, UserCallback)]:
             raise TypeError(f"callbacks has a {type(foreign[0]).__name__}; a callback is a UserCallback")
+
+
+def _warn_of_unheeded(config: ScalingConfig | RunConfig, options: Mapping[str, str]) -> None:
+    """Warns of options that are given, and drops them, so that a copy of the configuration does not warn again."""
+    for name, reason in options.items():
+        if getattr(config, name) is not None:
+            logger.warning("%s(%s=…) is not heeded: %s", type(config).__name__, name, reason)
+            object.__setattr__(config, name, None)
 
 
 @dataclass(frozen=True)

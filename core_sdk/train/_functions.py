@@ -34,7 +34,8 @@ def report(
 ) -> None:
     """Records metrics, and stores a checkpoint with them. All ranks must call it, equally often.
 
-    The metrics of rank 0 are recorded. Without a checkpoint no rank waits for another. Either rank 0 alone gives a
+    The metrics of rank 0 are recorded: numbers and media, and in the group "values" also texts, lists, dicts and None,
+    of which only numbers have curves. Without a checkpoint no rank waits for another. Either rank 0 alone gives a
     checkpoint, or each rank gives one: then all files are stored together, and of files with the same name the one of
     the lowest rank. When `report()` returns, the directory may be removed, and the checkpoint is complete and recorded
     unless the mode is ASYNC. Each call counts as one step of the trial.
@@ -139,3 +140,15 @@ class TrainContext:
     def get_experiment_name(self) -> str:
         """Returns the name of the experiment of this training's trial."""
         return self._session.experiment_name
+
+    def get_trial_name(self) -> str:
+        """Returns the name of this training's trial."""
+        return self._session.trial_name
+
+    def get_trial_id(self) -> str:
+        """Returns the id of this training's trial, by which `core-sdk trial` and `core_sdk.client` find it."""
+        return str(self._session.context.info.trial.trial_id)
+
+    def get_trial_dir(self) -> str:
+        """Returns the trial's folder in the home. Other nodes than that of the program may not have it."""
+        return str(self._session.trial_path)

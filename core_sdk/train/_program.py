@@ -24,6 +24,8 @@ class Training:
     data: DataConfig = field(default_factory=DataConfig)
     backend: str | None = None
     timeout_s: float = 1800.0
+    restored_trial_id: int | None = None
+    """The trial with which `fit()` goes on; None if `run` decides."""
 
     @property
     def num_gpus(self) -> int:

@@ -15,6 +15,7 @@ from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.tracking.history import read_history
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
+from core_sdk.train._values import VALUES
 
 
 class Result:
@@ -50,21 +51,7 @@ class Result:
 
         A path of the form `storage_path/name`, as in its `RunConfig`, means the newest trial of that name and storage.
         """
-        folder = Path(path).absolute()
-        if folder.parent.name == "runs" and folder.name.isdecimal():
-            trial = TrialFolder(folder.parent.parent, int(folder.name))
-            trial.read_record()
-            return cls(trial)
-        home = Home(Environment.read().home)
-        experiment = home.find_experiment(folder.name)
-        if experiment is None:
-            raise TrialNotFoundError(0, folder)
-        for trial_id in reversed(home.trial_ids()):
-            trial = home.folder(trial_id)
-            with contextlib.suppress(RecordDamagedError, TrialNotFoundError):  # it is no trial that could be meant
-                if trial.read_record().experiment_id == experiment.experiment_id and _stores_in(trial, folder.parent):
-                    return cls(trial)
-        raise TrialNotFoundError(0, folder)
+        return cls(find_trial(path))
 
     @property
     def metrics(self) -> dict[str, Any] | None:
@@ -116,11 +103,14 @@ class Result:
         from core_sdk.client import Tracker  # slow to import
 
         found = Tracker(self._folder.home_root).get_trial(self.trial_id).iter_metrics(rank=0)
-        return [
-            (each.steps_completed or 0, dict(each.metrics))
-            for each in found
-            if each.group in ("training", "validation")
-        ]
+        reports: list[tuple[int, dict[str, Any]]] = []
+        values: dict[int, dict[str, Any]] = {}
+        for each in found:
+            if each.group in ("training", "validation"):
+                reports.append((each.steps_completed or 0, dict(each.metrics)))
+            elif each.group == VALUES:
+                values[each.steps_completed or 0] = dict(each.metrics)
+        return [(step, metrics | values.get(step, {})) for step, metrics in reports]
 
     @cached_property
     def _checkpoints(self) -> list[RecordedCheckpoint]:
@@ -133,6 +123,25 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result(trial_id={self.trial_id}, metrics={self.metrics}, checkpoint={self.checkpoint})"
+
+
+def find_trial(path: str | Path) -> TrialFolder:
+    """Returns the trial with this folder, or the newest one of this name and storage. Raises `TrialNotFoundError`."""
+    folder = Path(path).absolute()
+    if folder.parent.name == "runs" and folder.name.isdecimal():
+        trial = TrialFolder(folder.parent.parent, int(folder.name))
+        trial.read_record()
+        return trial
+    home = Home(Environment.read().home)
+    experiment = home.find_experiment(folder.name)
+    if experiment is None:
+        raise TrialNotFoundError(0, folder)
+    for trial_id in reversed(home.trial_ids()):
+        trial = home.folder(trial_id)
+        with contextlib.suppress(RecordDamagedError, TrialNotFoundError):  # it is no trial that could be meant
+            if trial.read_record().experiment_id == experiment.experiment_id and _stores_in(trial, folder.parent):
+                return trial
+    raise TrialNotFoundError(0, folder)
 
 
 def _stores_in(trial: TrialFolder, directory: Path) -> bool:

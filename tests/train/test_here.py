@@ -32,6 +32,7 @@ from core_sdk.train import (
     RunConfig,
     ScalingConfig,
     TorchTrainer,
+    UserCallback,
 )
 
 
@@ -76,6 +77,86 @@ def test_a_fit_is_a_trial_with_all_reports_and_the_last_checkpoint(tmp_path: Pat
         later.checkpoint  # noqa: B018 - it is read now
 
 
+def test_reports_have_texts_lists_dicts_and_none(tmp_path: Path, home: Home) -> None:
+    """Beside their numbers, with or without a checkpoint, and in callbacks; a tensor of one element is a number."""
+    told = []
+
+    class Callback(UserCallback):
+        def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+            told.extend(metrics)
+
+    values = {"best": None, "classes": ["cat", "dog"], "phase": "warm-up", "recalls": {"cat": 0.5, "dog": math.inf}}
+
+    def function() -> None:
+        train.report({"loss": torch.ones(1), **values})
+        train.report({"phase": "end"}, checkpoint=stored(tmp_path / "here", "good"))
+
+    result = fit(function, run=RunConfig(callbacks=[Callback()]))
+
+    assert list(result.metrics_dataframe["phase"]) == ["warm-up", "end"]
+    assert result.metrics == {"phase": "end"}
+    assert result.best_checkpoints[0][1] == {"phase": "end"}
+    assert told == [{"loss": 1.0, **values}, {"phase": "end"}]
+    assert [each.metrics for each in client.get_trial(1).iter_metrics("values")] == [values, {"phase": "end"}]
+
+
+def test_options_of_ray_that_have_no_meaning_here_are_named(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """Once for each, whoever copies the configuration; and the training runs."""
+    scaling = ScalingConfig(num_workers=0, trainer_resources={"CPU": 0})
+    run = RunConfig(sync_config=object(), verbose=0, stop={"training_iteration": 3})
+
+    TorchTrainer(lambda: train.report({"loss": 1.0}), scaling_config=scaling, run_config=run).fit()
+
+    assert [message.partition("=…")[0] for message in caplog.messages] == [
+        "ScalingConfig(trainer_resources",
+        "RunConfig(sync_config",
+        "RunConfig(verbose",
+        "RunConfig(stop",
+    ]
+
+
+def test_a_function_knows_its_trial(home: Home) -> None:
+    """By its name, its id and its directory, also through Ray's older `session`."""
+    from core_sdk.train import session
+
+    def function() -> tuple[str, ...]:
+        session.report({"loss": 1.0})
+        context = train.get_context()
+        assert session.get_trial_name() == context.get_trial_name()
+        assert (session.get_world_rank(), session.get_world_size()) == (0, 1)
+        return context.get_trial_name(), context.get_trial_id(), context.get_trial_dir()
+
+    result = fit(function, run=RunConfig(trial_name="first"))
+
+    assert result.return_value == ("first", "1", result.path)
+    assert result.metrics == {"loss": 1.0}
+
+
+def test_a_trainer_is_restored_from_its_path(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next `fit()` is the next attempt of the trial; there must be a trial, of this home, and the function."""
+
+    def function() -> bool:
+        is_resumed = train.get_checkpoint() is not None
+        train.report({"loss": 1.0}, checkpoint=stored(tmp_path / "here", "good"))
+        return is_resumed
+
+    path = fit(function).path
+    fit(function)
+
+    trainer = TorchTrainer.restore(path, function, scaling_config=ScalingConfig(num_workers=0))
+    result = trainer.fit()
+
+    assert (result.trial_id, result.return_value, home.trial(1).attempts()) == (1, True, [1, 2])
+    assert (TorchTrainer.can_restore(path), TorchTrainer.can_restore(tmp_path / "none")) == (True, False)
+    with pytest.raises(TrialNotFoundError):
+        TorchTrainer.restore(tmp_path / "none", function)
+    with pytest.raises(TypeError, match="pass train_loop_per_worker="):
+        TorchTrainer.restore(path)
+    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "other"))
+    with pytest.raises(ValueError, match="is not of the home"):
+        TorchTrainer.restore(path, function)
+
+
 def test_a_failed_function_is_called_again_from_its_newest_checkpoint(tmp_path: Path, home: Home) -> None:
     """In a new attempt of the same trial, and what the failed one reported after the checkpoint does not count."""
     seen = []
@@ -112,12 +193,12 @@ def test_a_failure_that_is_not_allowed_is_raised_with_its_cause(home: Home) -> N
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
-        ({"loss": "low"}, "'loss'.*is a str"),
+        ({"loss": {1, 2}}, "'loss'.*is a set"),
         ({"loss": torch.zeros(2)}, "'loss'.*shape"),
-        ({"loss": {"a": 1}}, "'loss'.*is a dict"),
+        ({"loss": {"a": object()}}, "'loss'.*is a dict"),
     ],
 )
-def test_metrics_that_are_no_numbers_are_refused_by_name(metrics: dict[str, Any], message: str) -> None:
+def test_metrics_that_cannot_be_kept_are_refused_by_name(metrics: dict[str, Any], message: str) -> None:
     """And with what they are."""
 
     def function() -> None:

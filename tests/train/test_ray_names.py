@@ -48,8 +48,9 @@ SIGNATURES = {
     "torch.prepare_model": "model move_to_device=True parallel_strategy=ddp parallel_strategy_kwargs",
     "torch.prepare_data_loader": "data_loader add_dist_sampler=True move_to_device=True auto_transfer=True",
     "torch.enable_reproducibility": "seed=0",
-    "ScalingConfig": "trainer_resources num_workers=1 use_gpu=False resources_per_worker placement_strategy=PACK "
-    "accelerator_type label_selector use_tpu=False topology elastic_resize_monitor_interval_s=60.0",
+    "ScalingConfig": "num_workers=1 use_gpu=False resources_per_worker placement_strategy=PACK "
+    "accelerator_type label_selector use_tpu=False topology elastic_resize_monitor_interval_s=60.0 "
+    "trainer_resources",  # Ray's first: here it is given by keyword only
     "RunConfig": "name storage_path storage_filesystem failure_config checkpoint_config sync_config verbose stop "
     "callbacks progress_reporter log_to_file worker_runtime_env logging_config",
     "FailureConfig": "max_failures=0 fail_fast controller_failure_limit=-1 max_preemption_failures=-1 "

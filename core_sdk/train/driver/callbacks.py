@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from core_sdk.records import from_json
 from core_sdk.train._checkpoint import Checkpoint
 from core_sdk.train._configs import TrainRunContext, UserCallback
 from core_sdk.train.worker.callbacks import Told
@@ -42,7 +43,7 @@ class Callbacks:
     def _follow(self) -> None:
         for told in self._lines():
             checkpoint = None if told.storage_id is None else Checkpoint.stored(told.storage, told.storage_id)
-            self._call("after_report", told.metrics, checkpoint)
+            self._call("after_report", [from_json(each) for each in told.metrics], checkpoint)
 
     def _lines(self) -> Iterator[Told]:
         offset = 0

@@ -78,7 +78,9 @@ class _Fit(ABC):
     def run(self) -> Result:
         run = self._training.run
         num_slots = max(1, self._training.scaling.max_workers)
-        trial = DrivenTrial.begin(name=run.name, num_slots=num_slots, job_id=run.job_id)
+        trial = DrivenTrial.begin(
+            name=run.name, num_slots=num_slots, job_id=run.job_id, trial_id=self._training.restored_trial_id
+        )
         while True:
             try:
                 returned = self._attempt_and_tell(trial)

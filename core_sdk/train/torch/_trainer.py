@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from core_sdk.environment import Environment
+from core_sdk.errors import TrialNotFoundError
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
 from core_sdk.train._program import Training
-from core_sdk.train._result import Result
+from core_sdk.train._result import Result, find_trial
 from core_sdk.train.driver.fitting import fit
 from core_sdk.train.worker.running import takes_config
 
@@ -72,3 +75,37 @@ class TorchTrainer:
         then this raises `TrainingFailedError`. Ctrl-C cancels the trial, and SIGTERM asks it to stop.
         """
         return fit(self._training)
+
+    @classmethod
+    def restore(
+        cls,
+        path: str | Path,
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict[str, Any]], Any] | None = None,
+        train_loop_config: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> TorchTrainer:
+        """Returns a trainer whose `fit()` goes on with a trial, also one that is completed, from its newest checkpoint.
+
+        `path` is one that `Result.from_path()` takes. The function and its options are given again, as they are not
+        kept. `RunConfig(job_id=…)` does the same without a path. Raises `TrialNotFoundError`, `ValueError` for a trial
+        of another home, or `TypeError` without a function.
+        """
+        trial = find_trial(path)
+        if trial.home_root.resolve() != (home := Environment.read().home).resolve():
+            raise ValueError(
+                f"trial {trial.trial_id} of {path} is not of the home {home}: set CORE_SDK_HOME to its home"
+            )
+        if train_loop_per_worker is None:
+            raise TypeError("restore() needs the function, which is not kept: pass train_loop_per_worker=")
+        trainer = cls(train_loop_per_worker, train_loop_config=train_loop_config, **options)
+        trainer._training = replace(trainer._training, restored_trial_id=trial.trial_id)
+        return trainer
+
+    @classmethod
+    def can_restore(cls, path: str | Path) -> bool:
+        """Returns whether there is a trial with which `restore()` can go on."""
+        try:
+            find_trial(path)
+        except TrialNotFoundError:
+            return False
+        return True

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from core_sdk.core import Context
-from core_sdk.records import scalar
+from core_sdk.records import to_json
 from core_sdk.tracking import TrialFolder
+from core_sdk.train._values import plain_metrics
 
 
 class Told(msgspec.Struct):
@@ -27,14 +28,9 @@ def callbacks_path(folder: TrialFolder, attempt: int) -> Path:
 
 def tell_callbacks(folder: TrialFolder, context: Context, metrics: Mapping[str, Any], storage_id: str | None) -> None:
     """Writes a report for the driver's callbacks. Collective."""
-    gathered = context.distributed.gather(plain_metrics(metrics))
+    gathered = context.distributed.gather(to_json(plain_metrics(metrics), "the metrics"))
     if gathered is not None:
         told = Told(gathered, context.checkpoint.storage_url, storage_id)
         path = callbacks_path(folder, context.info.trial.attempt)
         with path.open("ab", buffering=0) as file:
             file.write(msgspec.json.encode(told) + b"\n")
-
-
-def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the metrics as Python numbers, which JSON can keep. They may be of NumPy or torch."""
-    return {name: value if type(value) in (int, float) else scalar(value) for name, value in metrics.items()}

@@ -17,7 +17,8 @@ from core_sdk.tracking.attempts.continuation import find_checkpoint
 from core_sdk.tracking.history import read_history
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
 from core_sdk.train._program import Program
-from core_sdk.train.worker.callbacks import plain_metrics, tell_callbacks
+from core_sdk.train._values import VALUES, is_value, plain_metrics
+from core_sdk.train.worker.callbacks import tell_callbacks
 from core_sdk.train.worker.meeting import CheckpointMeeting
 from core_sdk.train.worker.saving import checked_directory, store
 
@@ -58,7 +59,8 @@ class Session:
         searcher = info.trial.config.get("searcher") or {}
         self._searched_metric: str | None = searcher.get("metric")
         # Other nodes may not see the home.
-        self.experiment_name, self._latest = self._channel.broadcast_outcome(self._look_up)
+        self.experiment_name, self.trial_name, self._latest = self._channel.broadcast_outcome(self._look_up)
+        self.trial_path = self._folder.path
         self._shards: dict[str, DatasetShard] = {}
         self.ends_in_report = True
         """Whether `report()` ends the function when it should stop, since the function does not check that itself."""
@@ -89,10 +91,12 @@ class Session:
             raise TypeError(f"report() takes a dict of metrics, not {type(metrics).__name__}")
         self._steps += 1
         if self._is_chief:
-            if self._searched_metric in metrics:
-                self._train.report_validation_metrics(self._steps, metrics)
-            else:
-                self._train.report_training_metrics(self._steps, metrics)
+            values = {name: value for name, value in metrics.items() if is_value(value)}
+            numbers = {name: value for name, value in metrics.items() if name not in values}
+            group = "validation" if self._searched_metric in numbers else "training"
+            self._train.report_metrics(group, self._steps, numbers)
+            if values:
+                self._train.report_metrics(VALUES, self._steps, values)
         is_stopping = self.ends_in_report and self.is_stop_wanted()
         brings = checkpoint is not None
         is_stored, is_over = brings, False
@@ -218,14 +222,15 @@ class Session:
             for each in to_delete(read_history(self._folder).checkpoints, config):
                 self.context.checkpoint.release(each)
 
-    def _look_up(self) -> tuple[str, Checkpoint | None]:
-        """Returns the experiment's name and the checkpoint from which this attempt goes on. Only rank 0 calls it."""
+    def _look_up(self) -> tuple[str, str, Checkpoint | None]:
+        """Returns the names of the experiment and the trial, and the checkpoint to go on from. Only rank 0 calls it."""
         home, info = Home(self.program.home), self.context.info
         try:
             name = home.experiment(info.trial.experiment_id).read().name
         except ExperimentNotFoundError:
             name = self.program.training.run.name or ""
+        trial_name = self._folder.read_record().name
         if info.latest_checkpoint is None:
-            return name, None
+            return name, trial_name, None
         found = find_checkpoint(home, self._folder, info.latest_checkpoint)
-        return name, None if found is None else Checkpoint.stored(found.storage, found.storage_id)
+        return name, trial_name, None if found is None else Checkpoint.stored(found.storage, found.storage_id)
