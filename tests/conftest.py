@@ -123,7 +123,7 @@ def start_script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | variables,
+            env=os.environ | {"CORE_SDK_QUIET": "1"} | variables,  # tests compare the whole of what is said
             cwd=tmp_path,
         )
         started.append(Script(process))

@@ -149,7 +149,7 @@ sys.exit(train())
         [sys.executable, "-c", script, str(files)],
         capture_output=True,
         text=True,
-        env=os.environ | {"CORE_SDK_JOB_ID": "a"},
+        env=os.environ | {"CORE_SDK_JOB_ID": "a", "CORE_SDK_QUIET": "1"},
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (75, "after called late\ncalled early\n", "")
