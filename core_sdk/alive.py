@@ -19,13 +19,16 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from core_sdk.descriptors import KeptDescriptor
 
 # C's `struct flock`: type, whence, start, length (0: all) and pid, which must be 0.
 _FLOCK = struct.Struct("hhqqi0q")
+
+_PAUSE_S = 0.01
 
 _held: set[AliveLock] = set()
 # Keeps other threads from forking between opening a file and entering it above. Reentrant, for signal handlers.
@@ -106,6 +109,18 @@ class AliveLock:
     def _close(self) -> None:
         _held.discard(self)
         self._file.close()
+
+
+def once_free(take: Callable[[], AliveLock], within_s: float) -> AliveLock:
+    """Takes a lock once its holder has released it. Raises `BlockingIOError` if that takes longer than `within_s`."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            return take()
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_S)
 
 
 def is_alive(path: Path) -> bool:

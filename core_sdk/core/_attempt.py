@@ -7,14 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from core_sdk.core._checkpoint import CheckpointContext, Replicas
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import Environment, is_home_spooled, leave_job, use_run_info, use_trial_seed
 from core_sdk.journal import RankJournal, read_records
-from core_sdk.records import AttemptStarted, ClusterInfo, TrialRecord, from_json
+from core_sdk.records import AttemptStarted, ClusterInfo, TrialRecord
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.claiming import Attempt, claim_attempt, start_record
-from core_sdk.tracking.attempts.continuation import has_reports
 from core_sdk.tracking.attempts.definition import Definition
 from core_sdk.tracking.attempts.restarts import note_trial_of_launch
 from core_sdk.tracking.attempts.run_info import is_restart
@@ -60,37 +58,6 @@ def claim_together(
         use_run_info(attempt.folder.run_info_path(attempt.number))
     use_trial_seed(attempt.info.trial.trial_seed)
     return attempt
-
-
-def recover(attempt: Attempt, checkpoint: CheckpointContext, replicas: Replicas) -> None:
-    """Has the attempt go on from what earlier ones have left in the memory of the nodes, if it is newer. Collective."""
-    try:
-        _store_recovered(attempt, checkpoint, replicas)
-    except BaseException as error:
-        attempt.give_back(error)
-        raise
-    replicas.remove_all()
-
-
-def _store_recovered(attempt: Attempt, checkpoint: CheckpointContext, replicas: Replicas) -> None:
-    info = attempt.info
-
-    def first_attempt() -> int:
-        earlier = range(attempt.number - 1, 0, -1)
-        return next((number for number in earlier if has_reports(attempt.folder, number)), 1)
-
-    newest_steps = -1 if info.latest_checkpoint is None else info.trial.steps_completed
-    if (found := replicas.recover(newest_steps, first_attempt)) is None:
-        return
-    steps = found.label.steps_completed
-    metadata = {} if attempt.alive is None else dict(from_json(found.label.metadata))
-    with checkpoint.store_path(metadata, shard=True) as (path, storage_id):
-        found.copy_to(path)
-        if attempt.alive is not None:
-            # Before the checkpoint is stored: a later attempt that finds it must also find the reports up to it.
-            start = msgspec.structs.replace(attempt.start, latest_checkpoint=storage_id, resumed_steps=steps)
-            attempt.journal.append_or_raise(start)
-    info.latest_checkpoint, info.trial.steps_completed, info.trial.keep = storage_id, steps, None
 
 
 def _of_other_rank(home: Home, claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:

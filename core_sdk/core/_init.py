@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from core_sdk.core._announcements import Announcements
-from core_sdk.core._attempt import claim_together, recover
-from core_sdk.core._checkpoint import CheckpointContext, Grace, Replicas
+from core_sdk.core._attempt import claim_together
+from core_sdk.core._checkpoint import CheckpointContext, Grace
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context, Service
 from core_sdk.core._environment_recorder import EnvironmentRecorder
@@ -204,20 +204,16 @@ def init(
         starter=attempt.starter,
         is_of_script=is_script(),
     )
-    replicas = Replicas(distributed, home=attempt.start.home, trial_id=folder.trial_id, attempt=attempt.number)
     checkpoint = CheckpointContext(
         storage,
         distributed,
         attempt.journal,
         Grace(given.grace_s, lambda: preempt.stop_known_at),
         folder,
-        replicas,
         attempt.info,
         earlier,
         resumption,
     )
-    if attempt.number > 1:
-        recover(attempt, checkpoint, replicas)
     return Context(
         attempt=attempt,
         checkpoint=checkpoint,

@@ -11,7 +11,7 @@ import time
 import warnings
 from pathlib import Path
 
-from core_sdk.alive import AliveLock
+from core_sdk.alive import AliveLock, once_free
 from core_sdk.descriptors import KeptDescriptor
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
 from core_sdk.files import fsync_directory, opened, opened_regular, write_atomically, write_whole
@@ -27,7 +27,6 @@ _LOST = -3
 _TAIL_BYTES = 64 << 10
 # How long a process may take to end after it has forked a daemon.
 _ENDING_S = 1.0
-_PAUSE_S = 0.01
 _OF_DAEMON = (
     "the script has made itself a daemon after init(), and what it reports is refused: call init() in the daemon, "
     "after the last fork"
@@ -267,7 +266,7 @@ class JournalWriter(Journal):
             return
         self._has_told = True
         with contextlib.suppress(OSError):
-            lock = _lock_of_ended(self.path.with_suffix(".alive"))
+            lock = once_free(lambda: AliveLock(self.path.with_suffix(".alive")), _ENDING_S)
             with opened(self.path, os.O_WRONLY | os.O_APPEND) as descriptor:
                 os.write(descriptor, encode_line(Ended(time=time.time(), outcome="error", error=_OF_DAEMON)))
             lock.release()
@@ -275,18 +274,6 @@ class JournalWriter(Journal):
     def _cut_half_line(self) -> None:
         if self._file.is_ours():
             _cut_half_line(self._descriptor)
-
-
-def _lock_of_ended(path: Path) -> AliveLock:
-    """Returns the lock of a process that ends just now. Raises `BlockingIOError` if it lives on."""
-    deadline = time.monotonic() + _ENDING_S
-    while True:
-        try:
-            return AliveLock(path)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(_PAUSE_S)
 
 
 def _cut_half_line(descriptor: int) -> None:

@@ -77,7 +77,6 @@ class State:
         metadata: Mapping[str, Any] | None = None,
         wait: bool = True,
         write: Callable[[Path], object] | None = None,
-        replicas: int = 0,
     ) -> str:
         """Stores a checkpoint, and returns its storage id on every rank. Collective.
 
@@ -85,8 +84,6 @@ class State:
         the number of the first loader's batches. `write` is called on the chief with the directory of the checkpoint,
         to add files; its random draws do not change the training. With `wait=False` the call only copies the state in
         host memory; all else is done in the background, as by `store_path()`. The memory is kept for the next save.
-        With `replicas=1` the nodes also keep the files in memory, for the case that all ranks die before the checkpoint
-        is stored: the next attempt then goes on from them.
 
         Raises `ForeignValueError`, which names the place of a value that could not be loaded again.
         """
@@ -95,15 +92,13 @@ class State:
         content = self.state_dict(core_context)
         is_sharded = holds_sharded_tensors(content["objects"])
         is_chief = core_context.distributed.is_chief
-        has_replicas = replicas != 0 and core_context.distributed.cross_size > 1
 
         def store() -> str:
             with core_context.checkpoint.store_path(
                 all_metadata if is_chief else {},
-                shard=is_sharded or has_replicas,
+                shard=is_sharded,
                 wait=wait,
                 write_later=lambda path: _write(held, path),
-                replicas=replicas if has_replicas else 0,
             ) as (directory, storage_id):
                 held = self._hold(content, core_context, is_sharded=is_sharded)
                 if not wait:
@@ -113,7 +108,7 @@ class State:
                         write(directory)
             return storage_id
 
-        if is_sharded or has_replicas:
+        if is_sharded:
             return store()
         return core_context.distributed.channel.broadcast_outcome(store, is_patient=True)
 

@@ -8,4 +8,3 @@ goes on making calls on the usual one. What ranks compare and merge are pure fun
 
 from core_sdk.core._checkpoint._context import CheckpointContext, DownloadMode
 from core_sdk.core._checkpoint._grace import Grace
-from core_sdk.core._checkpoint._replicas import Replicas

@@ -14,7 +14,6 @@ from typing import Any
 from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.core._checkpoint._metadata import checked_metadata
-from core_sdk.core._checkpoint._replicas import Replicas
 from core_sdk.core._checkpoint._save import CheckpointSave, directory_named
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
@@ -89,7 +88,6 @@ class CheckpointContext(OfOneProcess):
         journal: Journal,
         grace: Grace | None = None,
         folder: TrialFolder | None = None,
-        replicas: Replicas | None = None,
         info: ClusterInfo | None = None,
         earlier: Mapping[str, str] = {},
         resumption: Resumption | None = None,
@@ -105,7 +103,6 @@ class CheckpointContext(OfOneProcess):
         self._distributed = distributed
         self._journal = journal
         self._others = None if folder is None else OtherTrials(Home(folder.home_directory), folder.trial_id)
-        self._replicas = replicas
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
         self._info = info
         self._resumption = resumption
@@ -165,7 +162,6 @@ class CheckpointContext(OfOneProcess):
         shard: bool = False,
         wait: bool = True,
         write_later: Callable[[Path], object] | None = None,
-        replicas: int = 0,
     ) -> AbstractContextManager[tuple[Path, str]]:
         """Returns a context manager that gives `(path, storage_id)`, and at its end stores the files in `path`.
 
@@ -177,17 +173,9 @@ class CheckpointContext(OfOneProcess):
         All writing to `path` must have ended when the block ends: call `result()` of what `dcp.async_save()` returns.
         Only `write_later(path)` writes after the block, with `wait=False` in the background. It must write what the
         block has copied, since the script goes on meanwhile.
-
-        With `replicas=1`, which needs `shard=True`, each node also keeps the files of its ranks, and those of the node
-        before it, in its own memory until the next save. If all ranks die before the files are stored, the next
-        attempt stores them. On a single node there are no replicas.
         """
         self._check_rank("store_path", shard)
-        if replicas not in (0, 1):
-            raise ValueError(f"replicas is {replicas!r}; it must be 0 or 1")
-        if replicas and not shard:
-            raise ValueError("replicas=1 needs shard=True: ranks of other nodes keep them")
-        return self._save(metadata, shard=shard, wait=wait, write_later=write_later, has_replicas=replicas == 1).open()
+        return self._save(metadata, shard=shard, wait=wait, write_later=write_later).open()
 
     def _save(
         self,
@@ -196,7 +184,6 @@ class CheckpointContext(OfOneProcess):
         shard: bool,
         wait: bool,
         write_later: Callable[[Path], object] | None = None,
-        has_replicas: bool = False,
     ) -> CheckpointSave:
         if not shard:
             checked_metadata(metadata)  # at the call, rather than when the block is entered
@@ -210,7 +197,6 @@ class CheckpointContext(OfOneProcess):
             shard,
             wait,
             write_later,
-            self._replicas if has_replicas and self._distributed.cross_size > 1 else None,
         )
 
     def wait(self) -> None:
@@ -229,8 +215,6 @@ class CheckpointContext(OfOneProcess):
             for storage in self._other_storages.values():
                 others.callback(storage.close)
             self._saves.close()
-            if self._replicas is not None:
-                self._replicas.close()
 
     def download(
         self,

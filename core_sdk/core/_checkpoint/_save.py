@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 from core_sdk.core._checkpoint._background_saves import Save, Saves
 from core_sdk.core._checkpoint._metadata import checked_metadata, merge_metadata, plain_metadata
 from core_sdk.core._checkpoint._recording import Recorder
-from core_sdk.core._checkpoint._replicas import Replicas
 from core_sdk.core._checkpoint._together import leave_together, step_together
 from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import ArgumentConflictError, CheckpointConflictError, EmptyCheckpointError
@@ -48,7 +47,6 @@ class _Offer:
     storage_id: str
     metadata: dict[str, Any] | None
     wait: bool
-    has_replicas: bool
     has_pending: bool
 
 
@@ -83,7 +81,6 @@ class CheckpointSave:
     shard: bool
     wait: bool
     write_later: Callable[[Path], object] | None = None
-    replicas: Replicas | None = None
 
     def __post_init__(self) -> None:
         self._channel = self.distributed.channel if self.shard else SoloChannel()
@@ -109,8 +106,6 @@ class CheckpointSave:
     def _opened(self) -> Iterator[tuple[Path, str]]:
         self.journal.check_open()
         self._storage_id = self._agree()
-        if self.replicas is not None:
-            self.replicas.join()
         needs_channel = self.shard and not self.wait
         finishing_channel = self.distributed.background_channel() if needs_channel else self._channel
         begun_at = time.monotonic()
@@ -137,18 +132,13 @@ class CheckpointSave:
         offers = self._channel.allgather_outcome(self._offer)
         if any(offer.has_pending for offer in offers):
             self._channel.allgather_outcome(self.saves.wait, is_patient=True)
-        for argument, values in (
-            ("wait", [offer.wait for offer in offers]),
-            ("replicas", [int(offer.has_replicas) for offer in offers]),
-        ):
-            if len(set(values)) > 1:
-                raise ArgumentConflictError("store_path() or upload()", argument, values)
+        if len(set(waits := [offer.wait for offer in offers])) > 1:
+            raise ArgumentConflictError("store_path() or upload()", "wait", waits)
         _agreed_metadata([offer.metadata for offer in offers], {})
         return offers[0].storage_id
 
     def _offer(self) -> _Offer:
-        metadata, has_replicas = plain_metadata(self.metadata), self.replicas is not None
-        return _Offer(str(uuid.uuid4()), metadata, self.wait, has_replicas, self.saves.is_pending())
+        return _Offer(str(uuid.uuid4()), plain_metadata(self.metadata), self.wait, self.saves.is_pending())
 
     def _stage(self, undo: contextlib.ExitStack) -> str:
         self._staging = undo.enter_context(self.storage.stage(self._storage_id, is_shared=self._channel.size > 1))
@@ -198,13 +188,9 @@ class CheckpointSave:
         union = unite(shards)
         if self.shard and not union.files:
             raise EmptyCheckpointError(self._storage_id)
-        if self.replicas is not None:
-            self.replicas.keep(self._channel, self._storage_id, shards, metadata, self._staging.path)
         names = union.names_of(self._channel.rank)
         step_together(self._channel, lambda: self._staging.contribute(names, parts[0].address), is_patient=True)
         self._channel.broadcast_outcome(lambda: self._commit(union, metadata), is_patient=True)
-        if self.replicas is not None:
-            self.replicas.note_stored(self._storage_id)
 
     def _commit(self, union: ShardUnion, metadata: dict[str, Any]) -> None:
         recorder = Recorder(self.storage, self.journal, self.storage_name)

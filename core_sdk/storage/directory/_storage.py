@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from core_sdk.alive import AliveLock
+from core_sdk.alive import AliveLock, once_free
 from core_sdk.descriptors import HeldDirectory
 from core_sdk.environment import path_at_home
 from core_sdk.errors import (
@@ -137,14 +136,10 @@ class DirectoryStorage(Storage):
 
     def _lock_to_read(self, storage_id: str) -> AliveLock:
         """Waits for a process that is about to delete the checkpoint, or that only looks whether it may."""
-        given_up_at = time.monotonic() + _DELETION_S
-        while True:
-            try:
-                return AliveLock.shared(self._path(storage_id) / MANIFEST_NAME)
-            except BlockingIOError as error:
-                if time.monotonic() > given_up_at:
-                    raise CheckpointNotFoundError(storage_id, str(self.root)) from error
-            time.sleep(0.01)
+        try:
+            return once_free(lambda: AliveLock.shared(self._path(storage_id) / MANIFEST_NAME), _DELETION_S)
+        except BlockingIOError as error:
+            raise CheckpointNotFoundError(storage_id, str(self.root)) from error
 
     @contextlib.contextmanager
     def deleting(self, storage_id: str) -> Iterator[None]:

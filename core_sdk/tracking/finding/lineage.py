@@ -82,6 +82,5 @@ def _stretch(view: View, home: Home, storage_id: str) -> tuple[Stretch, str | No
 
 
 def _start(folder: TrialFolder, attempt: int) -> AttemptStarted | None:
-    """Returns the record with which the attempt began. If there are several, the last one counts."""
     records = find_records(folder.journal_path(attempt), ['"attempt"'])
-    return next((record for record in reversed(list(records)) if isinstance(record, AttemptStarted)), None)
+    return next((record for record in records if isinstance(record, AttemptStarted)), None)

@@ -15,7 +15,7 @@ from pathlib import Path
 import google_crc32c
 
 from core_sdk._version import __version__
-from core_sdk.alive import AliveLock
+from core_sdk.alive import AliveLock, once_free
 from core_sdk.descriptors import HeldDirectory
 from core_sdk.errors import (
     ExperimentNotFoundError,
@@ -38,7 +38,6 @@ _OLD_IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 # The lock of a job is held for milliseconds.
 _LOCK_WAIT_S = 10.0
-_LOCK_PAUSE_S = 0.01
 
 
 class Home:
@@ -294,7 +293,7 @@ class Home:
     def lock_job(self, name: str) -> Iterator[None]:
         """Holds the lock of a job's record. Waits some seconds for another process, then raises `BlockingIOError`."""
         self.jobs.mkdir(mode=0o700, exist_ok=True)
-        lock = _lock(self._job_path(name).with_suffix(".lock"))
+        lock = once_free(lambda: AliveLock(self._job_path(name).with_suffix(".lock")), _LOCK_WAIT_S)
         try:
             yield
         finally:
@@ -326,14 +325,3 @@ def _read_identity(path: Path) -> str:
     if not _OLD_IDENTITY.fullmatch(identity) and content != _with_checksum(identity.partition("-")[2]):
         raise RecordDamagedError(path, "it has a wrong checksum")
     return identity
-
-
-def _lock(path: Path) -> AliveLock:
-    deadline = time.monotonic() + _LOCK_WAIT_S
-    while True:
-        try:
-            return AliveLock(path)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(_LOCK_PAUSE_S)
