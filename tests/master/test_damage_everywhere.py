@@ -22,7 +22,7 @@ from core_sdk.master.machine import Machine
 from core_sdk.tracking import Home
 from core_sdk.tracking.index import Index
 
-_OF_PROCESSES = (".lock", ".alive", ".supervised", ".sock", ".log", ".seal", "tracker.db")
+_OF_PROCESSES = (".lock", ".alive", ".supervised", ".sock", ".log", "tracker.db")
 """Ends of the names of files that hold no records, or are made again when they are damaged."""
 
 

@@ -1,5 +1,7 @@
 """The points of series in blocks of columns, each a row of `block`. A row for each point takes far longer to insert.
 
+SQLite does not notice a flipped bit in a value, so each packed column ends with its checksum.
+
 The blocks of a series follow each other: each begins behind the last point of the one before. No block holds both
 visible and superseded points, so that questions about whole series are answered without reading points.
 """
@@ -17,16 +19,19 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import msgspec
+import xxhash
 
 from core_sdk.records import MAX_INT, Metric
+from core_sdk.tracking.index._database import DamagedError
 
 MAX_POINTS = 1024
 _MIN_BYTES = 2048
 """The last block grows until its values have this size. It is written again whenever it grows."""
 
-_pack = msgspec.msgpack.Encoder().encode
-unpack = msgspec.msgpack.Decoder().decode
-"""Returns the values of a block: numbers with their type and bits, or texts."""
+_CHECKSUM_BYTES = 4
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
 
 _COLUMNS = "rowid, series_id, first_steps, last_steps, last_order, steps, times, orders, numbers"
 _FROM_STEP = f"SELECT {_COLUMNS} FROM block WHERE series_id = ? AND last_steps >= ? ORDER BY last_steps, last_order"
@@ -105,7 +110,7 @@ def read_steps(connection: sqlite3.Connection, series_id: int, first: int, last:
         ORDER BY last_steps, last_order"""
     steps = array("q")
     for (packed,) in connection.execute(query, (series_id, first, last)):
-        steps.frombytes(packed)
+        steps.extend(unpack_steps(packed))
     return steps[bisect_left(steps, first) : bisect_right(steps, last)]
 
 
@@ -125,10 +130,11 @@ def read_points(connection: sqlite3.Connection, series_id: int, first: int, last
     found = Points(array("q"), array("d"), range(0), [])
     all_orders: array[int] | range = range(0)
     for steps, times, orders, numbers, last_order in connection.execute(query, (series_id, first, last)):
-        found.steps.frombytes(steps)
-        found.times.frombytes(times)
-        found.values.extend(unpack(numbers))
-        all_orders = _joined(all_orders, unpack_orders(orders, last_order, len(steps) // 8))
+        more = unpack_steps(steps)
+        found.steps.extend(more)
+        found.times.extend(unpack_times(times))
+        found.values.extend(unpack_values(numbers))
+        all_orders = _joined(all_orders, unpack_orders(orders, last_order, len(more)))
     found = found._replace(orders=all_orders)
     return found.part(bisect_left(found.steps, first), bisect_right(found.steps, last))
 
@@ -143,9 +149,9 @@ def numbers_in(values: list[Metric], *, only_finite: bool = False) -> list[Metri
 def _take(connection: sqlite3.Connection, block: sqlite3.Row) -> Points:
     """Removes a block and returns its points."""
     connection.execute("DELETE FROM block WHERE rowid = ?", (block["rowid"],))
-    steps = array("q", block["steps"])
+    steps = unpack_steps(block["steps"])
     orders = unpack_orders(block["orders"], block["last_order"], len(steps))
-    return Points(steps, array("d", block["times"]), orders, unpack(block["numbers"]))
+    return Points(steps, unpack_times(block["times"]), orders, unpack_values(block["numbers"]))
 
 
 def _block_of(connection: sqlite3.Connection, series_id: int, step: int) -> sqlite3.Row | None:
@@ -178,17 +184,46 @@ def _insert(connection: sqlite3.Connection, series_id: int, points: Points) -> N
         numbers = numbers_in(values) if is_metric else []
         extremes = _comparable(min(numbers, default=None)), _comparable(max(numbers, default=None))
         figures = series_id, steps[-1], orders[-1], steps[0], len(steps), *extremes, _pack_orders(orders)
-        connection.execute(_INSERT, (*figures, _pack(values[-1]), steps.tobytes(), _pack(values), times.tobytes()))
+        columns = _encode(values[-1]), steps.tobytes(), _encode(values), times.tobytes()
+        connection.execute(_INSERT, (*figures, *map(_with_checksum, columns)))
 
 
 def _pack_orders(orders: array[int] | range) -> bytes:
     if isinstance(orders, range) or orders == array("I", range(orders[0], orders[0] + len(orders))):
-        return b""
-    return orders.tobytes()
+        return _with_checksum(b"")
+    return _with_checksum(orders.tobytes())
+
+
+def _with_checksum(column: bytes) -> bytes:
+    return column + xxhash.xxh32_digest(column)
+
+
+def _checked(packed: bytes) -> bytes:
+    column = packed[:-_CHECKSUM_BYTES]
+    if _with_checksum(column) != packed:
+        raise DamagedError("a block of points has a wrong checksum")
+    return column
+
+
+# All of these raise `DamagedError` for a column that is not what was written.
+
+
+def unpack_steps(packed: bytes) -> array[int]:
+    return array("q", _checked(packed))
+
+
+def unpack_times(packed: bytes) -> array[float]:
+    return array("d", _checked(packed))
+
+
+def unpack_values(packed: bytes) -> Any:
+    """Returns the values of a block, numbers with their type and bits, or texts; or its last one."""
+    return _decode(_checked(packed))
 
 
 def unpack_orders(packed: bytes, last: int, num_points: int) -> array[int] | range:
-    return array("I", packed) if packed else range(last - num_points + 1, last + 1)
+    column = _checked(packed)
+    return array("I", column) if column else range(last - num_points + 1, last + 1)
 
 
 def _joined(orders: array[int] | range, others: array[int] | range) -> array[int] | range:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import msgspec
 from core_sdk.records import MANIFEST_NAME, CheckpointStored, Metric, from_json
 from core_sdk.tracking.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
 from core_sdk.tracking.home import Home
-from core_sdk.tracking.index._blocks import unpack
+from core_sdk.tracking.index._blocks import unpack_steps, unpack_values
 from core_sdk.tracking.index._schema import BLOCKS, IS_METRIC, Where, among
 from core_sdk.tracking.rows import CheckpointRow, CheckpointState
 from core_sdk.tracking.storages import storage_url
@@ -45,7 +44,7 @@ def _validated(
     validated: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
     values = trial_id, msgspec.json.encode(list(steps)).decode()
     for attempt, name, block_steps, numbers in connection.execute(query, values):
-        for step, value in zip(array("q", block_steps), unpack(numbers), strict=True):
+        for step, value in zip(unpack_steps(block_steps), unpack_values(numbers), strict=True):
             if step in steps:
                 validated[attempt, step][name] = value
     return validated

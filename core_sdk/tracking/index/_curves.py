@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from core_sdk.records import Metric
-from core_sdk.tracking.index._blocks import numbers_in, unpack
+from core_sdk.tracking.index._blocks import numbers_in, unpack_steps, unpack_times, unpack_values
 from core_sdk.tracking.index._schema import (
     BLOCKS,
     FIRST_STEPS,
@@ -147,7 +147,7 @@ def _cells(
     """Returns the cells of `width` steps that have points, by their number from step `begin` on, in order."""
     cells: dict[int, _Cell] = {}
     for steps, packed_values in _columns(connection, of, stretch, "numbers"):
-        values = unpack(packed_values)
+        values = unpack_values(packed_values)
         at, end = bisect_left(steps, stretch[0]), bisect_right(steps, stretch[1])
         while at < end:
             number = (steps[at] - begin) // width
@@ -169,7 +169,7 @@ def _columns(
         WHERE {where.sql} AND {of.blocks()} AND block.last_steps >= ? AND block.first_steps <= ?
         {"ORDER BY " if order else ""}{order}"""
     for steps, values in connection.execute(query, (*where.values, *stretch)):
-        yield array("q", steps), values
+        yield unpack_steps(steps), values
 
 
 def _stretch(connection: sqlite3.Connection, of: BucketsOf) -> tuple[int, int] | None:
@@ -217,7 +217,7 @@ def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Se
     for steps, packed_times in _columns(
         connection, of, stretch, "times", "attempt.attempt, block.last_steps, block.last_order"
     ):
-        times = array("d", packed_times)
+        times = unpack_times(packed_times)
         for end in ends[bisect_left(ends, steps[0]) : bisect_right(ends, steps[-1])]:
             index = bisect_right(steps, end) - 1
             if steps[index] == end:
@@ -278,7 +278,7 @@ def read_figures(
     values = (*where.values, *ranked.values)
     for trial_id, group, name, value, minimum, maximum, last_steps in connection.execute(query, values):
         of_group = figures[trial_id][sys.intern(group)]
-        found = Figures(unpack(value), minimum, maximum)
+        found = Figures(unpack_values(value), minimum, maximum)
         if (known := of_group.get(name)) is not None:
             is_last = last_steps >= ends[trial_id, group, name]
             found = _joined(known, found, found.last if is_last else known.last)

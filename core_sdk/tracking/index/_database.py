@@ -1,4 +1,4 @@
-"""The index's database, in a verified file or in memory, and the errors that mean damage."""
+"""The index's database, in a file or in memory, and the errors that mean damage."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from core_sdk.alive import file_lock
 from core_sdk.tracking.index._holders import PATIENCE_S, Waiting
 from core_sdk.tracking.index._schema import REVISION, SCHEMA
-from core_sdk.tracking.index._seal import SealedFile, seal_path
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -54,8 +55,8 @@ class Database:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._file: SealedFile | None = None
         self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
         if path is None:
             self._connection = _open(":memory:")
             _create_tables(self._connection)
@@ -68,61 +69,52 @@ class Database:
         return contextlib.nullcontext() if self._path is None else database_lock(self._path)
 
     @contextlib.contextmanager
-    def connect(self, *, verify_anew: bool = False) -> Iterator[sqlite3.Connection]:
+    def connect(self) -> Iterator[sqlite3.Connection]:
         """Begins a transaction, and rolls back at the end what was not committed.
 
-        Raises `DamagedError` unless every byte is known to be what was written, and `UnusableError`. To know that, the
-        whole file is read if it looks changed. With `verify_anew` it is read in any case, unless that was just done.
+        Raises `DamagedError` where SQLite notices damage, and `UnusableError`.
         """
-        file = None if self._path is None else self._opened_file(self._path)
         with contextlib.ExitStack() as stack:
             try:
-                connection = self._opened_connection()
+                connection = self._opened()
                 stack.enter_context(_transaction(connection))
                 # From this query until the end of the transaction, no other process can write.
                 cursor = self._patiently(lambda: connection.execute("PRAGMA user_version"))
                 (revision,) = cursor.fetchone()
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-                # sqlite3 raises a UnicodeDecodeError if SQLite's message quotes damaged text.
-                if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
+                if not is_damage(error):
                     raise
                 raise DamagedError(error) from error
-            if file is not None and not _is_whole(file, verify_anew):
-                raise DamagedError("its checksum is wrong, or a process that wrote to it was killed")
             if revision != REVISION:
                 raise DamagedError(f"it is of revision {revision}, and this version needs {REVISION}")
             yield connection
 
     def commit(self, connection: sqlite3.Connection) -> None:
         """Commits, and begins another transaction."""
-        try:
-            self._patiently(lambda: connection.execute("COMMIT"))
-        finally:  # also on Ctrl-C
-            if self._file is not None:
-                self._file.seal()
+        self._patiently(lambda: connection.execute("COMMIT"))
         connection.execute("BEGIN")
 
     def replace(self, problem: Exception) -> None:
-        """Replaces the file with an empty database. The caller holds the lock. Raises `problem` for one in memory."""
+        """Replaces the file with an empty database, unless another process has done so since it was opened.
+
+        The caller holds the lock. Raises `problem` for one in memory.
+        """
         if self._path is None:
             raise problem
+        if self._connection is not None and self._path.exists() and _identity(self._path) != self._identity:
+            return
         self.close()
         if not isinstance(problem, MissingError):
             message = "the index %s cannot be used (%s); it is built again from the journals"
             logger.warning(message, self._path, problem)
         remove(self._path)
         self._path.touch(mode=0o600)  # SQLite would apply the umask; its journal gets the database's mode
-        file = self._opened_file(self._path)
-        _create_tables(self._opened_connection())
-        file.seal()
+        _create_tables(self._opened())
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
     def _patiently(self, execute: Callable[[], sqlite3.Cursor]) -> sqlite3.Cursor:
         """Executes a statement again as long as another process locks the file, but only for a minute.
@@ -139,7 +131,11 @@ class Database:
                     raise
                 waiting.go_on()
 
-    def _opened_connection(self) -> sqlite3.Connection:
+    def _opened(self) -> sqlite3.Connection:
+        """Returns the connection to the file that is at the path now: another process may have built it again."""
+        identity = None if self._path is None else _identity(self._path)
+        if self._connection is not None and identity != self._identity:
+            self.close()
         if self._connection is None:
             connection = _open(str(self._path))
             try:
@@ -147,20 +143,8 @@ class Database:
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
+            self._connection, self._identity = connection, identity
         return self._connection
-
-    def _opened_file(self, path: Path) -> SealedFile:
-        if self._file is not None and not self._file.is_at_its_place():
-            self.close()
-        if self._file is None:
-            try:
-                self._file = SealedFile(path)
-            except FileNotFoundError as error:
-                raise MissingError("there is none") from error
-            except OSError as error:
-                raise UnusableError(str(error)) from error
-        return self._file
 
 
 @contextlib.contextmanager
@@ -185,15 +169,15 @@ def lock_path(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Removes the database file with its journal and its seal. The caller holds the lock."""
+    """Removes the database file with its journal. The caller holds the lock."""
     # In this order: SQLite ignores a rollback journal without a database, but would trust a half-written database.
     path.unlink(missing_ok=True)
     path.with_name(path.name + "-journal").unlink(missing_ok=True)
-    seal_path(path).unlink(missing_ok=True)
 
 
 def is_damage(error: Exception) -> bool:
-    if isinstance(error, DamagedError):
+    # sqlite3 raises a UnicodeDecodeError if SQLite's message quotes damaged text; msgspec has its own for damaged JSON.
+    if isinstance(error, (DamagedError, UnicodeDecodeError, msgspec.MsgspecError)):
         return True
     # A ProgrammingError is a mistake of ours, not the file's.
     is_of_database = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.ProgrammingError)
@@ -211,11 +195,14 @@ def _code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 
-def _is_whole(file: SealedFile, verify_anew: bool) -> bool:
+def _identity(path: Path) -> tuple[int, int]:
     try:
-        return file.is_whole(read_anew=verify_anew)
+        status = path.stat()
+    except FileNotFoundError as error:
+        raise MissingError("there is none") from error
     except OSError as error:
         raise UnusableError(str(error)) from error
+    return status.st_dev, status.st_ino
 
 
 def _open(path: str) -> sqlite3.Connection:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
+import msgspec
+
 from core_sdk.errors import (
     AmbiguousNameError,
     CheckpointNotFoundError,
@@ -52,6 +54,8 @@ from core_sdk.tracking.rows import (
 from core_sdk.tracking.tracker import View
 
 logger = logging.getLogger("core_sdk.tracking")
+
+_MAY_BE_DAMAGE = (DamagedError, sqlite3.DatabaseError, UnicodeDecodeError, msgspec.MsgspecError)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -101,17 +105,7 @@ class Index(View):
 
     def refresh(self, *, only_open: bool = False) -> RefreshResult:
         """Indexes what the journals gained. Blocks while another process does so, unless that is suspended."""
-        try:
-            with self._database.lock():
-                return self._refresh_or_replace(only_open)
-        except SuspendedError as error:
-            self._go_on_in_memory(error)
-            return self._refresh()
-        except (UnusableError, sqlite3.DatabaseError, OSError) as error:
-            if not cannot_write(error):
-                raise
-            self._go_on_in_memory(error)
-            return self._refresh()
+        return self._writing(lambda: self._refresh_or_replace(only_open))
 
     def left_out(self) -> list[str]:
         return [str(path.relative_to(self.home.root)) for path in self._left_out]
@@ -291,23 +285,34 @@ class Index(View):
             self.refresh()
         return is_running
 
+    def _writing(self, write: Callable[[], RefreshResult]) -> RefreshResult:
+        try:
+            with self._database.lock():
+                return write()
+        except (SuspendedError, UnusableError, sqlite3.DatabaseError, OSError) as error:
+            if not isinstance(error, SuspendedError) and not cannot_write(error):
+                raise
+            self._go_on_in_memory(error)
+            return self._refresh()
+
     def _refresh_or_replace(self, only_open: bool) -> RefreshResult:
         try:
             return self._refresh(only_open)
-        except (DamagedError, sqlite3.DatabaseError) as error:
+        except _MAY_BE_DAMAGE as error:
             if not is_damage(error):
                 raise
-            self._database.replace(error)
+            return self._replace(error)
+
+    def _replace(self, problem: Exception) -> RefreshResult:
+        self._database.replace(problem)
         return self._refresh()
 
     def _refresh(self, only_open: bool = False) -> RefreshResult:
         with self._database.connect() as connection:
             changes = _refresh.find_changes(connection, self.home, only_open=only_open)
-        if not changes:
-            self._left_out = {}
-            return RefreshResult()
-        # The whole file is verified: otherwise the seal of what is written would also cover damage that is not read.
-        with self._database.connect(verify_anew=True) as connection:
+            if not changes:
+                self._left_out = {}
+                return RefreshResult()
             progress = ReadingProgress(len(changes.trials), self._on_progress)
             batch = Batch(connection, lambda: self._database.commit(connection), progress)
             result = _refresh.index_changes(self.home, changes, batch)
@@ -327,12 +332,15 @@ class Index(View):
         try:
             with self._database.connect() as connection:
                 return question(connection, *args, **kwargs)
-        except (DamagedError, UnusableError, SuspendedError, sqlite3.DatabaseError) as error:
-            if isinstance(error, SuspendedError) or cannot_write(error):
-                self._go_on_in_memory(error)
-            elif not is_damage(error):
+        except (UnusableError, SuspendedError, *_MAY_BE_DAMAGE) as error:
+            if not isinstance(error, SuspendedError) and not cannot_write(error) and not is_damage(error):
                 raise
-        self.refresh()  # it mends what is damaged
+            problem = error
+        if is_damage(problem):
+            self._writing(lambda: self._replace(problem))
+        else:
+            self._go_on_in_memory(problem)
+            self.refresh()
         with self._database.connect() as connection:
             return question(connection, *args, **kwargs)
 

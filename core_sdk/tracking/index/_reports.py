@@ -12,7 +12,14 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from core_sdk.records import MEDIA_TAG, Metric, media_in
-from core_sdk.tracking.index._blocks import MAX_POINTS, read_points, unpack, unpack_orders
+from core_sdk.tracking.index._blocks import (
+    MAX_POINTS,
+    read_points,
+    unpack_orders,
+    unpack_steps,
+    unpack_times,
+    unpack_values,
+)
 from core_sdk.tracking.index._schema import BLOCKS, IS_VISIBLE, Where, of_rank
 from core_sdk.tracking.index._values import from_beside
 from core_sdk.tracking.rows import MediaRow, Ranks, ReportPage, ReportRow
@@ -91,7 +98,11 @@ def read_media(connection: sqlite3.Connection, of: ReportsOf) -> list[MediaRow]:
             query, (*where.values, tag.encode())
         ).fetchall()
         for step, time, order, beside in zip(
-            array("q", steps), array("d", times), unpack_orders(orders, last_order, count), unpack(texts), strict=True
+            unpack_steps(steps),
+            unpack_times(times),
+            unpack_orders(orders, last_order, count),
+            unpack_values(texts),
+            strict=True,
         )
         if beside is not None and tag in beside
         for metric, value in from_beside(beside)[1].items()

@@ -9,7 +9,7 @@ import msgspec
 
 from core_sdk.records import MAX_INT
 
-REVISION = 16
+REVISION = 17
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -121,6 +121,7 @@ CREATE TABLE block (
     -- turn ints into floats, NUMERIC floats into ints.
     minimum BLOB,
     maximum BLOB,
+    -- Each of these columns ends with its checksum.
     -- The numbers of the reports in their journal, as 32-bit integers; empty if they are consecutive.
     orders BLOB NOT NULL,
     -- The last value as MessagePack, and all steps as 64-bit integers, values as MessagePack and times as float64.
