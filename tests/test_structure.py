@@ -134,3 +134,11 @@ def _foreign_private_names(tree: ast.Module) -> list[str]:
             case ast.Attribute(attr=name) if name.startswith("_") and not name.startswith("__"):
                 foreign.add(name)
     return sorted(foreign - own - _FOREIGN)
+
+
+def test_the_map_names_modules_that_exist() -> None:
+    """Whoever follows a way finds each of its stations."""
+    named = re.findall(r"`((?:core_sdk|launchers)/[\w/.-]+)`", (ROOT / "docs/architecture.md").read_text())
+
+    assert len(named) > 50
+    assert [name for name in named if not (ROOT / name).exists()] == []
