@@ -56,7 +56,7 @@ def test_core_exports(name: str) -> None:
         ("CheckpointContext", "upload", ["ckpt_dir", "metadata", "shard", "selector", "wait"]),
         ("CheckpointContext", "download", ["storage_id", "ckpt_dir", "download_mode", "selector"]),
         ("CheckpointContext", "get_metadata", ["storage_id"]),
-        ("CheckpointContext", "store_path", ["metadata", "shard", "wait", "write_later", "replicas"]),
+        ("CheckpointContext", "store_path", ["metadata", "shard", "wait", "write_later"]),
         ("CheckpointContext", "restore_path", ["storage_id", "download_mode", "selector"]),
         ("CheckpointContext", "delete", ["storage_id", "globs"]),
         ("PreemptContext", "should_preempt", ["auto_ack"]),

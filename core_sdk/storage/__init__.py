@@ -18,9 +18,8 @@ Disks and file systems have checksums of their own. They are not enough: a tenso
 error, and the training goes on with it. Checksums are computed as fast as memory is read, so every restore verifies.
 """
 
-from core_sdk.storage._checksum import checksum
 from core_sdk.storage._manifest import without
-from core_sdk.storage._names import METADATA_NAME, check_file_name, check_storage_id
+from core_sdk.storage._names import METADATA_NAME, check_storage_id
 from core_sdk.storage._open import check_storage, open_storage, storage_from_url
 from core_sdk.storage._shard import Shard, ShardUnion, file_conflicts, unite
 from core_sdk.storage._space import explained_by_disk
