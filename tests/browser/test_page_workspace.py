@@ -161,7 +161,7 @@ def test_a_chart_has_settings_of_its_own(sweep: Site, open_view: OpenView, view:
 def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
     """Pinned, moved by keys and by dragging, enlarged and hidden; other trials have them so, and a view with a name."""
     page = open_view(sweep, "runs?view=charts")
-    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+    expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
 
     choose(page, "training.tokens", "Pin")
     choose(page, "training.accuracy", "Pin")
@@ -197,9 +197,9 @@ def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
 def test_charts_whose_data_is_known_already_are_arranged_like_the_last_ones(sweep: Site, open_view: OpenView) -> None:
     """They are drawn at once, together with what gives them the arrangement."""
     page = open_view(sweep, "compare?trials=1,2")
-    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+    expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
     page.goto(sweep.address("compare?trials=1,2,3"))
-    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+    expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
     choose(page, "training.accuracy", "Pin")
 
     for view in ("compare?trials=1,2", "trials/1"):
@@ -212,7 +212,7 @@ def test_a_link_that_somebody_has_spoilt_shows_the_charts(sweep: Site, open_view
     """As they are without it."""
     page = open_view(sweep, f"runs?view=charts&panels={panels}")
 
-    expect(titles(page)).to_have_text(["training.loss", "training.tokens", "training.accuracy"])
+    expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
 
 
 def test_alerts_are_marks_in_a_comparison(tmp_path: Path, open_view: OpenView) -> None:
