@@ -82,7 +82,7 @@ def _take_up_loaders(trainer: Trainer, is_restored: bool, is_within_epoch: bool)
     for loader in beginning:
         if loader.epoch != trainer.current_epoch or not is_restored:
             loader.begin_epoch(trainer.current_epoch)
-    if loaders and is_alone and fetcher.length is not None and loaders[0].batches_per_epoch is None:
+    if loaders and is_alone and fetcher.length is not None:
         _take_length_of_epoch(trainer, len(loaders[0]))
     if is_restored or beginning:
         iter(fetcher)  # Lightning began to iterate before the random numbers and the loaders were what they are now
