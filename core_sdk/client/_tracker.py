@@ -283,8 +283,7 @@ def login(
     names = ", ".join(name for name, value in given.items() if value is not None)
     if names:
         logger.warning(
-            "a home needs no login, so %s is ignored: records are read from the home %s. Choose another one with "
-            "CORE_SDK_HOME",
+            "a home needs no login (ignored: %s): records are read from %s. Choose another one with CORE_SDK_HOME",
             names,
             Tracker().home.root,
         )

@@ -209,14 +209,14 @@ def test_streams_of_metrics_are_iterators_of_them(tracker: Tracker, train: Train
     assert [report.group for report in trial.iter_metrics()] == ["training", "validation"]
 
 
-def test_determined_is_the_home_of_this_environment(home: Home, train: Train) -> None:
+def test_determined_is_the_home_of_this_environment(home: Home, train: Train, caplog: pytest.LogCaptureFixture) -> None:
     """It asks as the module does; whoever logs in to a master is told that there is no need."""
     train()
 
     assert client.Determined().get_trial(1).id == 1
     assert client.Determined().home.root == home.root
-    with pytest.raises(ValueError, match="given: master"):
-        client.Determined(master="localhost:8080")
+    assert client.Determined(master="localhost:8080").home.root == home.root
+    assert "ignored: master" in caplog.text
 
 
 @pytest.mark.parametrize(

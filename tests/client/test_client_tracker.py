@@ -155,8 +155,8 @@ def test_a_login_is_not_needed(home: Home, caplog: pytest.LogCaptureFixture) -> 
     client.login("https://cluster:8080")
     client.Determined(user="me", password="secret", noverify=True)
 
-    assert f"so master is ignored: records are read from the home {home.root}. Choose another" in caplog.text
-    assert "so user, password, noverify is ignored" in caplog.text
+    assert f"(ignored: master): records are read from {home.root}. Choose another" in caplog.text
+    assert "(ignored: user, password, noverify)" in caplog.text
     assert "secret" not in caplog.text
 
 
