@@ -28,6 +28,7 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
     directory = tmp_path / "launch"
     directory.mkdir(mode=0o700)
     monkeypatch.setenv("CORE_SDK_LAUNCH_DIR", str(directory))
+    monkeypatch.setenv("CORE_SDK_QUIET", "1")
 
     def start_twice(source: str = SCRIPT, between: str = "true", **variables: str) -> str:
         script = tmp_path / "train.py"

@@ -181,7 +181,7 @@ def test_a_startup_hook_may_bring_any_program(home: Home, model: Path) -> None:
 
 def test_a_bad_configuration_or_directory_leaves_nothing(home: Home, model: Path) -> None:
     """No experiment, no archive."""
-    (model / "link").symlink_to("/etc")
+    (model / "link").symlink_to("/nowhere")
     with pytest.raises(InvalidConfigError, match=r"config\.yaml:8: searcher\.max_trials"):
         submit_paused(home, model, CONFIG.replace("max_trials: 2", "max_trials: many"))
     with pytest.raises(CodeDirectoryError, match="'link'"):
