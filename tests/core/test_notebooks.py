@@ -57,10 +57,12 @@ def test_a_cell_that_is_interrupted_ends_the_attempt(kernel: Any, home: Home) ->
 
 @needs("kernel")
 def test_a_cell_that_is_run_again_goes_on_with_its_job(kernel: Any, home: Home) -> None:
-    """Its own attempt, which is still open, is closed, as without a job id; nothing waits for it."""
+    """Its own attempt, which is still open, is closed, as without a job id; nothing waits for it. It says its trial."""
     begun = time.monotonic()
-    for _ in range(3):
-        assert run(kernel, OPEN.format("job_id='a'")) == ""
+    for number in (1, 2, 3):
+        told = run(kernel, OPEN.format("job_id='a'")).splitlines()
+        assert all(line.startswith("core-sdk: trial 1") for line in told), told
+        assert f"attempt {number}" in told[-1] or number == 1
 
     assert time.monotonic() - begun < 60  # a job waits two minutes for another process
     assert states(home) == [("ACTIVE", 3)]
