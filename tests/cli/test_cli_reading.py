@@ -230,7 +230,7 @@ def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli) -> None:
         cli(*arguments)
         for arguments in (
             ("trial", "list", "--json", "--csv"),
-            ("trial", "describe", "first", "second"),
+            ("trial", "describe"),
             ("experiment", "label", "1", ""),
         )
     ]
