@@ -50,6 +50,6 @@ def test_importing_it_loads_torch_and_little_else() -> None:
 
     known = {
         "core_sdk",
-        *(f"core_sdk.{name}" for name in ("_version", "errors", "importing", "loop", "pytorch", "runtime")),
+        *(f"core_sdk.{name}" for name in ("_version", "errors", "importing", "keywords", "loop", "pytorch", "runtime")),
     }
     assert set(loaded) <= known
