@@ -32,7 +32,10 @@ import os, time
 from core_sdk import core
 
 with core.init(distributed=core.DistributedContext()) as context:  # one process, on however many slots
-    first = context.info.trial.steps_completed + 1
+    first = 1
+    if context.info.latest_checkpoint is not None:
+        with context.checkpoint.restore_path(context.info.latest_checkpoint) as path:
+            first = int((path / "epoch").read_text()) + 1
     for epoch in range(first, 21):
         context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": 1 / epoch})
         with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
