@@ -34,7 +34,7 @@ def test_a_checker_finds_no_fault_in_any_view(site: Site, open_view: OpenView, t
     for view in VIEWS:
         page.evaluate("view => { location.hash = '#/nowhere'; location.hash = `#/${view}`; }", view)
         expect(page.locator(".view")).to_be_visible()
-        page.wait_for_function("() => !document.querySelector('.loading')")
+        page.wait_for_function("() => !document.querySelector('.loading, [aria-busy=true]')")
         found = page.evaluate(
             "() => axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })"
         )
@@ -74,7 +74,7 @@ def test_every_view_has_a_head(site: Site, open_view: OpenView, view: str) -> No
 def test_a_narrow_window_needs_no_scrolling_sideways(site: Site, open_view: OpenView, view: str) -> None:
     """Only tables, output and pictures scroll, within themselves."""
     page = open_view(site, view, size=(390, 800))
-    page.wait_for_function("() => !document.querySelector('.loading')")
+    page.wait_for_function("() => !document.querySelector('.loading, [aria-busy=true]')")
 
     width = page.evaluate("() => Math.max(document.body.scrollWidth, document.querySelector('main').scrollWidth)")
 
