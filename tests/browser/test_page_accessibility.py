@@ -23,6 +23,7 @@ VIEWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.timeout(400)  # the checker takes seconds for each view
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_checker_finds_no_fault_in_any_view(site: Site, open_view: OpenView, theme: str) -> None:
     """By the rules of WCAG 2.2 AA, contrast included."""
