@@ -1,4 +1,4 @@
-"""How lists and the page bear one trial of very many names, values, lines or labels among 2,000 ordinary ones.
+"""Measures lists and the page with one trial of very many names, values, lines or labels among 2,000 ordinary ones.
 
     python benchmarks/width.py --trials 2000 --wide 50000
 

@@ -25,7 +25,7 @@ _LEAST_NUM_LABELS = 4
 
 @dataclass(frozen=True)
 class Look:
-    """How each chart of a picture is drawn."""
+    """The settings by which each chart of a picture is drawn."""
 
     title: str | None = None
     """None leaves each chart its own."""

@@ -1,4 +1,4 @@
-"""Where the ticks of an axis stand: at round numbers."""
+"""Chooses the ticks of an axis, which stand at round numbers."""
 
 from __future__ import annotations
 

@@ -67,11 +67,11 @@ class CoreSDKCallback(framework.Callback):
         """The steps completed before the last batch; None if this call of `fit()` has trained none."""
         self._captured: dict[str, Any] = {}
         self._loaded: dict[str, Any] = {}
-        """What was captured when the training stopped, until it is restored."""
+        """The parts that were captured when the training stopped, until they are restored."""
         self._sums: dict[str, Any] = {}
         self._latest_path: str | None = None
         self._without_directory: list[ModelCheckpoint] = []
-        """Those whose directory is chosen by Lightning, which chooses another one for each attempt."""
+        """The callbacks whose directory is chosen by Lightning, which chooses another one for each attempt."""
         self._stored: tuple[int, str] | None = None
         """The step and the storage id of the newest checkpoint of this attempt."""
         self._sigterm_handler: Any = signal.SIG_DFL

@@ -34,7 +34,7 @@ class BoundedProtocol(H11Protocol):
     """A connection of a server; `protocol_of_a_server` makes a class for each."""
 
     unknown: ClassVar[dict[BoundedProtocol, bool]]
-    """Those that have not brought the token, the oldest first, and whether each may be another user's."""
+    """The connections that have not brought the token, the oldest first, and whether each may be another user's."""
     _deadline: asyncio.TimerHandle | None = None
     _is_begun = False
     """Whether a part of the next request's head has arrived."""

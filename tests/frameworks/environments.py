@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,18 @@ class FrameworkEnvironment:
             "TORCH_EXTENSIONS_DIR": str(self._extensions()),
             "OMP_NUM_THREADS": "1",
         }
+
+    def run(self, *arguments: str, cwd: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        """Runs its python to the end. Returns what it has printed, and its exit status."""
+        return subprocess.run(
+            [str(self.python), *arguments],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, **self.variables()},
+        )
 
     def why_missing(self) -> str | None:
         """The reason to skip a test; None if the environment is there."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -120,15 +118,7 @@ def test_a_stop_beside_a_validation_loses_none(
     """The stop waits for a validation that is due, which a resumed training would leave out."""
     (tmp_path / "train.py").write_text(source)
     for number in (stop_at, 0):
-        ended = subprocess.run(
-            [str(callbacks.python), "train.py", str(number), repr(options)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-            env={**os.environ, **callbacks.variables()},
-        )
+        ended = callbacks.run("train.py", str(number), repr(options), cwd=tmp_path, timeout_s=TIMEOUT_S)
         assert ended.returncode == (STOPPED if number else 0), ended.stdout + ended.stderr
 
     trial = client.get_trial(1)

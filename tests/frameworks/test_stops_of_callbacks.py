@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,14 +18,6 @@ def test_a_stop_ends_every_callback_within_two_reports(
     callbacks: FrameworkEnvironment, tmp_path: Path, shape: str, saved: tuple[str, ...]
 ) -> None:
     """By each kind of stop; in a true state, with a checkpoint."""
-    ended = subprocess.run(
-        [str(callbacks.python), str(SCRIPT), shape, *saved],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        env={**os.environ, **callbacks.variables()},
-    )
+    ended = callbacks.run(str(SCRIPT), shape, *saved, cwd=tmp_path, timeout_s=TIMEOUT_S)
 
     assert ended.returncode == 0, ended.stdout + ended.stderr

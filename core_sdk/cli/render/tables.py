@@ -17,7 +17,7 @@ _GAP = "  "
 _MIN_CUT_WIDTH = 12
 _MAX_NAMED = 12
 MOST_NAMES = 20
-"""How many metrics or hyperparameters are worth a column: the time of a table must not depend on how many there are."""
+"""The number of metrics or hyperparameters that a table considers: its time must not depend on how many there are."""
 
 
 @dataclass(frozen=True)

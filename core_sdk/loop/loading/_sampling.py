@@ -200,6 +200,7 @@ class DrawnSampler:
 
 
 def _length_if_any(data: Any) -> int:
+    """Returns 0 for data without a length: they have no `__len__()`, or one that is not implemented."""
     try:
         return len(data)
     except (TypeError, NotImplementedError):

@@ -54,7 +54,7 @@ class BestTrial(msgspec.Struct, frozen=True):
 
 
 class ExperimentFigures(msgspec.Struct, frozen=True):
-    """What lists say of an experiment by its trials."""
+    """The part of a list's row that an experiment's trials tell."""
 
     metric: str | None = None
     """The searcher's metric, which says which trial is best."""
