@@ -26,7 +26,7 @@ class ProgramExit:
         self.status: object = None
         """The argument of the last call of `sys.exit`, `exit` or `quit`."""
         self._process = os.getpid()
-        self._status_if_well = 0
+        self._status_if_well_by_trial: dict[object, int] = {}
         self._status_by_error: dict[int, int] = {}
         for module, name in ((sys, "exit"), (builtins, "exit"), (builtins, "quit")):
             if hasattr(module, name):  # `python -S` has no `quit`
@@ -40,15 +40,20 @@ class ProgramExit:
             cls._only = cls()
         return cls._only
 
-    def replace(self, status: int, error: BaseException | None = None) -> None:
-        """Has the program exit with `status` if it would exit with 0, or, given an `error`, if that error ends it.
+    def replace(self, status: int, trial: object) -> None:
+        """Has the program exit with `status` if it would exit with 0, unless it begins an attempt of `trial` again.
 
         All that Python does at its exit is done before.
         """
-        if error is None:
-            self._status_if_well = status
-        else:
-            self._status_by_error[id(error)] = status
+        self._status_if_well_by_trial[trial] = status
+
+    def replace_for(self, error: BaseException, status: int) -> None:
+        """Has the program exit with `status` if `error` ends it."""
+        self._status_by_error[id(error)] = status
+
+    def begin(self, trial: object) -> None:
+        """Begins an attempt of `trial`, whose attempts before no longer say how the program exits."""
+        self._status_if_well_by_trial.pop(trial, None)
 
     def _noting(self, leave: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(leave)
@@ -65,7 +70,7 @@ class ProgramExit:
         if (error := last_error()) is not None:
             status = self._status_by_error.get(id(error), 0)
         elif self.status is None or (isinstance(self.status, int) and self.status == 0):
-            status = self._status_if_well
+            status = max(self._status_if_well_by_trial.values(), default=0)
         else:
             status = 0
         if status:

@@ -43,7 +43,10 @@ class DrivenTrial:
         self.info = info
         """The cluster info that the ranks of the attempt get."""
         self._start = start
-        self._is_of_job = is_of_job
+        # None if its stop does not say how the program exits.
+        self._program = ProgramExit.watched() if is_of_job and is_script() else None
+        if self._program is not None:
+            self._program.begin(folder.path)
         if self._lock is not None and folder.read_command() is not None:
             # The signature lets `trial kill` end this program. It has none if a person types into it.
             self._lock.sign()
@@ -111,8 +114,8 @@ class DrivenTrial:
     def end_stopped(self) -> None:
         """Records that the attempt has stopped as asked. A job's program then exits with the status for that."""
         self.end(0)
-        if self._is_of_job and is_script():
-            ProgramExit.watched().replace(TRY_AGAIN)
+        if self._program is not None:
+            self._program.replace(TRY_AGAIN, self.folder.path)
 
     def end_by(self, error: BaseException | None) -> None:
         """Records that the attempt has ended, as a program does that does not catch this error."""

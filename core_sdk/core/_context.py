@@ -273,6 +273,7 @@ class _Ending:
         self._is_started_again = is_started_again
         if program is not None:
             program.status = None  # of an exit that was caught
+            program.begin(attempt.folder.path)
         # The errors of an earlier cell of a notebook, and of a handler in which the script runs; their ids only, since
         # their frames may hold a model.
         self._past_error_ids = (id(last_error()), id(sys.exception()))
@@ -363,13 +364,13 @@ class _Ending:
         if self._program is None or not self._preempt.is_acknowledged:
             return
         if self._outcome in ("paused", "exited") and self._is_started_again:
-            self._program.replace(TRY_AGAIN)
+            self._program.replace(TRY_AGAIN, self._attempt.folder.path)
         elif (
             self.error is not None
             and self.error is self._checkpoint.failed_save
             and has_checkpoint(self._attempt.folder)
         ):
-            self._program.replace(SAVE_FAILED, self.error)
+            self._program.replace_for(self.error, SAVE_FAILED)
 
     def _explain_stop(self) -> None:
         """Notes in the error that the ranks stopped at different steps, which errors of collectives do not say."""

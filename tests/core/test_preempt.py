@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from processes import Script, wait_for
 
-from core_sdk import core
+from core_sdk import client, core
 from core_sdk.journal import read_records
 from core_sdk.records import Ended, StopAcknowledged
 from core_sdk.tracking import Home
@@ -269,6 +269,23 @@ def test_sigterm_stops_under_slurm_too(home: Home, start_script: Callable[..., S
 
     assert script.wait()[0] == 75
     assert outcome(home) == "paused"
+
+
+@pytest.mark.parametrize(("completes", "status"), [(True, 0), (False, 75)])
+def test_a_job_begun_again_in_the_same_program_ends_by_its_last_attempt(
+    home: Home, start_script: Callable[..., Script], completes: bool, status: int
+) -> None:
+    """As in a program that trains in rounds: it is complete then, and nobody is to start it again."""
+    script = start_script(f"""
+        from core_sdk import core
+        for deadline in (0, {None if completes else 0}):
+            with core.init(job_id="digits", deadline=deadline) as context:
+                while deadline == 0 and not context.preempt.should_preempt():
+                    pass
+    """)
+
+    assert script.wait()[0] == status
+    assert client.get_trial(1).state.name == ("COMPLETED" if completes else "PAUSED")
 
 
 def test_sigusr1_is_left_alone_elsewhere(start_script: Callable[..., Script]) -> None:
