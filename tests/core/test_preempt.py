@@ -49,9 +49,9 @@ def test_sigterm_stops_a_script_that_listens(home: Home, start_script: Callable[
 
 def test_a_stop_is_told_at_once_in_a_long_step(start_script: Callable[..., Script], tmp_path: Path) -> None:
     """Who waits for the script knows that it has heard."""
-    long_step = "        while not pathlib.Path('go').exists(): time.sleep(0.01)"
+    long_step = "        print('in a step')\n        while not pathlib.Path('go').exists(): time.sleep(0.01)"
     script = start_script("import pathlib, time\n" + LISTENS.replace("        pass", long_step))
-    script.read_until("listening")
+    script.read_until("in a step")
     script.process.send_signal(signal.SIGTERM)
     assert script.process.stderr is not None
 
