@@ -24,8 +24,6 @@ from core_sdk.journal import JournalWriter, RankJournal, read_records
 from core_sdk.processes import Guardian
 from core_sdk.processes.output import Outlet, PrefixedLines, RankOutput
 from core_sdk.records import AttemptStarted, Dropped, Report
-from core_sdk.tensorboard._event_file import EventFile
-from core_sdk.tensorboard._scalars import Scalar
 from core_sdk.workers._output import ShownOutput
 
 STARTED = AttemptStarted(time=1.0, format=1, trial_id=1, attempt=1, host="a", pid=1, sdk_version="1", rank=1)
@@ -60,13 +58,6 @@ def alive_lock(directory: Path) -> Iterator[Use]:
     lock = AliveLock(directory / "alive")
     yield lock.sign
     lock.release()
-
-
-@contextlib.contextmanager
-def event_file(directory: Path) -> Iterator[Use]:
-    file = EventFile(directory / "events", STARTED)
-    yield lambda: file.append([Scalar(1.0, 1, "loss", 1.0)])
-    file.close()
 
 
 @contextlib.contextmanager
@@ -138,7 +129,6 @@ KEPT: list[Kept] = [
     journal,
     rank_journal,
     alive_lock,
-    event_file,
     wakeup_pipe,
     connection,
     guardian,

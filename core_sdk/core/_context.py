@@ -30,7 +30,6 @@ from core_sdk.exiting import ProgramExit, last_error
 from core_sdk.pickling import OfOneProcess
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
 from core_sdk.storage import Storage
-from core_sdk.tensorboard import TensorboardMirror
 from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.attempts.continuation import has_checkpoint
@@ -224,12 +223,6 @@ class Context(OfOneProcess):
         """
         if self.distributed.is_chief:
             record_hparams(self._attempt.folder, hparams)
-
-    def stop_tensorboard(self) -> None:
-        """Stops writing TensorBoard's event files."""
-        for service in self._services:
-            if isinstance(service, TensorboardMirror):
-                service.close()
 
     def alert(
         self, title: str | None = None, description: str | None = None, level: AlertLevel | None = "info"

@@ -15,8 +15,9 @@ from core_sdk.core._announcements import Announcements
 from core_sdk.core._attempt import claim_together
 from core_sdk.core._checkpoint import CheckpointContext, Grace
 from core_sdk.core._collection import record_policy
-from core_sdk.core._context import Context, Service
+from core_sdk.core._context import Context
 from core_sdk.core._environment_recorder import EnvironmentRecorder
+from core_sdk.core._event_files import TensorboardMode
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
 from core_sdk.core._preempt._notices import Cloud, chosen_clouds
@@ -45,7 +46,6 @@ from core_sdk.files import file_url
 from core_sdk.keywords import says_what_is_meant
 from core_sdk.records import ClusterInfo
 from core_sdk.storage import DirectoryStorage, Storage, open_storage, storage_from_url
-from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.attempts.definition import Definition
@@ -99,7 +99,8 @@ def init(
       checkpoints to keep. It is opened, written to and swept here. Default: what the experiment's configuration says,
       else the home; and all are kept.
     - `preempt_mode`: who calls `should_preempt()`. Default: all ranks, and they stop at the same call.
-    - `tensorboard_mode`: who writes TensorBoard's event files. Default: they follow the reports.
+    - `tensorboard_mode`: how event files that the script writes itself are shown, as `TensorboardMode` says. Default:
+      where they are written. What is reported is shown in either mode.
     - `name`: the experiment to which the trial belongs. `core-sdk run --name` has precedence. Default: the script's
       name.
     - `trial_name`: the name of the trial, which need not be the only one of this name. `core-sdk run --trial-name` has
@@ -231,7 +232,7 @@ def init(
             max_length=attempt.record.max_length,
         ),
         train=train,
-        services=_services(attempt, given.tensorboard_mode) if distributed.is_chief else (),
+        services=[EnvironmentRecorder(folder, attempt.number)] if distributed.is_chief else (),
         program=ProgramExit.watched() if is_script() else None,
         announcements=announcements,
         is_started_again=_is_started_again(given, distributed),
@@ -246,15 +247,6 @@ def _is_started_again(given: _Given, distributed: DistributedContext) -> bool:
     is_in_job = given.definition.job is not None or left_job() is not None
     is_watched = given.info is not None or launch_directory() is not None or torchrun_launch() != ""
     return is_in_job and distributed.size == 1 and not is_watched
-
-
-def _services(attempt: Attempt, tensorboard_mode: TensorboardMode) -> list[Service]:
-    """Returns the services that run in the background of the chief's script."""
-    folder = attempt.folder
-    services: list[Service] = [EnvironmentRecorder(folder, attempt.number)]
-    if tensorboard_mode is TensorboardMode.AUTO:
-        services.append(TensorboardMirror(attempt.journal, folder.tensorboard_path))
-    return services
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from core_sdk.core._event_files import TensorboardMode, copy_event_files
 from core_sdk.core._ledger import Ledger
 from core_sdk.core._resumption import Resumption
 from core_sdk.distributed import DistributedContext
@@ -39,7 +40,6 @@ from core_sdk.records import (
     scalar,
     to_json,
 )
-from core_sdk.tensorboard import TensorboardMode, copy_event_files
 from core_sdk.tracking import Tracker, TrialFolder, View
 
 logger = logging.getLogger("core_sdk.train")

@@ -28,13 +28,12 @@ def encode_line(record: Record) -> bytes:
     return b"".join((hexlify(_big_endian(_crc32c(body))), b" ", body, b"\n"))
 
 
-def decode_line(line: bytes, *, verify: bool = True) -> Record:
+def decode_line(line: bytes) -> Record:
     """Returns the record of a line without its newline.
 
-    Raises `ValueError` with the reason if the line is not what `encode_line` wrote. Without `verify` the checksum is
-    not checked.
+    Raises `ValueError` with the reason if the line is not what `encode_line` wrote.
     """
-    if verify and not is_intact(line):
+    if not is_intact(line):
         raise ValueError("has a wrong checksum")
     try:
         return _decode(line[_PREFIX_SIZE:])

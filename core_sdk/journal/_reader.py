@@ -35,21 +35,18 @@ class Chunk:
     """The offset behind each record, from which to read on after it."""
 
 
-def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 1 << 20, verify: bool = True) -> Iterator[Chunk]:
+def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 1 << 20) -> Iterator[Chunk]:
     """Yields the records of whole lines from byte `offset` on, in chunks of about `chunk_bytes`.
 
     A last line without its newline is being written, or was torn by a crash: it is left for a later read. Bad lines are
     skipped, and returned for the caller to report: one for each record that is damaged, even if only its newline is.
-
-    `verify=False` does not check the checksums. It is for a thread beside a training that reads what its own process
-    has just written: google_crc32c releases the GIL at every call, and each time both threads would wait for it.
 
     Raises `OSError`, which is a `NotRegularError` for a link or a pipe in the place of the journal.
     """
     with reading(path) as file:
         file.seek(offset)
         while block := _whole_lines(file, chunk_bytes):
-            yield _decode_block(block, offset, verify)
+            yield _decode_block(block, offset)
             offset += len(block)
             file.seek(offset)
         file.seek(offset)
@@ -76,7 +73,7 @@ def _whole_lines(file: BinaryIO, num_bytes: int) -> bytes:
     return block[: end + 1]
 
 
-def _decode_block(block: bytes, offset: int, verify: bool) -> Chunk:
+def _decode_block(block: bytes, offset: int) -> Chunk:
     end_offset = offset + len(block)
     records: list[Record] = []
     bad_lines: list[BadLine] = []
@@ -84,7 +81,7 @@ def _decode_block(block: bytes, offset: int, verify: bool) -> Chunk:
     is_torn = False
     for line in block[:-1].split(b"\n"):
         try:
-            records.append(decode_line(line, verify=verify))
+            records.append(decode_line(line))
             is_torn = False
         except ValueError as error:
             # A byte that became a newline tears one record into two lines.

@@ -1,17 +1,15 @@
-"""TensorBoard's event files, made from an attempt's journal and without TensorFlow.
+"""TensorBoard: event files of what trials have recorded, and the media in event files that scripts write themselves.
 
-In mode AUTO they are a mirror of the journal: a background thread reads what the attempt has recorded and writes it
-again in TensorBoard's format. The training thread is not involved. If the attempt was killed before the mirror was
-complete, `write_event_files` can complete it at any later time.
+Event files are made when somebody wants to see them, since the journal has everything: an event costs as much as the
+report itself, and no training should pay for it. Scripts' own files are read where they lie, for their media only.
 
-They are not written while reporting, because an event costs as much as the report itself, and a training should not
-wait for a copy that can be made at any time.
-
-What a script has written with a writer of its own is the other way round: its files are read, where they lie, for the
-media in them (`ScriptFiles`). Their scalars are not read.
+The messages are those of the package tensorboard. The frames around them are our own: its checksum is computed in
+Python, at 8 MB/s, and holds up all threads of a server meanwhile.
 """
 
-from core_sdk.tensorboard._copy import copy_event_files
-from core_sdk.tensorboard._event_file import write_event_files
-from core_sdk.tensorboard._mirror import TensorboardMirror, TensorboardMode
-from core_sdk.tensorboard._script_files import ScriptFiles, ScriptMedium
+import importlib.util
+
+from core_sdk.errors import MissingDependencyError
+
+if importlib.util.find_spec("tensorboard") is None:
+    raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="event files")

@@ -115,7 +115,8 @@ class HomeTracker(Tracker):
     def read_media(self, trial_id: int, name: str) -> bytes:
         directory = self.home.trial(trial_id).media_path
         is_file = (directory / check_media_name(name)).exists()
-        content = None if is_file else self._script_media.read(trial_id, name)
+        files = None if is_file else self._script_media.of(trial_id)
+        content = None if files is None else files.content(name)
         return read_media(directory, name) if content is None else content
 
     def read_reports(self, trial_id: int, start: StreamPosition, rank: int = 0) -> ReportStretch:
@@ -267,21 +268,14 @@ class HomeTracker(Tracker):
 
     def look_at_event_files(self, trial_id: int) -> int:
         """Reads what a script has written into event files since, and returns a number that changes if it has."""
-        return self._script_media.look(trial_id)
+        files = self._script_media.of(trial_id)
+        return 0 if files is None else files.look()
 
     def rebuild_index(self) -> RefreshResult:
         """Deletes the index and builds it anew. Raises `HomeNotWritableError`."""
         from core_sdk.tracking.index import Index
 
         return Index.rebuild(self.home)
-
-    def journals(self, trial_id: int) -> list[Path]:
-        """Returns the journals that rank 0 has written, in the order of the attempts."""
-        folder = self.home.trial(trial_id)
-        return [path for attempt in folder.attempts() if (path := folder.journal_path(attempt)).exists()]
-
-    def tensorboard_directory(self, trial_id: int) -> Path:
-        return self.home.trial(trial_id).tensorboard_path
 
 
 def _rows(trial_id: int, attempt: int, rank: int, chunk: Chunk) -> tuple[ReportRow, ...]:

@@ -1,29 +1,29 @@
-"""The media of trials: files that are named by the SHA-256 of their content and verified whenever they are read, and
-what scripts have written into TensorBoard's event files, which is found there by the same names.
+"""The media of trials: files that are named by the SHA-256 of their content and verified whenever they are read.
+
+What scripts have written into files of their own is found there by the same names. An annex reads such files.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
+import logging
 import re
 import threading
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from core_sdk.errors import RecordDamagedError, UnsafePathError
+from core_sdk.errors import MissingDependencyError, RecordDamagedError, UnsafePathError
 from core_sdk.files import read_regular
 from core_sdk.records import EXTENSIONS
 from core_sdk.tracking.home import Home
 from core_sdk.tracking.rows import MediaRow
 
-if TYPE_CHECKING:
-    from core_sdk.tensorboard import ScriptFiles, ScriptMedium
+logger = logging.getLogger("core_sdk.tracking")
 
-EVENT_FILES = "tensorboard"
-"""The group of media in event files."""
+_EVENT_FILES = "core_sdk.tensorboard.script_files"
+"""The module that reads event files, imported for a trial that has some."""
 _NUM_REMEMBERED = 16
 _NAME = re.compile(rf"([0-9a-f]{{64}})\.({'|'.join(EXTENSIONS.values())}|bin)")
 
@@ -52,72 +52,45 @@ def is_content_of(name: str, content: bytes | bytearray) -> bool:
     return hashlib.sha256(content).hexdigest() == name.partition(".")[0]
 
 
+class ScriptFiles(Protocol):
+    """The files of a trial into which its script has written media. Any thread may ask."""
+
+    def look(self) -> int:
+        """Reads what is new, and returns a number that grows whenever there was anything."""
+
+    def rows(self, trial_id: int, attempts: Sequence[tuple[int, float]]) -> list[MediaRow]:
+        """Returns the media. `attempts` are the trial's numbers, with the times at which they began, in order."""
+
+    def content(self, file_name: str) -> bytes | None:
+        """Returns the content of a medium by its `MediaFile.name`, or None if no file has it."""
+
+
 class ScriptMedia:
-    """The media that scripts have written into event files, by trial. Any thread may ask."""
+    """The media that scripts have written into files of their own, by trial. Any thread may ask."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._files: dict[int, ScriptFiles] = {}
         self._lock = threading.Lock()
 
-    def look(self, trial_id: int) -> int:
-        """Reads what is new in the trial's event files, and returns a number that changes if there was anything."""
-        return self._of(trial_id).look()
-
-    def read(self, trial_id: int, name: str) -> bytes | None:
-        """Returns the content of a medium by its `MediaFile.name`, or None if no event file has it."""
-        files = self._of(trial_id)
-        if (content := files.content(name)) is None:
-            files.look()
-            content = files.content(name)
-        return content
-
-    def rows(self, trial_id: int, attempts: Sequence[tuple[int, float]]) -> list[MediaRow]:
-        """Returns the media of a trial. `attempts` are its numbers, with the times at which they began, in order."""
-        files = self._of(trial_id)
-        files.look()
-        return rows_of_attempts(trial_id, files.media(), attempts)
-
-    def _of(self, trial_id: int) -> ScriptFiles:
-        from core_sdk.tensorboard import ScriptFiles  # most who read records need no media
-
+    def of(self, trial_id: int) -> ScriptFiles | None:
+        """Returns the files of a trial; None if its script has written none, or nothing can read them."""
+        directory = self._home.folder(trial_id).tensorboard_path
+        if not directory.is_dir():
+            return None
         with self._lock:
-            files = self._files.pop(trial_id, None) or ScriptFiles(self._home.folder(trial_id).tensorboard_path)
-            self._files[trial_id] = files
-            if len(self._files) > _NUM_REMEMBERED:
-                del self._files[next(iter(self._files))]
+            files = self._files.pop(trial_id, None) or _opened(directory)
+            if files is not None:
+                self._files[trial_id] = files
+                if len(self._files) > _NUM_REMEMBERED:
+                    del self._files[next(iter(self._files))]
             return files
 
 
-def rows_of_attempts(
-    trial_id: int, media: Sequence[ScriptMedium], attempts: Sequence[tuple[int, float]]
-) -> list[MediaRow]:
-    """Returns media with the attempts that have written them, by their times. Pure.
-
-    A script counts its steps in event files as it likes. So a medium is superseded as soon as a later attempt has
-    written one of the same name at the same step or an earlier one.
-    """
-    begun = [time for _, time in attempts]
-    rows = [
-        MediaRow(
-            trial_id,
-            attempts[max(0, bisect_right(begun, each.wall_time) - 1)][0] if attempts else 1,
-            0,
-            EVENT_FILES,
-            each.name,
-            each.step,
-            each.wall_time,
-            each.file,
-        )
-        for each in media
-    ]
-    first_steps: dict[str, dict[int, int]] = {}
-    for row in rows:
-        steps = first_steps.setdefault(row.name, {})
-        steps[row.attempt] = min(row.steps_completed, steps.get(row.attempt, row.steps_completed))
-    return [
-        replace(row, is_superseded=True)
-        if any(attempt > row.attempt and step <= row.steps_completed for attempt, step in first_steps[row.name].items())
-        else row
-        for row in rows
-    ]
+def _opened(directory: Path) -> ScriptFiles | None:
+    try:
+        files: ScriptFiles = importlib.import_module(_EVENT_FILES).ScriptFiles(directory)
+    except MissingDependencyError as error:
+        logger.warning("the media in %s are left out: %s", directory, error)
+        return None
+    return files

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from cli.commands import Cli
+from torch.utils.tensorboard import SummaryWriter
 
 from core_sdk import core, media
-from core_sdk.tensorboard._encoding import file_version, text
 from core_sdk.tracking import Home
 
 HOSTILE = "../a/b\x1b[31m\n"
@@ -88,9 +88,8 @@ def test_a_trial_without_media_says_so(home: Home, cli: Cli) -> None:
 @pytest.mark.usefixtures("home")
 def test_media_of_event_files_are_listed_downloaded_and_reported(cli: Cli, tmp_path: Path) -> None:
     """As those that were reported."""
-    with core.init(name="digits") as context:
-        path = context.train.get_tensorboard_path() / "events.out.tfevents.1700000000.host.7.0"
-        path.write_bytes(file_version(1.0) + text(1.0, 3, "../words", b"some words"))
+    with core.init(name="digits") as context, SummaryWriter(str(context.train.get_tensorboard_path())) as writer:
+        writer.add_text("../words", "some words", 3)
 
     (listed,) = json.loads(cli("trial", "media", "1", "--json").output)
     cli("trial", "media", "1", "--download", str(tmp_path / "files"))

@@ -299,17 +299,22 @@ def test_a_reader_may_leave_early(start_cli: StartCli) -> None:
 
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
-def test_tensorboard_shows_a_trial(start_cli: StartCli) -> None:
-    """Event files that its script had no time to write are made good; Ctrl-C ends it."""
-    board = start_cli("trial", "tensorboard", "1", "--port", "0")
-    assert board.process.stderr is not None
-    url = next(found[0] for line in board.process.stderr if (found := re.search(r"http://\S+", line)))
+def test_tensorboard_shows_trials_and_follows_those_that_train(start_cli: StartCli, cli: Cli) -> None:
+    """Ctrl-C ends it. A port that is taken is named."""
+    with core.init() as context:
+        context.train.report_training_metrics(1, {"early": 0.5})
+        board = start_cli("trial", "tensorboard", "1", "3", "--port", "0")
+        assert board.process.stderr is not None
+        url = next(found[1] for line in board.process.stderr if (found := re.search(r"(http://\S+/);", line)))
+        wait_for(lambda: all(name in _text_at(f"{url}data/plugin/scalars/tags") for name in ("loss", "early")))
+        taken = cli("trial", "tensorboard", "1", "--port", url.rpartition(":")[2].strip("/"))
 
-    # It answers before it has read the files.
-    wait_for(lambda: "loss" in _text_at(f"{url}data/plugin/scalars/tags"))
+        context.train.report_training_metrics(2, {"late": 0.5})
+        wait_for(lambda: "late" in _text_at(f"{url}data/plugin/scalars/tags"))
     os.killpg(board.process.pid, signal.SIGINT)
 
     assert board.process.wait(60) == 0
+    assert "--port" in taken.errors
 
 
 def _text_at(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 from pathlib import Path
 
 import msgspec
@@ -16,11 +17,10 @@ from core_sdk import client, core, media
 from core_sdk.core import TensorboardMode
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import MediaFile
-from core_sdk.tensorboard import ScriptFiles, ScriptMedium
-from core_sdk.tensorboard._decoding import media_of_event
-from core_sdk.tensorboard._encoding import masked_checksum
+from core_sdk.tensorboard._decoding import ScriptMedium, media_of_event
+from core_sdk.tensorboard._frames import framed
+from core_sdk.tensorboard.script_files import ScriptFiles, rows_of_attempts
 from core_sdk.tracking import Home, HomeTracker
-from core_sdk.tracking.media import rows_of_attempts
 
 
 def write_all(directory: Path, *, step: int = 7) -> None:
@@ -66,7 +66,7 @@ def test_what_a_script_writes_with_its_own_writer_is_media(home: Home) -> None:
 
 
 def test_the_page_and_its_files_follow_a_writer(home: Home) -> None:
-    """Also when nothing is reported meanwhile. What the mirror writes of reports is not there twice."""
+    """Also when nothing is reported meanwhile."""
     with core.init(tensorboard_mode=TensorboardMode.MANUAL) as context:
         context.train.report_metrics("own", 1, {"note": media.Text("reported")})
         writer = SummaryWriter(str(context.train.get_tensorboard_path()))
@@ -108,8 +108,8 @@ def test_a_file_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
     assert found_in(torn.parent) == [each for each in expected if each[0] != "sound"]
     torn.write_bytes(content + b"\xff" * 100)
     assert found_in(torn.parent) == expected
-    endless = struct.pack("<Q", 2**63)
-    torn.write_bytes(content + endless + masked_checksum(endless) + b"?")
+    endless = framed(struct.pack("<Q", 2**63))[12:]  # a size with its checksum
+    torn.write_bytes(content + endless + b"?")
     assert found_in(torn.parent) == expected
     torn.unlink()
     torn.symlink_to(whole)
@@ -132,6 +132,24 @@ def test_a_medium_whose_file_is_gone_is_told(home: Home) -> None:
     assert list(trial.iter_media()) == []
 
 
+@pytest.mark.usefixtures("home")
+def test_media_of_event_files_are_left_out_without_tensorboard(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning says what to install. What was reported is there."""
+    with core.init() as context:
+        context.train.report_metrics("own", 1, {"note": media.Text("reported")})
+        write_all(context.train.get_tensorboard_path())
+    for name in [name for name in sys.modules if name.startswith("core_sdk.tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+
+    found = list(client.get_trial(1).iter_media())
+
+    assert [one.name for one in found] == ["note"]
+    assert 'pip install "core-sdk[tensorboard]"' in caplog.text
+
+
 def test_damaged_events_are_refused_in_one_way(tmp_path: Path) -> None:
     """Whatever is torn off or flipped: the event is decoded, or a `ValueError`."""
     write_all(tmp_path)
@@ -152,7 +170,7 @@ def test_damaged_events_are_refused_in_one_way(tmp_path: Path) -> None:
                 found = media_of_event(bytes(changed))
             except ValueError:
                 continue
-            assert all(msgspec.json.encode(each.file) for each in found)
+            assert all(msgspec.json.encode(each.file) for each, _ in found)
 
 
 def test_what_a_later_attempt_has_written_again_is_superseded() -> None:

@@ -21,7 +21,7 @@ from core_sdk import client, core, media
 from core_sdk.errors import InvalidMetricError, RecordDamagedError, ReportsDroppedError
 from core_sdk.journal import JournalWriter, RankJournal, encode_line, read_records
 from core_sdk.records import AttemptStarted, Report
-from core_sdk.tensorboard import write_event_files
+from core_sdk.tensorboard.showing import export
 from core_sdk.tracking import Home, HomeTracker, TrialFolder
 from core_sdk.tracking.spool.shipment import Shipment
 
@@ -106,7 +106,7 @@ def test_media_survive_kill_nine(start_script: StartScript, home: Home) -> None:
     assert all(one.read().startswith(b"\x89PNG") for one in found)
 
 
-def test_tensorboard_shows_media(home: Home) -> None:
+def test_tensorboard_shows_media(home: Home, tmp_path: Path) -> None:
     """Images, sounds, texts and histograms come, also where nothing else was reported; a damaged file is left out."""
     sound = media.Audio(torch.zeros(1, 80), sample_rate=8000)
     with core.init() as context:
@@ -115,9 +115,9 @@ def test_tensorboard_shows_media(home: Home) -> None:
         context.train.report_metrics("own", 4, {"picture": image(2)})
     home.folder(1).media_path.joinpath(image(2).file.name).write_bytes(b"torn")
 
-    write_event_files([home.folder(1).journal_path(1)], home.folder(1).tensorboard_path)
+    export([home.folder(1)], tmp_path)
 
-    shown = EventAccumulator(str(home.folder(1).tensorboard_path))
+    shown = EventAccumulator(str(tmp_path / "trial-1"))
     shown.Reload()
     (picture,), (heard,) = shown.Images("own/picture"), shown.Audio("own/sound")
     (words,), (weights,) = shown.Tensors("own/words"), shown.Histograms("own/weights")

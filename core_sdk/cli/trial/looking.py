@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,7 +29,6 @@ from core_sdk.cli.trial import media, reports
 from core_sdk.cli.trial.description import describe_trial
 from core_sdk.cli.trial.listing import choose_trials, print_trials, with_searched
 from core_sdk.cli.trial.logs import print_logs
-from core_sdk.errors import MissingDependencyError
 from core_sdk.records import MEDIA_KINDS
 from core_sdk.tracking.log_levels import LEVELS
 from core_sdk.tracking.rows import Ranks
@@ -354,20 +350,23 @@ def download(
 
 
 def tensorboard(
-    trial_id: TrialId,
+    trial_ids: TrialIds,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 6006,
+    export: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write event files into this directory, and show nothing.")
+    ] = None,
 ) -> None:
-    """Show a trial's curves in TensorBoard, until Ctrl-C."""
-    if importlib.util.find_spec("tensorboard") is None:
-        raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="trial tensorboard")
-    from core_sdk.processes import exit_code  # slow to import, like the next one
-    from core_sdk.tensorboard import write_event_files
+    """Show the curves and media of trials in TensorBoard, also while they train, until Ctrl-C."""
+    from core_sdk.tensorboard import showing  # needs TensorBoard
 
-    tracker = open_tracker()
-    directory = tracker.tensorboard_directory(trial_id)
-    # An attempt that was killed may not have written all of its event files.
-    write_event_files(tracker.journals(trial_id), directory)
-    say(f"TensorBoard shows {directory}; Ctrl-C ends it")
-    program = [sys.executable, "-m", "tensorboard.main", "--logdir", str(directory), "--port", str(port)]
-    with contextlib.suppress(KeyboardInterrupt):
-        raise typer.Exit(exit_code(subprocess.call(program)))
+    home = open_tracker().home
+    trials = [home.trial(trial_id) for trial_id in trial_ids]
+    if export is not None:
+        showing.export(trials, export)
+        return
+    try:
+        showing.show(trials, port, lambda url: say(f"TensorBoard is at {url}; Ctrl-C ends it"))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--port") from None
+    except KeyboardInterrupt:
+        return

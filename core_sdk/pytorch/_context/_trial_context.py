@@ -182,7 +182,7 @@ class TrialContext:
         return reduce_across_slots(reducables, gathered)
 
     def get_tensorboard_path(self) -> Path:
-        """Returns a directory for event files, which `core-sdk tensorboard` shows."""
+        """Returns a directory for event files of your own, which `core-sdk trial tensorboard` shows."""
         return self._run.core.train.get_tensorboard_path()
 
     def get_tensorboard_writer(self) -> Any:
@@ -203,13 +203,9 @@ class TrialContext:
         return self._run.enables_tensorboard
 
     def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
-        """Sets whether reported metrics are also written as TensorBoard's event files. Cannot turn this on again."""
+        """Sets what `get_enable_tensorboard_logging()` returns. Metrics are shown by TensorBoard in any case."""
         if not isinstance(enable_tensorboard_logging, bool):
             raise TypeError(f"enable_tensorboard_logging is {enable_tensorboard_logging!r}; it must be True or False")
-        if enable_tensorboard_logging and not self._run.enables_tensorboard:
-            raise RuntimeError("TensorBoard's event files are off for this attempt, and cannot be turned on again")
-        if not enable_tensorboard_logging and self._run.core_context is not None:
-            self._run.core_context.stop_tensorboard()
         self._run.enables_tensorboard = enable_tensorboard_logging
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:

@@ -167,8 +167,8 @@ class Index(View):
 
     def media(self, trial_id: int, *, rank: Ranks = None, superseded: bool = False) -> list[MediaRow]:
         found = self._ask(_reports.read_media, _reports.ReportsOf(trial_id, None, rank, superseded))
-        if rank in (None, 0, "all"):
-            rows = self._script_media.rows(trial_id, self._ask(_trials.read_starts, trial_id))
+        if rank in (None, 0, "all") and (files := self._script_media.of(trial_id)) is not None:
+            rows = files.rows(trial_id, self._ask(_trials.read_starts, trial_id))
             found += [row for row in rows if superseded or not row.is_superseded]
         return found
 

@@ -1,7 +1,8 @@
-"""Copies the event files that a script wrote itself."""
+"""The event files that a script writes itself: who shows them, and how they are copied."""
 
 from __future__ import annotations
 
+import enum
 import os
 import shutil
 import uuid
@@ -9,6 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from core_sdk.errors import UnsafePathError
+
+
+class TensorboardMode(enum.Enum):
+    """AUTO: event files are shown where the script writes them. MANUAL: `upload_tensorboard_files` copies them."""
+
+    AUTO = "AUTO"
+    MANUAL = "MANUAL"
+
 
 Selector = Callable[[Path], bool]
 """Decides whether the file at this absolute path is copied."""

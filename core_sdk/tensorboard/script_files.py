@@ -9,39 +9,26 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
-import struct
 import threading
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
 from core_sdk.environment import max_media_bytes
 from core_sdk.files import reading
-from core_sdk.records import MediaFile
-from core_sdk.tensorboard._decoding import media_of_event
-from core_sdk.tensorboard._encoding import masked_checksum
+from core_sdk.tensorboard._decoding import ScriptMedium, media_of_event
+from core_sdk.tensorboard._frames import next_message
+from core_sdk.tracking.rows import MediaRow
 
 logger = logging.getLogger("core_sdk.tensorboard")
 
-_OWN_FILE = re.compile(r"events\.out\.tfevents\.\d{10,}\.\d{6}\.[A-Za-z0-9._-]{1,64}\.\d+")
-"""The names that `event_file_path` gives to the files that follow a journal."""
+GROUP = "tensorboard"
+"""The group of media in event files."""
 _MAX_FILES = 1000
 _MAX_MEDIA = 100_000
-_SIZE_BYTES = 8
-_CHECKSUM_BYTES = 4
 _BESIDE_CONTENT_BYTES = 1 << 16
 """Bytes that an event may have beside the content of a medium."""
-
-
-class ScriptMedium(NamedTuple):
-    """A medium of an event file."""
-
-    wall_time: float
-    step: int
-    name: str
-    """The tag; in a directory below the first one, after the directory's path: "version_0/samples"."""
-    file: MediaFile
 
 
 @dataclass
@@ -58,10 +45,7 @@ class _File:
 
 
 class ScriptFiles:
-    """The media in the event files of a directory. Any thread may ask.
-
-    The files of the mirror, which have what was reported, are left out.
-    """
+    """The media in the event files of a directory. Any thread may ask."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -92,8 +76,19 @@ class ScriptFiles:
             found = [medium for each in self._files.values() for medium, _ in each.media]
         return sorted(found, key=lambda medium: (medium.step, medium.wall_time))
 
+    def rows(self, trial_id: int, attempts: Sequence[tuple[int, float]]) -> list[MediaRow]:
+        """Returns the media as rows. `attempts` are the trial's numbers, with the times at which they began."""
+        self.look()
+        return rows_of_attempts(trial_id, self.media(), attempts)
+
     def content(self, file_name: str) -> bytes | None:
         """Returns the content of a medium by its `MediaFile.name`, or None if no file has it."""
+        if (content := self._known_content(file_name)) is None:
+            self.look()
+            content = self._known_content(file_name)
+        return content
+
+    def _known_content(self, file_name: str) -> bytes | None:
         with self._lock:
             places = [
                 (path, offset)
@@ -104,9 +99,10 @@ class ScriptFiles:
         for path, offset in places:
             with contextlib.suppress(OSError, ValueError), reading(path) as file:
                 file.seek(offset)
-                for medium in media_of_event(_next_event(file, os.fstat(file.fileno()).st_size) or b""):
+                event = next_message(file, os.fstat(file.fileno()).st_size, _max_event_bytes())
+                for medium, content in media_of_event(event or b""):
                     if medium.file.name == file_name:
-                        return medium.content
+                        return content
         return None
 
     def _read(self, path: Path) -> None:
@@ -118,9 +114,10 @@ class ScriptFiles:
                 known = self._files[path] = _File(identity)
             file.seek(known.offset)
             num_left = _MAX_MEDIA - sum(len(each.media) for each in self._files.values())
+            max_bytes = _max_event_bytes()
             while num_left > 0 and not known.is_closed:
                 try:
-                    event = _next_event(file, status.st_size)
+                    event = next_message(file, status.st_size, max_bytes)
                 except ValueError as error:
                     logger.warning("the event file %s is not read on from byte %d: %s", path, known.offset, error)
                     known.is_closed = True
@@ -138,34 +135,47 @@ class ScriptFiles:
             media = media_of_event(event)
         except ValueError:
             return []
-        return [ScriptMedium(each.wall_time, each.step, run + each.tag, each.file) for each in media]
+        return [medium._replace(name=run + medium.name) for medium, _ in media]
+
+
+def rows_of_attempts(
+    trial_id: int, media: Sequence[ScriptMedium], attempts: Sequence[tuple[int, float]]
+) -> list[MediaRow]:
+    """Returns media with the attempts that have written them, by their times. Pure.
+
+    A script counts its steps in event files as it likes. So a medium is superseded as soon as a later attempt has
+    written one of the same name at the same step or an earlier one.
+    """
+    begun = [time for _, time in attempts]
+    rows = [
+        MediaRow(
+            trial_id,
+            attempts[max(0, bisect_right(begun, each.wall_time) - 1)][0] if attempts else 1,
+            0,
+            GROUP,
+            each.name,
+            each.step,
+            each.wall_time,
+            each.file,
+        )
+        for each in media
+    ]
+    first_steps: dict[str, dict[int, int]] = {}
+    for row in rows:
+        steps = first_steps.setdefault(row.name, {})
+        steps[row.attempt] = min(row.steps_completed, steps.get(row.attempt, row.steps_completed))
+    return [
+        replace(row, is_superseded=True)
+        if any(attempt > row.attempt and step <= row.steps_completed for attempt, step in first_steps[row.name].items())
+        else row
+        for row in rows
+    ]
 
 
 def _event_files(directory: Path) -> list[Path]:
-    found = []
-    for parent, _, names in os.walk(directory):
-        is_run = Path(parent) != directory
-        paths = (Path(parent, name) for name in names if "tfevents" in name)
-        found += [path for path in paths if is_run or _OWN_FILE.fullmatch(path.name) is None]
-    return sorted(found)[:_MAX_FILES]
+    paths = (Path(parent, name) for parent, _, names in os.walk(directory) for name in names if "tfevents" in name)
+    return sorted(paths)[:_MAX_FILES]
 
 
-def _next_event(file: BinaryIO, end: int) -> bytes | None:
-    """Returns the next event; None at the `end` of the file, and where the rest of an event is not written yet.
-
-    It is empty where it is damaged, or too large to be read. Raises `ValueError` if its size is damaged, since nobody
-    knows then where the next one begins.
-    """
-    size, checksum = file.read(_SIZE_BYTES), file.read(_CHECKSUM_BYTES)
-    if len(checksum) < _CHECKSUM_BYTES:
-        return None
-    if masked_checksum(size) != checksum:
-        raise ValueError("the size of an event is damaged")
-    (size_bytes,) = struct.unpack("<Q", size)
-    if file.tell() + size_bytes + _CHECKSUM_BYTES > end:
-        return None
-    if size_bytes > _BESIDE_CONTENT_BYTES and size_bytes > max_media_bytes() + _BESIDE_CONTENT_BYTES:
-        file.seek(size_bytes + _CHECKSUM_BYTES, os.SEEK_CUR)
-        return b""
-    event, checksum = file.read(size_bytes), file.read(_CHECKSUM_BYTES)
-    return event if masked_checksum(event) == checksum else b""
+def _max_event_bytes() -> int:
+    return max_media_bytes() + _BESIDE_CONTENT_BYTES
