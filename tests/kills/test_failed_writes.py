@@ -211,6 +211,7 @@ def test_a_few_failed_writes(tmp_path: Path, scenario: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_failed_write(tmp_path: Path, scenario: str, error: str) -> None:
