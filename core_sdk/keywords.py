@@ -29,7 +29,7 @@ def says_what_is_meant(words: Mapping[str, str]) -> Callable[[Callable[P, T]], C
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-            if not known.issuperset(kwargs):
+            if kwargs and not known.issuperset(kwargs):
                 name = next(name for name in kwargs if name not in known)
                 meant = words.get(name) or next(iter(difflib.get_close_matches(name, known)), None)
                 hint = f"did you mean {meant}?" if meant else f"there are {shown}"

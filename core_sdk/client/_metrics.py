@@ -33,7 +33,7 @@ class TrialMetrics:
     group: str
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False
-    """A later attempt started from a checkpoint before this report."""
+    """A later attempt went on from a checkpoint before this report, or a later report repeats these metrics."""
     rank: int = 0
     """The rank that reported; in the profiler's groups it identifies the node."""
 

@@ -372,8 +372,8 @@ class Trial(Training):
         """Yields the reports of `group`, or of all groups but the profiler's, by `steps_completed`, rank and time.
 
         They are those of `rank`, or with "all" those of all ranks. By default each metric is that of rank 0, or of the
-        lowest rank that has reported it in the attempt. Reports that a later attempt has superseded are left out,
-        unless `superseded` is True.
+        lowest rank that has reported it in the attempt. What later reports have superseded is left out, unless
+        `superseded` is True.
         """
         with self._tracker.view() as view:
             for row in view.reports(self.trial_id, group, rank=rank, superseded=superseded):

@@ -67,7 +67,9 @@ class TrainContext(OfOneProcess):
     database. Values may be Python or numpy numbers, or arrays and tensors of one element: ints up to 2**63, infinities
     and every NaN with its bits, and the media of `core_sdk.media`, also in lists and mappings. In "training" and
     "validation" a metric that is None is left out, which a warning says once. Anything else raises
-    `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
+    `InvalidMetricError`, naming its key, and records nothing. So does a report that repeats the newest step of a
+    metric: it raises `DuplicateMetricError`. One that goes back in steps is recorded, which a warning says once; of two
+    reports of a metric at one step the later counts. Safe in threads.
 
     Any rank may report, and each report is kept with its rank; two ranks may report the same metric of the same step.
     A reader that asks for no rank gets each metric from the lowest rank that has reported it. Only the chief records
@@ -96,7 +98,7 @@ class TrainContext(OfOneProcess):
         self._tensorboard_mode = tensorboard_mode
         self._is_home_shared = is_home_shared
         self._private_tensorboard_path: Path | None = None
-        self._ledger = Ledger(lambda: journal.path)
+        self._ledger = Ledger()
         self._resumption = resumption
         self._has_warned_of_none = False
 
@@ -138,17 +140,17 @@ class TrainContext(OfOneProcess):
             group = check_name("the metric group", group)
         if type(steps_completed) is not int:
             steps_completed = _checked_steps(steps_completed)
-        names: Iterable[str] = metrics
-        json_metrics = None
-        media: list[tuple[Media, dict[str, Any]]] = []
-        if not _is_plain(metrics):
-            metrics, json_metrics = _checked_metrics(group, self._without_none(group, metrics), media)
-            names = metrics if json_metrics is None else (*metrics, *json_metrics)
-        batches = None if batch_metrics is None else self._checked_batches(group, batch_metrics)
         if not 0 <= steps_completed < MAX_INT:
             raise ValueError(f"steps_completed is {steps_completed}; it must be between 0 and 2**63 - 1")
-        for value, named in media:
-            self._keep(value, named)
+        batches = None if batch_metrics is None else self._checked_batches(group, batch_metrics)
+        names: Iterable[str] = metrics
+        json_metrics = None
+        if not _is_plain(metrics):
+            media: list[tuple[Media, dict[str, Any]]] = []
+            metrics, json_metrics = _checked_metrics(group, self._without_none(group, metrics), media)
+            names = metrics if json_metrics is None else (*metrics, *json_metrics)
+            for value, named in media:
+                self._keep(value, named)
         with self._journal.lock:
             self._ledger.enter(group, steps_completed, names)
             self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))

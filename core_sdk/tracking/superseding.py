@@ -1,7 +1,6 @@
-"""Decides which of a trial's reports and checkpoints a later attempt has superseded.
+"""Decides which of a trial's reports and checkpoints a later attempt has superseded by going on from an earlier step.
 
-A report counts until a later attempt goes on from an earlier step, or reports the same metric of that step again. A
-checkpoint counts until a later attempt goes on from an earlier step.
+The index also hides each metric of a report that is reported again at its step (`index._repeats`).
 """
 
 from __future__ import annotations

@@ -301,6 +301,25 @@ def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint_or_is_reported_a
     assert sorted(everything) == sorted([*visible, (1, 3), (1, 4), (1, 5)])
 
 
+def test_07_of_two_reports_of_a_step_the_later_counts(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """Within an attempt: one that repeats the newest step is refused, and going back in steps is warned of once."""
+    with core.init() as context:
+        for step, loss in ((10, 1.0), (20, 2.0), (10, 3.0), (10, 4.0)):
+            context.train.report_training_metrics(step, {"loss": loss})
+        with pytest.raises(InvalidMetricError, match="'loss' of group 'training' was reported before"):
+            context.train.report_training_metrics(20, {"loss": 5.0})
+
+    with Index(home) as index:
+        index.refresh()
+        counting, everything = (
+            [(row.steps_completed, row.metrics["loss"]) for row in index.reports(1, superseded=superseded)]
+            for superseded in (False, True)
+        )
+    assert counting == [(10, 4.0), (20, 2.0)]
+    assert everything == [(10, 1.0), (10, 3.0), (10, 4.0), (20, 2.0)]
+    assert len([message for message in caplog.messages if "goes back" in message]) == 1
+
+
 @pytest.mark.parametrize("last", [64, 1 << 12], ids=["the first", "all"])
 def test_67_a_script_may_close_what_it_has_not_opened(home: Home, run_script: RunScript, last: int) -> None:
     """Its own files get the numbers, and keep what it has written; each report is in the journal."""

@@ -325,47 +325,59 @@ def test_a_metric_reported_twice_is_refused_by_name(context: core.Context, home:
     assert len(reports(home)) == 3
 
 
-def test_twice_is_noticed_after_going_back_in_steps(context: core.Context) -> None:
-    """The order of steps is the script's own affair; the rule holds all the same."""
-    for step in (10, 20, 30, 15, 25):
-        context.train.report_training_metrics(step, {"loss": 1.0})
-    context.train.report_training_metrics(15, {"accuracy": 1.0})
+def test_what_goes_back_in_steps_is_recorded_with_one_warning_and_the_later_counts(
+    context: core.Context, home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The order of steps is the script's own affair. The newest step of a metric is refused all the same."""
+    for step, loss in ((10, 1.0), (20, 2.0), (30, 3.0), (20, 4.0), (5, 5.0), (20, 6.0)):
+        context.train.report_training_metrics(step, {"loss": loss})
+    with pytest.raises(DuplicateMetricError, match=r"'loss' of group 'training'.*steps_completed=30"):
+        context.train.report_training_metrics(30, {"loss": 7.0})
 
-    for step in (10, 15, 20, 25, 30):
-        with pytest.raises(DuplicateMetricError):
-            context.train.report_training_metrics(step, {"loss": 1.0})
-    with pytest.raises(DuplicateMetricError):
-        context.train.report_training_metrics(15, {"accuracy": 1.0})
+    counting, everything = (
+        [
+            (row.steps_completed, row.metrics["loss"])
+            for row in Tracker().get_trial(1).iter_metrics(superseded=superseded)
+        ]
+        for superseded in (False, True)
+    )
+
+    assert counting == [(5, 5.0), (10, 1.0), (20, 6.0), (30, 3.0)]
+    assert everything == [(5, 5.0), (10, 1.0), (20, 2.0), (20, 4.0), (20, 6.0), (30, 3.0)]
+    assert len(reports(home)) == 6
+    assert len([message for message in caplog.messages if "goes back" in message]) == 1
 
 
 def test_threads_may_report(context: core.Context, home: Home) -> None:
-    """Each metric is kept once, and of two threads that report the same one, one is refused."""
+    """Of threads that report the same steps one is refused, or its report is recorded; each step counts once."""
     refused = []
 
-    def report() -> None:
+    def report(loss: float) -> None:
         for step in range(300):
             try:
-                context.train.report_training_metrics(step, {"loss": 1.0})
+                context.train.report_training_metrics(step, {"loss": loss})
             except DuplicateMetricError as error:
                 refused.append(error)
 
-    threads = [threading.Thread(target=report) for _ in range(4)]
+    threads = [threading.Thread(target=report, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert sorted(r.steps_completed for r in reports(home)) == list(range(300))
-    assert len(refused) == 3 * 300
+    recorded = {one.steps_completed: one.metrics["loss"] for one in reports(home)}
+    counting = [(row.steps_completed, row.metrics["loss"]) for row in Tracker().get_trial(1).iter_metrics()]
+    assert counting == sorted(recorded.items())
+    assert len(counting) == 300
+    assert len(reports(home)) + len(refused) == 4 * 300
 
 
 def test_a_report_on_its_way_is_not_made_again(context: core.Context, home: Home) -> None:
-    """Also where it was overtaken: another thread asks for it in the moment between its check and its writing."""
+    """Another thread makes the same report in the moment between its check and its writing."""
     ledger, lock = context.train._ledger, context.train._journal.lock
     refused: list[DuplicateMetricError] = []
 
     def report() -> None:
-        context.train.report_training_metrics(2, {"loss": 1.0})
         try:
             context.train.report_training_metrics(1, {"loss": 1.0})
         except DuplicateMetricError as error:
@@ -379,7 +391,7 @@ def test_a_report_on_its_way_is_not_made_again(context: core.Context, home: Home
     thread.join()
 
     assert len(refused) == 1
-    assert [r.steps_completed for r in reports(home)] == [1, 2]
+    assert [r.steps_completed for r in reports(home)] == [1]
 
 
 @needs("many processes")

@@ -119,6 +119,18 @@ def test_what_was_superseded_has_curves_of_its_own(visitor: Visitor) -> None:
     assert answer["resume_points"] == [40]
 
 
+def test_what_an_attempt_has_reported_again_has_a_curve_of_its_own(visitor: Visitor, home: Home) -> None:
+    """The later value is on the curve, the earlier one on that of what was superseded."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5), report(2, loss=0.25), report(1, loss=4.0))
+
+    answer = visitor.question(f"/trials/{folder.trial_id}/metrics", superseded="true")
+
+    (curve,), (old,) = answer["curves"], answer["superseded"]
+    assert curve["mean"] == [4.0, 0.25]
+    assert (old["attempt"], old["mean"]) == (1, [0.5])
+
+
 def test_curves_come_with_the_alerts_among_their_steps(visitor: Visitor, home: Home) -> None:
     """Without those that a later attempt has superseded."""
     folder = new_trial(home)

@@ -23,6 +23,7 @@ from core_sdk.records import (
     Metric,
     Profile,
     ProgressReported,
+    Record,
     Report,
     Settled,
     StatusSet,
@@ -32,6 +33,7 @@ from core_sdk.records import (
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.ending import read_settled
+from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
 from core_sdk.tracking.rows import Figures, ReportRow
 
@@ -236,6 +238,73 @@ def test_steps_between_those_that_a_later_attempt_reports_again_stay(home: Home)
         assert index.summary(1)["validation"]["loss"] == {"count": 20, "last": 19, "min": -7, "max": 19, "mean": 7.55}
         (curve,) = index.buckets(1, "validation", "loss", 1, superseded_of=1)
         assert (curve.first_steps, curve.last_steps, curve.count) == (5, 15, 3)
+        assert everything(index) == rebuilt(home)
+
+
+def test_of_two_reports_of_a_step_in_one_attempt_the_later_counts(home: Home) -> None:
+    """In every answer, metric by metric and rank by rank, whether the journal is read at once or line by line."""
+    folder = new_trial(home)
+    written: list[Record] = [
+        report(10, "validation", loss=9.0, accuracy=0.5),
+        stored("a", 10),
+        report(20, "validation", loss=2.0),
+        report(10, "validation", loss=1.0),
+        report(20, "validation", accuracy=0.25),
+        report(5, "validation", loss=7.0),
+    ]
+    record(folder)
+    record(folder, report(10, "validation", loss=8.0), rank=1)
+    with Index(home) as index:
+        for one in written:
+            append(folder, 1, lines(one))
+            index.refresh()
+
+        assert told(list(index.reports(1))) == [
+            (1, 5, {"loss": 7.0}),
+            (1, 10, {"accuracy": 0.5}),
+            (1, 10, {"loss": 1.0}),
+            (1, 20, {"loss": 2.0}),
+            (1, 20, {"accuracy": 0.25}),
+        ]
+        hidden = [row for row in index.reports(1, superseded=True) if row.is_superseded]
+        assert told(hidden) == [(1, 10, {"loss": 9.0})]
+        assert told(list(index.reports(1, rank=1))) == [(1, 10, {"loss": 8.0})]
+        assert index.summary(1)["validation"]["loss"] == {"count": 3, "last": 2, "min": 1, "max": 7, "mean": 10 / 3}
+        assert index.figures()[1]["validation"]["loss"] == (2.0, 1.0, 7.0)
+        assert [bucket.minimum for bucket in index.buckets(1, "validation", "loss")] == [7.0, 1.0, 2.0]
+        assert index.best_validations(1, "loss", smaller_is_better=False) == {1: 7.0}
+        assert index.checkpoint("a").metrics == {"accuracy": 0.5, "loss": 1.0}
+        assert read_history(folder, with_validation=True).checkpoints[0].validation == {"accuracy": 0.5, "loss": 1.0}
+        assert everything(index) == rebuilt(home)
+        record(folder, report(10, "validation", attempt=2, loss=0.5), attempt=2, resumed_steps=10)
+        index.refresh()
+        assert index.figures()[1]["validation"]["loss"] == (0.5, 0.5, 7.0)
+        assert everything(index) == rebuilt(home)
+
+
+def test_what_a_report_holds_beside_numbers_is_repeated_with_a_metric_of_it(home: Home) -> None:
+    """Reports of other metrics at the same step leave it alone, also if their batches have the same names."""
+    folder = new_trial(home)
+    with Index(home) as index:
+        record(folder)
+        for loss, text in ((1.0, "first"), (2.0, "second")):
+            append(folder, 1, lines(Report(START, "g", 5, {"loss": loss}, [{"loss": loss}])))
+            append(folder, 1, lines(Report(START, "g", 5, {"rate": 0.5}, [{"loss": 0.0}]))) if loss == 1.0 else None
+            append(folder, 1, lines(Report(START, "g", 5, {}, None, {"text": text})))
+            append(folder, 1, lines(Report(START, "g", 5, {}, None, {"other": 1})) if loss == 1.0 else b"")
+            index.refresh()
+
+        assert [(row.metrics, row.batch_metrics) for row in index.reports(1)] == [
+            ({"rate": 0.5}, [{"loss": 0.0}]),
+            ({"other": 1}, None),
+            ({"loss": 2.0}, [{"loss": 2.0}]),
+            ({"text": "second"}, None),
+        ]
+        hidden = [row for row in index.reports(1, superseded=True) if row.is_superseded]
+        assert [(row.metrics, row.batch_metrics) for row in hidden] == [
+            ({"loss": 1.0}, [{"loss": 1.0}]),
+            ({"text": "first"}, None),
+        ]
         assert everything(index) == rebuilt(home)
 
 

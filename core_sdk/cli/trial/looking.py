@@ -130,7 +130,7 @@ def metrics(
     group: Group = None,
     metric: Metrics = None,
     superseded: Annotated[
-        bool, typer.Option("--superseded", help="Also reports that a later attempt has superseded.")
+        bool, typer.Option("--superseded", help="Also reports that later ones have superseded.")
     ] = False,
     rank: Annotated[
         str | None,
@@ -193,7 +193,7 @@ def media_of(
     group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
     kind: Annotated[str | None, typer.Option(metavar="KIND", help=f"Only this kind: {', '.join(MEDIA_KINDS)}.")] = None,
     superseded: Annotated[
-        bool, typer.Option("--superseded", help="Also media that a later attempt has superseded.")
+        bool, typer.Option("--superseded", help="Also media that later ones have superseded.")
     ] = False,
     rank: Annotated[
         str | None,

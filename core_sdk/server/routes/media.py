@@ -34,7 +34,7 @@ FileName = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
 class MediaQuery(Query, frozen=True):
     superseded: bool = False
-    """Whether to give also what later attempts have superseded."""
+    """Whether to give also what was superseded."""
     rank: Rank | Literal["all"] | None = None
     """The rank whose media are given. By default they are those of the lowest rank that reports any in the group."""
 

@@ -40,7 +40,7 @@ class MetricsQuery(Query, frozen=True):
     finer_to: Place | None = None
     buckets: NumBuckets = 1000
     superseded: bool = False
-    """Whether to give what later attempts have superseded, too, in curves of its own."""
+    """Whether to give what was superseded, too, in curves of its own."""
     rank: Rank | Literal["all"] | None = None
     """The rank whose reports are given. `all` gives each rank's, in curves of their own. By default each metric is that
     of the lowest rank that reports it."""
@@ -138,7 +138,7 @@ def _whole(records: Records, trial_id: int, query: MetricsQuery) -> MetricsAnswe
             ]
 
         curves = curves_of()
-        attempts = range(1, view.trial(trial_id).num_attempts) if query.superseded else ()
+        attempts = range(1, view.trial(trial_id).num_attempts + 1) if query.superseded else ()
         superseded = [curve for attempt in attempts for curve in curves_of(attempt)]
         first, last = within or (-MAX_INT, MAX_INT)
         alerts = [

@@ -56,25 +56,26 @@ class Points(NamedTuple):
         return Points(self.steps[begin:end], self.times[begin:end], self.orders[begin:end], self.values[begin:end])
 
 
-def in_order(
-    parts: Sequence[tuple[Sequence[int], Sequence[float], Sequence[int], Sequence[Any]]], *, is_metric: bool
-) -> Points:
-    """Joins points and sorts them.
-
-    A metric is reported once at a step. If it stands there twice with the same time, a line of the journal was copied.
-    """
+def in_order(parts: Sequence[tuple[Sequence[int], Sequence[float], Sequence[int], Sequence[Any]]]) -> Points:
+    """Joins points and sorts them."""
     steps, times, orders, values = (list(chain.from_iterable(column)) for column in zip(*parts, strict=True))
     points = Points(array("q", steps), array("d", times), array("I", orders), values)
     if any(map(operator.ge, steps, islice(steps, 1, None))):
-        by_order = list(zip(steps, orders, strict=True)).__getitem__
-        places = sorted(range(len(steps)), key=by_order)
-        if is_metric:
-            places = sorted({(steps[place], times[place]): place for place in places}.values(), key=by_order)
-        return _chosen(points, places)
+        return chosen(points, sorted(range(len(steps)), key=list(zip(steps, orders, strict=True)).__getitem__))
     return points
 
 
-def insert_points(connection: sqlite3.Connection, series_id: int, points: Points, *, is_metric: bool) -> None:
+def chosen(points: Points, places: Sequence[int]) -> Points:
+    steps, times, orders, values = points
+    return Points(
+        array("q", [steps[place] for place in places]),
+        array("d", [times[place] for place in places]),
+        array("I", [orders[place] for place in places]),
+        [values[place] for place in places],
+    )
+
+
+def insert_points(connection: sqlite3.Connection, series_id: int, points: Points) -> None:
     """Inserts points of a series into the blocks to which they belong. Most lie behind the last block."""
     while points.steps:
         if (block := _block_of(connection, series_id, points.steps[0])) is not None:
@@ -85,7 +86,7 @@ def insert_points(connection: sqlite3.Connection, series_id: int, points: Points
             num_points = len(points.steps)
         inserted, points = points.part(0, num_points), points.part(num_points, len(points.steps))
         if block is not None:
-            inserted = in_order([_take(connection, block), inserted], is_metric=is_metric)
+            inserted = in_order([_take(connection, block), inserted])
         _insert(connection, series_id, inserted)
 
 
@@ -99,9 +100,9 @@ def take_points(connection: sqlite3.Connection, series_id: int, steps: AbstractS
         places = [[], []]  # type: list[list[int]]
         for place, step in enumerate(points.steps):
             places[step in steps].append(place)
-        taken.append(_chosen(points, places[True]))
-        _insert(connection, series_id, _chosen(points, places[False]))
-    return in_order(taken, is_metric=False)
+        taken.append(chosen(points, places[True]))
+        _insert(connection, series_id, chosen(points, places[False]))
+    return in_order(taken)
 
 
 def read_steps(connection: sqlite3.Connection, series_id: int, first: int, last: int) -> array[int]:
@@ -162,16 +163,6 @@ def _block_of(connection: sqlite3.Connection, series_id: int, step: int) -> sqli
             break
         found = block
     return found
-
-
-def _chosen(points: Points, places: Sequence[int]) -> Points:
-    steps, times, orders, values = points
-    return Points(
-        array("q", [steps[place] for place in places]),
-        array("d", [times[place] for place in places]),
-        array("I", [orders[place] for place in places]),
-        [values[place] for place in places],
-    )
 
 
 def _insert(connection: sqlite3.Connection, series_id: int, points: Points) -> None:

@@ -40,7 +40,7 @@ def _validated(
     query = f"""SELECT attempt.attempt, series.name, block.steps, block.numbers FROM {BLOCKS}
         WHERE attempt.trial_id = ? AND series.is_shown AND {IS_METRIC} AND series.group_name = 'validation'
         AND EXISTS (SELECT 1 FROM json_each(?) WHERE value BETWEEN block.first_steps AND block.last_steps)
-        ORDER BY series.id, block.last_steps, block.last_order"""
+        ORDER BY series.is_repeated DESC, series.id, block.last_steps, block.last_order"""
     validated: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
     values = trial_id, msgspec.json.encode(list(steps)).decode()
     for attempt, name, block_steps, numbers in connection.execute(query, values):

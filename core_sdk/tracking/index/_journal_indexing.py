@@ -38,6 +38,7 @@ from core_sdk.records import (
 from core_sdk.tracking.checkpoints import CheckpointRecord
 from core_sdk.tracking.index._batch import Batch
 from core_sdk.tracking.index._blocks import Points, in_order, insert_points
+from core_sdk.tracking.index._repeats import insert_later
 from core_sdk.tracking.index._values import to_beside, to_numbers
 from core_sdk.tracking.superseding import EVERYTHING
 
@@ -174,17 +175,19 @@ class JournalIndexer:
         by_series: defaultdict[_SeriesKey, list[Points]] = defaultdict(list)
         with_ties = False
         for (is_profile, group, names), reports in alike.items():
-            points = in_order([reports], is_metric=False)
+            points = in_order([reports])
             with_ties |= any(map(operator.eq, points.steps, islice(points.steps, 1, None)))
             for name in names:
                 values = [values[name] for values in points.values]
                 by_series[is_profile, group, name].append(points._replace(values=values))
         num_points = 0
         for key, parts in by_series.items():
-            is_metric = not key[0] and key[2] != ""
-            is_in_order = len(parts) == 1 and not with_ties
-            points = parts[0] if is_in_order else in_order(parts, is_metric=is_metric)
-            insert_points(self._connection, self._series_id(*key), points, is_metric=is_metric)
+            points, series_id = parts[0] if len(parts) == 1 else in_order(parts), self._series_id(*key)
+            if key[0]:
+                insert_points(self._connection, series_id, points)
+            else:
+                has_ties = with_ties or len(parts) > 1
+                insert_later(self._connection, series_id, points, is_metric=key[2] != "", has_ties=has_ties)
             num_points += len(points.steps)
         self._batch.add_points(num_points)
 

@@ -9,8 +9,8 @@ import msgspec
 
 from core_sdk.records import MAX_INT
 
-REVISION = 17
-"""Raise it whenever a table changes: an index of another revision is built again."""
+REVISION = 18
+"""Raise it whenever a table changes, or what stands in it: an index of another revision is built again."""
 
 SCHEMA = """
 CREATE TABLE experiment (
@@ -106,7 +106,7 @@ CREATE TABLE series (
     -- Whether it is seen by those who ask for no rank: among a metric's series of an attempt, that of the lowest rank.
     is_shown INTEGER NOT NULL,
     visible_until INTEGER NOT NULL,
-    -- Whether its points are those that a later attempt has reported again; then none of them is visible.
+    -- Whether its points are those that were reported again later; then none of them is visible.
     is_repeated INTEGER NOT NULL DEFAULT FALSE,
     UNIQUE (attempt_id, is_profile, group_name, name, is_repeated)
 );

@@ -17,8 +17,9 @@ from core_sdk.files import NotRegularError, fingerprint
 from core_sdk.records import ExitRecord, TrialRecord
 from core_sdk.tracking.home import Home, TrialFolder, journal_name
 from core_sdk.tracking.index._batch import Batch
-from core_sdk.tracking.index._blocks import insert_points, read_steps, split_block, take_points
+from core_sdk.tracking.index._blocks import split_block
 from core_sdk.tracking.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
+from core_sdk.tracking.index._repeats import hide_repeated
 from core_sdk.tracking.index._schema import BLOCKS, FIRST_STEPS, LAST_STEPS, LAST_VISIBLE_STEPS, among
 from core_sdk.tracking.states import error_told
 from core_sdk.tracking.superseding import kept_until
@@ -35,9 +36,6 @@ _MetricKey = tuple[int, str, str]
 """Rank, group and name."""
 
 _SELECT_ATTEMPTS = "SELECT * FROM attempt WHERE trial_id = ? ORDER BY attempt, rank"
-_INSERT_HIDDEN = """INSERT INTO series (attempt_id, is_profile, group_name, name, is_shown, visible_until, is_repeated)
-    SELECT attempt_id, is_profile, group_name, name, is_shown, -1, TRUE FROM series WHERE id = ?
-    ON CONFLICT DO NOTHING"""
 
 
 class _Look(NamedTuple):
@@ -233,7 +231,10 @@ def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:
         spans = _spans(connection, trial_id, number, kept[number])
         for others in later:
             for key in spans.keys() & others.keys():
-                _hide_repeated(connection, key, spans[key], others[key])
+                earlier, again = spans[key], others[key]
+                first, last = max(earlier.first, again.first), min(earlier.last, again.last)
+                if first <= last:
+                    hide_repeated(connection, earlier.series_id, again.series_id, first, last)
         later.append(spans)
 
 
@@ -251,19 +252,3 @@ def _spans(connection: sqlite3.Connection, trial_id: int, attempt: int, kept_unt
         WHERE trial_id = ? AND attempt.attempt = ? AND NOT is_profile AND NOT is_repeated"""
     found = connection.execute(query, (kept_until, trial_id, attempt))
     return {(rank, group, name): _Span(*span) for rank, group, name, *span in found if span[1] is not None}
-
-
-def _hide_repeated(connection: sqlite3.Connection, key: _MetricKey, earlier: _Span, later: _Span) -> None:
-    """Moves the points that a later attempt has reported again into a series of which nothing is visible."""
-    first, last = max(earlier.first, later.first), min(earlier.last, later.last)
-    if last < first:
-        return
-    steps = set(read_steps(connection, earlier.series_id, first, last))
-    if repeated := steps.intersection(read_steps(connection, later.series_id, first, last)):
-        connection.execute(_INSERT_HIDDEN, (earlier.series_id,))
-        query = """SELECT hidden.id FROM series AS hidden JOIN series USING (attempt_id, group_name, name)
-            WHERE series.id = ? AND hidden.is_repeated"""
-        (hidden_id,) = connection.execute(query, (earlier.series_id,)).fetchone()
-        insert_points(
-            connection, hidden_id, take_points(connection, earlier.series_id, repeated), is_metric=bool(key[2])
-        )

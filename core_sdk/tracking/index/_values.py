@@ -23,6 +23,8 @@ class Beside(msgspec.Struct, omit_defaults=True):
     batch_metrics: list[dict[str, int | float | str]] | None = None
     metrics: dict[str, Any] | None = None
     """Metrics that are no numbers, as `to_json` spells them."""
+    names: list[str] | None = None
+    """The names of the report's numbers if it has batch metrics."""
 
 
 def to_beside(report: Report) -> str | None:
@@ -33,7 +35,8 @@ def to_beside(report: Report) -> str | None:
     for batch in report.batch_metrics or ():
         metrics_from_json(batch)
     from_json(report.json_metrics)
-    beside = Beside(report.batch_metrics, report.json_metrics or None)
+    names = None if report.batch_metrics is None else list(report.metrics)
+    beside = Beside(report.batch_metrics, report.json_metrics or None, names)
     return None if beside == Beside() else msgspec.json.encode(beside).decode()
 
 
@@ -42,3 +45,9 @@ def from_beside(text: str) -> tuple[list[dict[str, Metric]] | None, dict[str, An
     beside = msgspec.json.decode(text, type=Beside)
     batches = None if beside.batch_metrics is None else [metrics_from_json(batch) for batch in beside.batch_metrics]
     return batches, from_json(beside.metrics or {})
+
+
+def names_beside(text: str | None) -> set[str]:
+    """Returns the names of the metrics to which belongs what `to_beside` has kept."""
+    beside = Beside() if text is None else msgspec.json.decode(text, type=Beside)
+    return {*(beside.metrics or ()), *(beside.names or ())}
