@@ -166,7 +166,7 @@ class Starter:
         # This file is imported by each child: what takes time in it, and what a training imports on demand.
         self._forkserver.set_forkserver_preload(
             [
-                "core_sdk.core._preempt._notices._listening",
+                "core_sdk.core._preempt._notices",
                 "core_sdk.distributed.joining._join",
                 "core_sdk.client",
                 *_SLOW_IMPORTS,

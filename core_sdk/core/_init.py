@@ -20,7 +20,7 @@ from core_sdk.core._environment_recorder import EnvironmentRecorder
 from core_sdk.core._event_files import TensorboardMode
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
-from core_sdk.core._preempt._notices import Cloud, chosen_clouds
+from core_sdk.core._preempt._clouds import Cloud, chosen_clouds
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import SearcherContext, parse_max_length

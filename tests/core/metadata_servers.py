@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.server
 import json
 import threading
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 from urllib.parse import parse_qs, urlsplit
 
 from processes import TIMEOUT_S
 
-Fault = Literal[
-    "hangs", "fails", "is garbage", "is no HTTP", "redirects", "is a stranger", "lies about its length", "drips"
-]
-FAULTS: tuple[Fault, ...] = (
-    "hangs",
-    "fails",
-    "is garbage",
-    "is no HTTP",
-    "redirects",
-    "is a stranger",
-    "lies about its length",
-)
+Fault = Literal["hangs", "fails", "is garbage", "is no HTTP", "redirects", "is a stranger", "lies about its length"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 
 class StubServer:
@@ -86,8 +75,6 @@ class StubServer:
                 send(request, 302, "", {"Location": f"http://127.0.0.1:{self.port}/elsewhere"})
             case "lies about its length":
                 request.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n")
-            case "drips":
-                self._drip(request)
             case "is a stranger":
                 send(request, 200, "TRUE")
 
@@ -97,12 +84,6 @@ class StubServer:
     def wait_for_requests(self, number: int) -> None:
         with self.news:
             assert self.news.wait_for(lambda: len(self.requests) >= number, TIMEOUT_S)
-
-    def _drip(self, request: http.server.BaseHTTPRequestHandler) -> None:
-        request.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        with self.news, contextlib.suppress(OSError):  # until nobody reads it
-            while not self.news.wait_for(lambda: self.is_closed, 0.05):
-                request.wfile.write(b"T")
 
     def _wait_for_end(self) -> None:
         with self.news:
@@ -144,9 +125,6 @@ class AmazonStub(StubServer):
     @property
     def variables(self) -> dict[str, str]:
         return {"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"http://127.0.0.1:{self.port}/"}
-
-    def forget_tokens(self) -> None:
-        self.num_tokens += 1
 
     def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
         if request.command == "PUT" and request.path == "/latest/api/token":

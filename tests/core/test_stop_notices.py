@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,11 +15,7 @@ from parts import needs
 from processes import Script, wait_for
 
 from core_sdk import core
-from core_sdk.core._preempt._notices import chosen_clouds
-from core_sdk.core._preempt._notices._ec2 import AmazonNotices
-from core_sdk.core._preempt._notices._listening import next_pause_s
-from core_sdk.core._preempt._notices._server import MetadataServer, NoAnswer
-from core_sdk.environment import StopNoticeSettings
+from core_sdk.core._preempt._notices import next_pause_s
 from core_sdk.journal import read_records
 from core_sdk.records import StopAcknowledged
 from core_sdk.tracking import Home
@@ -74,12 +69,12 @@ def test_a_preemption_is_heard_at_once(home: Home, google: GoogleStub) -> None:
     with core.init(stop_notices="gce") as context:
         wait_for(lambda: any(path.endswith("last_etag=etag-FALSE") for _, path in google.requests))
         assert not context.preempt.should_preempt()
+        num_requests = len(google.requests)
 
         google.say(preempted="TRUE")
-        begun_at = time.monotonic()
         wait_for(context.preempt.should_preempt)
 
-        assert time.monotonic() - begun_at < 6.0  # a question that nobody answers is held for 8 s
+    assert len(google.requests) == num_requests
 
 
 def test_maintenance_stops_only_what_does_not_survive_it(home: Home, google: GoogleStub) -> None:
@@ -138,26 +133,26 @@ def test_nobody_is_asked_who_was_not_chosen(
 ) -> None:
     """By default, and by an argument, which stands above the variable."""
     give_notice(amazon)
+    before = asking_threads()
     with core.init():
-        assert asking_threads() == []
+        assert asking_threads() <= before
     monkeypatch.setenv("CORE_SDK_STOP_NOTICES", "ec2")
     with core.init(stop_notices=[]):
-        assert asking_threads() == []
+        assert asking_threads() <= before
     with core.init(stop_notices="gce"):
         google.wait_for_requests(1)
-        assert asking_threads() == ["core-sdk-notices-gce"]
 
     assert amazon.requests == []
 
 
-def asking_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("core-sdk-notices")]
+def asking_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "core-sdk-notices"}
 
 
 def test_http_is_loaded_only_for_those_who_ask(run_script: Callable[..., tuple[int, str, str]]) -> None:
     """It would cost every start."""
     ended = run_script(
-        "import sys\nfrom core_sdk import core\nwith core.init(): pass\nprint('http.client' in sys.modules)"
+        "import sys\nfrom core_sdk import core\nwith core.init(): pass\nprint('requests' in sys.modules)"
     )
 
     assert ended[:2] == (0, "False\n")
@@ -300,54 +295,19 @@ def test_a_proxy_of_the_environment_is_not_used(
 def test_the_end_does_not_wait_for_a_server(
     fault: Fault | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither for one that holds the question nor for one that hangs."""
+    """Neither for one that holds the question nor for one that hangs. What the answer is then counts for nothing."""
+    before = asking_threads()
     with GoogleStub(fault) as server:
         tell(monkeypatch, server)
         context = core.init(stop_notices="gce")
         context.start()
-        server.wait_for_requests(1 if fault else 3)
-        begun_at = time.monotonic()
+        wait_for(lambda: any(fault or path.endswith("last_etag=etag-FALSE") for _, path in server.requests))
 
         context.close()
 
-        assert time.monotonic() - begun_at < 6.0  # the question is held for 8 s
-        assert "are not heard" not in caplog.text
-
-
-@needs("many processes")
-def test_an_answer_that_drips_is_none() -> None:
-    """However long each byte keeps the line alive."""
-    with GoogleStub("drips") as server:
-        (cloud,) = chosen_clouds("gce", StopNoticeSettings.read(server.variables))
-
-        with pytest.raises(NoAnswer):
-            MetadataServer(cloud).ask("GET", "/", {}, timeout_s=0.3)
-
-
-def test_a_token_that_the_server_has_forgotten_is_replaced() -> None:
-    """It answers 401."""
-    with AmazonStub() as server:
-        notices = amazon_notices(server)
-        assert notices.look() is None
-        server.forget_tokens()
-
-        assert notices.look() is None
-        server.say(interruption=INTERRUPTION)
-        assert notices.look() == "EC2 spot interruption (terminate)"
-
-
-def test_a_token_is_replaced_before_its_time_is_over() -> None:
-    """So that no question is lost to it."""
-    now = [0.0]
-    with AmazonStub() as server:
-        notices = amazon_notices(server, clock=lambda: now[0])
-        for now[0] in (0.0, 3000.0, 3590.0):
-            notices.look()
-
-        asked = [method for method, _ in server.requests]
-        assert asked == ["PUT", "GET", "GET", "PUT", "GET"]
-
-
-def amazon_notices(server: AmazonStub, clock: Callable[[], float] = time.monotonic) -> AmazonNotices:
-    (cloud,) = chosen_clouds("ec2", StopNoticeSettings.read(server.variables))
-    return AmazonNotices(MetadataServer(cloud), clock)
+        asking = asking_threads() - before
+        assert len(asking) == 1
+        server.say(preempted="TRUE")
+    for thread in asking:
+        thread.join()
+    assert "notice" not in caplog.text

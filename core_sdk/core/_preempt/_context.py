@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
 
 from core_sdk.core._preempt._agreement import StopAgreement
+from core_sdk.core._preempt._clouds import Cloud
 from core_sdk.core._preempt._interrupts import INTERRUPT, InterruptHook
 from core_sdk.core._preempt._main_thread import MainThread, is_main_thread
-from core_sdk.core._preempt._notices import Cloud
 from core_sdk.core._preempt._signal_hook import BlockedSignal, SignalHook, is_blocked
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import RecordDamagedError
@@ -29,7 +29,7 @@ from core_sdk.records import StopAcknowledged
 from core_sdk.tracking import Tracker
 
 if TYPE_CHECKING:
-    from core_sdk.core._preempt._notices._listening import NoticeListeners
+    from core_sdk.core._preempt._notices import NoticeListener
 
 logger = logging.getLogger("core_sdk.preempt")
 
@@ -98,7 +98,7 @@ class PreemptContext(OfOneProcess):
         self._main_thread: MainThread | None = None
         self._hooks: list[SignalHook | BlockedSignal] = []
         self._clouds = clouds
-        self._listeners: NoticeListeners | None = None
+        self._listener: NoticeListener | None = None
         self._is_tracker_away = False
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -144,8 +144,8 @@ class PreemptContext(OfOneProcess):
         self._closing.set()
         if self._watcher is not None:
             self._watcher.join(timeout=5)
-        if self._listeners is not None:
-            self._listeners.close()
+        if self._listener is not None:
+            self._listener.close()
         self._agreement.leave()
         self._agreement.finish()
         if self._main_thread is not None:
@@ -268,9 +268,9 @@ class PreemptContext(OfOneProcess):
         self._has_warned_of_uncaught = True
 
     def _listen(self) -> None:
-        from core_sdk.core._preempt._notices._listening import NoticeListeners  # HTTP, which few trainings need
+        from core_sdk.core._preempt._notices import NoticeListener  # HTTP, which few trainings need
 
-        self._listeners = NoticeListeners(self._clouds, self._want_for_program)
+        self._listener = NoticeListener(self._clouds, self._want_for_program)
 
     def _want_for_program(self, source: str) -> None:
         if self._is_of_script:
