@@ -6,7 +6,6 @@ a key, such as (seed, epoch, position). The functions are our own, so that no ve
 
 from __future__ import annotations
 
-import array
 import contextlib
 import ctypes
 import functools
@@ -24,11 +23,7 @@ _GAMMA = 0x9E3779B97F4A7C15
 _FACTOR_1, _FACTOR_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = 30, 27, 31
 
-# The generator behind the functions of `random`.
-_PYTHON: Any = random.random.__self__  # type: ignore[attr-defined]
-_seed_twister = super(random.Random, _PYTHON).seed
-
-# The state of a Mersenne Twister in the memory of Python or NumPy: 624 words of 32 bits, and the position in them.
+# The state of a Mersenne Twister in the memory of NumPy: 624 words of 32 bits, and the position in them.
 _TWISTER_BYTES = 625 * 4
 
 
@@ -153,8 +148,11 @@ class CPUGenerator:
 @functools.cache
 def cpu_generators() -> tuple[CPUGenerator, ...]:
     """Returns the generators of Python and torch, and that of NumPy if it is installed."""
-    generators = CPUGenerator(_seed_python, _python_state), CPUGenerator(_seed_torch, _torch_state)
-    return (*generators, CPUGenerator(_seed_numpy, _numpy_state)) if _numpy_random() else generators
+    generators = [
+        CPUGenerator(random.seed, lambda: GeneratorState(random.getstate, random.setstate)),
+        CPUGenerator(_seed_torch, _torch_state),
+    ]
+    return (*generators, *([CPUGenerator(_seed_numpy, _numpy_state)] if _numpy_random() else []))
 
 
 class CPUState:
@@ -172,12 +170,6 @@ class CPUState:
             state.restore()
 
 
-def _seed_python(seed: int) -> None:
-    """Seeds Python's generator as `random.seed` does for integers, without its check of the type, which takes 1 µs."""
-    _seed_twister(seed)
-    _PYTHON.gauss_next = None
-
-
 def _seed_torch(seed: int) -> None:
     torch.default_generator.manual_seed(seed & _MASK)
 
@@ -192,28 +184,6 @@ def _torch_state() -> GeneratorState:
 
 def _bytes_of(state: torch.Tensor) -> bytes:
     return ctypes.string_at(state.data_ptr(), state.numel())
-
-
-def _python_state() -> GeneratorState:
-    if (memory := _python_memory()) is None:  # then it takes as long as seeding several generators
-        return GeneratorState(random.getstate, random.setstate)
-
-    def set(state: tuple[bytes, float | None]) -> None:
-        memory.raw, _PYTHON.gauss_next = state
-
-    # The second normal number of a pair may be kept beside the words of the twister.
-    return GeneratorState(lambda: (memory.raw, _PYTHON.gauss_next), set)
-
-
-@functools.cache
-def _python_memory() -> Any:
-    """Returns the memory that holds the state of Python's generator; None if it is unknown, as on other Pythons."""
-    begin = object.__basicsize__
-    if sys.implementation.name != "cpython" or random.Random.__basicsize__ < begin + _TWISTER_BYTES:
-        return None
-    memory = (ctypes.c_char * _TWISTER_BYTES).from_address(id(_PYTHON) + begin)
-    *words, position = random.getstate()[1]
-    return memory if memory.raw == array.array("I", [position, *words]).tobytes() else None
 
 
 def _numpy_state() -> GeneratorState:
