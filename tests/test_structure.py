@@ -93,8 +93,10 @@ def test_contributors_are_told_the_floors_as_they_are() -> None:
 
 
 # Documented in spite of the underscore, or private names of a library that stand in one module each.
-_FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_make", "_repr_html_"} | {
-    "_bucket_metadata_cache",  # google-cloud-storage
+_FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_fields", "_make", "_repr_html_"} | {
+    "_bucket_metadata_cache",  # google-cloud-storage, as the next one
+    "_http",
+    "_distributed",  # datasets
     "_combined_loader",  # lightning, as the next ones
     "_data_fetcher",
     "_restarting",
@@ -104,6 +106,7 @@ _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_make", "_repr_html_"}
     "_maybe_wrap_command_args_with_numa_binding",
     "_orig_mod",
     "_version",
+    "_register_atexit",  # threading
 }
 
 
@@ -120,7 +123,10 @@ def test_no_module_reads_a_private_name_of_another() -> None:
 
 
 def _foreign_private_names(tree: ast.Module) -> list[str]:
-    """The private attributes that are read from other objects than `self`, and that the module does not define."""
+    """Returns the private attributes of other objects than `self` that the module does not define.
+
+    They may be named in the code, or in a text, as in `getattr(library, "_name")`.
+    """
     own: set[str] = set()
     foreign: set[str] = set()
     for node in ast.walk(tree):
@@ -131,9 +137,22 @@ def _foreign_private_names(tree: ast.Module) -> list[str]:
                 own.add(name)
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super"))):
                 pass
-            case ast.Attribute(attr=name) if name.startswith("_") and not name.startswith("__"):
+            case ast.Attribute(attr=name) if _is_private(name):
                 foreign.add(name)
+            case ast.Call(ast.Name("getattr" | "hasattr" | "setattr"), [owner, ast.Constant(str(name)), *_]):
+                if _is_private(name) and ast.unparse(owner) not in ("self", "cls"):
+                    foreign.add(name)
     return sorted(foreign - own - _FOREIGN)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+@pytest.mark.parametrize("code", ["library._name", "getattr(library, '_name', None)", "hasattr(self.library, '_name')"])
+def test_a_private_name_is_seen_however_it_is_written(code: str) -> None:
+    """In the code, or in a text."""
+    assert _foreign_private_names(ast.parse(code)) == ["_name"]
 
 
 def test_the_map_names_modules_that_exist() -> None:
