@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -343,7 +344,7 @@ def _is_plain(metrics: Mapping[str, Any]) -> TypeGuard[dict[str, Any]]:
     if type(metrics) is not dict:
         return False
     for value in metrics.values():  # noqa: SIM110 - twice as fast as a generator
-        if type(value) is not float or value - value != 0.0:
+        if type(value) is not float or not isfinite(value):
             return False
     return True
 
