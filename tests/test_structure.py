@@ -41,6 +41,32 @@ def test_a_package_of_many_modules_has_folders(graph: grimp.ImportGraph) -> None
     assert {package: count for package, count in counts.items() if count > MAX_MODULES} == {}
 
 
+# Names of other libraries' interfaces, which their users import from the module that takes the library's place.
+_SHARED_CLASS_NAMES = {
+    "Checkpoint",  # Determined's client, Ray Train
+    "CoreSDKCallback",  # ours for Lightning, and for Transformers
+    "DownloadMode",  # Determined's Core API, its client
+    "RayTrainReportCallback",  # Ray Train for Lightning, and for Transformers
+    "TorchTrainer",  # Ray Train, RaySGD
+    "Tracker",  # the client's, and the seam to the records
+    "TrainContext",  # Determined's Core API, Ray Train
+    "Trainer",  # Determined for PyTorch, and for DeepSpeed
+}
+
+
+def test_no_two_modules_define_a_class_of_one_name() -> None:
+    """One word has one meaning, private classes of a module included."""
+    counts = Counter(
+        node.name
+        for folder in ("core_sdk", "launchers")
+        for file in (ROOT / folder).rglob("*.py")
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+
+    assert {name for name, count in counts.items() if count > 1} == _SHARED_CLASS_NAMES
+
+
 def test_test_files_have_names_of_their_own() -> None:
     """Pytest cannot collect two of one name."""
     counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))

@@ -22,7 +22,7 @@ from core_sdk.agent._plain_lines import PlainLines
 from core_sdk.alive import AliveLock
 from core_sdk.descriptors import HeldDirectory
 from core_sdk.experiments.reviving import revive_master
-from core_sdk.processes import Guardian, Ranks, await_guardians, end_marked
+from core_sdk.processes import Guardian, RankProcesses, await_guardians, end_marked
 from core_sdk.processes.output import Outlet
 from core_sdk.tracking.attempts.ending import record_end
 from core_sdk.tracking.home import TrialFolder
@@ -89,7 +89,7 @@ class _Attempt:
             guardian.dismiss()
             self._tell(refused=error.strerror or str(error))
             return
-        ranks = Ranks(guardian)
+        ranks = RankProcesses(guardian)
         ranks.add(0, process.pid)
         copying = threading.Thread(target=self._copy, args=[output])
         copying.start()

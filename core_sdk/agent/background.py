@@ -10,10 +10,10 @@ from pathlib import Path
 from core_sdk.agent.starting import Agent
 from core_sdk.errors import CommandError
 from core_sdk.tracking import HomeTracker
-from core_sdk.tracking.attempts.starting import Start, resume
+from core_sdk.tracking.attempts.starting import AttemptStart, resume
 
 
-def start_in_background(agent: Agent, decide: Callable[[], Start]) -> Start:
+def start_in_background(agent: Agent, decide: Callable[[], AttemptStart]) -> AttemptStart:
     """Lets the agent start the attempt that `decide` returns, and returns when its command has been started.
 
     The attempt outlives this process, and its output is kept. Raises what `decide` raises, or
@@ -34,7 +34,7 @@ def start_in_background(agent: Agent, decide: Callable[[], Start]) -> Start:
     return start
 
 
-def resume_in_background(tracker: HomeTracker, trial_id: int) -> Start:
+def resume_in_background(tracker: HomeTracker, trial_id: int) -> AttemptStart:
     """Starts the trial's next attempt as `core-sdk trial resume --detach` does.
 
     Raises what `resume` raises, `ExperimentStateError` for a trial of a submitted experiment that has not ended, or

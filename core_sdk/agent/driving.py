@@ -21,7 +21,7 @@ from core_sdk.tracking.attempts.ending import record_end
 from core_sdk.tracking.attempts.jobs import note_trial_of_job, trial_of_job
 from core_sdk.tracking.attempts.restarts import has_begun, next_info
 from core_sdk.tracking.attempts.run_info import names_trial
-from core_sdk.tracking.attempts.starting import Start, begin, resume
+from core_sdk.tracking.attempts.starting import AttemptStart, begin, resume
 from core_sdk.tracking.states import TRY_AGAIN
 
 logger = logging.getLogger("core_sdk.agent")
@@ -37,7 +37,9 @@ class DrivenTrial:
     holds the lock and keeps the output of the program, of which that of the workers is a part.
     """
 
-    def __init__(self, folder: TrialFolder, info: ClusterInfo, start: Start | None, *, is_of_job: bool = False) -> None:
+    def __init__(
+        self, folder: TrialFolder, info: ClusterInfo, start: AttemptStart | None, *, is_of_job: bool = False
+    ) -> None:
         """`start` is None if an agent has started the attempt. A job (`is_of_job`) can start the program again."""
         self.folder = folder
         self.info = info

@@ -18,11 +18,11 @@ from core_sdk.processes import Spawner, start_helper
 from core_sdk.tracking.attempts.leftovers import mark_of_attempt
 
 if TYPE_CHECKING:
-    from core_sdk.tracking.attempts.starting import Start
+    from core_sdk.tracking.attempts.starting import AttemptStart
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandEnded:
     """The message of an agent about the end of its command."""
 
     code: int | None
@@ -69,7 +69,7 @@ class Agent:
         self._answers = self._socket.makefile("rb")
 
     def start(
-        self, start: Start, *, stdin: int | None, screen: Screen | None = None, ends_with: int | None = None
+        self, start: AttemptStart, *, stdin: int | None, screen: Screen | None = None, ends_with: int | None = None
     ) -> None:
         """Starts the command. With a `screen` it gets its own terminal, which is also its stdin if `stdin` is None.
 
@@ -138,10 +138,10 @@ class Agent:
     def resize(self, num_rows: int, num_columns: int) -> None:
         self._tell({"size": [num_rows, num_columns]})
 
-    def wait(self) -> Ended:
+    def wait(self) -> CommandEnded:
         """Blocks until the command has ended, its last output is kept and its end is recorded."""
         answer = self._answer()
-        return Ended(answer.get("code"), tuple(answer.get("problems", ())))
+        return CommandEnded(answer.get("code"), tuple(answer.get("problems", ())))
 
     def close(self) -> None:
         self._answers.close()

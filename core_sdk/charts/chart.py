@@ -7,15 +7,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core_sdk.tracking.rows import Bucket
+from core_sdk.tracking.rows import SeriesBucket
 
 
 @dataclass(frozen=True)
-class Curve:
+class ChartCurve:
     """A curve of a chart. Curves with the same label look alike."""
 
     label: str
-    buckets: Sequence[Bucket]
+    buckets: Sequence[SeriesBucket]
     is_cut: bool = False
     """Whether the curve is drawn in grey, with a cross at its end."""
 
@@ -25,7 +25,7 @@ class Chart:
     """Curves that share their axes. Where curves overlap, the first one is visible."""
 
     title: str
-    curves: Sequence[Curve]
+    curves: Sequence[ChartCurve]
     marks: Sequence[int] = ()
     mark_label: str = "resumed"
     """The label of the marked steps, which says what happened there."""
@@ -61,7 +61,7 @@ class Stroke:
     high: float
 
 
-def stroke(bucket: Bucket) -> Stroke | None:
+def stroke(bucket: SeriesBucket) -> Stroke | None:
     """Returns how a bucket is drawn, or None if a value is infinite or all are NaN, which interrupts the curve."""
     low, mean, high = bucket.minimum, bucket.mean, bucket.maximum
     if low is None or mean is None or high is None or not (math.isfinite(low) and math.isfinite(high)):

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from core_sdk.charts.grouped_curves import bin_width, place_bins, place_width
 from core_sdk.charts.horizontal_axis import Series, places_since_start, steps_within
 from core_sdk.tracking import View
-from core_sdk.tracking.rows import Bins, Bucket
+from core_sdk.tracking.rows import Bins, SeriesBucket
 
 _T = TypeVar("_T")
 _FINER = 2
@@ -24,7 +24,7 @@ class Ask(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class JoinedMetric:
     """The points of a metric that are joined."""
 
     group: str
@@ -37,13 +37,13 @@ class Wanted:
     rank: int | None = None
 
 
-def read_common_bins(ask: Ask, trial_ids: Sequence[int], wanted: Wanted) -> dict[int, Bins]:
+def read_common_bins(ask: Ask, trial_ids: Sequence[int], wanted: JoinedMetric) -> dict[int, Bins]:
     """Returns the metric in bins of one width, at most `max_points` of them, by trial; without trials that lack it."""
     read = _over_steps if wanted.x == "steps" else _over_places
     return {trial_id: bins for trial_id, bins in read(ask, trial_ids, wanted).items() if bins.numbers}
 
 
-def _over_steps(ask: Ask, trial_ids: Sequence[int], wanted: Wanted) -> dict[int, Bins]:
+def _over_steps(ask: Ask, trial_ids: Sequence[int], wanted: JoinedMetric) -> dict[int, Bins]:
     of, rank = (wanted.group, wanted.name), wanted.rank
 
     def read_ends(trial_id: int) -> tuple[int, int] | None:
@@ -66,17 +66,17 @@ def _over_steps(ask: Ask, trial_ids: Sequence[int], wanted: Wanted) -> dict[int,
     return {trial_id: read(trial_id) for trial_id in ends}
 
 
-class _Placed(NamedTuple):
+class _PlacedMetric(NamedTuple):
     """A trial's metric in bins of steps, and where each of them ends on another axis."""
 
     bins: Bins
     places: Sequence[float | None]
 
 
-def _over_places(ask: Ask, trial_ids: Sequence[int], wanted: Wanted) -> dict[int, Bins]:
+def _over_places(ask: Ask, trial_ids: Sequence[int], wanted: JoinedMetric) -> dict[int, Bins]:
     everything = replace(wanted, within=None)
 
-    def read_places(trial_id: int) -> _Placed:
+    def read_places(trial_id: int) -> _PlacedMetric:
         return ask(trial_id, everything, lambda view: _read_places(view, wanted, trial_id))
 
     placed = {trial_id: read_places(trial_id) for trial_id in trial_ids}
@@ -100,11 +100,13 @@ def _over_places(ask: Ask, trial_ids: Sequence[int], wanted: Wanted) -> dict[int
     return {trial_id: read(trial_id) for trial_id in trial_ids}
 
 
-def _read_places(view: View, wanted: Wanted, trial_id: int, within: tuple[int, int] | None = None) -> _Placed:
+def _read_places(
+    view: View, wanted: JoinedMetric, trial_id: int, within: tuple[int, int] | None = None
+) -> _PlacedMetric:
     of = wanted.group, wanted.name
     ends = within or view.step_range([trial_id], *of, rank=wanted.rank) or (0, 0)
     width = bin_width(*ends, _FINER * wanted.max_points)
     bins = view.bins(trial_id, *of, width, within=within, rank=wanted.rank)
     series = Series(trial_id, *of, wanted.rank)
     columns = bins.first_steps, bins.last_steps, bins.counts, bins.minima, bins.maxima, bins.means
-    return _Placed(bins, places_since_start(view, series, list(map(Bucket, *columns)), wanted.x))
+    return _PlacedMetric(bins, places_since_start(view, series, list(map(SeriesBucket, *columns)), wanted.x))

@@ -92,7 +92,7 @@ def place_width(first: float, last: float, max_points: int) -> float:
 
 def place_bins(bins: Bins, places: Sequence[float | None], width: float) -> Bins:
     """Returns the bins of a series in bins of another axis, by the place of each on it; None is left out."""
-    cells: dict[float, _Cell] = {}
+    cells: dict[float, _TrialBin] = {}
     rows = zip(bins.counts, bins.finite_counts, bins.minima, bins.maxima, bins.means, strict=True)
     placed = ((place, row) for place, row in zip(places, rows, strict=True) if place is not None)
     for place, row in sorted(placed, key=lambda one: one[0]):
@@ -178,7 +178,7 @@ def refined(curve: GroupedCurve, part: GroupedCurve, first: float, end: float) -
     )
 
 
-class _Cell(NamedTuple):
+class _TrialBin(NamedTuple):
     """The points of one trial in one bin."""
 
     first: float
@@ -198,16 +198,16 @@ def _cell(
     minimum: float,
     maximum: float,
     mean_value: float,
-) -> _Cell:
+) -> _TrialBin:
     # The mean of huge numbers can be infinite, and rounding can lead it beyond the extremes.
     within = min(max(mean_value, minimum), maximum)
-    return _Cell(first, last, num_points, num_finite, minimum, maximum, within)
+    return _TrialBin(first, last, num_points, num_finite, minimum, maximum, within)
 
 
-class _Member(NamedTuple):
+class _GroupedTrial(NamedTuple):
     """A trial of the group."""
 
-    cells: Mapping[float, _Cell]
+    cells: Mapping[float, _TrialBin]
     """The bins by their numbers, which are whole, in order."""
     first: float
     last: float
@@ -217,21 +217,21 @@ class _Member(NamedTuple):
         return self.first + margin <= number <= self.last - margin
 
 
-def _cells(bins: Bins) -> _Member:
+def _cells(bins: Bins) -> _GroupedTrial:
     cells = dict(zip(bins.numbers, map(_cell, *bins[2:]), strict=True))
-    return _Member(cells, bins.numbers[0], bins.numbers[-1])
+    return _GroupedTrial(cells, bins.numbers[0], bins.numbers[-1])
 
 
-def _points(members: Sequence[_Member]) -> dict[float, list[_Cell]]:
+def _points(members: Sequence[_GroupedTrial]) -> dict[float, list[_TrialBin]]:
     """Returns the cells of all trials by the number of their bin, in order."""
-    points: defaultdict[float, list[_Cell]] = defaultdict(list)
+    points: defaultdict[float, list[_TrialBin]] = defaultdict(list)
     for member in members:
         for number, cell in member.cells.items():
             points[number].append(cell)
     return dict(sorted(points.items()))
 
 
-def _is_shared(number: float, members: Sequence[_Member], margin: int) -> bool:
+def _is_shared(number: float, members: Sequence[_GroupedTrial], margin: int) -> bool:
     """Returns whether all trials that pass through the bin have the same x in it.
 
     Trials that begin or end in a bin of several x are not compared: `margin` is then 1.
@@ -240,21 +240,21 @@ def _is_shared(number: float, members: Sequence[_Member], margin: int) -> bool:
     return len({cell and cell[:3] for cell in found}) <= 1
 
 
-def _has_next(member: _Member) -> bool:
+def _has_next(member: _GroupedTrial) -> bool:
     num_next = sum(other - one == 1 for one, other in itertools.pairwise(member.cells))
     return num_next >= _FEWEST_NEXT * (len(member.cells) - 1)
 
 
-def _merged(member: _Member) -> _Member:
+def _merged(member: _GroupedTrial) -> _GroupedTrial:
     """Returns the trial in bins that are twice as wide."""
-    cells: dict[float, _Cell] = {}
+    cells: dict[float, _TrialBin] = {}
     for number, cell in member.cells.items():
         wide = number // 2
         cells[wide] = _joined(cells[wide], cell) if wide in cells else cell
-    return _Member(cells, member.first // 2, member.last // 2)
+    return _GroupedTrial(cells, member.first // 2, member.last // 2)
 
 
-def _joined(one: _Cell, other: _Cell) -> _Cell:
+def _joined(one: _TrialBin, other: _TrialBin) -> _TrialBin:
     finite = _finite((one, other))
     num_finite = one.num_finite + other.num_finite
     return _cell(
@@ -268,7 +268,7 @@ def _joined(one: _Cell, other: _Cell) -> _Cell:
     )
 
 
-def _finite(cells: Iterable[_Cell]) -> list[_Cell]:
+def _finite(cells: Iterable[_TrialBin]) -> list[_TrialBin]:
     return [cell for cell in cells if cell.num_finite]
 
 
@@ -280,7 +280,7 @@ def _centre(values: Sequence[float], centre: Centre) -> float:
     return mean(values)
 
 
-def _band(cells: Sequence[_Cell], centre: float, band: Band) -> tuple[float | None, float | None]:
+def _band(cells: Sequence[_TrialBin], centre: float, band: Band) -> tuple[float | None, float | None]:
     if band == "range":
         return min(one.minimum for one in cells), max(one.maximum for one in cells)
     if band == "none" or len(cells) == 1:

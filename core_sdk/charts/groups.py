@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from core_sdk.charts.chart import Chart, Curve
-from core_sdk.charts.common_bins import Wanted, read_common_bins
+from core_sdk.charts.chart import Chart, ChartCurve
+from core_sdk.charts.common_bins import JoinedMetric, read_common_bins
 from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join, group_curve
 from core_sdk.charts.horizontal_axis import find_axis, unit
 from core_sdk.charts.trials import PICTURE_BUCKETS
@@ -21,7 +21,7 @@ from core_sdk.tracking.finding.groups import (
     is_named,
     metric_names,
 )
-from core_sdk.tracking.rows import Bucket
+from core_sdk.tracking.rows import SeriesBucket
 
 _WORDS = {"std": " and standard deviation", "sem": " and standard error", "range": " and range", "none": ""}
 
@@ -62,7 +62,7 @@ def read_group_curves(
     known = metric_names(members)
     if pair is None:
         raise NotRecordedError(f"the trials have no metric {metric!r} to show", "The metrics", known)
-    wanted = Wanted(*pair, find_axis(x, known), max_points)
+    wanted = JoinedMetric(*pair, find_axis(x, known), max_points)
     trial_ids = [one.row.trial_id for one in members]
     bins = read_common_bins(lambda _id, _key, question: question(view), trial_ids, wanted)
     return [
@@ -100,7 +100,7 @@ def group_charts(
         curves = read_group_curves(view, groups, name, x=x, centre=centre, band=band, max_points=max_points)
         title = f"{name}: {centre}{_WORDS[band]} by {', '.join(names)}{_joined_text(curves, unit(x))}"
         drawn = [
-            Curve(f"{label} ({_num_text(curve)})", _buckets(curve))
+            ChartCurve(f"{label} ({_num_text(curve)})", _buckets(curve))
             for label, curve in zip(labels, curves, strict=True)
             if curve.x
         ]
@@ -128,9 +128,9 @@ def _num_text(curve: GroupedCurve) -> str:
     return f"n = {most}{left_out}" if least == most else f"n = {least} to {most}{left_out}"
 
 
-def _buckets(curve: GroupedCurve) -> list[Bucket]:
+def _buckets(curve: GroupedCurve) -> list[SeriesBucket]:
     columns = zip(curve.x, curve.num_trials, curve.lows, curve.highs, curve.centres, strict=True)
     return [
-        Bucket(x, x, count, centre if low is None else low, centre if high is None else high, centre)
+        SeriesBucket(x, x, count, centre if low is None else low, centre if high is None else high, centre)
         for x, count, low, high, centre in columns
     ]

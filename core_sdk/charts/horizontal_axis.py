@@ -10,7 +10,7 @@ from core_sdk.errors import NotRecordedError
 from core_sdk.records import Metric
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.groups import is_named
-from core_sdk.tracking.rows import Bucket
+from core_sdk.tracking.rows import SeriesBucket
 
 _UNITS = {"steps": "steps", "time": "seconds since the start", "epochs": "epochs"}
 _NUM_BUCKETS = 4000
@@ -28,7 +28,7 @@ class Series:
     superseded_of: int | None = None
     """The attempt whose superseded points are asked for; None asks for the visible points of all attempts."""
 
-    def buckets(self, view: View, num_buckets: int, within: tuple[int, int] | None = None) -> list[Bucket]:
+    def buckets(self, view: View, num_buckets: int, within: tuple[int, int] | None = None) -> list[SeriesBucket]:
         return view.buckets(
             self.trial_id,
             self.group,
@@ -39,7 +39,7 @@ class Series:
             rank=self.rank,
         )
 
-    def last(self, view: View, buckets: Sequence[Bucket]) -> Metric | None:
+    def last(self, view: View, buckets: Sequence[SeriesBucket]) -> Metric | None:
         """Returns the value that was reported last, which may be one of many in the last bucket; None if it is NaN."""
         newest = buckets[-1]
         if newest.count > 1:
@@ -64,7 +64,7 @@ def unit(x: str) -> str:
     return _UNITS.get(x, x)
 
 
-def places(view: View, series: Series, buckets: Sequence[Bucket], x: str) -> Sequence[float | None]:
+def places(view: View, series: Series, buckets: Sequence[SeriesBucket], x: str) -> Sequence[float | None]:
     """Returns where each bucket of a series ends on the axis; None where that was not reported.
 
     Time is in seconds since the Unix epoch. Epochs and other metrics are interpolated between their reports.
@@ -107,7 +107,7 @@ def steps_within(
     return (int(first_steps[passing[0]]), int(last_steps[passing[-1]])) if passing else None
 
 
-def placed_buckets(view: View, series: Series, buckets: Sequence[Bucket], x: str) -> Sequence[Bucket]:
+def placed_buckets(view: View, series: Series, buckets: Sequence[SeriesBucket], x: str) -> Sequence[SeriesBucket]:
     """Returns the buckets with their places on the axis instead of their steps, without those that have none."""
     if x == "steps":
         return buckets
@@ -116,7 +116,7 @@ def placed_buckets(view: View, series: Series, buckets: Sequence[Bucket], x: str
     return [replace(bucket, first_steps=place, last_steps=place) for bucket, place in pairs if place is not None]
 
 
-def places_since_start(view: View, series: Series, buckets: Sequence[Bucket], x: str) -> Sequence[float | None]:
+def places_since_start(view: View, series: Series, buckets: Sequence[SeriesBucket], x: str) -> Sequence[float | None]:
     """Returns the `places`, of which those in time are in seconds since the trial was created."""
     found = places(view, series, buckets, x)
     start = view.trial(series.trial_id).created if x == "time" else 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from core_sdk.charts.chart import Chart, Curve
+from core_sdk.charts.chart import Chart, ChartCurve
 from core_sdk.experiments.picture import SearchPicture
 from core_sdk.records import Metric
 from core_sdk.tracking import View
-from core_sdk.tracking.rows import Bucket
+from core_sdk.tracking.rows import SeriesBucket
 
 
 def search_chart(picture: SearchPicture, view: View, num_buckets: int) -> Chart:
@@ -30,12 +30,12 @@ def search_chart(picture: SearchPicture, view: View, num_buckets: int) -> Chart:
         if buckets:
             is_best = trial.trial_id == picture.best_trial
             label = f"trial {trial.trial_id}, the best" if is_best else trial.fate
-            curves.append(Curve(label, buckets, is_cut=not is_best and trial.fate == "stopped"))
+            curves.append(ChartCurve(label, buckets, is_cut=not is_best and trial.fate == "stopped"))
     title = f"{picture.name}: {picture.metric} by {picture.unit if picture.reads_lengths else 'steps'}"
     reached = max((length for trial in picture.trials for length, _ in trial.points), default=0.0)
     return Chart(title, curves, [rung for rung in picture.rungs if rung <= reached], "rung")
 
 
-def _bucket(length: float, metric: Metric) -> Bucket:
+def _bucket(length: float, metric: Metric) -> SeriesBucket:
     value = None if math.isnan(metric) else metric
-    return Bucket(length, length, 1, value, value, None if value is None else float(value))
+    return SeriesBucket(length, length, 1, value, value, None if value is None else float(value))

@@ -13,7 +13,7 @@ from core_sdk.charts.chart import Chart, Stroke, fraction, stroke
 from core_sdk.charts.ticks import round_ticks
 from core_sdk.errors import MissingDependencyError, NothingToDrawError
 from core_sdk.records import format_number
-from core_sdk.tracking.rows import Bucket
+from core_sdk.tracking.rows import SeriesBucket
 
 PICTURE_FORMATS = (".svg", ".html", ".png")
 _GREY = "#8c959f"
@@ -133,7 +133,7 @@ def _colors(chart: Chart) -> dict[str, str]:
     return {label: _GREY if label in cut else _COLORS[index % len(_COLORS)] for index, label in enumerate(chart.labels)}
 
 
-def _parts(buckets: Sequence[Bucket], look: Look) -> Iterator[list[Stroke]]:
+def _parts(buckets: Sequence[SeriesBucket], look: Look) -> Iterator[list[Stroke]]:
     """Yields the stretches of a curve, which is interrupted where values are NaN, infinite or have no logarithm."""
     part: list[Stroke] = []
     for one in map(stroke, buckets):

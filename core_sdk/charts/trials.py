@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain
 
-from core_sdk.charts.chart import Chart, Curve
+from core_sdk.charts.chart import Chart, ChartCurve
 from core_sdk.charts.horizontal_axis import Series, find_axis, placed_buckets, unit
 from core_sdk.errors import NothingToDrawError, NotRecordedError
 from core_sdk.tracking import View
@@ -45,9 +45,9 @@ def trial_charts(
     x = find_axis(x, [".".join(pair) for pair in known])
     marks = view.resume_points(trial_ids[0]) if len(trial_ids) == 1 and x == "steps" else []
 
-    def curve(trial_id: int, of: str, name: str) -> Curve:
+    def curve(trial_id: int, of: str, name: str) -> ChartCurve:
         one = Series(trial_id, of, name)
-        return Curve(f"trial {trial_id}", placed_buckets(view, one, one.buckets(view, max_buckets), x))
+        return ChartCurve(f"trial {trial_id}", placed_buckets(view, one, one.buckets(view, max_buckets), x))
 
     over = "" if x == "steps" else f" over {unit(x)}"
     charts = [

@@ -56,8 +56,8 @@ from core_sdk.client._orders.order import (
     OrderBy,
     TrialSortBy,
 )
-from core_sdk.client._orders.order import State as ExperimentState
-from core_sdk.client._orders.order import State as TrialState
+from core_sdk.client._orders.order import TrainingState as ExperimentState
+from core_sdk.client._orders.order import TrainingState as TrialState
 from core_sdk.client._tracker import Determined, Tracker, login
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 

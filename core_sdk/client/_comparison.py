@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from core_sdk.records import Metric
 from core_sdk.tracking import HomeTracker
 from core_sdk.tracking.finding.facts import read_facts
-from core_sdk.tracking.finding.groups import Aggregate, BestTrial, TrialGroup, aggregate, best_of, metric_names
+from core_sdk.tracking.finding.groups import Aggregate, GroupBest, TrialGroup, aggregate, best_of, metric_names
 
 if TYPE_CHECKING:
     from core_sdk.charts.grouped_curves import Band, Centre
@@ -127,7 +127,7 @@ _PLACES = {"steps": "steps_completed", "time": "time_s", "epochs": "epochs_compl
 """The names of the columns of x."""
 
 
-def _compared(group: TrialGroup, names: Sequence[str], best: BestTrial | None) -> ComparedGroup:
+def _compared(group: TrialGroup, names: Sequence[str], best: GroupBest | None) -> ComparedGroup:
     aggregates = {name: aggregate(one.metric(name) for one in group.members) for name in metric_names(group.members)}
     return ComparedGroup(
         values=dict(zip(names, group.values, strict=True)),

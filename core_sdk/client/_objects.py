@@ -30,7 +30,7 @@ from core_sdk.client._orders.order import (
     CheckpointSortBy,
     CheckpointState,
     OrderBy,
-    State,
+    TrainingState,
     TrialSortBy,
 )
 from core_sdk.client._orders.trials import list_trials
@@ -245,7 +245,7 @@ class Training(Shown):
     _scope: Scope
     _go_on_command: str
     """The command that continues it when it is paused."""
-    state: State
+    state: TrainingState
 
     @abstractmethod
     def reload(self) -> None:
@@ -284,7 +284,7 @@ class Training(Shown):
         """
         return Checkpoint(self._tracker, top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)[0])
 
-    def wait(self, interval: float = 5.0) -> State:
+    def wait(self, interval: float = 5.0) -> TrainingState:
         """Blocks until the end, and returns the final state. Checks every `interval` seconds.
 
         An experiment that was not submitted has ended when none of its trials is active, even before its first trial.
@@ -295,7 +295,7 @@ class Training(Shown):
             self._keep_going()
             time.sleep(interval)
             self.reload()
-        if self.state is State.PAUSED:
+        if self.state is TrainingState.PAUSED:
             raise PausedError(str(self._scope), self._go_on_command)
         return self.state
 
@@ -341,7 +341,7 @@ class Trial(Training):
         self.labels = set(row.labels)
         self.notes = row.notes
         self.hparams = row.hparams
-        self.state = State[row.state]
+        self.state = TrainingState[row.state]
         self.reason = row.reason
         self.start_time = to_datetime(row.created)
         self.end_time = None if row.ended is None else to_datetime(row.ended)
@@ -597,7 +597,7 @@ class Experiment(Training):
         self.labels: Set[str] = frozenset(row.labels)
         self.description = row.description
         self.num_trials = row.num_trials
-        self.state = State[row.state]
+        self.state = TrainingState[row.state]
         self.archived = row.is_archived
         self.forked_from = row.parent
         self._search = row.search
@@ -805,7 +805,7 @@ class Experiment(Training):
         self.reload()
 
     def _running_trials(self, action: str) -> list[Trial]:
-        running = [trial for trial in self.list_trials() if trial.state is State.ACTIVE]
+        running = [trial for trial in self.list_trials() if trial.state is TrainingState.ACTIVE]
         if not running:
             raise ExperimentNotRunningError(self.id, action)
         return running

@@ -14,7 +14,7 @@ from core_sdk.client._comparison import Comparison
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._models import Model, checked_labels, checked_metadata, checked_text
 from core_sdk.client._objects import Checkpoint, Experiment, Trial
-from core_sdk.client._orders.order import ExperimentSortBy, ModelSortBy, OrderBy, State, in_order
+from core_sdk.client._orders.order import ExperimentSortBy, ModelSortBy, OrderBy, TrainingState, in_order
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 from core_sdk.environment import Environment
@@ -85,7 +85,7 @@ class Tracker:
         experiment_ids: Iterable[int] | None = None,
         labels: Iterable[str] | None = None,
         *,
-        states: Iterable[State] | None = None,
+        states: Iterable[TrainingState] | None = None,
         name: str | None = None,
     ) -> list[Experiment]:
         """Finds experiments with one of `experiment_ids`, all of `labels`, one of `states`, and `name` in their name.

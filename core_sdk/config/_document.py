@@ -64,7 +64,7 @@ class Document:
         """Applies one `a.b=VALUE`."""
         name, _, text = assignment.partition("=")
         path = tuple(name.split("."))
-        parser = _Parser(f"--config {assignment}")
+        parser = _YamlParser(f"--config {assignment}")
         value = _assigned(parser, name, text)
         self.problems += parser.problems
         self.places = {known: place for known, place in self.places.items() if known[: len(path)] != path}
@@ -90,7 +90,7 @@ class Document:
 
 def parse(text: str, source: str) -> Document:
     """Returns the document in `text`, with its `problems`. Raises `InvalidConfigError` if it has no values at all."""
-    parser = _Parser(source, has_lines=True)
+    parser = _YamlParser(source, has_lines=True)
     values = parser.parse(text)
     if not isinstance(values, dict):
         nothing = "the file is empty" if values is None else "the file must be a map"
@@ -100,7 +100,7 @@ def parse(text: str, source: str) -> Document:
 
 def parse_value(text: str, source: str) -> Any:
     """Returns the value that an argument of a command stands for in YAML. Raises `InvalidConfigError`."""
-    parser = _Parser(source)
+    parser = _YamlParser(source)
     value = parser.parse(text)
     if parser.problems:
         raise InvalidConfigError(parser.problems)
@@ -116,7 +116,7 @@ def dotted(path: Path) -> str:
 _LISTS = frozenset({"labels", "environment.environment_variables", "log_policies", "searcher.bracket_rungs"})
 
 
-def _assigned(parser: _Parser, name: str, text: str) -> Any:
+def _assigned(parser: _YamlParser, name: str, text: str) -> Any:
     if "," in text and not text.startswith(("[", "{", "'", '"')):
         return [parser.parse(part) for part in text.split(",")]
     value = parser.parse(text)
@@ -168,7 +168,7 @@ def _in_words(error: yaml.MarkedYAMLError, text: str) -> str:
     return problem
 
 
-class _Parser:
+class _YamlParser:
     """Turns YAML into values, and collects their places and problems."""
 
     def __init__(self, source: str, *, has_lines: bool = False) -> None:

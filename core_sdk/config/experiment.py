@@ -75,7 +75,7 @@ class EnvironmentVariables(Section, frozen=True):
     rocm: Annotated[tuple[Variable, ...], about("variables of trials on GPUs of AMD")] = ()
 
 
-class Environment(Section, frozen=True):
+class TrialEnvironment(Section, frozen=True):
     """The environment of a trial's processes."""
 
     ignored = {
@@ -188,7 +188,7 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     profiling: Profiling = Profiling()
     log_policies: Annotated[LogPolicies, about("these are added to the two that are built in")] = DEFAULT_LOG_POLICIES
     resources: Resources = Resources()
-    environment: Environment = Environment()
+    environment: TrialEnvironment = TrialEnvironment()
     integrations: Annotated[Integrations, about("there are none yet")] = Integrations()
     debug: Annotated[bool, about("log more")] = False
 

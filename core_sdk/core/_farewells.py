@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from core_sdk.distributed import Channel, Failure
+from core_sdk.distributed import Channel, RankFailure
 from core_sdk.errors import ChannelError, RankFailedError, RankLeftError
 
 _TOPIC = "farewell"
@@ -21,7 +21,7 @@ _LOOK_INTERVAL_S = 0.1
 class Farewell(msgspec.Struct, frozen=True):
     """A rank's last message; without a failure the rank has ended well."""
 
-    failure: Failure | None = None
+    failure: RankFailure | None = None
     is_consequence: bool = False
     """Whether the failure of another rank has caused this one."""
 
@@ -79,4 +79,4 @@ def _farewell(rank: int, error: BaseException | None) -> Farewell:
         return Farewell()
     # If another rank ended well and left, the failure is this rank's own.
     is_consequence = isinstance(error, ChannelError) and not isinstance(error, RankLeftError)
-    return Farewell(Failure.of(rank, error), is_consequence)
+    return Farewell(RankFailure.of(rank, error), is_consequence)

@@ -91,7 +91,7 @@ class End(enum.Enum):
     STOPPED = "stopped"
 
 
-class Wanted(NamedTuple):
+class WantedLength(NamedTuple):
     """A length to which the trial is to be trained."""
 
     length: int
@@ -102,7 +102,7 @@ class Wanted(NamedTuple):
 class Operations(Protocol):
     """The lengths that are wanted of a trial, as the chief knows them."""
 
-    def next(self) -> Wanted | End | None:
+    def next(self) -> WantedLength | End | None:
         """Returns the next length that is not completed, or `End` if there are no more; None while it is not known."""
 
     def complete(self, length: int) -> None: ...
@@ -114,9 +114,9 @@ class ConfiguredOperation(Operations):
     def __init__(self, length: int | None) -> None:
         if length is None:
             logger.warning("no max_length was given: the one searcher operation has length 1")
-        self._wanted = Wanted(length or 1, is_last=True)
+        self._wanted = WantedLength(length or 1, is_last=True)
 
-    def next(self) -> Wanted:
+    def next(self) -> WantedLength:
         return self._wanted
 
     def complete(self, length: int) -> None:
@@ -132,14 +132,14 @@ class SearchedOperations(Operations):
         self._has_ended = has_search_ended(folder)
         self._preempt = preempt
 
-    def next(self) -> Wanted | End | None:
+    def next(self) -> WantedLength | End | None:
         if self._preempt.is_stop_agreed:
             return End.STOPPED
         self._posted.read()
         is_closed = self._posted.is_closed or self._has_ended
         lengths = [length for length in self._posted.lengths if length not in self._completed]
         if lengths:
-            return Wanted(lengths[0], is_last=is_closed and len(lengths) == 1)
+            return WantedLength(lengths[0], is_last=is_closed and len(lengths) == 1)
         return End.CLOSED if is_closed else None
 
     def complete(self, length: int) -> None:
@@ -185,7 +185,7 @@ class SearcherContext(OfOneProcess):
             raise RuntimeError("in SearcherMode.ChiefOnly only the chief asks for operations")
         known = self._known() if self._distributed.is_chief else None
 
-        def ask() -> Wanted | End:
+        def ask() -> WantedLength | End:
             return _await_next(known) if known is not None else End.CLOSED
 
         while True:
@@ -228,7 +228,7 @@ class SearcherContext(OfOneProcess):
         return ConfiguredOperation(self._max_length)
 
 
-def _await_next(operations: Operations) -> Wanted | End:
+def _await_next(operations: Operations) -> WantedLength | End:
     while (found := operations.next()) is None:
         time.sleep(_POLL_S)
     return found

@@ -10,4 +10,4 @@ carries the messages that no call waits for: deaths, farewells, questions to a l
 
 from core_sdk.distributed._channel import Channel, Listener, SoloChannel
 from core_sdk.distributed._context import DistributedContext, has_process_group
-from core_sdk.distributed.transport._encoding import Failure
+from core_sdk.distributed.transport._encoding import RankFailure

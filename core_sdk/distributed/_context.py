@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from core_sdk.distributed._channel import Channel, SoloChannel
 from core_sdk.distributed._topology import host_identity, problems_of_numbers, this_rank
 from core_sdk.distributed.joining._options import DEFAULT_NUMBER, JOIN_TIMEOUT_S, TIMEOUT_S, JoinOptions
-from core_sdk.environment import Meeting, RankPlace
+from core_sdk.environment import MeetingPlace, RankPlace
 from core_sdk.errors import ContradictoryRanksError
 from core_sdk.pickling import OfOneProcess
 
 if TYPE_CHECKING:
-    from core_sdk.distributed.joining._horovod import Horovod
+    from core_sdk.distributed.joining._horovod import HorovodModule
     from core_sdk.distributed.joining._rendezvous import Rendezvous
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class DistributedContext(OfOneProcess):
     @classmethod
     def from_horovod(
         cls,
-        hvd: Horovod,
+        hvd: HorovodModule,
         chief_ip: str | None = None,
         *,
         timeout_s: float = TIMEOUT_S,
@@ -128,7 +128,7 @@ class DistributedContext(OfOneProcess):
     def _from_torch(cls, place: RankPlace, options: JoinOptions) -> Self:
         from core_sdk.distributed.joining._join import torch_rendezvous  # as in `_join`
 
-        return cls._made(place, options, lambda: torch_rendezvous(Meeting.read(), options))
+        return cls._made(place, options, lambda: torch_rendezvous(MeetingPlace.read(), options))
 
     @classmethod
     def _made(cls, place: RankPlace, options: JoinOptions, rendezvous: Callable[[], Rendezvous | None]) -> Self:
@@ -176,7 +176,7 @@ class DistributedContext(OfOneProcess):
                 join_ring,
             )
 
-            here, meeting = this_rank(place), Meeting.read()
+            here, meeting = this_rank(place), MeetingPlace.read()
             rendezvous = rendezvous or choose_rendezvous(here, options, meeting)
             listen_options = choose_listen_options(here, options, meeting, rendezvous)
             self.channel = everyone = join_ranks(here, options, rendezvous, listen_options)

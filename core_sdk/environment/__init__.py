@@ -68,7 +68,7 @@ from core_sdk.environment._launchers import (
 )
 from core_sdk.environment._marks import Mark
 from core_sdk.environment._ranks import (
-    Meeting,
+    MeetingPlace,
     RankPlace,
     is_horovod_launch,
     launch_directory,

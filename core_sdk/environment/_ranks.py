@@ -64,7 +64,7 @@ class RankPlace:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class MeetingPlace:
     """The place where the ranks meet, as a launcher has told this process."""
 
     directory: Path | None
@@ -75,7 +75,7 @@ class Meeting:
     """Differs between the restarts of a job, and between jobs to which the user has given an id."""
 
     @classmethod
-    def read(cls, variables: Mapping[str, str] = os.environ) -> Meeting:
+    def read(cls, variables: Mapping[str, str] = os.environ) -> MeetingPlace:
         """Reads the variables. Raises `ValueError` for a MASTER_PORT that is not a number."""
         directory = variables.get(RENDEZVOUS_VARIABLE)
         key = variables.get(CHANNEL_KEY_VARIABLE)

@@ -25,7 +25,7 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Order:
+class TellLength:
     """Tell the trial's script how far to train."""
 
     request_id: UUID
@@ -46,4 +46,4 @@ class Finish:
     reason: str
 
 
-Action = AskToStop | Kill | Order | Settle | Finish
+Action = AskToStop | Kill | TellLength | Settle | Finish

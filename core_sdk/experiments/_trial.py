@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 from uuid import UUID
 
-from core_sdk.experiments._actions import Action, AskToStop, Kill, Order, Settle
+from core_sdk.experiments._actions import Action, AskToStop, Kill, Settle, TellLength
 from core_sdk.records import (
     STOPPED_BY_SEARCHER,
     AttemptBegun,
@@ -41,7 +41,7 @@ def without_numbers(words: str) -> str:
     return re.sub(r"\d+", "", words)
 
 
-class Trial:
+class TrialStateMachine:
     """A trial, which only `Experiment.apply` changes. The same events give the same trial."""
 
     def __init__(self, create: Create) -> None:
@@ -216,7 +216,7 @@ class Trial:
                 yield Settle(self.request_id)
             return
         if self.lengths and self.trial_id is not None:
-            yield Order(self.request_id)
+            yield TellLength(self.request_id)
         if self.attempt is None:
             return
         if self.wish is Wish.KILL:

@@ -12,7 +12,7 @@ import msgspec
 from core_sdk.config import ExperimentConfig
 from core_sdk.config.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher, CustomSearcher, SingleSearcher
 from core_sdk.experiments._actions import Action, Finish
-from core_sdk.experiments._trial import Trial, Wish
+from core_sdk.experiments._trial import TrialStateMachine, Wish
 from core_sdk.records import (
     AttemptBegun,
     AttemptOver,
@@ -28,7 +28,7 @@ from core_sdk.records import (
     OperationsPosted,
     SettingsChanged,
     StopSent,
-    TrialCreated,
+    TrialNumbered,
     TrialWanted,
     ValidationRead,
     from_json,
@@ -47,13 +47,13 @@ from core_sdk.search import (
     Shutdown,
     Stop,
     TrialClosed,
+    TrialCreated,
     TrialExitedEarly,
     ValidateAfter,
     ValidationCompleted,
     Warn,
 )
 from core_sdk.search import Event as SearchEvent
-from core_sdk.search import TrialCreated as SearchTrialCreated
 
 NO_LIMIT = -1
 RULES = 2
@@ -71,7 +71,7 @@ _STOPPING: dict[FinalState, ExperimentState] = {
 }
 
 
-class Experiment:
+class ExperimentStateMachine:
     """The state of an experiment: its searcher, its trials, and the requests of users. Only `apply` changes it.
 
     The trials to start are in `waiting`, and `take_due` returns the other actions. After a replay, `outstanding`
@@ -81,7 +81,7 @@ class Experiment:
     def __init__(self, experiment_id: int, config: ExperimentConfig) -> None:
         self.experiment_id = experiment_id
         self.config = config
-        self.trials: dict[UUID, Trial] = {}
+        self.trials: dict[UUID, TrialStateMachine] = {}
         self.waiting: dict[UUID, None] = {}
         """Trials whose next attempt waits for slots, in the order in which they began to wait."""
         self.is_paused = False
@@ -96,10 +96,10 @@ class Experiment:
         """The events for a search method outside of the master, in order."""
         self.num_answered = 0
         """The number of these events that the method has answered."""
-        self._by_trial_id: dict[int, Trial] = {}
+        self._by_trial_id: dict[int, TrialStateMachine] = {}
         self._search = _open_search(config)
         self._progress: float | None = None
-        self._running: dict[UUID, Trial] = {}
+        self._running: dict[UUID, TrialStateMachine] = {}
         self._touched_now: dict[UUID, None] = {}
         self._dirty: dict[UUID, None] = {}
         """Trials that events have touched since the last `take_due`."""
@@ -173,11 +173,11 @@ class Experiment:
     def num_running(self) -> int:
         return len(self._running)
 
-    def running(self) -> Iterator[Trial]:
+    def running(self) -> Iterator[TrialStateMachine]:
         """Returns the trials that have a process, in the order in which the processes began."""
         return iter(list(self._running.values()))
 
-    def trial(self, trial_id: int) -> Trial | None:
+    def trial(self, trial_id: int) -> TrialStateMachine | None:
         return self._by_trial_id.get(trial_id)
 
     def validation(
@@ -224,11 +224,11 @@ class Experiment:
                 self._want_trial(event)
             case SettingsChanged():
                 self._change(event)
-            case TrialCreated():
+            case TrialNumbered():
                 trial = self.trials[event.request_id]
                 trial.trial_id = event.trial_id
                 self._by_trial_id[event.trial_id] = trial
-                self._tell(SearchTrialCreated(event.request_id))
+                self._tell(TrialCreated(event.request_id))
             case AttemptBegun():
                 trial = self._touched(event.request_id)
                 trial.begin(event)
@@ -327,13 +327,13 @@ class Experiment:
         """The reason for which no trial may run; empty if trials may run."""
         return "the experiment is paused" if self.is_paused else ""
 
-    def _queue(self, trial: Trial) -> None:
+    def _queue(self, trial: TrialStateMachine) -> None:
         if trial.is_startable and not self.is_paused and self.closing is None:
             self.waiting.setdefault(trial.request_id)
         else:
             self.waiting.pop(trial.request_id, None)
 
-    def _touched(self, request_id: UUID) -> Trial:
+    def _touched(self, request_id: UUID) -> TrialStateMachine:
         self._touched_now[request_id] = None
         return self.trials[request_id]
 
@@ -353,7 +353,7 @@ class Experiment:
         for operation in operations:
             match operation:
                 case Create():
-                    self.trials[operation.request_id] = Trial(operation)
+                    self.trials[operation.request_id] = TrialStateMachine(operation)
                     self._touched(operation.request_id)
                 case ValidateAfter():
                     trial = self._touched(operation.request_id)
@@ -379,7 +379,7 @@ class Experiment:
         else:
             self._close("CANCELED" if operation.cancel else "COMPLETED", "", Wish.STOP)
 
-    def _close_trial(self, trial: Trial) -> None:
+    def _close_trial(self, trial: TrialStateMachine) -> None:
         trial.is_closed = True
         if trial.wish is Wish.REST and not trial.is_running and not trial.is_over:
             trial.close("COMPLETED", "")
@@ -399,7 +399,7 @@ class Experiment:
         wish = Wish.CANCEL if event.state == "CANCELED" else Wish.KILL
         self._ask(self._touched(event.request_id), wish, event.by)
 
-    def _ask(self, trial: Trial, wish: Wish, why: str) -> None:
+    def _ask(self, trial: TrialStateMachine, wish: Wish, why: str) -> None:
         """Asks a trial to end. A trial without a process ends at once."""
         was_over = trial.is_over
         trial.ask(wish, why)
@@ -458,7 +458,7 @@ class Experiment:
         elif trial.is_closed:
             self._close_trial(trial)
 
-    def _closed(self, trial: Trial, exited: ExitedReason | None) -> None:
+    def _closed(self, trial: TrialStateMachine, exited: ExitedReason | None) -> None:
         if self.closing is not None:
             return
         if self._trains_in_vain():
@@ -478,7 +478,7 @@ class Experiment:
         silent = [trial for trial in self.trials.values() if trial.state == "COMPLETED" and trial.other_names]
         return len(silent) >= MAX_SILENT
 
-    def _to_revive(self) -> list[Trial]:
+    def _to_revive(self) -> list[TrialStateMachine]:
         """Returns the trials that a continuation lets go on.
 
         A halving search has ranked the trials that ended before it was canceled.
@@ -515,7 +515,7 @@ class Experiment:
             self.closing = state, (reasons or [""])[-1]
 
 
-def _named(trials: Sequence[Trial]) -> str:
+def _named(trials: Sequence[TrialStateMachine]) -> str:
     ids = [str(trial.trial_id) for trial in trials]
     ids[_MAX_NAMED:] = [f"{len(ids) - _MAX_NAMED} more"] if len(ids) > _MAX_NAMED else []
     return f"trial {ids[0]}" if len(ids) == 1 else f"trials {', '.join(ids[:-1])} and {ids[-1]}"

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from core_sdk.errors import RecordDamagedError
 from core_sdk.experiments.events import read_new_events
-from core_sdk.experiments.experiment import Experiment
+from core_sdk.experiments.experiment import ExperimentStateMachine
 from core_sdk.experiments.reviving import keep_going
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.files import fingerprint
@@ -31,7 +31,7 @@ class FollowedExperiment:
         self.home = home
         self.name = record.name
         self.searcher = submitted.config.searcher
-        self.experiment = Experiment(experiment_id, submitted.config)
+        self.experiment = ExperimentStateMachine(experiment_id, submitted.config)
         self._path = submitted.folder.events_path
         self._offset = self._fingerprint = 0
         self._least_events = 0 if record.search is None else max(1, record.search.num_events)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from core_sdk.config.searchers import SearcherConfig
-from core_sdk.experiments._trial import Trial
+from core_sdk.experiments._trial import TrialStateMachine
 from core_sdk.experiments.following import Follower
 from core_sdk.records import Metric
 
@@ -81,7 +81,7 @@ def read_picture(follower: Follower) -> SearchPicture:
     )
 
 
-def _fate(trial: Trial, rungs: Sequence[int]) -> Fate:
+def _fate(trial: TrialStateMachine, rungs: Sequence[int]) -> Fate:
     if not trial.is_over:
         return "goes on"
     if trial.state != "COMPLETED":

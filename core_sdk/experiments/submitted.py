@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from core_sdk.config import ExperimentConfig, entrypoint_argv, from_mapping
 from core_sdk.errors import RecordDamagedError
 from core_sdk.experiments.code import has_startup_hook, unpack_for_trial, with_startup_hook
-from core_sdk.experiments.experiment import Experiment
+from core_sdk.experiments.experiment import ExperimentStateMachine
 from core_sdk.records import CommandRecord, SearchRecord, SubmissionRecord, from_json
 from core_sdk.tracking.attempts.command import resolve
 from core_sdk.tracking.home import Home, TrialFolder
@@ -66,7 +66,7 @@ class SubmittedExperiment:
         self.config  # noqa: B018
         self.record  # noqa: B018
 
-    def publish(self, experiment: Experiment) -> None:
+    def publish(self, experiment: ExperimentStateMachine) -> None:
         """Writes the state of the experiment into its record, which lists show."""
         with self.folder.edit() as record:
             before = record.search

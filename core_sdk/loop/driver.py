@@ -13,7 +13,7 @@ CheckpointPolicy = Literal["best", "all", "none"]
 """The validations after which a checkpoint is saved: those that are the best so far, all, or none."""
 
 
-class Trained(Protocol):
+class TrainedBatch(Protocol):
     """A global batch that was trained on."""
 
     @property
@@ -24,13 +24,13 @@ class Trained(Protocol):
     def is_epoch_end(self) -> bool: ...
 
 
-class Training(Protocol):
+class DrivenTraining(Protocol):
     """The work that a `Driver` orders. Every rank has one, and all of them get the same calls."""
 
     def should_stop(self) -> bool:
         """Whether to save and end. Called once before each batch; it becomes True at the same call on all ranks."""
 
-    def train_batch(self) -> Trained: ...
+    def train_batch(self) -> TrainedBatch: ...
 
     def report(self, progress: float) -> None:
         """Reports the metrics of the batches since the last report, and the completed share of the training."""
@@ -73,7 +73,7 @@ class _Due(NamedTuple):
     checkpoint: bool = False
 
 
-class Progress:
+class TrainingProgress:
     """The amounts that a training has completed, and what it has still to do. Its state belongs in each checkpoint."""
 
     def __init__(self) -> None:
@@ -115,9 +115,9 @@ class Driver:
 
     def __init__(
         self,
-        training: Training,
+        training: DrivenTraining,
         schedule: Schedule,
-        progress: Progress,
+        progress: TrainingProgress,
         broadcast: Callable[[tuple[float, float]], tuple[float, float]] = lambda value: value,
     ) -> None:
         """`broadcast` returns the chief's value on every rank."""

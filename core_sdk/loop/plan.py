@@ -24,7 +24,7 @@ class Position(NamedTuple):
     """The units consumed in that epoch. At its end these are all, or more if the last batch was carried over."""
 
 
-class Ranks(NamedTuple):
+class DataParallelRank(NamedTuple):
     """The place of a rank among those that divide the batches."""
 
     rank: int = 0

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from core_sdk.errors import CodeDamagedError, CoreSDKError, HomeError, RecordDamagedError
-from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order, Settle
-from core_sdk.experiments._trial import Trial
+from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Settle, TellLength
+from core_sdk.experiments._trial import TrialStateMachine
 from core_sdk.experiments.code import check_archive, remove_code
 from core_sdk.experiments.events import EventJournal
 from core_sdk.experiments.following import FollowedExperiment
@@ -33,7 +33,7 @@ from core_sdk.records import (
     Report,
     Settled,
     StopSent,
-    TrialCreated,
+    TrialNumbered,
     ValidationRead,
     metrics_from_json,
 )
@@ -100,7 +100,7 @@ class Run:
         for trial in unfinished:
             if trial.trial_id is None and str(trial.request_id) in found:
                 trial_id = found[str(trial.request_id)]
-                self.record(TrialCreated(time=time.time(), request_id=trial.request_id, trial_id=trial_id))
+                self.record(TrialNumbered(time=time.time(), request_id=trial.request_id, trial_id=trial_id))
             if trial.trial_id is not None and trial.request_id not in self.attempts:
                 self._recover_attempt(trial, self._home.folder(trial.trial_id))
         for request_id, attempt in list(self.attempts.items()):
@@ -190,7 +190,7 @@ class Run:
                 self._give_up(trial, attempt)
         self.carry_out(self.experiment.take_due())
 
-    def _look_at(self, trial: Trial, attempt: RunningAttempt) -> None:
+    def _look_at(self, trial: TrialStateMachine, attempt: RunningAttempt) -> None:
         if attempt.is_gone:
             self._give_up(trial, attempt)
             return
@@ -219,7 +219,7 @@ class Run:
                     attempt = self.attempts[request_id]
                     self.record(KillSent(time=now, request_id=request_id, attempt=attempt.number, reason=reason))
                     attempt.execution.kill()
-                case Order(request_id):
+                case TellLength(request_id):
                     self._post_operations(self.experiment.trials[request_id])
                 case Settle(request_id):
                     self._settle_at_rest(self.experiment.trials[request_id])
@@ -250,7 +250,7 @@ class Run:
 
     # Carrying out
 
-    def _order(self, trial: Trial, folder: TrialFolder, number: int) -> AttemptOrder:
+    def _order(self, trial: TrialStateMachine, folder: TrialFolder, number: int) -> AttemptOrder:
         """Returns the order for the trial's attempt that is recorded as the `number`-th one."""
         return AttemptOrder(
             name=f"{folder.trial_id}.{number}",
@@ -267,7 +267,7 @@ class Run:
             warm_start=trial.checkpoint,
         )
 
-    def _begin(self, trial: Trial, claim: Claim) -> None:
+    def _begin(self, trial: TrialStateMachine, claim: Claim) -> None:
         try:
             begun = claim.begun()
         except (CoreSDKError, OSError) as error:
@@ -275,7 +275,9 @@ class Run:
             return
         try:
             if trial.trial_id is None:
-                self.record(TrialCreated(time=time.time(), request_id=trial.request_id, trial_id=claim.folder.trial_id))
+                self.record(
+                    TrialNumbered(time=time.time(), request_id=trial.request_id, trial_id=claim.folder.trial_id)
+                )
             self._record_begin(trial, begun)
             self._post_operations(trial)
         except OSError:
@@ -285,7 +287,7 @@ class Run:
         self.attempts[trial.request_id] = RunningAttempt(claim.folder, begun.number, position, claim.start())
         self.carry_out(self.experiment.take_due())
 
-    def _take_failure(self, trial: Trial, claim: Claim, error: CoreSDKError | OSError) -> None:
+    def _take_failure(self, trial: TrialStateMachine, claim: Claim, error: CoreSDKError | OSError) -> None:
         """Ends a trial that cannot begin its next attempt.
 
         If the cause lies in the experiment's own files or in the disk, it is raised instead.
@@ -302,11 +304,11 @@ class Run:
                 raise OSError(str(error)) from error
         self._fail_to_start(trial, claim.slot_ids, str(error))
 
-    def _post_operations(self, trial: Trial) -> None:
+    def _post_operations(self, trial: TrialStateMachine) -> None:
         if trial.lengths and trial.trial_id is not None and (folder := self._home.folder(trial.trial_id)).exists():
             post_operations(folder, trial.lengths, is_closed=trial.is_closed)
 
-    def _record_begin(self, trial: Trial, begun: Begun) -> None:
+    def _record_begin(self, trial: TrialStateMachine, begun: Begun) -> None:
         self.record(
             AttemptBegun(
                 time=time.time(),
@@ -317,12 +319,12 @@ class Run:
             )
         )
 
-    def _fail_to_start(self, trial: Trial, slot_ids: tuple[int, ...], reason: str) -> None:
+    def _fail_to_start(self, trial: TrialStateMachine, slot_ids: tuple[int, ...], reason: str) -> None:
         self._record_begin(trial, Begun(trial.last_attempt + 1, slot_ids, ""))
         self._record_end(trial, "hopeless", reason)
         self.carry_out(self.experiment.take_due())
 
-    def _recover_attempt(self, trial: Trial, folder: TrialFolder) -> None:
+    def _recover_attempt(self, trial: TrialStateMachine, folder: TrialFolder) -> None:
         """Finds the trial's attempt that an earlier master has started, was about to start, or has not recorded."""
         was_removed = trial.last_attempt > 0 and not folder.exists()
         if (
@@ -343,7 +345,7 @@ class Run:
             position = StreamPosition(*trial.position)
             self.attempts[trial.request_id] = RunningAttempt(folder, trial.attempt, position, execution)
 
-    def _repeat(self, trial: Trial, attempt: RunningAttempt) -> None:
+    def _repeat(self, trial: TrialStateMachine, attempt: RunningAttempt) -> None:
         """Repeats the stop or the kill that was recorded, and may not have been carried out."""
         if attempt.is_gone or attempt.execution.is_over:
             return
@@ -352,7 +354,7 @@ class Run:
         if trial.kill is not None:
             attempt.execution.kill()
 
-    def _read(self, trial: Trial, attempt: RunningAttempt) -> None:
+    def _read(self, trial: TrialStateMachine, attempt: RunningAttempt) -> None:
         stretch = self._tracker.read_news(attempt.folder.trial_id, attempt.position)
         for news in stretch.news:
             if isinstance(news.record, OperationCompleted if trial.lengths else Report):
@@ -365,7 +367,7 @@ class Run:
         attempt.position = stretch.end
         self.carry_out(self.experiment.take_due())
 
-    def _hear_another_rank(self, trial: Trial, attempt: RunningAttempt) -> None:
+    def _hear_another_rank(self, trial: TrialStateMachine, attempt: RunningAttempt) -> None:
         """Reads the searcher's metric from the lowest rank that has reported it, if rank 0 never has.
 
         Called at the end of an attempt, since until then rank 0 may still report the metric.
@@ -384,7 +386,7 @@ class Run:
                     break
 
     def _validation(
-        self, trial: Trial, record: OperationCompleted | Report, end: StreamPosition, rank: int = 0
+        self, trial: TrialStateMachine, record: OperationCompleted | Report, end: StreamPosition, rank: int = 0
     ) -> ValidationRead:
         if isinstance(record, OperationCompleted):
             values = {"metric": record.metric, "length": record.length, "is_operation": True}
@@ -395,18 +397,18 @@ class Run:
         return self._validation_read(trial, end, rank=rank, **values)
 
     @staticmethod
-    def _validation_read(trial: Trial, end: StreamPosition, **values: Any) -> ValidationRead:
+    def _validation_read(trial: TrialStateMachine, end: StreamPosition, **values: Any) -> ValidationRead:
         return ValidationRead(
             time=time.time(), request_id=trial.request_id, attempt=end.attempt, offset=end.offset, **values
         )
 
-    def _give_up(self, trial: Trial, attempt: RunningAttempt) -> None:
+    def _give_up(self, trial: TrialStateMachine, attempt: RunningAttempt) -> None:
         """Kills the processes of a trial whose folder was removed, and ends the trial."""
         attempt.execution.kill()
         self._record_end(trial, "hopeless", _removed(attempt.folder))
         del self.attempts[trial.request_id]
 
-    def _end(self, trial: Trial, attempt: RunningAttempt) -> None:
+    def _end(self, trial: TrialStateMachine, attempt: RunningAttempt) -> None:
         self._hear_another_rank(trial, attempt)
         outcome: AttemptOutcome = "hopeless"
         reason = attempt.execution.problem
@@ -435,14 +437,14 @@ class Run:
         settled = Settled(time=time.time(), state=state, reason=reason, attempt=max(folder.attempts()))
         folder.append_change(settled)
 
-    def _settle_at_rest(self, trial: Trial) -> None:
+    def _settle_at_rest(self, trial: TrialStateMachine) -> None:
         folder = self._home.folder(trial.trial_id or 0)
         state: Literal["COMPLETED", "CANCELED"] = "CANCELED" if trial.state == "CANCELED" else "COMPLETED"
         settled = read_settled(folder) if folder.exists() else None
         if folder.exists() and (settled is None or settled.state != state):
             self._settle(folder, state, trial.reason)
 
-    def _record_end(self, trial: Trial, outcome: AttemptOutcome, reason: str, last_words: str = "") -> None:
+    def _record_end(self, trial: TrialStateMachine, outcome: AttemptOutcome, reason: str, last_words: str = "") -> None:
         self.record(
             AttemptOver(
                 time=time.time(),

@@ -17,14 +17,14 @@ _MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "W
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 
 
-class Picture(NamedTuple):
+class EncodedPicture(NamedTuple):
     content: bytes
     media_type: str
     width: int
     height: int
 
 
-def encode_picture(data: Any, format: str, channels: Channels | None) -> Picture:
+def encode_picture(data: Any, format: str, channels: Channels | None) -> EncodedPicture:
     """Returns a tensor, an array or a PIL image as a file."""
     if format.upper() not in ("PNG", "JPEG", "WEBP"):
         raise MediaError("image", f'has the format {format!r}; it must be "png", "jpeg" or "webp"')
@@ -34,22 +34,22 @@ def encode_picture(data: Any, format: str, channels: Channels | None) -> Picture
     return _written(PIL.Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels), format)
 
 
-def read_picture(content: bytes) -> Picture:
+def read_picture(content: bytes) -> EncodedPicture:
     """Returns a file that browsers show as it is, and another one as PNG."""
     try:
         with PIL.Image.open(io.BytesIO(content)) as image:
             if (media_type := _MEDIA_TYPES.get(image.format or "")) is not None:
-                return Picture(content, media_type, image.width, image.height)
+                return EncodedPicture(content, media_type, image.width, image.height)
             return _written(image, "PNG")
     except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
         raise MediaError("image", f"cannot be read: {error}") from error
 
 
-def _written(image: PIL.Image.Image, format: str) -> Picture:
+def _written(image: PIL.Image.Image, format: str) -> EncodedPicture:
     if format.upper() == "JPEG" and image.mode not in ("L", "RGB"):
         image = image.convert("RGB")
     elif image.mode not in _MODES:
         image = image.convert("RGBA" if "A" in image.getbands() else "RGB")
     file = io.BytesIO()
     image.save(file, format.upper())
-    return Picture(file.getvalue(), _MEDIA_TYPES[format.upper()], image.width, image.height)
+    return EncodedPicture(file.getvalue(), _MEDIA_TYPES[format.upper()], image.width, image.height)

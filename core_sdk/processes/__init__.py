@@ -1,7 +1,7 @@
 """Child processes that train: supervises them as ranks, judges failures, and leaves none behind. Free of torch.
 
 - `CaughtSignals`: the signals that this process receives, as values.
-- `Ranks`: child processes from their start to the end of what they leave behind.
+- `RankProcesses`: child processes from their start to the end of what they leave behind.
 - `Supervisor`: ranks through all their starts: what a signal does to them, and with which `Outcome` they ended.
 - `RankStatements`: what ranks say about how they end.
 - `Guardian`: a helper process that ends the ranks if the process that supervises them is killed. Its module says who
@@ -17,23 +17,23 @@ Nothing here reads the environment: callers pass in what they know.
 
 from __future__ import annotations
 
-from core_sdk.processes._causes import STOPPED, WELL, Kind, RankSeen, kind_of
+from core_sdk.processes._causes import STOPPED, WELL, FailureKind, RankSeen, kind_of
 from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, failure_report, shortened, signal_name
 from core_sdk.processes._guardian import Guardian
 from core_sdk.processes._guardian_process import await_guardians, end_marked, guardians_of, is_any_marked
 from core_sdk.processes._outcomes import (
     Failed,
     FailedElsewhere,
-    Grace,
     Killed,
     NodesLost,
     Obeyed,
     Outcome,
+    RankGrace,
     Stopping,
     Succeeded,
     judge,
 )
-from core_sdk.processes._ranks import Ranks
+from core_sdk.processes._ranks import RankProcesses
 from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1, heed_signals, start_helper
 from core_sdk.processes._spawner import Forked, Spawner
 from core_sdk.processes._spawner_process import exit_at_once

@@ -47,7 +47,7 @@ _EXCEPTION_STATUS = 1
 _ON_ITS_WAY_OUT_S = 10.0
 
 
-class Kind(enum.IntEnum):
+class FailureKind(enum.IntEnum):
     """The kind of a rank's failure. The lower the number, the nearer it is to the root cause."""
 
     CAUSE = 0
@@ -81,10 +81,10 @@ def failed(ranks: Sequence[RankSeen]) -> list[RankSeen]:
     return [seen for seen in ranks if seen.code not in (None, *WELL)]
 
 
-def kind_of(seen: RankSeen, signals: Collection[int] = ()) -> Kind:
+def kind_of(seen: RankSeen, signals: Collection[int] = ()) -> FailureKind:
     if any(seen.code in (-number, 128 + number) for number in signals):
-        return Kind.OBEYED
-    return Kind.CONSEQUENCE if _LOST_PEER.search(_last_traceback(seen.stderr)) else Kind.CAUSE
+        return FailureKind.OBEYED
+    return FailureKind.CONSEQUENCE if _LOST_PEER.search(_last_traceback(seen.stderr)) else FailureKind.CAUSE
 
 
 def may_change(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> bool:
@@ -93,7 +93,7 @@ def may_change(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> bool
     running = [seen for seen in ranks if seen.code is None]
     if first is None or not running:
         return False
-    return kind_of(first, signals) is not Kind.CAUSE or any(_is_on_its_way_out(seen, first) for seen in running)
+    return kind_of(first, signals) is not FailureKind.CAUSE or any(_is_on_its_way_out(seen, first) for seen in running)
 
 
 def stuck_after_failure(ranks: Sequence[RankSeen]) -> RankSeen | None:

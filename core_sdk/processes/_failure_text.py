@@ -6,7 +6,7 @@ import itertools
 import re
 import signal
 
-from core_sdk.processes._causes import STOPPED, TRACEBACK, Kind, RankSeen, kind_of
+from core_sdk.processes._causes import STOPPED, TRACEBACK, FailureKind, RankSeen, kind_of
 
 MAX_LINES = 40
 _MAX_CHARACTERS = 100_000
@@ -91,7 +91,7 @@ def failure_report(seen: RankSeen, num_ranks: int, host: str, code: int) -> list
     """Returns lines that say which rank failed first, why, and with which exit code, and the end of its stderr."""
     head = f"rank {seen.rank} of {num_ranks} failed first (host {host}, pid {seen.pid}): it "
     lines = [head + cause_of(seen)]
-    if kind_of(seen) is Kind.CONSEQUENCE:
+    if kind_of(seen) is FailureKind.CONSEQUENCE:
         lines.append("this looks like the consequence of another rank's end, of which nothing was seen on this node")
     if _ended_under_threads(seen):
         lines.append(

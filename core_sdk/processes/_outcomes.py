@@ -6,7 +6,15 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core_sdk.processes._causes import Kind, RankSeen, failed, first_failure, kind_of, may_change, stuck_after_failure
+from core_sdk.processes._causes import (
+    FailureKind,
+    RankSeen,
+    failed,
+    first_failure,
+    kind_of,
+    may_change,
+    stuck_after_failure,
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Obeyed:
 
 
 @dataclass(frozen=True)
-class Grace:
+class RankGrace:
     """The time that ranks may take to end after a stop was asked for."""
 
     total_s: float
@@ -66,7 +74,7 @@ class Stopping:
     """The signals that have asked for it."""
     ranks: tuple[int, ...]
     """The ranks that still run; empty if they are being started."""
-    grace: Grace
+    grace: RankGrace
     left_s: float
     """The rest of the grace."""
 
@@ -78,7 +86,7 @@ class Killed:
     signal: int
     """The signal that asked for the stop."""
     ranks: tuple[int, ...]
-    grace: Grace
+    grace: RankGrace
     is_impatient: bool
     """Whether a second SIGINT killed them, before the end of their grace."""
     places: Mapping[int, str] = field(default_factory=dict)
@@ -105,18 +113,18 @@ def judge(
     if first is None or first.code is None:
         return None
     kind = kind_of(first, stops)
-    if kind is Kind.OBEYED:
+    if kind is FailureKind.OBEYED:
         obedience = _judge_obedience(ranks, stops, has_patience=has_patience)
         is_stop = obedience is not None and has_said_stopped and all(map(_is_stopped_wrapper, failed(ranks)))
         return Succeeded(was_stopped=True) if is_stop else obedience
-    if has_patience and (may_change(ranks, stops) or (kind is Kind.CONSEQUENCE and not is_alone)):
+    if has_patience and (may_change(ranks, stops) or (kind is FailureKind.CONSEQUENCE and not is_alone)):
         return None
-    stuck = stuck_after_failure(ranks) if kind is Kind.CONSEQUENCE else None
+    stuck = stuck_after_failure(ranks) if kind is FailureKind.CONSEQUENCE else None
     return Failed(stuck or first)
 
 
 def _judge_obedience(ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool) -> Obeyed | None:
-    obeyed = [seen for seen in ranks if kind_of(seen, stops) is Kind.OBEYED]
+    obeyed = [seen for seen in ranks if kind_of(seen, stops) is FailureKind.OBEYED]
     has_consequences = any(seen not in obeyed for seen in failed(ranks))
     is_running = any(seen.code is None for seen in ranks)
     # A rank that still runs may be saving, and has its grace, unless others have begun to fail because of a lost peer.

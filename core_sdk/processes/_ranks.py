@@ -1,7 +1,7 @@
 """The processes of ranks, from their start to the end of what they leave behind.
 
-Launchers, worker groups and agents start processes in ways of their own, and give them to `Ranks` from then on. Each
-rank is a child of this process and leads a session of its own. It is not reaped before `end`. Until then a dead
+Launchers, worker groups and agents start processes in ways of their own, and give them to `RankProcesses`. Each rank
+is a child of this process and leads a session of its own. It is not reaped before `end`. Until then a dead
 rank stays a zombie, so that its pid cannot mean another process, which would get the rank's signals.
 """
 
@@ -36,7 +36,7 @@ _SHOWING_S = 2.0
 _LAST_OUTPUT_S = 0.5
 
 
-class Ranks:
+class RankProcesses:
     """Watches the processes of ranks, each from `add` on. Thread-safe.
 
     If a rank's own process is a wrapper and dies of a stop, the rank has ended only when the training in it has: it was

@@ -13,8 +13,8 @@ from core_sdk.processes._causes import ENDED_BY_STOP, INTERRUPTED, STOPPED, TRAC
 from core_sdk.processes._failure_text import place_of_stack
 from core_sdk.processes._guardian import Guardian
 from core_sdk.processes._guardian_process import end_marked
-from core_sdk.processes._outcomes import Failed, Grace, Killed, Outcome, Stopping, Succeeded, judge
-from core_sdk.processes._ranks import Ranks
+from core_sdk.processes._outcomes import Failed, Killed, Outcome, RankGrace, Stopping, Succeeded, judge
+from core_sdk.processes._ranks import RankProcesses
 from core_sdk.processes._signals import STOPS
 from core_sdk.processes._statements import RankStatements
 from core_sdk.processes.output import RankOutput
@@ -53,7 +53,7 @@ class Supervisor:
     other one receives the signals: `hand_on`, `stopping`, `time_left_s`, `kill_late`, `kill`.
     """
 
-    def __init__(self, guardian: Guardian, statements: RankStatements, output: RankOutput, grace: Grace) -> None:
+    def __init__(self, guardian: Guardian, statements: RankStatements, output: RankOutput, grace: RankGrace) -> None:
         self.grace = grace
         self.decided: Outcome | None = None
         """The outcome of the last start; None again after the next one has begun."""
@@ -64,7 +64,7 @@ class Supervisor:
         self._output = output
         self._lock = threading.Lock()
         self._phase = _Phase.WAITING
-        self._ranks = Ranks(guardian, output)
+        self._ranks = RankProcesses(guardian, output)
         self._stops: list[int] = []
         self._stop_asked_s = 0.0
         self.killed: Killed | None = None
@@ -93,7 +93,7 @@ class Supervisor:
 
     def started(self, pids: Mapping[int, int], num_ranks: int) -> None:
         """Takes over ranks that have been started. `pids` has the pid of each rank, not to be reaped before `end`."""
-        ranks = Ranks(self._guardian, self._output)
+        ranks = RankProcesses(self._guardian, self._output)
         for rank, pid in pids.items():
             ranks.add(rank, pid)
         with self._lock:
@@ -133,7 +133,7 @@ class Supervisor:
             end_marked(self._guardian.mark, least_s=0)
         ranks.release()
         if not ranks.running():
-            self._ranks = Ranks(self._guardian, self._output)
+            self._ranks = RankProcesses(self._guardian, self._output)
 
     def hand_on(self, number: int) -> bool:
         """Passes a signal on to the ranks, but no SIGHUP. Returns whether there are no ranks to wait for."""

@@ -16,7 +16,7 @@ from core_sdk.core import DistributedContext, TensorboardMode
 from core_sdk.environment import get_cluster_info
 from core_sdk.loop import rng
 from core_sdk.pytorch._context import PyTorchTrialContext
-from core_sdk.pytorch._run import Position, TrialRun
+from core_sdk.pytorch._run import BatchPosition, TrialRun
 from core_sdk.records import to_json_or_text
 from core_sdk.runtime.devices import current_device, use_own_gpu
 from core_sdk.runtime.ranks import joined_ranks
@@ -122,7 +122,7 @@ def begun_attempt(
             make_runtime(device),
             enables_tensorboard=enable_tensorboard_logging,
             # As far as it is known before `fit()` has read the checkpoint: the trial's __init__() may ask for it.
-            position=Position(trial.steps_completed),
+            position=BatchPosition(trial.steps_completed),
         )
 
 

@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Runtime)
 
 
 @dataclass(slots=True)
-class Position:
+class BatchPosition:
     """The batch that is being trained or was trained last, counted over the whole training."""
 
     initial_batch: int = 0
@@ -50,7 +50,7 @@ class TrialRun(Generic[R]):
     """Whether the Trainer moves batches to the device."""
     waiver: str = "call context.experimental.disable_dataset_reproducibility_checks() in the trial's __init__()"
     """The advice for a trial whose data need not resume exactly."""
-    position: Position = field(default_factory=Position)
+    position: BatchPosition = field(default_factory=BatchPosition)
     reducers: Reducers = field(default_factory=Reducers)
     is_stop_requested: bool = False
     profiler: Any = None

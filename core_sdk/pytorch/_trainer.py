@@ -15,13 +15,13 @@ from core_sdk.loop import rng
 from core_sdk.loop.driver import CheckpointPolicy, Driver, Schedule
 from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit, check_length
 from core_sdk.pytorch._context import PyTorchTrialContext, run_of
-from core_sdk.pytorch._fitting.callbacks import Callbacks
+from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState, is_own, parts_to_keep, position_in, read_state
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.progress import FitProgress
 from core_sdk.pytorch._fitting.validation import Validator
-from core_sdk.pytorch._run import Position
+from core_sdk.pytorch._run import BatchPosition
 from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.records import Keep
 from core_sdk.runtime.stopping import StopFlag, StopReason
@@ -131,7 +131,7 @@ class Trainer:
             policy=checkpoint_policy,
             validates_first=step_zero_validation and not is_test,
         )
-        callbacks = Callbacks(self._trial.build_callbacks())
+        callbacks = TrialCallbacks(self._trial.build_callbacks())
         stop_flag = StopFlag(core_context.preempt, lambda: self._run.is_stop_requested, "context.set_stop_requested()")
         storage_id = latest_checkpoint or self._latest_checkpoint or core_context.info.latest_checkpoint
         with contextlib.ExitStack() as ends:
@@ -168,7 +168,7 @@ class Trainer:
 
     def _begin(
         self,
-        callbacks: Callbacks,
+        callbacks: TrialCallbacks,
         progress: FitProgress,
         stop_flag: StopFlag,
         storage_id: str | None,
@@ -183,7 +183,7 @@ class Trainer:
         is_own_checkpoint = content is not None and is_own(run, content)
         kept = parts_to_keep(keep, is_own_checkpoint)
         is_resumed = content is not None and "training" in kept
-        run.position = position_in(content) if content is not None and is_resumed else Position()
+        run.position = position_in(content) if content is not None and is_resumed else BatchPosition()
         callbacks.call("on_trial_startup", run.position.initial_batch, storage_id)
         data = self._training_data()
         data.check_ranks(run.distributed)

@@ -20,7 +20,7 @@ from core_sdk.records._events import (
     OperationsPosted,
     SettingsChanged,
     StopSent,
-    TrialCreated,
+    TrialNumbered,
     TrialWanted,
     ValidationRead,
     Wish,

@@ -54,7 +54,7 @@ class SettingsChanged(Line, tag="settings_changed"):
     """-1 means no limit."""
 
 
-class TrialCreated(Line, tag="trial_created"):
+class TrialNumbered(Line, tag="trial_created"):
     """The trial of a request has this id; its first attempt is about to begin."""
 
     request_id: UUID
@@ -142,7 +142,7 @@ Event = (
     | ExperimentContinued
     | TrialWanted
     | SettingsChanged
-    | TrialCreated
+    | TrialNumbered
     | AttemptBegun
     | ValidationRead
     | StopSent

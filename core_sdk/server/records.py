@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from core_sdk.charts.common_bins import Wanted, read_common_bins
+from core_sdk.charts.common_bins import JoinedMetric, read_common_bins
 from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, group_curve
 from core_sdk.errors import CoreSDKError, TrialNotFoundError
 from core_sdk.experiments.calling import is_master_running
@@ -130,7 +130,7 @@ class Records:
         self._look_if_old()
         return self._remembered(self._answers, _NUM_ANSWERS, trial_id, key, question)
 
-    def common_bins(self, trial_ids: Sequence[int], wanted: Wanted) -> dict[int, Bins]:
+    def common_bins(self, trial_ids: Sequence[int], wanted: JoinedMetric) -> dict[int, Bins]:
         """Returns a metric of several trials in bins, and remembers those of a trial until more is recorded of it."""
 
         def ask(trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:

@@ -14,7 +14,7 @@ logger = logging.getLogger("core_sdk.sgd")
 STATE_FILE = "state.pt"
 
 
-class Mark(NamedTuple):
+class TrainerMark(NamedTuple):
     """The progress of a training. From one state, passes lead to all later ones that have the same `num_changes`."""
 
     num_changes: int
@@ -24,7 +24,7 @@ class Mark(NamedTuple):
 
 class _Kept(NamedTuple):
     storage_id: str
-    mark: Mark
+    mark: TrainerMark
 
 
 class Checkpoints:
@@ -39,11 +39,11 @@ class Checkpoints:
         self._stored: _Kept | None = None
         self._pending: _Kept | None = None
         """The one that is being stored in the background."""
-        self._last_mark: Mark | None = None
+        self._last_mark: TrainerMark | None = None
         """The mark of the last one that was begun."""
         self._asked_for: set[str] = set()
 
-    def begin(self, read_state: Callable[[], bytes], metadata: dict[str, Any], mark: Mark) -> None:
+    def begin(self, read_state: Callable[[], bytes], metadata: dict[str, Any], mark: TrainerMark) -> None:
         """Begins to store a state, after `settle()`."""
         self._last_mark = mark
         with self._context.checkpoint.store_path(
@@ -77,11 +77,11 @@ class Checkpoints:
         except (WorkerError, CheckpointNotFoundError) as error:
             logger.warning("the last state could not be stored: %s", error)
 
-    def has(self, mark: Mark) -> bool:
+    def has(self, mark: TrainerMark) -> bool:
         """Whether the last checkpoint, which may not be stored yet, has this state."""
         return mark in [each.mark for each in (self._pending, self._stored) if each is not None]
 
-    def lead_to(self, mark: Mark) -> bool:
+    def lead_to(self, mark: TrainerMark) -> bool:
         """Whether this state was kept, and passes lead to it from the last one that is certainly stored."""
         stored = self._stored
         return stored is not None and self._last_mark == mark and stored.mark.num_changes == mark.num_changes

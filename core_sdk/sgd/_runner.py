@@ -45,7 +45,7 @@ PARTS = ("models", "optimizers", "lr_schedulers", "training")
 """The parts of a state that can be kept. "training": the passes, the place in the data, the random numbers."""
 
 
-class Progress(NamedTuple):
+class RunnerProgress(NamedTuple):
     """The progress of the training."""
 
     epoch: int
@@ -56,7 +56,7 @@ class Progress(NamedTuple):
 class Restored(NamedTuple):
     """The progress after a state was loaded."""
 
-    progress: Progress
+    progress: RunnerProgress
     is_own: bool
     """Whether the state is of the trainer's own trial."""
 
@@ -64,7 +64,7 @@ class Restored(NamedTuple):
 class TrainedPass(NamedTuple):
     measured: Measured
     num_batches: int
-    progress: Progress
+    progress: RunnerProgress
     times: Mapping[str, float]
 
 
@@ -196,8 +196,8 @@ class Runner:
             metrics = as_numbers(self._validate(batches, self._info(num_steps, info)), "validation_function()")
         return Measured(metrics, batches.num_samples)
 
-    def progress(self) -> Progress:
-        return Progress(self.epoch, self.train_loader.batches)
+    def progress(self) -> RunnerProgress:
+        return RunnerProgress(self.epoch, self.train_loader.batches)
 
     def copied_models(self) -> Any:
         """Returns copies of the models on the CPU, on worker 0."""

@@ -29,12 +29,12 @@ from core_sdk.files import write_atomically
 from core_sdk.loop.keeping import kept_parts
 from core_sdk.records import Keep, with_given
 from core_sdk.runtime.backends import usual_backend
-from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, Mark
+from core_sdk.sgd._checkpoints import STATE_FILE, Checkpoints, TrainerMark
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
 from core_sdk.sgd._metrics import Metrics, flat, mean
 from core_sdk.sgd._operator import TrainingOperator
 from core_sdk.sgd._replicas import Replicas
-from core_sdk.sgd._runner import PARTS, Progress, Runner, TrainedPass
+from core_sdk.sgd._runner import PARTS, Runner, RunnerProgress, TrainedPass
 from core_sdk.sgd._trial import TrainerTrial
 from core_sdk.tracking.states import TRY_AGAIN
 from core_sdk.workers import Engine, open_engine
@@ -169,10 +169,10 @@ class PyTorchTrainer:
         self.context = context
         self._checkpoints = Checkpoints(context)
         self._replicas: Replicas | None = None
-        self._progress = Progress(0, 0)
+        self._progress = RunnerProgress(0, 0)
         self._last_pass: tuple[int | None, Mapping[str, Any] | None] = (None, None)
         """The arguments of the last pass, with which it is repeated if its state is lost."""
-        self._mark = Mark(num_changes=0, steps=0)
+        self._mark = TrainerMark(num_changes=0, steps=0)
         """The steps are the batches of the trial. Their number also grows after `restore()` has gone back."""
         self._validated_at: int | None = None
         self.config = with_given(creators.config, hparams)

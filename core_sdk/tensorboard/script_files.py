@@ -32,7 +32,7 @@ _BESIDE_CONTENT_BYTES = 1 << 16
 
 
 @dataclass
-class _File:
+class _EventFile:
     """A file, as far as it was read."""
 
     identity: tuple[int, int]
@@ -49,7 +49,7 @@ class ScriptFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._files: dict[Path, _File] = {}
+        self._files: dict[Path, _EventFile] = {}
         self._ends: dict[Path, tuple[tuple[int, int], int]] = {}
         self._version = 0
         self._lock = threading.Lock()
@@ -111,7 +111,7 @@ class ScriptFiles:
             identity = status.st_dev, status.st_ino
             known = self._files.get(path)
             if known is None or known.identity != identity or known.offset > status.st_size:
-                known = self._files[path] = _File(identity)
+                known = self._files[path] = _EventFile(identity)
             file.seek(known.offset)
             num_left = _MAX_MEDIA - sum(len(each.media) for each in self._files.values())
             max_bytes = _max_event_bytes()

@@ -52,7 +52,7 @@ def is_content_of(name: str, content: bytes | bytearray) -> bool:
     return hashlib.sha256(content).hexdigest() == name.partition(".")[0]
 
 
-class ScriptFiles(Protocol):
+class ScriptMediaFiles(Protocol):
     """The files of a trial into which its script has written media. Any thread may ask."""
 
     def look(self) -> int:
@@ -70,10 +70,10 @@ class ScriptMedia:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._files: dict[int, ScriptFiles] = {}
+        self._files: dict[int, ScriptMediaFiles] = {}
         self._lock = threading.Lock()
 
-    def of(self, trial_id: int) -> ScriptFiles | None:
+    def of(self, trial_id: int) -> ScriptMediaFiles | None:
         """Returns the files of a trial; None if its script has written none, or nothing can read them."""
         directory = self._home.folder(trial_id).tensorboard_path
         if not directory.is_dir():
@@ -87,9 +87,9 @@ class ScriptMedia:
             return files
 
 
-def _opened(directory: Path) -> ScriptFiles | None:
+def _opened(directory: Path) -> ScriptMediaFiles | None:
     try:
-        files: ScriptFiles = importlib.import_module(_EVENT_FILES).ScriptFiles(directory)
+        files: ScriptMediaFiles = importlib.import_module(_EVENT_FILES).ScriptFiles(directory)
     except MissingDependencyError as error:
         logger.warning("the media in %s are left out: %s", directory, error)
         return None

@@ -279,7 +279,7 @@ FiguresByTrial = dict[int, dict[str, dict[str, Figures]]]
 
 
 @dataclass(frozen=True)
-class Bucket:
+class SeriesBucket:
     """A stretch of a series for a chart, with its true minimum and maximum."""
 
     first_steps: float

@@ -15,7 +15,6 @@ from core_sdk.tracking.rows import (
     AlertRow,
     AttemptRow,
     Bins,
-    Bucket,
     CheckpointRow,
     ExperimentChange,
     ExperimentRow,
@@ -27,6 +26,7 @@ from core_sdk.tracking.rows import (
     ReportPage,
     ReportRow,
     ReportStretch,
+    SeriesBucket,
     SeriesRow,
     StreamPosition,
     Summary,
@@ -128,7 +128,7 @@ class View(Protocol):
         superseded_of: int | None = None,
         rank: int | None = None,
         is_profile: bool = False,
-    ) -> list[Bucket]:
+    ) -> list[SeriesBucket]:
         """Returns at most `num_buckets` buckets, equally wide in steps, in order; buckets without points are left out.
 
         `within` is the first and the last step to include. With `superseded_of`, the points are those of this attempt
@@ -158,7 +158,7 @@ class View(Protocol):
         trial_id: int,
         group: str,
         name: str,
-        buckets: Sequence[Bucket],
+        buckets: Sequence[SeriesBucket],
         *,
         superseded_of: int | None = None,
         rank: int | None = None,

@@ -13,7 +13,7 @@ from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingProgram:
     """The function and the configuration of a trainer."""
 
     function: Callable[..., Any]
@@ -48,7 +48,7 @@ class Training:
 class Program:
     """An execution of a training function, as the driver orders it from each worker."""
 
-    training: Training
+    training: TrainingProgram
     has_callbacks: bool
     home: Path
     run_info: Path | None

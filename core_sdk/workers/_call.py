@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from core_sdk.errors import CallTimeoutError, WorkerError
 from core_sdk.processes import Failed, RankSeen, judge
-from core_sdk.workers._engine import Answer
+from core_sdk.workers._engine import WorkerAnswer
 from core_sdk.workers._messages import decode_failure, decode_value
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Call(Generic[T]):
         with self._changed:
             return self._changed.wait_for(lambda: not self._missing(), timeout_s)
 
-    def take(self, rank: int, answer: Answer) -> None:
+    def take(self, rank: int, answer: WorkerAnswer) -> None:
         """Takes the answer of a rank. For each rank, either this or `fail` is called once."""
         if answer.is_failure:
             error = decode_failure(self.function, rank, answer.content)

@@ -18,7 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Answer(NamedTuple):
+class WorkerAnswer(NamedTuple):
     """A worker's answer to one request."""
 
     is_failure: bool
@@ -51,7 +51,7 @@ class Team(ABC):
     """The address at which all workers can reach the node of rank 0."""
 
     @abstractmethod
-    def exchange(self, rank: int, request: bytes, *, in_thread: bool = False) -> Answer:
+    def exchange(self, rank: int, request: bytes, *, in_thread: bool = False) -> WorkerAnswer:
         """Sends a request, and waits for its answer. With `in_thread` a thread of the worker answers it.
 
         Of each kind, there is one request at a time for each rank. Raises `WorkerLost`.

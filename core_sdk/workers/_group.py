@@ -17,7 +17,7 @@ from core_sdk.errors import NodeLostError, WorkerDiedError, WorkerError, Workers
 from core_sdk.processes import WELL, RankSeen
 from core_sdk.workers import _torch
 from core_sdk.workers._call import Call
-from core_sdk.workers._engine import Answer, Engine, Team, WorkerLost
+from core_sdk.workers._engine import Engine, Team, WorkerAnswer, WorkerLost
 from core_sdk.workers._messages import encode_request, name_of
 from core_sdk.workers.local import LocalEngine
 
@@ -214,7 +214,7 @@ class _Start:
         else:
             call.take(rank, answer)
 
-    def _exchange(self, rank: int, request: bytes) -> Answer:
+    def _exchange(self, rank: int, request: bytes) -> WorkerAnswer:
         self._is_in_call[rank] = True
         try:
             return self.team.exchange(rank, request)

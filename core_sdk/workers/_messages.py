@@ -15,7 +15,7 @@ from typing import Any
 from core_sdk.errors import NotPicklableError, WorkerFailedError
 from core_sdk.pickling import dumps_by_value
 from core_sdk.processes import shortened
-from core_sdk.workers._engine import Answer
+from core_sdk.workers._engine import WorkerAnswer
 
 Function = Callable[..., Any]
 
@@ -64,7 +64,7 @@ def decode_value(function: str, rank: int, content: bytes) -> Any:
         raise WorkerFailedError(rank, function, reason) from error
 
 
-def encode_failure(error: BaseException) -> Answer:
+def encode_failure(error: BaseException) -> WorkerAnswer:
     """Encodes an exception: its text, its traceback, and itself, pickled, or nothing if it cannot be pickled."""
     lines = traceback.format_exception(error)
     try:
@@ -74,7 +74,7 @@ def encode_failure(error: BaseException) -> Answer:
     except Exception:  # noqa: BLE001 - whatever a class of the script's raises
         pickled = b""
     texts = _printable(shortened(_last_line(error))), _printable(shortened("".join(lines)))
-    return Answer(is_failure=True, content=pickle.dumps((*texts, pickled)))
+    return WorkerAnswer(is_failure=True, content=pickle.dumps((*texts, pickled)))
 
 
 def decode_failure(function: str, rank: int, content: bytes) -> WorkerFailedError:

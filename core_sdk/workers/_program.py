@@ -11,7 +11,7 @@ from typing import Any
 
 from core_sdk.environment import RankPlace
 from core_sdk.processes import exit_at_once
-from core_sdk.workers._engine import Answer
+from core_sdk.workers._engine import WorkerAnswer
 from core_sdk.workers._messages import decode_request, encode_failure, encode_value
 
 
@@ -54,7 +54,7 @@ class WorkerProgram:
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, _ignore)
 
-    def answer(self, request: bytes, *, in_thread: bool = False) -> Answer:
+    def answer(self, request: bytes, *, in_thread: bool = False) -> WorkerAnswer:
         """Runs a call and returns its answer. Any exception is an answer, even `KeyboardInterrupt` and `SystemExit`.
 
         Calls `in_thread` leave the handling of signals to the main thread.
@@ -62,7 +62,7 @@ class WorkerProgram:
         try:
             function, args, kwargs = decode_request(request)
             if in_thread:
-                return Answer(is_failure=False, content=encode_value(function(*args, **kwargs)))
+                return WorkerAnswer(is_failure=False, content=encode_value(function(*args, **kwargs)))
             self._begin_call()
             try:
                 value = function(*args, **kwargs)
@@ -70,7 +70,7 @@ class WorkerProgram:
                 self._end_call()
             if os.getpid() != self._pid:
                 exit_at_once()
-            return Answer(is_failure=False, content=encode_value(value))
+            return WorkerAnswer(is_failure=False, content=encode_value(value))
         except BaseException as error:  # noqa: BLE001 - it is raised by the program that calls
             if os.getpid() != self._pid:
                 exit_at_once(_status(error))

@@ -29,7 +29,7 @@ NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 
 
-class CommandError(Exception):
+class CommandLineError(Exception):
     """The command cannot be started. The message is for the user; the launcher exits with `exit_code`."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
@@ -37,7 +37,7 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-class UsageError(CommandError):
+class UsageError(CommandLineError):
     """The launcher does not understand the arguments."""
 
     def __init__(self, message: str) -> None:
@@ -89,7 +89,7 @@ def parse(argv: Sequence[str], own_options: Mapping[str, int] = {}) -> Command:
 def check_script(script: Sequence[str]) -> None:
     """Refuses a script with which every rank would fail.
 
-    Raises `CommandError`, and `UsageError` for an interpreter without a script.
+    Raises `CommandLineError`, and `UsageError` for an interpreter without a script.
     """
     program = script[0]
     if program == "-m":
@@ -230,9 +230,9 @@ def _check_file(script: str, path: Path, *, is_for_python: bool) -> None:
         raise _not_executable(script, "it is empty")
 
 
-def _not_found(script: str, reason: str) -> CommandError:
-    return CommandError(f"{script!r} {reason}", NOT_FOUND)
+def _not_found(script: str, reason: str) -> CommandLineError:
+    return CommandLineError(f"{script!r} {reason}", NOT_FOUND)
 
 
-def _not_executable(script: str, reason: str) -> CommandError:
-    return CommandError(f"{script!r} cannot be executed: {reason}", NOT_EXECUTABLE)
+def _not_executable(script: str, reason: str) -> CommandLineError:
+    return CommandLineError(f"{script!r} cannot be executed: {reason}", NOT_EXECUTABLE)

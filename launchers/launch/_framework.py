@@ -36,7 +36,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchOptions:
     """The meaning of the options before `--`."""
 
     torchrun: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Framework(ABC):
         return parse(arguments, self.own_options)
 
     @abstractmethod
-    def plan(self, overrides: Sequence[str]) -> Plan:
+    def plan(self, overrides: Sequence[str]) -> LaunchOptions:
         """Translates the overrides. Called once. Raises `CommandError`, and `SystemExit` after an answer."""
 
     def options_text(self) -> str:
@@ -91,7 +91,7 @@ class Launch:
 
     framework: Framework
     command: Command
-    plan: Plan
+    plan: LaunchOptions
     settings: LaunchSettings
     directory: LaunchDirectory
     signals: CaughtSignals

@@ -20,9 +20,9 @@ from typing import NoReturn
 from core_sdk.environment import LaunchSettings
 from core_sdk.environment.names import GRACE_VARIABLE
 from core_sdk.errors import CoreSDKError
-from core_sdk.processes import STOPS, CaughtSignals, Grace, Supervisor, block_usr1
+from core_sdk.processes import STOPS, CaughtSignals, RankGrace, Supervisor, block_usr1
 from core_sdk.processes.output import RankOutput
-from launch._command_line import CommandError, HelpWanted, check_script, help_text
+from launch._command_line import CommandLineError, HelpWanted, check_script, help_text
 from launch._directory import LaunchDirectory
 from launch._framework import Framework, Launch
 from launch._result import LaunchResult, describe_stopping, marked, result_before_start, result_of, say
@@ -58,7 +58,7 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
     except HelpWanted:
         print(help_text(framework.module, framework.overridden, framework.options_text()), flush=True)
         return 0
-    except (CommandError, CoreSDKError, ValueError) as error:
+    except (CommandLineError, CoreSDKError, ValueError) as error:
         return _report(head, _result_of_error(error, _USAGE))
     try:
         directory = LaunchDirectory(None if head is None else head.directory)
@@ -72,7 +72,7 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
         started = Launch(framework, command, plan, settings, directory, signals)
         try:
             result = _launch_here(started) if hosts is None else _head.run(started, hosts)
-        except CommandError as error:
+        except CommandLineError as error:
             result = _result_of_error(error)
     signals.wait_for(lambda: _report(head, result, signals.is_stop_asked))
     return result.code
@@ -94,7 +94,7 @@ def _launch_here(launch: Launch) -> LaunchResult:
     """Runs this node's part of the training."""
     directory, signals, settings = launch.directory, launch.signals, launch.settings
     with RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
-        grace = Grace(settings.grace_s, GRACE_VARIABLE)
+        grace = RankGrace(settings.grace_s, GRACE_VARIABLE)
         supervisor = Supervisor(directory.guardian, directory.statements, output, grace)
         # The main thread must be free to receive signals while nodes meet.
         engine = ThreadPoolExecutor(1, "launch-engine").submit(_run_engine, launch, supervisor, output)
@@ -148,7 +148,7 @@ def _result_of_error(error: BaseException, code_of_value_error: int | None = Non
     A `ValueError` without a code is a fault of the launcher itself.
     """
     match error:
-        case CommandError():
+        case CommandLineError():
             return LaunchResult(error.exit_code, (str(error),))
         case ValueError() if code_of_value_error is not None:
             return LaunchResult(code_of_value_error, (str(error),))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from launch._command_line import CommandError
+from launch._command_line import CommandLineError
 
 LOOPBACK = "127.0.0.1"
 # For a datagram socket that only asks the kernel for its route.
@@ -22,7 +22,7 @@ _SILENCE_S = 30
 
 
 def ipv4_of(host: str) -> str:
-    """Returns an IPv4 address of the host. Raises `CommandError`."""
+    """Returns an IPv4 address of the host. Raises `CommandLineError`."""
     try:
         return socket.gethostbyname(host)
     except OSError as error:
@@ -45,7 +45,7 @@ def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket
 
 
 def own_address_towards(address: str) -> str:
-    """Returns this node's address from which packets to `address` leave. Sends nothing. Raises `CommandError`."""
+    """Returns this node's address from which packets to `address` leave. Sends nothing. Raises `CommandLineError`."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((address, _ANY_PORT))
@@ -55,8 +55,8 @@ def own_address_towards(address: str) -> str:
         raise _no_route(address, error) from error
 
 
-def _no_route(host: str, error: OSError) -> CommandError:
-    return CommandError(
+def _no_route(host: str, error: OSError) -> CommandLineError:
+    return CommandLineError(
         f"there is no way from this node to {host!r} by IPv4, which the ranks need to meet: {error.strerror}. Give "
         "--master-addr's like, PET_MASTER_ADDR, as an address or a name that resolves"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core_sdk.environment import rank_variables
 from core_sdk.processes.output import RankPipes
-from launch._command_line import NOT_EXECUTABLE, NOT_FOUND, CommandError
+from launch._command_line import NOT_EXECUTABLE, NOT_FOUND, CommandLineError
 
 # A Python that crashes, or is told to abort since it hangs, writes where it stood.
 _DEFAULTS = {"PYTHONFAULTHANDLER": "1"}
@@ -23,7 +23,7 @@ def start_rank(
     defaults: Mapping[str, str] | None = None,
     cores: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a rank. Raises `CommandError`, and `OSError` if its output cannot be opened.
+    """Starts a rank. Raises `CommandLineError`, and `OSError` if its output cannot be opened.
 
     Its environment is `defaults`, updated by this process's, updated by `variables`. It may run on `cores`, by default
     on those of this thread. A signal to this process's group, such as Ctrl-C or those of mpirun, does not reach it.
@@ -42,7 +42,7 @@ def start_rank(
         except OSError as error:
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
             program = error.filename or command[0]
-            raise CommandError(f"{program!r} cannot be started: {error.strerror}", code) from error
+            raise CommandLineError(f"{program!r} cannot be started: {error.strerror}", code) from error
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ from core_sdk.processes import (
     WELL,
     Failed,
     FailedElsewhere,
+    FailureKind,
     Killed,
-    Kind,
     NodesLost,
     Obeyed,
     Outcome,
@@ -65,7 +65,7 @@ def overall_result(results: Sequence[LaunchResult]) -> LaunchResult:
 
 def result_of(outcome: Outcome, num_ranks: int, host: str) -> LaunchResult:
     is_consequence = isinstance(outcome, FailedElsewhere) or (
-        isinstance(outcome, Failed) and kind_of(outcome.first) is Kind.CONSEQUENCE
+        isinstance(outcome, Failed) and kind_of(outcome.first) is FailureKind.CONSEQUENCE
     )
     return replace(_result_of(outcome, num_ranks, host), is_of_ranks=True, is_consequence=is_consequence)
 

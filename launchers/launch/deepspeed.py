@@ -15,7 +15,7 @@ from core_sdk.environment import LaunchSettings, meeting_port, visible_gpus
 from launch._command_line import UsageError
 from launch._deepspeed._core_binding import cores_to_share, share
 from launch._deepspeed._options import DeepSpeedOptions, parse_options, plan_here, plan_hosts
-from launch._framework import Framework, Plan, Start
+from launch._framework import Framework, LaunchOptions, Start
 from launch._launcher import run
 from launch._ssh._hostfile import read_hostfile
 
@@ -32,7 +32,7 @@ class DeepSpeed(Framework):
         self._cores: list[int] = []
         self._has_num_threads = False
 
-    def plan(self, overrides: Sequence[str]) -> Plan:
+    def plan(self, overrides: Sequence[str]) -> LaunchOptions:
         options = parse_options(overrides)
         plan = _plan(options)
         self._devices = plan.devices
@@ -63,7 +63,7 @@ class DeepSpeed(Framework):
         return place | ({"CUDA_VISIBLE_DEVICES": ",".join(self._devices)} if self._devices else {})
 
 
-def _plan(options: DeepSpeedOptions) -> Plan:
+def _plan(options: DeepSpeedOptions) -> LaunchOptions:
     hostfile = options.hostfile or _usual_hostfile()
     return plan_here(options, _visible_gpus) if hostfile is None else plan_hosts(options, read_hostfile(hostfile))
 

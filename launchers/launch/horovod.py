@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from core_sdk.environment import horovod_variables
-from launch._command_line import CommandError
-from launch._framework import Framework, Plan, Start
+from launch._command_line import CommandLineError
+from launch._framework import Framework, LaunchOptions, Start
 from launch._horovod._options import HorovodOptions, check_number, options_of, parse, plan_of
-from launch._horovod._rendezvous import Rendezvous, meet
+from launch._horovod._rendezvous import HorovodRendezvous, meet
 from launch._launcher import run
 from launch._result import say
 from launch._ssh._head import is_placed
@@ -37,14 +37,14 @@ class Horovod(Framework):
         self._options = HorovodOptions()
         self._is_without_horovod = False
         self._rank_counts: Sequence[int] = ()
-        self._rendezvous: Rendezvous | None = None
+        self._rendezvous: HorovodRendezvous | None = None
 
-    def plan(self, overrides: Sequence[str]) -> Plan:
+    def plan(self, overrides: Sequence[str]) -> LaunchOptions:
         is_auto = _AUTO in overrides
         self._options = options = _parsed([override for override in overrides if override != _AUTO])
         if is_auto and not options.names_hosts and _has_one_rank(options, _nodes()):
             self._is_without_horovod = True
-            return Plan(("--nproc-per-node=1",))
+            return LaunchOptions(("--nproc-per-node=1",))
         with _needing_horovod():
             # So that a missing Horovod is noticed before the start.
             from launch._horovod import _rendezvous_server  # noqa: F401
@@ -94,7 +94,7 @@ class Horovod(Framework):
         chosen = horovod_variables().get("HOROVOD_GLOO_IFACE")
         return frozenset([chosen] if chosen else [])
 
-    def _nccl_variables(self, meeting: Rendezvous) -> dict[str, str]:
+    def _nccl_variables(self, meeting: HorovodRendezvous) -> dict[str, str]:
         if len(self._rank_counts) == 1:
             return {}
         return {"NCCL_SOCKET_IFNAME": ",".join(sorted(self._options.interfaces)) or meeting.interface}
@@ -128,7 +128,7 @@ def _needing_horovod() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise CommandError(
+        raise CommandLineError(
             f'launch.horovod needs Horovod in {sys.executable}: pip install "core-sdk[horovod]" ({error}). pip builds '
             "it, with cmake and a C++ compiler; a build that asks for a newer C++ needs CMAKE_CXX_STANDARD 20 in two "
             'of its files, as docs/distributed-reference.md shows under "Horovod"'

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from launch._command_line import OptionParser, UsageError
-from launch._framework import Framework, Plan, Start
+from launch._framework import Framework, LaunchOptions, Start
 from launch._launcher import run
 from launch._network import ipv4_of, own_address_towards
 
@@ -26,9 +26,9 @@ class TensorFlow(Framework):
         self._workers: list[str] = []
         self._held_port: socket.socket | None = None
 
-    def plan(self, overrides: Sequence[str]) -> Plan:
+    def plan(self, overrides: Sequence[str]) -> LaunchOptions:
         self._port = _parse(overrides)
-        return Plan(("--nproc-per-node=1",))
+        return LaunchOptions(("--nproc-per-node=1",))
 
     def meet(self, start: Start, rank_counts: Sequence[int]) -> None:
         """Exchanges the addresses at which the nodes' workers will listen."""

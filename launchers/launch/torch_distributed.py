@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from core_sdk.environment import torchrun_variables
 from launch._command_line import Command, UsageError
-from launch._framework import Framework, Plan
+from launch._framework import Framework, LaunchOptions
 from launch._launcher import run
 from launch._ssh._head import is_placed
 from launch._ssh._hostfile import Host, SshLaunch, read_hostfile
@@ -25,17 +25,17 @@ class TorchDistributed(Framework):
     def command(self, arguments: Sequence[str]) -> Command:
         return super().command(with_dashes(arguments))
 
-    def plan(self, overrides: Sequence[str]) -> Plan:
+    def plan(self, overrides: Sequence[str]) -> LaunchOptions:
         hostfile, options = split_hostfile(overrides)
         if hostfile is None:
-            return Plan(options)
+            return LaunchOptions(options)
         hosts = read_hostfile(hostfile)
         ssh_launch = None if is_placed() else plan_ssh_launch(hosts, options)
         # With several hosts, a scheduler has placed this launcher: otherwise it would be a head.
         if len(hosts) != 1 or "nproc_per_node" in torchrun_variables():
-            return Plan(options, ssh_launch)
+            return LaunchOptions(options, ssh_launch)
         # An option that the user gave comes later, and so takes precedence.
-        return Plan((f"--nproc-per-node={hosts[0].slots}", *options), ssh_launch)
+        return LaunchOptions((f"--nproc-per-node={hosts[0].slots}", *options), ssh_launch)
 
     def options_text(self) -> str:
         return options_text()

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from core_sdk.environment import first_variable
-from core_sdk.processes import STOPS, CaughtSignals, Ranks, exit_code, signal_name
+from core_sdk.processes import STOPS, CaughtSignals, RankProcesses, exit_code, signal_name
 from core_sdk.processes.output import RankOutput
-from launch._command_line import CommandError, OptionParser, UsageError
+from launch._command_line import CommandLineError, OptionParser, UsageError
 from launch._directory import LaunchDirectory
 from launch._rank_process import start_rank
 from launch._result import marked, say
@@ -29,7 +29,7 @@ def main() -> NoReturn:
     try:
         rank, command = _parse(sys.argv[1:])
         code = _run(rank, command)
-    except CommandError as error:
+    except CommandLineError as error:
         say([str(error)])
         code = error.exit_code
     os._exit(code)  # without waiting for a thread that waits for a reader
@@ -51,7 +51,7 @@ def _parse(arguments: Sequence[str]) -> tuple[int, list[str]]:
 def _rank_of(text: str) -> int:
     value = text if text.isdecimal() else first_variable(text.split(","))
     if value is None or not value.isdecimal():
-        raise CommandError(f"which rank is this? {text} is neither a number nor a variable that holds one")
+        raise CommandLineError(f"which rank is this? {text} is neither a number nor a variable that holds one")
     return int(value)
 
 
@@ -60,7 +60,7 @@ def _run(rank: int, command: Sequence[str]) -> int:
     with LaunchDirectory() as directory, RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
         # Kept until the end, since a `Popen` that nobody holds reaps its process.
         process = start_rank(command, output.open(rank), directory.mark.variables)
-        ranks = Ranks(directory.guardian, output)
+        ranks = RankProcesses(directory.guardian, output)
         ranks.add(rank, process.pid)
         while ranks.running():
             if number := signals.wait(_POLL_S):

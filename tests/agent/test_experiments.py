@@ -19,9 +19,9 @@ from core_sdk.agent.starting import Agent
 from core_sdk.records import CommandRecord, to_json
 from core_sdk.tracking import Home, HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.tracking.attempts.starting import Start, begin, begin_in_experiment, requested_trials, resume
+from core_sdk.tracking.attempts.starting import AttemptStart, begin, begin_in_experiment, requested_trials, resume
 
-Begin = Callable[..., Start]
+Begin = Callable[..., AttemptStart]
 
 TELL = """
     import json, os
@@ -40,7 +40,7 @@ def begin_trial(home: Home) -> Begin:
     Home.create(home.root)
     experiment_id = home.new_experiment("search").experiment_id
 
-    def begin_trial(source: str, request_id: str = "a", **changes: Any) -> Start:
+    def begin_trial(source: str, request_id: str = "a", **changes: Any) -> AttemptStart:
         def command(folder: TrialFolder) -> CommandRecord:
             code = folder.path / "code"
             code.mkdir()
@@ -65,7 +65,7 @@ def no_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
-def run(start: Start) -> Any:
+def run(start: AttemptStart) -> Any:
     """Runs an attempt to its end, and returns what its script prints last, as JSON."""
     agent = Agent()
     agent.start(start, stdin=None)

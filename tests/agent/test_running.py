@@ -20,7 +20,7 @@ from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.ending import read_end
 from core_sdk.tracking.attempts.killing import kill
 from core_sdk.tracking.attempts.running import await_end, never_began, take_back, take_for_dead
-from core_sdk.tracking.attempts.starting import Start, begin, resume
+from core_sdk.tracking.attempts.starting import AttemptStart, begin, resume
 from core_sdk.tracking.states import trial_state
 
 WAITING = """
@@ -35,12 +35,12 @@ sys.exit(3)
 
 
 @pytest.fixture
-def start(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Start]]:
+def start(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., AttemptStart]]:
     """Starts a Python script as a trial, whose agent nobody listens to."""
     monkeypatch.chdir(tmp_path)
     agents: list[Agent] = []
 
-    def start(source: str) -> Start:
+    def start(source: str) -> AttemptStart:
         begun = begin(home.root, [sys.executable, "-c", source])
         agents.append(Agent())
         agents[-1].start(begun, stdin=None)
@@ -62,7 +62,7 @@ def pids(directory: Path) -> list[int]:
 
 @needs("many processes")
 def test_the_end_of_an_attempt_is_seen_by_whoever_has_not_started_it(
-    start: Callable[..., Start], home: Home, tmp_path: Path
+    start: Callable[..., AttemptStart], home: Home, tmp_path: Path
 ) -> None:
     """With its exit status, from which the trial's state follows."""
     begun = start(WAITING)
@@ -82,7 +82,7 @@ def test_the_end_of_an_attempt_is_seen_by_whoever_has_not_started_it(
 
 
 def test_a_killed_attempt_leaves_no_process_and_has_an_end(
-    start: Callable[..., Start], home: Home, tmp_path: Path
+    start: Callable[..., AttemptStart], home: Home, tmp_path: Path
 ) -> None:
     """Also of processes in sessions of their own; the next attempt can begin at once."""
     begun = start(WAITING)
@@ -98,7 +98,7 @@ def test_a_killed_attempt_leaves_no_process_and_has_an_end(
     resume(begun.folder).lock.release()
 
 
-def test_an_attempt_that_has_ended_is_not_killed(start: Callable[..., Start]) -> None:
+def test_an_attempt_that_has_ended_is_not_killed(start: Callable[..., AttemptStart]) -> None:
     """Its agent's pid may mean another process."""
     begun = start("")
     await_end(begun.folder, TIMEOUT_S)
@@ -110,7 +110,7 @@ def test_an_attempt_that_has_ended_is_not_killed(start: Callable[..., Start]) ->
     assert record.code == 0
 
 
-def test_no_other_process_is_killed_in_place_of_an_agent(start: Callable[..., Start], tmp_path: Path) -> None:
+def test_no_other_process_is_killed_in_place_of_an_agent(start: Callable[..., AttemptStart], tmp_path: Path) -> None:
     """The lock is signed by a pid that belongs to another process. What the agent has started is known by its mark."""
     begun = start(WAITING)
     started = pids(tmp_path)
@@ -152,7 +152,7 @@ def test_an_attempt_whose_starter_died_in_time_never_began(home: Home) -> None:
     again.lock.release()
 
 
-def test_an_attempt_that_has_run_is_not_taken_back(start: Callable[..., Start]) -> None:
+def test_an_attempt_that_has_run_is_not_taken_back(start: Callable[..., AttemptStart]) -> None:
     """While it runs, and afterwards, also without an exit status."""
     begun = start(WAITING)
 

@@ -14,12 +14,12 @@ import pytest
 from parts import needs
 from processes import TIMEOUT_S, kill_tree, wait_for
 
-from core_sdk.agent.starting import Agent, AgentSpawner, Ended
+from core_sdk.agent.starting import Agent, AgentSpawner, CommandEnded
 from core_sdk.errors import CommandNotExecutableError
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.killing import kill
 from core_sdk.tracking.attempts.running import await_end
-from core_sdk.tracking.attempts.starting import Start, begin
+from core_sdk.tracking.attempts.starting import AttemptStart, begin
 
 WAITING = """
 import pathlib, subprocess, sys, time
@@ -30,7 +30,7 @@ while not pathlib.Path("go").exists():
 print("done")
 """
 
-Run = Callable[..., tuple[Start, Agent]]
+Run = Callable[..., tuple[AttemptStart, Agent]]
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def spawner() -> Iterator[AgentSpawner]:
 def run(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawner: AgentSpawner) -> Iterator[Run]:
     """Starts a Python script as a trial."""
     monkeypatch.chdir(tmp_path)
-    started: list[tuple[Start, Agent]] = []
+    started: list[tuple[AttemptStart, Agent]] = []
 
-    def run(source: str, *arguments: str, agent: Agent | None = None) -> tuple[Start, Agent]:
+    def run(source: str, *arguments: str, agent: Agent | None = None) -> tuple[AttemptStart, Agent]:
         start = begin(home.root, [sys.executable, "-c", source, *arguments])
         agent = agent or Agent(spawner)
         agent.start(start, stdin=None)
@@ -67,7 +67,7 @@ def child_of_script(directory: Path, argument: str) -> psutil.Process:
     return psutil.Process(int(path.read_text().rstrip(".")))
 
 
-def agent_of(start: Start) -> psutil.Process:
+def agent_of(start: AttemptStart) -> psutil.Process:
     return psutil.Process(int(start.folder.supervised_path(start.number).read_bytes()))
 
 
@@ -81,7 +81,7 @@ def test_a_forked_agent_runs_its_command(run: Run) -> None:
 
     start, agent = run("import os, sys; print(os.environ['NEWEST']); sys.exit(3)")
 
-    assert agent.wait() == Ended(3)
+    assert agent.wait() == CommandEnded(3)
     assert start.folder.log_path(1).read_text() == "yes\n"
 
 
@@ -147,7 +147,7 @@ def test_attempts_outlive_the_spawner_and_another_takes_its_place(
     _, second = run("pass")
     (tmp_path / "go").touch()
 
-    assert (first.wait(), second.wait()) == (Ended(0), Ended(0))
+    assert (first.wait(), second.wait()) == (CommandEnded(0), CommandEnded(0))
     assert process_of(spawner) != process
 
 
@@ -163,7 +163,7 @@ def test_an_agent_that_the_spawner_never_forked_is_forked_by_the_next(run: Run, 
 
     start, _ = run("print('ran')", agent=agent)
 
-    assert agent.wait() == Ended(0)
+    assert agent.wait() == CommandEnded(0)
     assert start.folder.log_path(1).read_text() == "ran\n"
 
 
@@ -175,7 +175,7 @@ def test_a_killed_forked_agent_leaves_no_script(run: Run, tmp_path: Path) -> Non
     kill(start.folder, 1)
 
     wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
-    assert agent.wait() == Ended(None)
+    assert agent.wait() == CommandEnded(None)
 
 
 def test_a_command_that_its_starter_kills_leaves_nothing(run: Run, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_command_that_its_starter_kills_leaves_nothing(run: Run, tmp_path: Pat
     ended = agent.wait()
 
     record = start.folder.read_exit(1)
-    assert ended == Ended(-signal.SIGKILL)
+    assert ended == CommandEnded(-signal.SIGKILL)
     assert record is not None
     assert record.code == -signal.SIGKILL
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
@@ -200,7 +200,7 @@ def test_a_signal_that_comes_before_the_command_reaches_it(run: Run, spawner: Ag
 
     run("import time; time.sleep(600)", agent=agent)
 
-    assert agent.wait() == Ended(-signal.SIGTERM)
+    assert agent.wait() == CommandEnded(-signal.SIGTERM)
 
 
 def test_the_spawner_leaves_no_zombies(run: Run, spawner: AgentSpawner) -> None:

@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from core_sdk.charts.chart import Chart, Curve
+from core_sdk.charts.chart import Chart, ChartCurve
 from core_sdk.charts.svg import Look, svg
 from core_sdk.charts.ticks import round_ticks
 from core_sdk.errors import NothingToDrawError
-from core_sdk.tracking.rows import Bucket
+from core_sdk.tracking.rows import SeriesBucket
 
 
 def chart(*values: float) -> Chart:
-    buckets = [Bucket(step, step, 1, value, value, value) for step, value in enumerate(values)]
-    return Chart("training.loss", [Curve("trial 1", buckets)])
+    buckets = [SeriesBucket(step, step, 1, value, value, value) for step, value in enumerate(values)]
+    return Chart("training.loss", [ChartCurve("trial 1", buckets)])
 
 
 @pytest.mark.parametrize(

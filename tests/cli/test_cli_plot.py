@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from core_sdk.charts.chart import Chart, Curve
+from core_sdk.charts.chart import Chart, ChartCurve
 from core_sdk.cli.render.plot import plot as plot_chart
-from core_sdk.tracking.rows import Bucket
+from core_sdk.tracking.rows import SeriesBucket
 
 BLANK = {" ", "⠀"}
 
 
-def plot(buckets: Sequence[Bucket], width: int, height: int = 12) -> list[str]:
+def plot(buckets: Sequence[SeriesBucket], width: int, height: int = 12) -> list[str]:
     """A chart of one curve."""
-    return plot_chart(Chart("loss", [Curve("trial 1", buckets)]), width=width, height=height)
+    return plot_chart(Chart("loss", [ChartCurve("trial 1", buckets)]), width=width, height=height)
 
 
-def point(steps: int, value: float | None) -> Bucket:
+def point(steps: int, value: float | None) -> SeriesBucket:
     """A bucket of one value; None for NaN."""
-    return Bucket(
+    return SeriesBucket(
         first_steps=steps,
         last_steps=steps,
         count=1,
@@ -79,7 +79,7 @@ def test_nan_leaves_a_gap() -> None:
 
 def test_a_bucket_is_a_stroke_between_its_extremes() -> None:
     """A spike of one value among thousands is seen."""
-    spike = Bucket(first_steps=5, last_steps=5, count=1000, minimum=0, maximum=100, mean=0.1)
+    spike = SeriesBucket(first_steps=5, last_steps=5, count=1000, minimum=0, maximum=100, mean=0.1)
 
     lines = plot([point(0, 0.0), spike, point(10, 0.0)], width=40, height=6)
 
@@ -102,8 +102,8 @@ def test_nothing_finite_is_no_plot() -> None:
 
 def test_several_curves_are_drawn_in_letters() -> None:
     """A letter for each, which the legend explains; the first one is seen where they meet."""
-    rising = Curve("trial 3", [point(step, float(step)) for step in range(11)])
-    falling = Curve("trial 5", [point(step, 10.0 - step) for step in range(11)])
+    rising = ChartCurve("trial 3", [point(step, float(step)) for step in range(11)])
+    falling = ChartCurve("trial 5", [point(step, 10.0 - step) for step in range(11)])
 
     lines = plot_chart(Chart("loss", [rising, falling]), width=40, height=5)
 
@@ -115,7 +115,7 @@ def test_several_curves_are_drawn_in_letters() -> None:
 
 def test_resume_points_are_marked_on_the_axis() -> None:
     """At their steps, and told below."""
-    chart = Chart("loss", [Curve("trial 1", [point(step, 1.0) for step in range(11)])], marks=[5])
+    chart = Chart("loss", [ChartCurve("trial 1", [point(step, 1.0) for step in range(11)])], marks=[5])
 
     lines = plot_chart(chart, width=40)
 

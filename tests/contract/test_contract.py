@@ -70,7 +70,7 @@ from core_sdk.errors import (
 )
 from core_sdk.experiments._actions import AskToStop, Finish
 from core_sdk.experiments.calling import call, is_master_running
-from core_sdk.experiments.experiment import Experiment
+from core_sdk.experiments.experiment import ExperimentStateMachine
 from core_sdk.experiments.reviving import announce_master, revive_master
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.journal import JournalWriter, read_journal, read_records
@@ -91,7 +91,7 @@ from core_sdk.records import (
     SearchRecord,
     StopSent,
     SubmissionRecord,
-    TrialCreated,
+    TrialNumbered,
     ValidationRead,
     metrics_from_json,
 )
@@ -1600,11 +1600,11 @@ def test_44_a_submitted_experiment_is_carried_out(home: Home, tmp_path: Path) ->
 @needs("many processes")
 def test_45_every_decision_follows_from_the_events_before_it(killed_search: Home) -> None:
     """Nothing has begun, was stopped or has ended before the event that says so."""
-    experiment = Experiment(1, SubmittedExperiment(killed_search, 1).config)
+    experiment = ExperimentStateMachine(1, SubmittedExperiment(killed_search, 1).config)
 
     for event in events_of(killed_search, 1):
         match event:
-            case TrialCreated():
+            case TrialNumbered():
                 assert event.request_id in experiment.waiting
             case AttemptBegun():
                 assert event.request_id in experiment.waiting
@@ -1623,7 +1623,7 @@ def test_45_every_decision_follows_from_the_events_before_it(killed_search: Home
 def test_46_a_killed_master_costs_nothing(killed_search: Home) -> None:
     """The searcher has read every report once, and every line of output was kept."""
     events = events_of(killed_search, 1)
-    trial_ids = {event.request_id: event.trial_id for event in events if isinstance(event, TrialCreated)}
+    trial_ids = {event.request_id: event.trial_id for event in events if isinstance(event, TrialNumbered)}
 
     read = [(trial_ids[event.request_id], event.length) for event in events if isinstance(event, ValidationRead)]
     reported = [
@@ -1657,7 +1657,7 @@ def test_47_no_attempt_begins_twice(killed_search: Home) -> None:
 
 def test_48_a_stopped_trial_reaches_the_searcher_no_more(killed_search: Home) -> None:
     """It reports what would have been the best loss."""
-    experiment = Experiment(1, SubmittedExperiment(killed_search, 1).config)
+    experiment = ExperimentStateMachine(1, SubmittedExperiment(killed_search, 1).config)
     for event in events_of(killed_search, 1):
         experiment.apply(event)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core_sdk.core._checkpoint._metadata import merge_metadata, plain_metadata
-from core_sdk.core._checkpoint._sources import Source, contributors, describe_source
+from core_sdk.core._checkpoint._sources import RankDirectory, contributors, describe_source
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_plain_metadata_is_what_will_be_read_back() -> None:
         plain_metadata({"model": object()})
 
 
-def source(host: str = "h", path: str = "/d", inode: int = 1, has_selector: bool = False) -> Source:
-    return Source((host, path, 1, inode), has_selector)
+def source(host: str = "h", path: str = "/d", inode: int = 1, has_selector: bool = False) -> RankDirectory:
+    return RankDirectory((host, path, 1, inode), has_selector)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,9 @@ def source(host: str = "h", path: str = "/d", inode: int = 1, has_selector: bool
         "a selection of what another stores whole", "none",
     ],
 )  # fmt: skip
-def test_a_directory_of_many_ranks_is_stored_by_the_lowest(sources: list[Source | None], chosen: set[int]) -> None:
+def test_a_directory_of_many_ranks_is_stored_by_the_lowest(
+    sources: list[RankDirectory | None], chosen: set[int]
+) -> None:
     """If it takes the whole of it. Equal numbers on two hosts are two directories."""
     assert contributors(sources) == chosen
 

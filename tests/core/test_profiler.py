@@ -21,7 +21,7 @@ import pytest
 from processes import Script, wait_for
 
 from core_sdk.core import ProfilerContext
-from core_sdk.core._profiler import Source
+from core_sdk.core._profiler import FigureSource
 from core_sdk.errors import JournalForkedError
 from core_sdk.journal import JournalWriter, read_records
 from core_sdk.records import Metric, Profile, metrics_from_json
@@ -78,7 +78,7 @@ class Other:
         return {"figure": self.figure}
 
 
-def profiler_of(journal: JournalWriter, *sources: Source) -> ProfilerContext:
+def profiler_of(journal: JournalWriter, *sources: FigureSource) -> ProfilerContext:
     return ProfilerContext(journal, 0, lambda: sources)
 
 

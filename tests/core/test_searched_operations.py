@@ -16,7 +16,7 @@ from core_sdk.records import CommandRecord, OperationCompleted, SearchRecord, St
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.operations import post_operations
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, resume
+from core_sdk.tracking.attempts.starting import AttemptStart, begin_in_experiment, resume
 from core_sdk.tracking.rows import StreamPosition
 
 TRAIN = """
@@ -32,7 +32,7 @@ print("left")
 
 
 @pytest.fixture
-def start(home: Home) -> Start:
+def start(home: Home) -> AttemptStart:
     """The first attempt of a trial, which the next scripts execute; its search has wanted a length of 2."""
     Home.create(home.root)
     experiment_id = home.new_experiment("search").experiment_id
@@ -51,7 +51,7 @@ def start(home: Home) -> Start:
     return start
 
 
-def execute(start: Start) -> None:
+def execute(start: AttemptStart) -> None:
     """Lets the next scripts execute this attempt."""
     start.lock.release()
     os.environ["CORE_SDK_RUN_INFO"] = str(start.folder.run_info_path(start.number))
@@ -68,7 +68,9 @@ def outputs(ended: list[Ended]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_the_next_length_is_awaited_until_there_are_no_more(ranks: Ranks, home: Home, start: Start, size: int) -> None:
+def test_the_next_length_is_awaited_until_there_are_no_more(
+    ranks: Ranks, home: Home, start: AttemptStart, size: int
+) -> None:
     """On all ranks alike."""
     processes = ranks.start(TRAIN, size)
     wait_for(lambda: completed(home) == [2])
@@ -87,7 +89,7 @@ def test_the_next_length_is_awaited_until_there_are_no_more(ranks: Ranks, home: 
 @needs("many processes")
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_trial_that_waits_is_stopped_and_goes_on_where_it_was(
-    ranks: Ranks, home: Home, start: Start, size: int
+    ranks: Ranks, home: Home, start: AttemptStart, size: int
 ) -> None:
     """It ends with its checkpoint, and the next attempt does not repeat what was completed."""
     processes = ranks.start(TRAIN, size)
@@ -111,7 +113,7 @@ def test_a_trial_that_waits_is_stopped_and_goes_on_where_it_was(
         assert view.trial(1).state == "COMPLETED"
 
 
-def test_a_trial_of_a_search_that_has_ended_waits_for_nothing(ranks: Ranks, home: Home, start: Start) -> None:
+def test_a_trial_of_a_search_that_has_ended_waits_for_nothing(ranks: Ranks, home: Home, start: AttemptStart) -> None:
     """A person who resumes it gets what was wanted of it."""
     with home.experiment(1).edit() as record:
         record.search = SearchRecord(searcher="async_halving", state="COMPLETED")
@@ -121,7 +123,7 @@ def test_a_trial_of_a_search_that_has_ended_waits_for_nothing(ranks: Ranks, home
     assert (ended.code, ended.output.split()) == (0, ["2", "left"]), ended
 
 
-def test_a_script_can_acknowledge_the_stop_itself(ranks: Ranks, home: Home, start: Start) -> None:
+def test_a_script_can_acknowledge_the_stop_itself(ranks: Ranks, home: Home, start: AttemptStart) -> None:
     """As scripts do that want to save before."""
     source = TRAIN.replace("operations()", "operations(auto_ack=False)").replace(
         'print("left")',
@@ -137,7 +139,7 @@ def test_a_script_can_acknowledge_the_stop_itself(ranks: Ranks, home: Home, star
     assert [type(each.record) for each in HomeTracker(home).read_news(1, StreamPosition()).news][-1] is StopAcknowledged
 
 
-def test_an_operation_of_a_search_must_be_completed(ranks: Ranks, start: Start) -> None:
+def test_an_operation_of_a_search_must_be_completed(ranks: Ranks, start: AttemptStart) -> None:
     """Forgetting it is a mistake in the script."""
     (ended,) = ranks.run(
         """
@@ -152,7 +154,7 @@ def test_an_operation_of_a_search_must_be_completed(ranks: Ranks, start: Start) 
     assert "the operation ended without report_completed()" in ended.errors
 
 
-def test_the_wait_for_the_next_length_is_short(ranks: Ranks, home: Home, start: Start) -> None:
+def test_the_wait_for_the_next_length_is_short(ranks: Ranks, home: Home, start: AttemptStart) -> None:
     """About a twentieth of a second from the search's word to the script."""
     source = TRAIN.replace("print(operation.length, flush=True)", "print(time.time(), flush=True)")
     processes = ranks.start(source, 1)
@@ -173,11 +175,11 @@ def is_completed(home: Home, lengths: list[int]) -> bool:
     return completed(home) == lengths
 
 
-def read_times(start: Start) -> list[float]:
+def read_times(start: AttemptStart) -> list[float]:
     return [record.time for record in read_records(start.folder.operations_path)]
 
 
-def test_what_was_posted_is_not_repeated(start: Start) -> None:
+def test_what_was_posted_is_not_repeated(start: AttemptStart) -> None:
     """A master that was killed posts it again."""
     post_operations(start.folder, [2, 4], is_closed=True)
     size = start.folder.operations_path.stat().st_size

@@ -19,8 +19,8 @@ from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.joining._accepting import IncomingConnection
 from core_sdk.distributed.joining._handshake import ConnectorHandshake, WrongPeerError
 from core_sdk.distributed.transport._connection import Connection
-from core_sdk.distributed.transport._encoding import Contribution, Failure
-from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind, Operation, Seal
+from core_sdk.distributed.transport._encoding import Contribution, RankFailure
+from core_sdk.distributed.transport._frames import CollectiveOperation, ConnectionEndedError, Frame, FrameKind, Seal
 from core_sdk.distributed.transport._memory_file import MemoryFiles
 from core_sdk.distributed.transport._messages import (
     Died,
@@ -53,15 +53,21 @@ class Corpus:
     def __init__(self, crater: Path) -> None:
         bomb = Bomb(crater).pickled()
         self.frames = [
-            Frame(Kind.HELLO, 0, 0, b"", msgspec.msgpack.encode(Hello(_PLACE, "member", False))),
-            Frame(Kind.VALUE, Operation.ALLGATHER, 1, b"train.py:7", bomb),
-            Frame(Kind.VALUE, Operation.BROADCAST, 2, b"train.py:8", bomb + pickle.dumps(bytes(3000))),
-            Frame(Kind.FAILURE, Operation.GATHER, 3, b"", bytes(Contribution.of_error(1, ValueError("no")).content)),  # type: ignore[arg-type]
-            Frame(Kind.MESSAGE, 0, 0, b"", encode_message(Notice("stop", 1, bomb))),
-            Frame(Kind.MESSAGE, 0, 0, b"", encode_message(Left(1, 2, Failure(1, "an error", "a traceback")))),
+            Frame(FrameKind.HELLO, 0, 0, b"", msgspec.msgpack.encode(Hello(_PLACE, "member", False))),
+            Frame(FrameKind.VALUE, CollectiveOperation.ALLGATHER, 1, b"train.py:7", bomb),
+            Frame(FrameKind.VALUE, CollectiveOperation.BROADCAST, 2, b"train.py:8", bomb + pickle.dumps(bytes(3000))),
+            Frame(
+                FrameKind.FAILURE,
+                CollectiveOperation.GATHER,
+                3,
+                b"",
+                bytes(Contribution.of_error(1, ValueError("no")).content),  # type: ignore[arg-type]
+            ),
+            Frame(FrameKind.MESSAGE, 0, 0, b"", encode_message(Notice("stop", 1, bomb))),
+            Frame(FrameKind.MESSAGE, 0, 0, b"", encode_message(Left(1, 2, RankFailure(1, "an error", "a traceback")))),
         ]
         self.messages = [
-            encode_message(Left(1, 2, Failure(1, "an error", "a traceback"))),
+            encode_message(Left(1, 2, RankFailure(1, "an error", "a traceback"))),
             encode_message(Died(1, "process 7")),
             encode_message(Notice("stop", 1, bomb)),
         ]

@@ -16,9 +16,9 @@ from processes import wait_for
 
 from core_sdk.distributed._topology import this_rank
 from core_sdk.distributed.joining._handshake import GREETING_BYTES, REPLY_BYTES, ConnectorHandshake
-from core_sdk.distributed.joining._rendezvous import Address, DirectoryRendezvous
+from core_sdk.distributed.joining._rendezvous import ChiefAddress, DirectoryRendezvous
 from core_sdk.distributed.transport._connection import Connection
-from core_sdk.distributed.transport._frames import Frame, Kind
+from core_sdk.distributed.transport._frames import Frame, FrameKind
 from core_sdk.distributed.transport._messages import Hello
 from core_sdk.environment import RankPlace
 
@@ -33,7 +33,7 @@ class Chief:
         wait_for(lambda: rendezvous.look() is not None)
         address = rendezvous.look()
         assert address is not None
-        self.address: Address = address
+        self.address: ChiefAddress = address
 
     def connect(self) -> socket.socket:
         if self.address.unix_path is not None:
@@ -134,7 +134,7 @@ def send_garbage_with_the_key(chief: Chief) -> list[socket.socket]:
 def introduce_itself_wrongly(chief: Chief) -> list[socket.socket]:
     connection = chief.connect()
     link = chief.prove(connection, chief.address.key)
-    link.send(Frame(Kind.HELLO, 0, 0, b"", b"this is no hello"), lambda: None)
+    link.send(Frame(FrameKind.HELLO, 0, 0, b"", b"this is no hello"), lambda: None)
     return [connection]
 
 
@@ -144,7 +144,7 @@ def introduce_half_a_rank(chief: Chief) -> list[socket.socket]:
     place = this_rank(RankPlace(1, 2, 1, 2, 0, 1))
     hello = msgspec.msgpack.encode(Hello(place, "half a rank", False))
     link = chief.prove(connection, chief.address.key)
-    link.send(Frame(Kind.HELLO, 0, 0, b"", hello), lambda: None)
+    link.send(Frame(FrameKind.HELLO, 0, 0, b"", hello), lambda: None)
     link.close()
     return []
 

@@ -28,7 +28,7 @@ from core_sdk.distributed.joining._options import JoinOptions
 from core_sdk.distributed.joining._rendezvous import DirectoryRendezvous
 from core_sdk.distributed.transport._connection import Connection, Peer
 from core_sdk.distributed.transport._encoding import decode, encode, join
-from core_sdk.distributed.transport._frames import Frame, Kind
+from core_sdk.distributed.transport._frames import Frame, FrameKind
 from core_sdk.distributed.transport._memory_file import MIN_BYTES, MemoryFiles
 from core_sdk.distributed.transport._messages import (
     Died,
@@ -39,7 +39,7 @@ from core_sdk.distributed.transport._messages import (
     decode_message,
     encode_message,
 )
-from core_sdk.environment import Meeting, RankPlace
+from core_sdk.environment import MeetingPlace, RankPlace
 from core_sdk.errors import RankDiedError
 
 
@@ -57,7 +57,7 @@ class Played:
 
     def say(self, message: Message) -> None:
         """On the connection for news."""
-        self._control.send(Frame(Kind.MESSAGE, 0, 0, b"", encode_message(message)), lambda: None)
+        self._control.send(Frame(FrameKind.MESSAGE, 0, 0, b"", encode_message(message)), lambda: None)
 
     def send(self, frame: Frame) -> None:
         """On the connection for collectives."""
@@ -135,7 +135,7 @@ def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(
     result: Future[list[bytes]] = calling.submit(chief.allgather, chief_value)
     wait_for(lambda: chief._is_inside)
     for rank in ranks:
-        rank.send(Frame(Kind.VALUE, 2, 1, chief._call.site if chief._call else b"", encode(b"")))
+        rank.send(Frame(FrameKind.VALUE, 2, 1, chief._call.site if chief._call else b"", encode(b"")))
 
     ranks[0].receive()
     ranks[0].die()
@@ -249,7 +249,7 @@ def test_a_rendezvous_is_withdrawn_before_anybody_goes_on(
             super().withdraw()
 
     terms = JoinOptions(None, 1, False, None, TIMEOUT_S, TIMEOUT_S)
-    reach = choose_listen_options(a_place(0, 2), terms, Meeting.read({}), Slow(meeting))
+    reach = choose_listen_options(a_place(0, 2), terms, MeetingPlace.read({}), Slow(meeting))
     joining = calling.submit(join_ranks, a_place(0, 2), terms, Slow(meeting), reach)
     member = join_ranks(a_place(1, 2), terms, DirectoryRendezvous(meeting), reach)
     has_joined.set()

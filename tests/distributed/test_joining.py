@@ -28,8 +28,8 @@ from core_sdk.core import DistributedContext
 from core_sdk.distributed._topology import host_identity
 from core_sdk.distributed.joining._handshake import GREETING_BYTES
 from core_sdk.distributed.joining._neighbours import directory_of_name
-from core_sdk.distributed.joining._rendezvous import Address
-from core_sdk.distributed.transport._frames import Frame, Kind
+from core_sdk.distributed.joining._rendezvous import ChiefAddress
+from core_sdk.distributed.transport._frames import Frame, FrameKind
 from core_sdk.errors import (
     ChannelError,
     ChiefNotFoundError,
@@ -151,7 +151,12 @@ def test_nothing_is_unpickled_that_did_not_come_from_a_rank(threads: Threads, tm
 
     with waiting_chief(terms) as gathered:
         chief = Chief(terms["rendezvous"])
-        for send in (at_once, as_proof, after_a_false_proof, *map(as_a_frame, range(Kind.HELLO, Kind.FILE + 1))):
+        for send in (
+            at_once,
+            as_proof,
+            after_a_false_proof,
+            *map(as_a_frame, range(FrameKind.HELLO, FrameKind.FILE + 1)),
+        ):
             with chief.connect() as connection:
                 send(chief, connection)
                 connection.settimeout(TIMEOUT_S)
@@ -865,7 +870,9 @@ def test_two_trainings_that_have_all_in_common_take_turns_to_meet(
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
     left_behind = directory_of_name(tmp_path / "home", 7, 2)
     left_behind.mkdir(mode=0o700)
-    address = Address(key=32 * b"k", host=host_identity(), process="one that was killed", unix_path=str(tmp_path / "x"))
+    address = ChiefAddress(
+        key=32 * b"k", host=host_identity(), process="one that was killed", unix_path=str(tmp_path / "x")
+    )
     (left_behind / "chief").write_bytes(msgspec.msgpack.encode(address))
     (left_behind / "lock").touch()
     shells = Shells(tmp_path, JOINING_BY_NUMBERS)

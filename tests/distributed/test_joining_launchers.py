@@ -18,7 +18,7 @@ from core_sdk.core import DistributedContext
 from core_sdk.distributed.joining._horovod import nodes_of
 from core_sdk.distributed.joining._join import _chief_hosts
 from core_sdk.distributed.joining._options import JoinOptions
-from core_sdk.environment import Meeting
+from core_sdk.environment import MeetingPlace
 from core_sdk.errors import ContradictoryRanksError, JoinError
 
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
@@ -373,7 +373,7 @@ def test_ranks_that_a_framework_started_meet_through_their_process_group(
 def test_a_launcher_may_tell_the_chiefs_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Determined's do: it is tried first. What the script says stands above it."""
     monkeypatch.setenv("DET_CHIEF_IP", "10.0.0.1")
-    meeting = Meeting.read({"MASTER_ADDR": "10.0.0.3", "MASTER_PORT": "1"})
+    meeting = MeetingPlace.read({"MASTER_ADDR": "10.0.0.3", "MASTER_PORT": "1"})
 
     assert _chief_hosts(JoinOptions(), meeting)[:2] == ["10.0.0.1", "10.0.0.3"]
     assert _chief_hosts(JoinOptions("10.0.0.2"), meeting) == ["10.0.0.2"]
@@ -383,4 +383,4 @@ def test_torchruns_id_for_want_of_one_names_no_job() -> None:
     """Its restarts are told apart all the same."""
     told = [{"TORCHELASTIC_RUN_ID": run_id, "TORCHELASTIC_RESTART_COUNT": "1"} for run_id in ("none", "mine")]
 
-    assert [Meeting.read(variables).generation for variables in told] == ["/1", "mine/1"]
+    assert [MeetingPlace.read(variables).generation for variables in told] == ["/1", "mine/1"]

@@ -17,7 +17,13 @@ from distributed.memory_files import LARGE, num_descriptors, own_descriptors, re
 
 from core_sdk.distributed.transport._connection import Connection
 from core_sdk.distributed.transport._encoding import Content, decode, encode, encode_into, join, split
-from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Frame, Kind, Operation
+from core_sdk.distributed.transport._frames import (
+    MAX_PAYLOAD_BYTES,
+    CollectiveOperation,
+    ConnectionEndedError,
+    Frame,
+    FrameKind,
+)
 from core_sdk.distributed.transport._memory_file import MIN_BYTES, MemoryFile, MemoryFiles
 
 pytestmark = [requires_memory_files, pytest.mark.usefixtures("nothing_stays_open")]
@@ -27,7 +33,7 @@ ALL_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl
 
 
 def frame(sequence: int = 1) -> Frame:
-    return Frame(Kind.VALUE, Operation.GATHER, sequence, b"train.py", b"")
+    return Frame(FrameKind.VALUE, CollectiveOperation.GATHER, sequence, b"train.py", b"")
 
 
 class Pair:
@@ -175,8 +181,8 @@ def test_more_files_than_a_frame_may_have_travel_as_bytes() -> None:
 def test_a_file_that_arrives_piece_by_piece_is_waited_for() -> None:
     """Its descriptor has come with the first byte of its announcement."""
     file = written(b"x" * LARGE)
-    announcement = HEADER.pack(Kind.FILE, 0, 0, 0, len(file))
-    value = HEADER.pack(Kind.VALUE, Operation.GATHER, 0, 1, 0)
+    announcement = HEADER.pack(FrameKind.FILE, 0, 0, 0, len(file))
+    value = HEADER.pack(FrameKind.VALUE, CollectiveOperation.GATHER, 0, 1, 0)
 
     with pair(is_bare=True) as opened:
         opened.say(announcement[:1], [file.fileno()])
@@ -210,11 +216,11 @@ def sealed(num_bytes: int) -> int:
 
 
 def announced(num_bytes: int = LARGE, *, position: int = 0, operation: int = 0, site_bytes: int = 0) -> bytes:
-    return HEADER.pack(Kind.FILE, operation, site_bytes, position, num_bytes)
+    return HEADER.pack(FrameKind.FILE, operation, site_bytes, position, num_bytes)
 
 
-VALUE = HEADER.pack(Kind.VALUE, Operation.GATHER, 0, 1, 0)
-FAILURE = HEADER.pack(Kind.FAILURE, Operation.GATHER, 0, 1, 0)
+VALUE = HEADER.pack(FrameKind.VALUE, CollectiveOperation.GATHER, 0, 1, 0)
+FAILURE = HEADER.pack(FrameKind.FAILURE, CollectiveOperation.GATHER, 0, 1, 0)
 WRONG: dict[str, list[tuple[bytes, Callable[[], list[int]]]]] = {
     "none": [(announced(), list)],
     "two at once": [(announced(), lambda: [sealed(LARGE), sealed(LARGE)])],

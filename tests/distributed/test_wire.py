@@ -18,16 +18,23 @@ from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.joining._accepting import IncomingConnection
 from core_sdk.distributed.joining._handshake import AcceptorHandshake, ConnectorHandshake, WrongPeerError
 from core_sdk.distributed.transport._connection import Connection
-from core_sdk.distributed.transport._encoding import Failure, join, split
-from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Frame, Kind, Operation, Seal
+from core_sdk.distributed.transport._encoding import RankFailure, join, split
+from core_sdk.distributed.transport._frames import (
+    MAX_PAYLOAD_BYTES,
+    CollectiveOperation,
+    ConnectionEndedError,
+    Frame,
+    FrameKind,
+    Seal,
+)
 from core_sdk.distributed.transport._messages import Hello, Left, decode_message, encode_message
 
 KEY = b"a key of 32 bytes, or thereabout"
 FRAMES = [
-    Frame(Kind.VALUE, Operation.GATHER, 1, b"train.py", b"a payload"),
-    Frame(Kind.FAILURE, Operation.ALLGATHER, 2, b"", b""),
-    Frame(Kind.VALUE, Operation.BROADCAST, 3, 300 * b"s", 100_000 * b"p"),
-    Frame(Kind.MESSAGE, Operation.NONE, 0, b"", b"news"),
+    Frame(FrameKind.VALUE, CollectiveOperation.GATHER, 1, b"train.py", b"a payload"),
+    Frame(FrameKind.FAILURE, CollectiveOperation.ALLGATHER, 2, b"", b""),
+    Frame(FrameKind.VALUE, CollectiveOperation.BROADCAST, 3, 300 * b"s", 100_000 * b"p"),
+    Frame(FrameKind.MESSAGE, CollectiveOperation.NONE, 0, b"", b"news"),
 ]
 HEADER = struct.Struct("!BBHQQ")
 
@@ -112,7 +119,7 @@ def test_frames_arrive_as_they_were_sent(is_sealed: bool) -> None:
 def test_frames_may_arrive_in_any_pieces(is_sealed: bool, sizes: list[tuple[int, int]], cuts: list[int]) -> None:
     """A frame is given when it is whole, however it was cut on its way."""
     frames = [
-        Frame(Kind.VALUE, Operation.GATHER, number, site * b"s", payload * b"p")
+        Frame(FrameKind.VALUE, CollectiveOperation.GATHER, number, site * b"s", payload * b"p")
         for number, (site, payload) in enumerate(sizes)
     ]
 
@@ -151,7 +158,7 @@ REARRANGED: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 @pytest.mark.parametrize("how", REARRANGED)
 def test_frames_that_are_rearranged_are_refused_on_tcp(how: str) -> None:
     """Each is bound to its place among the others."""
-    frames = [Frame(Kind.VALUE, Operation.GATHER, number, b"site", b"payload") for number in range(3)]
+    frames = [Frame(FrameKind.VALUE, CollectiveOperation.GATHER, number, b"site", b"payload") for number in range(3)]
 
     with wire(True) as cut:
         received = []
@@ -188,7 +195,7 @@ def test_a_frame_that_ends_early_is_refused(is_sealed: bool, num_kept: int) -> N
 @pytest.mark.parametrize("announced_bytes", [MAX_PAYLOAD_BYTES + 1, 1 << 32, 1 << 63, (1 << 64) - 1])
 def test_no_memory_is_taken_for_what_no_rank_would_send(is_sealed: bool, announced_bytes: int) -> None:
     """It is refused when it is announced, even by one who holds the key."""
-    header = HEADER.pack(Kind.VALUE, Operation.GATHER, 0, 1, announced_bytes)
+    header = HEADER.pack(FrameKind.VALUE, CollectiveOperation.GATHER, 0, 1, announced_bytes)
     near, _ = seals()
     code = near.seal(header, [])[0] if is_sealed else b""
 
@@ -206,7 +213,7 @@ def test_no_memory_is_taken_for_what_no_rank_would_send(is_sealed: bool, announc
 
 def test_no_memory_is_taken_for_what_is_announced_without_the_key() -> None:
     """Not even for what a rank might send: the code of the header comes first."""
-    header = HEADER.pack(Kind.VALUE, Operation.GATHER, 0, 1, MAX_PAYLOAD_BYTES)
+    header = HEADER.pack(FrameKind.VALUE, CollectiveOperation.GATHER, 0, 1, MAX_PAYLOAD_BYTES)
 
     with wire(True) as cut:
         tracemalloc.start()
@@ -273,7 +280,7 @@ def test_fuzzed_strings_crash_no_reception(holds_key: bool, num_strings: int) ->
     fields = dict.fromkeys(["rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "pid"], 1)
     place = RankIdentity(**fields, host="a host", host_name="its name", python="3.11")
     payload = msgspec.msgpack.encode(Hello(place, "member", False))
-    hello = HEADER.pack(Kind.HELLO, 0, 0, 0, len(payload)) + payload
+    hello = HEADER.pack(FrameKind.HELLO, 0, 0, 0, len(payload)) + payload
     num_admitted = 0
 
     for _ in range(num_strings):
@@ -298,7 +305,7 @@ def test_fuzzed_strings_crash_no_reception(holds_key: bool, num_strings: int) ->
 def test_fuzzed_messages_are_news_or_refused(num_strings: int) -> None:
     """The channel's thread gets nothing but what it knows."""
     generator = random.Random(3)
-    whole = encode_message(Left(1, 2, Failure(1, "an error", "a traceback")))
+    whole = encode_message(Left(1, 2, RankFailure(1, "an error", "a traceback")))
     num_refused = 0
 
     for _ in range(num_strings):

@@ -13,8 +13,8 @@ import pytest
 
 from core_sdk.config import ExperimentConfig, load
 from core_sdk.experiments._actions import AskToStop, Finish, Kill
-from core_sdk.experiments._trial import Trial
-from core_sdk.experiments.experiment import MAX_EARLY_DEATHS, MAX_SILENT, RULES, Experiment
+from core_sdk.experiments._trial import TrialStateMachine
+from core_sdk.experiments.experiment import MAX_EARLY_DEATHS, MAX_SILENT, RULES, ExperimentStateMachine
 from core_sdk.records import (
     FORMAT,
     STOPPED_BY_SEARCHER,
@@ -28,7 +28,7 @@ from core_sdk.records import (
     ExperimentWanted,
     KillSent,
     StopSent,
-    TrialCreated,
+    TrialNumbered,
     TrialWanted,
     ValidationRead,
 )
@@ -63,13 +63,13 @@ class World:
         seed: int = 0,
         num_slots: int = 3,
         rules: int = RULES,
-        has_metric: Callable[[Trial, int], bool] = lambda trial, epoch: True,
+        has_metric: Callable[[TrialStateMachine, int], bool] = lambda trial, epoch: True,
     ) -> None:
         """`has_metric` says whether the trial reports the searcher's metric in this epoch, or only another one."""
         self._has_metric = has_metric
         self.config = config
         self.events: list[Event] = []
-        self.experiment = Experiment(1, config)
+        self.experiment = ExperimentStateMachine(1, config)
         self.random = random.Random(seed)
         self.num_slots = num_slots
         self.epochs: dict[Any, int] = {}
@@ -98,9 +98,9 @@ class World:
         while self.experiment.waiting and self.experiment.num_running < self.num_slots:
             self.start(self.experiment.trials[next(iter(self.experiment.waiting))])
 
-    def start(self, trial: Trial) -> None:
+    def start(self, trial: TrialStateMachine) -> None:
         if trial.trial_id is None:
-            self.record(TrialCreated(time=0.0, request_id=trial.request_id, trial_id=next(self._trial_ids)))
+            self.record(TrialNumbered(time=0.0, request_id=trial.request_id, trial_id=next(self._trial_ids)))
         number = trial.last_attempt + 1
         self.record(AttemptBegun(time=0.0, request_id=trial.request_id, attempt=number, slots=[0], boot=""))
         self.experiment.take_due()
@@ -117,13 +117,13 @@ class World:
         else:
             self._validate(trial)
 
-    def end(self, trial: Trial, outcome: AttemptOutcome, reason: str = "", **values: Any) -> None:
+    def end(self, trial: TrialStateMachine, outcome: AttemptOutcome, reason: str = "", **values: Any) -> None:
         over = AttemptOver(
             time=0.0, request_id=trial.request_id, attempt=trial.last_attempt, outcome=outcome, reason=reason, **values
         )
         self.record(over)
 
-    def _complete(self, trial: Trial) -> None:
+    def _complete(self, trial: TrialStateMachine) -> None:
         done = self.epochs.get(trial.request_id, 0)
         following = [length for length in trial.lengths if length > done]
         if not following:
@@ -133,13 +133,13 @@ class World:
         self.epochs[trial.request_id] = following[0]
         self._report(trial, following[0], is_operation=True)
 
-    def _validate(self, trial: Trial) -> None:
+    def _validate(self, trial: TrialStateMachine) -> None:
         epoch = self.epochs[trial.request_id] = self.epochs.get(trial.request_id, 0) + 1
         self._report(trial, epoch)
         if epoch >= 8:
             self.end(trial, "completed")
 
-    def _report(self, trial: Trial, length: int, is_operation: bool = False) -> None:
+    def _report(self, trial: TrialStateMachine, length: int, is_operation: bool = False) -> None:
         has_metric = is_operation or self._has_metric(trial, length)
         self.record(
             ValidationRead(
@@ -166,7 +166,7 @@ class World:
         raise AssertionError(f"it does not end: {self.experiment.state}")
 
 
-def view(experiment: Experiment) -> object:
+def view(experiment: ExperimentStateMachine) -> object:
     """All that can be seen of it."""
     trials = [
         (trial.request_id, trial.hparams, trial.trial_id, trial.wish, trial.attempt, trial.state, trial.lengths)
@@ -175,8 +175,8 @@ def view(experiment: Experiment) -> object:
     return experiment.state, experiment.progress, list(experiment.waiting), trials
 
 
-def replayed(world: World) -> Experiment:
-    experiment = Experiment(1, world.config)
+def replayed(world: World) -> ExperimentStateMachine:
+    experiment = ExperimentStateMachine(1, world.config)
     for event in world.events:
         experiment.apply(event)
     experiment.outstanding()

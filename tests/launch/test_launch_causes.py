@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from core_sdk.errors import RankFailedError
-from core_sdk.processes._causes import Kind, RankSeen, first_failure, kind_of, may_change
+from core_sdk.processes._causes import FailureKind, RankSeen, first_failure, kind_of, may_change
 from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, place_of_stack
 from core_sdk.processes._guardian_process import sessions_left
 from core_sdk.processes._outcomes import Failed, Obeyed, Succeeded, judge
@@ -45,7 +45,7 @@ def test_a_rank_that_quotes_anothers_traceback_suffered() -> None:
     error = RankFailedError(1, "SystemExit: 17", OWN.decode())
     printed = "Traceback (most recent call last):\n" + "".join(traceback.format_exception_only(error))
 
-    assert kind_of(_ended(0, 1, 1.0, stderr=printed.encode())) is Kind.CONSEQUENCE
+    assert kind_of(_ended(0, 1, 1.0, stderr=printed.encode())) is FailureKind.CONSEQUENCE
 
 
 def test_the_first_to_die_has_failed_first() -> None:
@@ -110,7 +110,7 @@ def test_what_tells_of_a_lost_peer_is_a_consequence(stderr: bytes) -> None:
     """Words of gloo, NCCL, torch's store, Horovod and Core SDK."""
     kind = kind_of(_ended(0, 1, 1.0, None, stderr))
 
-    assert kind is Kind.CONSEQUENCE
+    assert kind is FailureKind.CONSEQUENCE
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_scripts_own_errors_are_causes(stderr: bytes) -> None:
     """Also a lost connection that has nothing to do with other ranks, and a lost peer that was handled."""
     kind = kind_of(_ended(0, 1, 1.0, None, stderr))
 
-    assert kind is Kind.CAUSE
+    assert kind is FailureKind.CAUSE
 
 
 def test_a_consequence_may_find_its_cause_while_others_run() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from launch._command_line import (
     Command,
-    CommandError,
+    CommandLineError,
     HelpWanted,
     UsageError,
     check_script,
@@ -153,7 +153,7 @@ def test_what_can_be_started_is_let_through(line: str, scripts: Path) -> None:
 )
 def test_a_script_that_does_not_exist_is_named(line: str, message: str) -> None:
     """Before any rank is started, with the status of a shell."""
-    with pytest.raises(CommandError, match=message) as refused:
+    with pytest.raises(CommandLineError, match=message) as refused:
         check_script(line.split())
 
     assert refused.value.exit_code == 127
@@ -172,7 +172,7 @@ def test_a_script_that_does_not_exist_is_named(line: str, message: str) -> None:
 )
 def test_a_script_that_cannot_be_executed_is_refused(line: str, message: str) -> None:
     """An empty file would end at once, and look like a training that went well."""
-    with pytest.raises(CommandError, match=message) as refused:
+    with pytest.raises(CommandLineError, match=message) as refused:
         check_script(line.split())
 
     assert refused.value.exit_code == 126

@@ -13,22 +13,22 @@ import pytest
 from core_sdk.environment import recorded_variables, visible_gpus
 from launch._command_line import UsageError
 from launch._deepspeed._options import DeepSpeedOptions, parse_options, plan_here, plan_hosts
-from launch._framework import Plan
+from launch._framework import LaunchOptions
 from launch._ssh._hostfile import Host, Ssh, parse_hostfile
 
 THREE_HOSTS = parse_hostfile("h1 slots=4\nh2 slots=2\nh3 slots=4\n")
 NO_GPUS: list[str] = []
 
 
-def here(line: str, gpus: list[str] = NO_GPUS) -> Plan:
+def here(line: str, gpus: list[str] = NO_GPUS) -> LaunchOptions:
     return plan_here(parse_options(line.split()), lambda: gpus)
 
 
-def on_hosts(line: str, hosts: tuple[Host, ...] = THREE_HOSTS) -> Plan:
+def on_hosts(line: str, hosts: tuple[Host, ...] = THREE_HOSTS) -> LaunchOptions:
     return plan_hosts(parse_options(line.split()), hosts)
 
 
-def hosts_of(plan: Plan) -> tuple[Host, ...]:
+def hosts_of(plan: LaunchOptions) -> tuple[Host, ...]:
     assert plan.ssh_launch is not None
     return plan.ssh_launch.hosts
 
@@ -94,10 +94,10 @@ def test_options_that_make_no_sense_are_refused(line: str, message: str) -> None
 
 def test_one_node_has_as_many_ranks_as_gpus_are_asked_for() -> None:
     """Each sees these GPUs; on a node without as many, the ranks train on processors."""
-    assert here("") == Plan(())
-    assert here("--num_gpus=2", ["4", "5", "6"]) == Plan(("--nproc-per-node=2",), devices=("4", "5"))
-    assert here("--num_gpus=2") == Plan(("--nproc-per-node=2",))
-    assert here("--master_port=29777") == Plan(("--master-port=29777",))
+    assert here("") == LaunchOptions(())
+    assert here("--num_gpus=2", ["4", "5", "6"]) == LaunchOptions(("--nproc-per-node=2",), devices=("4", "5"))
+    assert here("--num_gpus=2") == LaunchOptions(("--nproc-per-node=2",))
+    assert here("--master_port=29777") == LaunchOptions(("--master-port=29777",))
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_what_deepspeed_reads_is_kept_for_a_resume() -> None:
 
 def test_gpus_of_this_node_are_included_and_excluded() -> None:
     """Included ones by the driver's numbers, whatever is visible here."""
-    assert here("-i localhost:3,0") == Plan(("--nproc-per-node=2",), devices=("0", "3"))
-    assert here("-i localhost") == Plan(())
-    assert here("-e localhost:0,2", ["0", "1", "2", "3"]) == Plan(("--nproc-per-node=2",), devices=("1", "3"))
+    assert here("-i localhost:3,0") == LaunchOptions(("--nproc-per-node=2",), devices=("0", "3"))
+    assert here("-i localhost") == LaunchOptions(())
+    assert here("-e localhost:0,2", ["0", "1", "2", "3"]) == LaunchOptions(("--nproc-per-node=2",), devices=("1", "3"))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_without_ssh_a_hostfile_tells_a_node_its_slots() -> None:
     """The first host is the one where they meet."""
     plan = on_hosts("--no_ssh --node_rank=1 -e h3")
 
-    assert plan == Plan(
+    assert plan == LaunchOptions(
         ("--nnodes=2", "--node-rank=1", "--nproc-per-node=2", "--master-addr=h1"), devices=("0", "1"), ssh_launch=None
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from launch._command_line import CommandError, UsageError
+from launch._command_line import CommandLineError, UsageError
 from launch._framework import Start
 from launch._horovod._options import (
     NOT_GIVEN,
@@ -24,7 +24,7 @@ from launch._horovod._options import (
     options_of,
     plan_of,
 )
-from launch._horovod._rendezvous import Rendezvous, choose_interface, meet
+from launch._horovod._rendezvous import HorovodRendezvous, choose_interface, meet
 from launch._network import interface_of
 from launch._ssh._hostfile import Host, Ssh, SshLaunch
 
@@ -158,10 +158,10 @@ class ListeningServer:
         self._listener.close()
 
 
-def meetings_of(rank_counts: Sequence[int], store: HashStore | None) -> list[Rendezvous]:
+def meetings_of(rank_counts: Sequence[int], store: HashStore | None) -> list[HorovodRendezvous]:
     """On nodes that are threads of this process. The server is closed again."""
 
-    def node(node_rank: int) -> Rendezvous:
+    def node(node_rank: int) -> HorovodRendezvous:
         start = Start(node_rank, len(rank_counts), "127.0.0.1", 29500, store)
         meeting = meet(start, rank_counts, (), ListeningServer)
         if meeting.server is not None:
@@ -190,7 +190,7 @@ def test_all_nodes_learn_the_server() -> None:
 def test_a_number_of_ranks_that_the_nodes_do_not_have_is_refused() -> None:
     """The error says how many they have."""
     check_number((2, 1), 3)
-    with pytest.raises(CommandError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
+    with pytest.raises(CommandLineError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
         check_number((2, 1), 5)
 
 
@@ -200,7 +200,7 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:
     assert loopback is not None
 
     assert choose_interface(["eth77", loopback], "192.0.2.1") == loopback
-    with pytest.raises(CommandError, match=f"no interface eth77, .*{loopback}"):
+    with pytest.raises(CommandLineError, match=f"no interface eth77, .*{loopback}"):
         choose_interface(["eth77"], "127.0.0.1")
 
 

@@ -14,7 +14,7 @@ from core_sdk.errors import RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import ClusterInfo
 from launch._command_line import UsageError
-from launch._torchrun._config import LaunchConfig, Rendezvous, configure
+from launch._torchrun._config import LaunchConfig, RendezvousConfig, configure
 from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, write_run_info
 from launch._torchrun._options import TorchrunOptions, parse_options
 
@@ -152,30 +152,32 @@ def test_several_nodes_meet_at_the_first_one() -> None:
     """All of them must name the same port."""
     config = configured("", SECOND_OF_TWO)
 
-    assert config.rendezvous == Rendezvous("static", "h1:29400", {"rank": 1})
+    assert config.rendezvous == RendezvousConfig("static", "h1:29400", {"rank": 1})
     assert (config.min_nodes, config.max_nodes, config.num_local_ranks, config.options.max_restarts) == (2, 2, 4, 0)
 
 
 def test_an_address_of_ipv6_is_told_from_its_port() -> None:
     """By brackets, as torch wants them."""
-    assert configured("", Nodes(2, 0, 1, "fe80::1")).rendezvous == Rendezvous("static", "[fe80::1]:29400", {"rank": 0})
+    assert configured("", Nodes(2, 0, 1, "fe80::1")).rendezvous == RendezvousConfig(
+        "static", "[fe80::1]:29400", {"rank": 0}
+    )
 
 
 @pytest.mark.parametrize(
     ("line", "rendezvous"),
     [
-        ("--rdzv-endpoint=h1:29511", Rendezvous("static", "h1:29511", {"rank": 1})),
-        ("--rdzv-backend=etcd-v2 --rdzv-endpoint=e1:2379", Rendezvous("etcd-v2", "e1:2379")),
-        ("--nnodes=1:2", Rendezvous("c10d", "h1:29400")),
-        ("--nnodes=1:2 --rdzv-endpoint=h7:1", Rendezvous("c10d", "h7:1")),
+        ("--rdzv-endpoint=h1:29511", RendezvousConfig("static", "h1:29511", {"rank": 1})),
+        ("--rdzv-backend=etcd-v2 --rdzv-endpoint=e1:2379", RendezvousConfig("etcd-v2", "e1:2379")),
+        ("--nnodes=1:2", RendezvousConfig("c10d", "h1:29400")),
+        ("--nnodes=1:2 --rdzv-endpoint=h7:1", RendezvousConfig("c10d", "h7:1")),
         (
             "--nnodes=1:2 --rdzv-conf=timeout=9,is_host=0",
-            Rendezvous("c10d", "h1:29400", {"timeout": "9", "is_host": "0"}),
+            RendezvousConfig("c10d", "h1:29400", {"timeout": "9", "is_host": "0"}),
         ),
-        ("--master-port=29511 --master-addr=h9", Rendezvous("static", "h9:29511", {"rank": 1})),
+        ("--master-port=29511 --master-addr=h9", RendezvousConfig("static", "h9:29511", {"rank": 1})),
     ],
 )
-def test_overrides_replace_what_would_be_said(line: str, rendezvous: Rendezvous) -> None:
+def test_overrides_replace_what_would_be_said(line: str, rendezvous: RendezvousConfig) -> None:
     """What they leave open is completed."""
     assert configured(line, SECOND_OF_TWO).rendezvous == rendezvous
 
@@ -195,7 +197,7 @@ def test_variables_of_torchrun_count_as_options(monkeypatch: pytest.MonkeyPatch)
     nodes = decided("", CLUSTER, 8)
 
     assert nodes == SECOND_OF_TWO
-    assert configured("", nodes).rendezvous == Rendezvous("static", "h1:29400", {"rank": 1})
+    assert configured("", nodes).rendezvous == RendezvousConfig("static", "h1:29400", {"rank": 1})
 
 
 def test_overrides_that_name_a_script_are_refused() -> None:
@@ -260,7 +262,7 @@ def test_a_scheduler_goes_before_the_machine() -> None:
     config = configured("", nodes)
 
     assert (nodes.num_nodes, nodes.node_rank, nodes.slots, nodes.chief_address) == (2, 1, 4, "h1")
-    assert config.rendezvous == Rendezvous("static", "h1:12345", {"rank": 1})
+    assert config.rendezvous == RendezvousConfig("static", "h1:12345", {"rank": 1})
     assert config.num_local_ranks == 4
 
 

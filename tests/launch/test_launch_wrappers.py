@@ -16,7 +16,7 @@ from launches import Ended, Launch, StartLaunch, live_processes
 from parts import needs
 from processes import wait_for
 
-from core_sdk.processes import Ranks
+from core_sdk.processes import RankProcesses
 from core_sdk.processes._sessions import Process, addressees, trainings
 
 SHELL, PYTHON, TEE, WORKER = Process(10, 1, False), Process(11, 10, True), Process(12, 10, False), Process(13, 11, True)
@@ -114,7 +114,7 @@ def test_a_wrapper_may_die_of_a_stop_before_its_supervisor_hears_of_it(is_asked:
     assert wrapper.stdout is not None
     wrapper.stdout.readline()
     [training] = psutil.Process(wrapper.pid).children()
-    ranks = Ranks()
+    ranks = RankProcesses()
     ranks.add(0, wrapper.pid)
     [watcher] = [thread for thread in threading.enumerate() if thread.name == "core-sdk-rank-0"]
 

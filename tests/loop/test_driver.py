@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core_sdk.loop.driver import Driver, Progress, Schedule
+from core_sdk.loop.driver import Driver, Schedule, TrainingProgress
 from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit
 
 
@@ -31,7 +31,7 @@ class Training:
         self.best = set(best)
         self.validation_looks = 0
         self.saved: dict[str, Any] = {}
-        self.completed: Progress
+        self.completed: TrainingProgress
 
     def should_stop(self) -> bool:
         self.num_looks += 1
@@ -59,7 +59,7 @@ class Training:
 
 
 def drive(training: Training, length: TrainUnit, state: dict[str, Any] | None = None, **schedule: Any) -> bool:
-    training.completed = Progress()
+    training.completed = TrainingProgress()
     if state is not None:
         training.completed.load_state_dict(state)
         training.batches = training.completed.counters.batches

@@ -17,7 +17,7 @@ from processes import wait_for
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call
-from core_sdk.records import AttemptBegun, AttemptOver, ExperimentBegun, TrialCreated, encode_values
+from core_sdk.records import AttemptBegun, AttemptOver, ExperimentBegun, TrialNumbered, encode_values
 from core_sdk.tracking import Home
 from core_sdk.tracking.deletion.collection import Request, collect
 
@@ -84,7 +84,7 @@ def test_a_master_that_runs_survives_the_damage(made: HomeWithExperiments, name:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("lost", [ExperimentBegun, TrialCreated, AttemptBegun])
+@pytest.mark.parametrize("lost", [ExperimentBegun, TrialNumbered, AttemptBegun])
 @pytest.mark.parametrize("how", ["flipped", "cut"])
 def test_an_experiment_that_has_lost_an_event_decides_nothing(made: HomeWithExperiments, lost: type, how: str) -> None:
     """Also if all events after it are lost with it, or the whole line is gone."""

@@ -19,7 +19,7 @@ from processes import is_living, wait_for
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call, is_master_running
-from core_sdk.records import AttemptBegun, AttemptOver, Event, TrialCreated, ValidationRead
+from core_sdk.records import AttemptBegun, AttemptOver, Event, TrialNumbered, ValidationRead
 from core_sdk.tracking import Home, HomeTracker
 
 KILLED_MASTER = Path(__file__).parent / "killed_master.py"
@@ -59,7 +59,7 @@ def search(home: Home, tmp_path: Path) -> int:
 def decisions(home: Home, experiment_id: int) -> list[Any]:
     """What the searcher heard, and which trials there were, of each trial in order."""
     events = events_of(home, experiment_id)
-    trials = [event.request_id for event in events if isinstance(event, TrialCreated)]
+    trials = [event.request_id for event in events if isinstance(event, TrialNumbered)]
     heard = [
         (trials.index(event.request_id), event.length, event.metric)
         for event in events
@@ -78,7 +78,7 @@ def assert_none_began_twice(events: list[Event]) -> None:
         for event in events
         if isinstance(event, AttemptOver) and event.outcome == "lost"
     )
-    created = Counter(event.request_id for event in events if isinstance(event, TrialCreated))
+    created = Counter(event.request_id for event in events if isinstance(event, TrialNumbered))
     # One that was lost as the last may wait to begin again.
     assert max(begun.values(), default=0) <= 1
     assert set(created.values()) == {1}
@@ -175,7 +175,7 @@ def test_a_hundred_kills_lose_nothing(home: Home, tmp_path: Path) -> None:
 
     events = events_of(home, experiment_id)
     assert_none_began_twice(events)
-    trial_ids = {event.request_id: event.trial_id for event in events if isinstance(event, TrialCreated)}
+    trial_ids = {event.request_id: event.trial_id for event in events if isinstance(event, TrialNumbered)}
     heard: dict[int, list[Any]] = {trial_id: [] for trial_id in trial_ids.values()}
     for event in events:
         if isinstance(event, ValidationRead):

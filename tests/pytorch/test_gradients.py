@@ -101,13 +101,13 @@ def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, tmp_pa
 
 def test_other_ranks_take_the_mean_of_all_gradients(tmp_path: Path) -> None:
     """Since the mean over ranks is what a step uses."""
-    from core_sdk.loop.plan import Ranks
+    from core_sdk.loop.plan import DataParallelRank
     from core_sdk.runtime.gradients import read_gradients
 
     for rank, value in enumerate([1.0, 5.0]):
         torch.save([[torch.tensor([value]), None]], tmp_path / f"gradients.{rank}.pt")
 
-    gradients = read_gradients(tmp_path, Ranks(0, 1))
+    gradients = read_gradients(tmp_path, DataParallelRank(0, 1))
 
     assert gradients == [[torch.tensor([3.0]), None]]
 

@@ -21,7 +21,7 @@ from core_sdk.pytorch import (
     init,
 )
 from core_sdk.pytorch._fitting.checkpoint import position_in
-from core_sdk.pytorch._run import Position
+from core_sdk.pytorch._run import BatchPosition
 
 Answers = dict[str, object]
 
@@ -108,6 +108,6 @@ def test_a_checkpoint_of_version_0_1_has_a_position() -> None:
         counters = {"batches": batches, "epochs": epochs}
         return {"trainer_state": {"training": {"driver": {"counters": counters}, "is_epoch_start": is_epoch_start}}}
 
-    assert position_in(content(0, 0, True)) == Position()
-    assert position_in(content(5, 1, False)) == Position(5, batch=4, epoch=1)
-    assert position_in(content(6, 2, True)) == Position(6, batch=5, epoch=1, is_epoch_end=True)
+    assert position_in(content(0, 0, True)) == BatchPosition()
+    assert position_in(content(5, 1, False)) == BatchPosition(5, batch=4, epoch=1)
+    assert position_in(content(6, 2, True)) == BatchPosition(6, batch=5, epoch=1, is_epoch_end=True)

@@ -15,7 +15,7 @@ from core_sdk.records import STOPPED_BY_SEARCHER, CommandRecord, OperationComple
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.operations import post_operations
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, resume
+from core_sdk.tracking.attempts.starting import AttemptStart, begin_in_experiment, resume
 
 
 class Searched(LineTrial):
@@ -49,7 +49,7 @@ class CrashOnceSaved(PyTorchCallback):
         raise CrashError
 
 
-def begin(home: Home, max_length: dict[str, int] | None, hparams: dict[str, float] | None = None) -> Start:
+def begin(home: Home, max_length: dict[str, int] | None, hparams: dict[str, float] | None = None) -> AttemptStart:
     """The first attempt of a trial of a search, which this process then executes."""
     Home.create(home.root)
     start = begin_in_experiment(
@@ -66,7 +66,7 @@ def begin(home: Home, max_length: dict[str, int] | None, hparams: dict[str, floa
     return start
 
 
-def execute(start: Start) -> None:
+def execute(start: AttemptStart) -> None:
     start.lock.release()
     os.environ["CORE_SDK_RUN_INFO"] = str(start.folder.run_info_path(start.number))
 
@@ -78,7 +78,7 @@ def fit(*stop: PyTorchCallback, **arguments: Any) -> FitResult:
         return Trainer(trial, context).fit(**arguments)
 
 
-def completed(start: Start) -> list[tuple[int, Any]]:
+def completed(start: AttemptStart) -> list[tuple[int, Any]]:
     records = read_records(start.folder.journal_path(start.number))
     return [(each.length, each.metric) for each in records if isinstance(each, OperationCompleted)]
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from core_sdk.experiments.events import read_events
-from core_sdk.records import OperationsPosted, TrialCreated
+from core_sdk.records import OperationsPosted, TrialNumbered
 from core_sdk.searcher import (
     Close,
     Create,
@@ -155,4 +155,4 @@ def posted(home: Home, experiment_id: int) -> list[Any]:
 
 
 def num_trials(home: Home, experiment_id: int) -> int:
-    return sum(isinstance(event, TrialCreated) for event in read_events(home.experiment(experiment_id).events_path))
+    return sum(isinstance(event, TrialNumbered) for event in read_events(home.experiment(experiment_id).events_path))

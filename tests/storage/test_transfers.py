@@ -519,8 +519,8 @@ def test_parts_grow_where_there_would_be_too_many(size_bytes: int, most_parts: i
 def test_a_person_at_a_terminal_sees_a_bar(tmp_path: Path) -> None:
     """And afterwards the line is free again."""
     script = """
-from core_sdk.storage.bucket.transfer._progress_bar import ProgressBar
-bar = ProgressBar("storing checkpoint a", 4_000_000, quiet_s=0.0)
+from core_sdk.storage.bucket.transfer._progress_bar import TransferProgressBar
+bar = TransferProgressBar("storing checkpoint a", 4_000_000, quiet_s=0.0)
 bar.add(3_000_000)
 bar.close()
 """

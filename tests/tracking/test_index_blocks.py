@@ -13,7 +13,7 @@ from tracking.journals import append, everything, lines, new_trial, rebuilt, rec
 from core_sdk.records import MAX_INT, Report, metrics_from_json
 from core_sdk.tracking import Home
 from core_sdk.tracking.index import Index
-from core_sdk.tracking.rows import Bucket
+from core_sdk.tracking.rows import SeriesBucket
 
 _VALUES: list[float | str] = [-7, 2**63, 0.1, -0.0, 1e300, "NaN"]
 
@@ -22,12 +22,12 @@ def numbers(reports: list[Report]) -> list[float]:
     return [metrics_from_json(one.metrics)["loss"] for one in reports]
 
 
-def bucket(reports: list[Report]) -> Bucket:
+def bucket(reports: list[Report]) -> SeriesBucket:
     """The only bucket of these reports, made from each of them."""
     steps = [one.steps_completed for one in reports]
     found = [value for value in numbers(reports) if not math.isnan(value)]
     mean: Any = pytest.approx(math.fsum(found) / len(found))
-    return Bucket(min(steps), max(steps), len(reports), min(found), max(found), mean)
+    return SeriesBucket(min(steps), max(steps), len(reports), min(found), max(found), mean)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -25,8 +25,8 @@ from core_sdk.records import (
     Record,
     SearchRecord,
     SubmissionRecord,
-    TrialCreated,
     TrialDescribed,
+    TrialNumbered,
     encode_file,
 )
 from core_sdk.storage import DirectoryStorage
@@ -90,7 +90,7 @@ def submitted(home: Home, state: str = "COMPLETED") -> int:
     events: list[Record] = [
         ExperimentBegun(time=1.0, format=1),
         msgspec.convert(
-            {"type": "trial_created", "time": 1.0, "request_id": request_id, "trial_id": folder.trial_id}, TrialCreated
+            {"type": "trial_created", "time": 1.0, "request_id": request_id, "trial_id": folder.trial_id}, TrialNumbered
         ),
         ExperimentEnded(time=2.0, state="COMPLETED", reason=""),
     ]

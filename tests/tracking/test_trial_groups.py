@@ -13,7 +13,7 @@ from core_sdk.records import SearcherMetric
 from core_sdk.tracking.finding.facts import Facts, facts
 from core_sdk.tracking.finding.groups import (
     Aggregate,
-    BestTrial,
+    GroupBest,
     Ranking,
     aggregate,
     best_of,
@@ -70,8 +70,8 @@ def test_the_ranking_says_which_trial_is_best() -> None:
         trial(5, loss=2),
     ]
 
-    assert best_of(found, Ranking("loss", smaller_is_better=True)) == BestTrial(3, 1.0)
-    assert best_of(found, Ranking.named("max.validation.loss")) == BestTrial(5, 2)
+    assert best_of(found, Ranking("loss", smaller_is_better=True)) == GroupBest(3, 1.0)
+    assert best_of(found, Ranking.named("max.validation.loss")) == GroupBest(5, 2)
     assert best_of(found[:2], Ranking("loss", smaller_is_better=True)) is None
     with pytest.raises(ValueError, match=r"min\.METRIC"):
         Ranking.named("loss")

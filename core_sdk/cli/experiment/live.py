@@ -20,14 +20,14 @@ from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.text import printable
-from core_sdk.experiments._trial import Trial, Wish
+from core_sdk.experiments._trial import TrialStateMachine, Wish
 from core_sdk.experiments.following import Follower
 from core_sdk.records import (
     AttemptBegun,
     AttemptOver,
     Event,
     ExperimentEnded,
-    TrialCreated,
+    TrialNumbered,
     ValidationRead,
     format_number,
     from_json,
@@ -127,13 +127,15 @@ class _Lines(AbstractContextManager["_Lines"]):
     def _lines(self, event: Event) -> Iterator[str]:
         if isinstance(event, ExperimentEnded):
             yield _with_reason(f"experiment {self._experiment.experiment_id}: {event.state}", event.reason)
-        elif isinstance(event, TrialCreated | AttemptBegun | ValidationRead | AttemptOver):
+        elif isinstance(event, TrialNumbered | AttemptBegun | ValidationRead | AttemptOver):
             trial = self._experiment.trials[event.request_id]
             yield from (f"trial {trial.trial_id}{words}" for words in self._words(event, trial))
 
-    def _words(self, event: TrialCreated | AttemptBegun | ValidationRead | AttemptOver, trial: Trial) -> Iterator[str]:
+    def _words(
+        self, event: TrialNumbered | AttemptBegun | ValidationRead | AttemptOver, trial: TrialStateMachine
+    ) -> Iterator[str]:
         match event:
-            case TrialCreated():
+            case TrialNumbered():
                 yield f" begins: {_hparams(trial)}" if trial.hparams else " begins"
             case AttemptBegun() if event.attempt > 1:
                 yield f" goes on with attempt {event.attempt}"
@@ -204,17 +206,17 @@ class _LiveTable(AbstractContextManager["_LiveTable"]):
             table.caption = f"and {len(trials) - num_shown} more: `core-sdk experiment trials` lists all"
         return table
 
-    def _in_order(self, trials: Iterable[Trial]) -> list[Trial]:
+    def _in_order(self, trials: Iterable[TrialStateMachine]) -> list[TrialStateMachine]:
         sign = 1 if self._follower.searcher.smaller_is_better else -1
         best = self._follower.best
 
-        def rank(trial: Trial) -> tuple[bool, bool, float]:
+        def rank(trial: TrialStateMachine) -> tuple[bool, bool, float]:
             value = best.get(trial.request_id)
             return not trial.is_running, value is None, 0.0 if value is None else sign * value
 
         return sorted(trials, key=rank)
 
-    def _cells(self, trial: Trial, lengths: Sequence[int]) -> list[str]:
+    def _cells(self, trial: TrialStateMachine, lengths: Sequence[int]) -> list[str]:
         best = self._follower.best.get(trial.request_id)
         rung = [f"{sum(length <= trial.last_length for length in lengths)}/{len(lengths)}"] if len(lengths) > 1 else []
         return [
@@ -228,7 +230,7 @@ class _LiveTable(AbstractContextManager["_LiveTable"]):
         ]
 
 
-def _state(trial: Trial) -> str:
+def _state(trial: TrialStateMachine) -> str:
     if trial.state is not None:
         return trial.state
     if trial.is_running:
@@ -236,7 +238,7 @@ def _state(trial: Trial) -> str:
     return "PAUSED" if trial.wish is Wish.REST else "QUEUED"
 
 
-def _hparams(trial: Trial) -> str:
+def _hparams(trial: TrialStateMachine) -> str:
     return " ".join(f"{name}={format_number(value)}" for name, value in flat_hparams(trial.hparams).items())
 
 

@@ -16,7 +16,7 @@ from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.config import load, to_mapping
 from core_sdk.errors import CoreSDKError, ExperimentStateError, MasterError, TrialRunningError
-from core_sdk.experiments._trial import Trial
+from core_sdk.experiments._trial import TrialStateMachine
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.following import Follower
 from core_sdk.experiments.submission import Submitted
@@ -140,7 +140,7 @@ class _Test:
         return True
 
     @property
-    def _trial(self) -> Trial:
+    def _trial(self) -> TrialStateMachine:
         return next(iter(self._experiment.trials.values()))
 
     def _await(self, condition: Callable[[], bool]) -> None:

@@ -22,7 +22,7 @@ from core_sdk.records import TrialInfo
 from core_sdk.tracking.attempts.continuation import Continuation, describe_end, what_is_hidden
 from core_sdk.tracking.attempts.ending import further_trials, read_end, read_settled
 from core_sdk.tracking.attempts.running import await_end
-from core_sdk.tracking.attempts.starting import Start
+from core_sdk.tracking.attempts.starting import AttemptStart
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.rows import TrialState
 from core_sdk.tracking.states import trial_state, with_losses
@@ -35,7 +35,7 @@ _PATIENCE_S = 2.0
 _ORPHAN_S = 5.0
 
 
-def run_attempt(agent: Agent, decide: Callable[[], Start], *, is_detached: bool) -> int:
+def run_attempt(agent: Agent, decide: Callable[[], AttemptStart], *, is_detached: bool) -> int:
     """Lets the agent start the attempt that `decide` returns, and returns our exit status.
 
     In the foreground it shows the attempt to its end. Detached it prints the trial's number. Raises what `decide`
@@ -51,7 +51,7 @@ def run_attempt(agent: Agent, decide: Callable[[], Start], *, is_detached: bool)
     return ExitCode.OK
 
 
-def _run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
+def _run_in_foreground(agent: Agent, decide: Callable[[], AttemptStart]) -> int:
     start = decide()
     _tell_start(start, "`core-sdk trial describe {}` shows it")
     trial_id, newest = start.folder.trial_id, max(Home(start.folder.home_root).trial_ids())
@@ -113,7 +113,7 @@ def _kill_left(folder: TrialFolder) -> None:
         kill(folder, left)
 
 
-def _start(start: Start, agent: Agent, is_hurried: threading.Event) -> Display:
+def _start(start: AttemptStart, agent: Agent, is_hurried: threading.Event) -> Display:
     source = os.open(start.folder.log_path(start.number), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not os.isatty(_STDOUT):
         display = Display(source, is_hurried)
@@ -130,7 +130,7 @@ def _start(start: Start, agent: Agent, is_hurried: threading.Event) -> Display:
     return display
 
 
-def _tell_start(start: Start, where: str) -> None:
+def _tell_start(start: AttemptStart, where: str) -> None:
     if start.continuation is not None:
         _tell_continuation(start.continuation, start.folder, start.info.trial)
     trial_id = start.folder.trial_id

@@ -9,7 +9,7 @@ from core_sdk.cli.render.tables import MOST_NAMES, Column, print_table
 from core_sdk.records import fields_of, format_number
 from core_sdk.tracking.finding.facts import titles
 from core_sdk.tracking.finding.groups import (
-    BestTrial,
+    GroupBest,
     Ranking,
     TrialGroup,
     aggregate,
@@ -36,7 +36,7 @@ def print_groups(
     def metric(name: str) -> Column[TrialGroup]:
         return Column(shown_as[f"metrics.{name}"], lambda group: _aggregate_text(group, name), is_number=True)
 
-    def best(text: Callable[[BestTrial], str], title: str) -> Column[TrialGroup]:
+    def best(text: Callable[[GroupBest], str], title: str) -> Column[TrialGroup]:
         return Column(title, lambda group: text(one) if (one := bests[id(group)]) else "", is_number=True)
 
     columns = [

@@ -17,7 +17,7 @@ class OrderBy(enum.Enum):
     DESC = DESCENDING
 
 
-class State(enum.Enum):
+class TrainingState(enum.Enum):
     """The state of a trial or of an experiment. A trial has one of the first five; those from QUEUED on do not occur.
 
     A submitted experiment has the state of its search, and is STOPPING while its trials end. Any other experiment has
@@ -47,11 +47,11 @@ class State(enum.Enum):
 
 GOING_ON = frozenset(
     {
-        State.ACTIVE,
-        State.STOPPING_CANCELED,
-        State.STOPPING_KILLED,
-        State.STOPPING_COMPLETED,
-        State.STOPPING_ERROR,
+        TrainingState.ACTIVE,
+        TrainingState.STOPPING_CANCELED,
+        TrainingState.STOPPING_KILLED,
+        TrainingState.STOPPING_COMPLETED,
+        TrainingState.STOPPING_ERROR,
     }
 )
 """The states that end by themselves."""

@@ -10,7 +10,7 @@ from core_sdk.storage import Selector
 
 
 @dataclass(frozen=True)
-class Source:
+class RankDirectory:
     """The description of a rank's directory that the other ranks get."""
 
     directory: tuple[str, str, int, int]
@@ -18,7 +18,9 @@ class Source:
     has_selector: bool
 
 
-def describe_source(ckpt_dir: str | os.PathLike[str] | None, selector: Selector | None, host: str) -> Source | None:
+def describe_source(
+    ckpt_dir: str | os.PathLike[str] | None, selector: Selector | None, host: str
+) -> RankDirectory | None:
     """Returns the description of a rank's directory, or None if it has none. Raises `OSError` if it does not exist."""
     if ckpt_dir is None:
         if selector is not None:
@@ -26,10 +28,10 @@ def describe_source(ckpt_dir: str | os.PathLike[str] | None, selector: Selector 
         return None
     real_path = os.path.realpath(ckpt_dir, strict=True)
     status = os.stat(real_path)  # noqa: PTH116
-    return Source((host, os.fsdecode(real_path), status.st_dev, status.st_ino), selector is not None)
+    return RankDirectory((host, os.fsdecode(real_path), status.st_dev, status.st_ino), selector is not None)
 
 
-def contributors(sources: Sequence[Source | None]) -> set[int]:
+def contributors(sources: Sequence[RankDirectory | None]) -> set[int]:
     """Returns the ranks that store their directory.
 
     If several ranks have the same directory, the lowest rank without a selector stores it, for all of them. If all of

@@ -23,13 +23,13 @@ _RECOUNT_S = 1.0
 _NUM_NAMED = 8
 
 
-class Wanted(msgspec.Struct, frozen=True, tag=True):
+class StopWanted(msgspec.Struct, frozen=True, tag=True):
     """Tells the chief that a stop is asked for."""
 
     source: str
 
 
-class Asked(msgspec.Struct, frozen=True, tag=True):
+class CountsAsked(msgspec.Struct, frozen=True, tag=True):
     """Asks all ranks to tell how often they have called, and to hold at their next call."""
 
 
@@ -50,7 +50,7 @@ class Caught(msgspec.Struct, frozen=True, tag=True):
     """Tells all ranks that the chief asks whether to stop, so that a SIGTERM on any rank counts from now on."""
 
 
-_Message = Wanted | Asked | Counted | Committed | Caught
+_Message = StopWanted | CountsAsked | Counted | Committed | Caught
 
 
 class StopAgreement:
@@ -108,7 +108,7 @@ class StopAgreement:
             # This rank waits from now on, so that the others, which keep in step with it, cannot run ahead.
             self._is_held = True
             self._on_news()
-        self._tell_chief(Wanted(source))
+        self._tell_chief(StopWanted(source))
 
     def await_agreement(self) -> None:
         """Waits until this rank knows the agreed stop, for a few seconds at most."""
@@ -156,7 +156,7 @@ class StopAgreement:
 
     def _recount(self, target: int) -> None:
         """Asks all ranks again how often they have called, and waits up to a second (chief only)."""
-        self._tell_all(Asked())
+        self._tell_all(CountsAsked())
         deadline = time.monotonic() + _RECOUNT_S
         while min(self._counts.values()) < target and time.monotonic() < deadline:
             time.sleep(_RECOUNT_S / 100)
@@ -177,9 +177,9 @@ class StopAgreement:
 
     def _hear(self, rank: int, content: bytes) -> None:
         match msgspec.msgpack.decode(content, type=_Message):
-            case Wanted(source):
+            case StopWanted(source):
                 self._begin(source)
-            case Asked():
+            case CountsAsked():
                 self._hold()
             case Counted(num_calls):
                 self._count(rank, num_calls)
@@ -193,7 +193,7 @@ class StopAgreement:
         if self.wanted_by is None:
             self.wanted_by = source
             if self._counts_calls:
-                self._tell_all(Asked())
+                self._tell_all(CountsAsked())
             else:
                 self._tell_all(Committed(0, source))
 

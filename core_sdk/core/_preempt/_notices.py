@@ -54,7 +54,7 @@ class NoticeListener(threading.Thread):
                 self._on_notice(f"{notice} of {socket.gethostname()}")
                 return
 
-    def _ask(self, server: _Server) -> str | None:
+    def _ask(self, server: _MetadataServer) -> str | None:
         try:
             notice = server.look()
         except (OSError, ValueError) as error:  # OSError: those of requests
@@ -78,7 +78,7 @@ def next_pause_s(pause_s: float) -> float:
     return min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
 
 
-class _Server(ABC):
+class _MetadataServer(ABC):
     """A metadata server, as one thread asks it."""
 
     interval_s: ClassVar[float]
@@ -114,7 +114,7 @@ class _Server(ABC):
         return answer
 
 
-class _Google(_Server):
+class _Google(_MetadataServer):
     """Compute Engine, which preempts machines, or ends them for maintenance. The server itself waits for news."""
 
     interval_s = 0.5  # for a server that answers at once
@@ -148,7 +148,7 @@ class _Google(_Server):
         return meanings[text], answer.headers.get("ETag", "0")
 
 
-class _Amazon(_Server):
+class _Amazon(_MetadataServer):
     """EC2, which interrupts Spot machines. It is asked by version 2 of its metadata service."""
 
     interval_s = 5.0  # as Amazon advises
@@ -166,4 +166,4 @@ class _Amazon(_Server):
         return f"EC2 spot interruption ({action})"
 
 
-_KINDS: dict[str, type[_Server]] = {"gce": _Google, "ec2": _Amazon}
+_KINDS: dict[str, type[_MetadataServer]] = {"gce": _Google, "ec2": _Amazon}

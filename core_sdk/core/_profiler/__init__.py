@@ -4,5 +4,5 @@ The attempt's journal gets a record for each group of figures and each report. I
 names it, and the others go on.
 """
 
-from core_sdk.core._profiler._collector import Source
+from core_sdk.core._profiler._collector import FigureSource
 from core_sdk.core._profiler._context import ProfilerContext

@@ -18,7 +18,7 @@ logger = logging.getLogger("core_sdk.profiler")
 _STOP_TIMEOUT_S = 5.0
 
 
-class Source(Protocol):
+class FigureSource(Protocol):
     """Figures of one part of the machine. If a call raises anything, the source is not asked again."""
 
     name: str
@@ -33,13 +33,13 @@ class Source(Protocol):
         """Returns the figures now, or since the last sample."""
 
 
-class Collector:
+class FigureCollector:
     """Samples every `interval_s`, from construction to `stop()`; records the means of `samples_per_report` samples."""
 
     def __init__(
         self,
         journal: Journal,
-        open_sources: Callable[[], Iterable[Source]],
+        open_sources: Callable[[], Iterable[FigureSource]],
         *,
         interval_s: float,
         samples_per_report: int,
@@ -98,15 +98,15 @@ class Means:
         return means
 
 
-def _starts(source: Source) -> bool:
+def _starts(source: FigureSource) -> bool:
     return _works(source, source.start)
 
 
-def _adds(source: Source, means: Means) -> bool:
+def _adds(source: FigureSource, means: Means) -> bool:
     return _works(source, lambda: means.add(source.group, source.sample()))
 
 
-def _works(source: Source, action: Callable[[], None]) -> bool:
+def _works(source: FigureSource, action: Callable[[], None]) -> bool:
     try:
         action()
     except Exception as error:  # noqa: BLE001 - drivers and kernels fail in their own ways, and it costs one source

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 
-from core_sdk.core._profiler._collector import Collector, Source
+from core_sdk.core._profiler._collector import FigureCollector, FigureSource
 from core_sdk.errors import JournalForkedError
 from core_sdk.journal import Journal
 from core_sdk.pickling import OfOneProcess
@@ -25,14 +25,14 @@ class ProfilerContext(OfOneProcess):
         self,
         journal: Journal,
         local_rank: int,
-        open_sources: Callable[[], Iterable[Source]] | None = None,
+        open_sources: Callable[[], Iterable[FigureSource]] | None = None,
     ) -> None:
         """The sampling thread calls `open_sources`; the default has all sources of this machine."""
         self._journal = journal
         self._local_rank = local_rank
         self._open_sources = open_sources
         self._process = os.getpid()
-        self._collector: Collector | None = None
+        self._collector: FigureCollector | None = None
 
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
         """Samples every `sampling_interval` seconds, and records means over `samples_per_report` samples.
@@ -51,7 +51,7 @@ class ProfilerContext(OfOneProcess):
         if self._collector is not None:
             logger.warning("profiler.on() does nothing, since the profiler is on: call profiler.off() first")
         elif self._local_rank == 0:
-            self._collector = Collector(
+            self._collector = FigureCollector(
                 self._journal,
                 self._open_sources or self._machine_sources(),
                 interval_s=sampling_interval,
@@ -64,7 +64,7 @@ class ProfilerContext(OfOneProcess):
             collector, self._collector = self._collector, None
             collector.stop()
 
-    def _machine_sources(self) -> Callable[[], Iterable[Source]]:
+    def _machine_sources(self) -> Callable[[], Iterable[FigureSource]]:
         # Loads psutil, which few scripts need.
         from core_sdk.core._profiler._machine import machine_sources
 

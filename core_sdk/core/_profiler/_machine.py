@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 
-from core_sdk.core._profiler._collector import Source
+from core_sdk.core._profiler._collector import FigureSource
 
 
-def machine_sources(records: Path) -> Iterator[Source]:
+def machine_sources(records: Path) -> Iterator[FigureSource]:
     """Yields the sources of figures on this machine. `records` is a path on the disk that must not fill up."""
     process = psutil.Process()
     disks = [str(path) for path in sorted({Path("/"), mount_point(records)})]

@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 
 import msgspec
 
-from core_sdk.distributed.transport._frames import Frame, Operation
+from core_sdk.distributed.transport._frames import CollectiveOperation, Frame
 
 _NUM_CACHED = 4096
 _MAX_CHARS = 200
@@ -26,7 +26,7 @@ _NOT_THE_SCRIPT = (
 )
 
 
-class Call(msgspec.Struct, frozen=True):
+class CollectiveCall(msgspec.Struct, frozen=True):
     """A collective call of one rank."""
 
     operation: int
@@ -37,7 +37,7 @@ class Call(msgspec.Struct, frozen=True):
     """Whether the call goes on waiting after its time-out."""
 
     def __str__(self) -> str:
-        return f"{Operation.NAMES[self.operation]} (its call {self.number}, at {describe(self.site)})"
+        return f"{CollectiveOperation.NAMES[self.operation]} (its call {self.number}, at {describe(self.site)})"
 
     def is_met_by(self, frame: Frame) -> bool:
         """Whether another rank's frame belongs to the same call. The call sites may differ."""

@@ -13,12 +13,18 @@ from typing import cast
 import msgspec
 
 from core_sdk.distributed._topology import RankIdentity
-from core_sdk.distributed.calls._call_site import Call
+from core_sdk.distributed.calls._call_site import CollectiveCall
 from core_sdk.distributed.calls._collectives import CHIEF, NOTHING, Contents, StarChannel, milliseconds_until
 from core_sdk.distributed.calls._late_ranks import findings_on
 from core_sdk.distributed.transport._connection import Peer
 from core_sdk.distributed.transport._encoding import Content, Contribution, Decoded, join, release
-from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Frame, Kind, Operation
+from core_sdk.distributed.transport._frames import (
+    MAX_PAYLOAD_BYTES,
+    CollectiveOperation,
+    ConnectionEndedError,
+    Frame,
+    FrameKind,
+)
 from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile
 from core_sdk.distributed.transport._messages import Fault, Message
 from core_sdk.errors import ChannelError, MessageTooLargeError, UnreadableObjectError
@@ -84,17 +90,17 @@ class ChiefChannel(StarChannel):
     def _relay(self, message: Message, sender: int) -> None:
         self._control.post_to_all(message, but=sender)
 
-    def _exchange(self, call: Call, contribution: Contribution) -> Contribution | Contents:
+    def _exchange(self, call: CollectiveCall, contribution: Contribution) -> Contribution | Contents:
         # Only a failure is kept: a value may be large.
         self._own_failure = contribution if contribution.is_failure else NOTHING
-        if call.operation == Operation.BROADCAST:
+        if call.operation == CollectiveOperation.BROADCAST:
             self._deliver(call, contribution)
             if call.number % _NUM_UNHEARD == 0:
                 self._hear_announcements()
             return contribution if contribution.is_failure else [contribution.content]
         contributions = self._collect(call, contribution)
         contents = [each.content for each in contributions]
-        pieces = join(contents) if call.operation == Operation.ALLGATHER else []
+        pieces = join(contents) if call.operation == CollectiveOperation.ALLGATHER else []
         failed = next((each for each in contributions if each.is_failure), None) or _too_large(pieces)
         if failed is not None:
             self._deliver(call, failed)
@@ -110,7 +116,7 @@ class ChiefChannel(StarChannel):
             release(content)
         return decoded
 
-    def _collect(self, call: Call, contribution: Contribution) -> list[Contribution]:
+    def _collect(self, call: CollectiveCall, contribution: Contribution) -> list[Contribution]:
         contributions = [contribution] * self.size
         missing = dict(self._members)
         # The last member to be answered probably calls again last. Waiting for it first avoids a wakeup for each of
@@ -133,7 +139,7 @@ class ChiefChannel(StarChannel):
             if call.is_patient and time.monotonic() >= deadline:
                 deadline = 0.0
 
-    def _wait(self, call: Call, deadline: float, missing: list[int]) -> list[_Member]:
+    def _wait(self, call: CollectiveCall, deadline: float, missing: list[int]) -> list[_Member]:
         """Waits until members have sent something, and returns them. May return none."""
         events = self._poller.poll(milliseconds_until(deadline))
         if not events:
@@ -146,41 +152,41 @@ class ChiefChannel(StarChannel):
                 ready.append(self._members_by_descriptor[descriptor])
         return ready
 
-    def _hear_soon(self, member: _Member, call: Call) -> Contribution | None:
+    def _hear_soon(self, member: _Member, call: CollectiveCall) -> Contribution | None:
         if (heard := self._hear(member, call)) is not None:
             return heard
         self._single_pollers[member.rank].poll(_ALONE_MS)
         return self._hear(member, call)
 
-    def _hear(self, member: _Member, call: Call) -> Contribution | None:
+    def _hear(self, member: _Member, call: CollectiveCall) -> Contribution | None:
         """Returns the member's contribution to this call, or None if it has not come."""
         try:
             while (frame := member.listen(call.number)) is not None:
                 self._check(member, frame, call)
                 if frame.sequence == call.number:
-                    return Contribution(frame.kind == Kind.FAILURE, frame.content)
+                    return Contribution(frame.kind == FrameKind.FAILURE, frame.content)
         except ConnectionEndedError:
             self._fail_lost(member.rank, call)
         return None
 
-    def _check(self, member: _Member, frame: Frame, call: Call) -> None:
+    def _check(self, member: _Member, frame: Frame, call: CollectiveCall) -> None:
         """Fails the call if a member's frame carries an error or does not match this call.
 
         A frame of an earlier call only announces that the member was waiting for our broadcast. If the calls differ,
         the member notices that in the broadcast; so such a frame matters only if it carries an error.
         """
-        is_failure = frame.kind == Kind.FAILURE
+        is_failure = frame.kind == FrameKind.FAILURE
         if not (is_failure if frame.sequence < call.number else not call.is_met_by(frame)):
             return
         # An error of either rank explains why the calls differ.
         theirs = Contribution(is_failure, frame.content)
         if (failed := next((each for each in (self._own_failure, theirs) if each.is_failure), None)) is not None:
             self._fail(failed.failure(), call)
-        self._fail_mismatch(member.rank, Call(frame.operation, frame.sequence, frame.site), call)
+        self._fail_mismatch(member.rank, CollectiveCall(frame.operation, frame.sequence, frame.site), call)
 
-    def _deliver(self, call: Call, contribution: Contribution, pieces: Sequence[Content] = ()) -> None:
+    def _deliver(self, call: CollectiveCall, contribution: Contribution, pieces: Sequence[Content] = ()) -> None:
         small, rest = _joined((contribution.content, *pieces))
-        kind = Kind.FAILURE if contribution.is_failure else Kind.VALUE
+        kind = FrameKind.FAILURE if contribution.is_failure else FrameKind.VALUE
         frame = Frame(kind, call.operation, call.number, call.site, small)
         packed = None if rest else frame.packed()
         has_files = bool(rest) and any(isinstance(content, MemoryFile) for content in rest)
@@ -204,7 +210,7 @@ class ChiefChannel(StarChannel):
         for rank in lost:
             self._fail_lost(rank, call)
 
-    def _await_room(self, member: _Member, call: Call, deadline: float) -> None:
+    def _await_room(self, member: _Member, call: CollectiveCall, deadline: float) -> None:
         """Waits until the member has received the previous file.
 
         Files under way take memory but no room in the connection, so that a full socket does not limit their number.
@@ -216,12 +222,12 @@ class ChiefChannel(StarChannel):
             self._hear_announced(member, call)
         member.lent_at = call.number
 
-    def _wait_to_send(self, member: _Member, call: Call, deadline: float) -> None:
+    def _wait_to_send(self, member: _Member, call: CollectiveCall, deadline: float) -> None:
         """Waits for room in the socket. Reads the member's announcements, since it may be blocked on sending."""
         if self._wait_for(member, select.POLLIN | select.POLLOUT, call, deadline) & ~select.POLLOUT:
             self._hear_announcement(member, call)
 
-    def _wait_for(self, member: _Member, wanted: int, call: Call, deadline: float) -> int:
+    def _wait_for(self, member: _Member, wanted: int, call: CollectiveCall, deadline: float) -> int:
         """Waits for an event of the member's connection, and returns the events. May return none."""
         poller = select.poll()
         poller.register(self._state.wakeup, select.POLLIN)
@@ -242,7 +248,7 @@ class ChiefChannel(StarChannel):
             if descriptor != self._state.wakeup.fileno():
                 self._hear_announcement(self._members_by_descriptor[descriptor], last)
 
-    def _hear_announcement(self, member: _Member, last: Call) -> None:
+    def _hear_announcement(self, member: _Member, last: CollectiveCall) -> None:
         try:
             self._hear_announced(member, last)
         except ConnectionEndedError:
@@ -251,11 +257,11 @@ class ChiefChannel(StarChannel):
             with contextlib.suppress(KeyError, ValueError):
                 self._poller.unregister(member.data)
 
-    def _hear_announced(self, member: _Member, last: Call) -> None:
+    def _hear_announced(self, member: _Member, last: CollectiveCall) -> None:
         while (frame := member.listen(last.number)) is not None:
             self._check(member, frame, last)
 
-    def _time_out(self, call: Call, missing: list[int]) -> None:
+    def _time_out(self, call: CollectiveCall, missing: list[int]) -> None:
         """Ends the group because of the ranks that are late. A patient call fails only if some of them do not answer.
 
         Otherwise it logs a warning and goes on waiting. A host that has vanished does not confirm the question, and so

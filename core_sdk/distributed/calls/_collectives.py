@@ -16,13 +16,13 @@ from typing import Any, Never, TypeVar
 
 from core_sdk.distributed._channel import Channel, Listener
 from core_sdk.distributed._topology import RankIdentity
-from core_sdk.distributed.calls._call_site import Call, CallSites, describe
+from core_sdk.distributed.calls._call_site import CallSites, CollectiveCall, describe
 from core_sdk.distributed.calls._control_thread import ControlThread
 from core_sdk.distributed.calls._group_state import GroupState
 from core_sdk.distributed.calls._late_ranks import StatusSurvey
 from core_sdk.distributed.transport._connection import Peer
-from core_sdk.distributed.transport._encoding import Content, Contribution, Decoded, Failure, decode, release
-from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, Operation
+from core_sdk.distributed.transport._encoding import Content, Contribution, Decoded, RankFailure, decode, release
+from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, CollectiveOperation
 from core_sdk.distributed.transport._memory_file import MemoryFiles
 from core_sdk.distributed.transport._messages import (
     Died,
@@ -73,7 +73,7 @@ class StarChannel(Channel):
         self._calling = threading.RLock()
         self._is_inherited = False
         self._num_calls = 0
-        self._call: Call | None = None
+        self._call: CollectiveCall | None = None
         self._is_inside = False
         self._has_left = False
         self._is_closed = False
@@ -92,7 +92,7 @@ class StarChannel(Channel):
         _close_in_child(self)
 
     @abstractmethod
-    def _exchange(self, call: Call, contribution: Contribution) -> Contribution | Contents:
+    def _exchange(self, call: CollectiveCall, contribution: Contribution) -> Contribution | Contents:
         """Exchanges the contributions to a call. Returns a failure, or the contents that this rank receives.
 
         Raises a `ChannelError`.
@@ -105,8 +105,8 @@ class StarChannel(Channel):
     def gather(self, value: T) -> list[T] | None:
         if self.rank == CHIEF:
             # The chief's own value is not sent, and need not be pickled.
-            return self._values(self._make(Operation.GATHER, None)[1], value)
-        self._make(Operation.GATHER, lambda: value)
+            return self._values(self._make(CollectiveOperation.GATHER, None)[1], value)
+        self._make(CollectiveOperation.GATHER, lambda: value)
         return None
 
     def allgather(self, value: T) -> list[T]:
@@ -116,14 +116,14 @@ class StarChannel(Channel):
         return self.broadcast_outcome(lambda: value)
 
     def allgather_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> list[T]:
-        own_value, contents = self._make(Operation.ALLGATHER, compute, is_patient)
+        own_value, contents = self._make(CollectiveOperation.ALLGATHER, compute, is_patient)
         return self._values(contents, own_value)
 
     def broadcast_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> T:
         if self.rank == CHIEF:
-            value: T = self._make(Operation.BROADCAST, compute, is_patient)[0]
+            value: T = self._make(CollectiveOperation.BROADCAST, compute, is_patient)[0]
             return value
-        _, (content,) = self._make(Operation.BROADCAST, None, is_patient)
+        _, (content,) = self._make(CollectiveOperation.BROADCAST, None, is_patient)
         return self._read(CHIEF, content)  # type: ignore[no-any-return]
 
     def listen(self, topic: str, listener: Listener) -> None:
@@ -169,7 +169,7 @@ class StarChannel(Channel):
         if self._has_left:
             return
         self._has_left = True
-        failure = None if error is None else Failure.of(self.rank, error)
+        failure = None if error is None else RankFailure.of(self.rank, error)
         self._control.post_to_all(Left(self.rank, self._num_calls - self._is_inside, failure))
 
     def _finish_sending(self) -> None:
@@ -220,12 +220,12 @@ class StarChannel(Channel):
         """
         site = self._sites.current_call_site(num_ours=2)
         if self._is_inherited or self._has_left:
-            raise ChannelClosedError(Operation.NAMES[operation], is_forked=self._is_inherited)
+            raise ChannelClosedError(CollectiveOperation.NAMES[operation], is_forked=self._is_inherited)
         value, contribution, own_error = self._contribution(compute)
         if not self._calling.acquire(False):
-            self._refuse_thread(Call(operation, self._num_calls, site))
+            self._refuse_thread(CollectiveCall(operation, self._num_calls, site))
         try:
-            outcome = self._begin(Call(operation, self._num_calls + 1, site, is_patient), contribution)
+            outcome = self._begin(CollectiveCall(operation, self._num_calls + 1, site, is_patient), contribution)
         except ChannelError:
             if own_error is None:
                 raise
@@ -255,7 +255,7 @@ class StarChannel(Channel):
         except BaseException as error:  # noqa: BLE001 - raised again, once the others know of it
             return None, Contribution.of_error(self.rank, error), error
 
-    def _refuse_thread(self, call: Call) -> Never:
+    def _refuse_thread(self, call: CollectiveCall) -> Never:
         """Ends the group because two threads call at once.
 
         On other ranks they may call in the other order: then each would get the other's result.
@@ -264,14 +264,14 @@ class StarChannel(Channel):
             raise ChannelClosedError(str(call), is_forked=False)
         error = RuntimeError(
             f"two threads call at once on one DistributedContext: {threading.current_thread().name} called "
-            f"{Operation.NAMES[call.operation]} at {describe(call.site)} while another one was in {self._call}. Ranks "
-            "may differ in which comes first: make all calls from one thread, or give each a DistributedContext of its "
-            "own."
+            f"{CollectiveOperation.NAMES[call.operation]} at {describe(call.site)} while another one was in "
+            f"{self._call}. Ranks may differ in which comes first: make all calls from one thread, or give each a "
+            "DistributedContext of its own."
         )
-        self._break(Failure.of(self.rank, error))
+        self._break(RankFailure.of(self.rank, error))
         raise error
 
-    def _begin(self, call: Call, contribution: Contribution) -> Contribution | Contents:
+    def _begin(self, call: CollectiveCall, contribution: Contribution) -> Contribution | Contents:
         if not self._state.is_quiet():
             self._state.check(call.number, call)
         if self._is_inside:
@@ -285,7 +285,7 @@ class StarChannel(Channel):
             raise
         except BaseException as error:
             # This rank's next calls would not match those of the others.
-            self._break(Failure.of(self.rank, error))
+            self._break(RankFailure.of(self.rank, error))
             raise
         finally:
             self._is_inside = False
@@ -295,22 +295,22 @@ class StarChannel(Channel):
         if self._state.report(fault):
             self._control.post_to_all(fault)
 
-    def _fail(self, fault: Fault, call: Call) -> None:
+    def _fail(self, fault: Fault, call: CollectiveCall) -> None:
         """Ends the group, and raises the error of the fault that has ended it first."""
         self._break(fault)
         self._state.check(call.number, call)
 
-    def _fail_mismatch(self, rank: int, found: Call, call: Call) -> None:
+    def _fail_mismatch(self, rank: int, found: CollectiveCall, call: CollectiveCall) -> None:
         """Ends the group because rank `rank` has made another call."""
         pairs = sorted([(rank, str(found)), (self.rank, str(call))])
         self._fail(Mismatch(*pairs[0], *pairs[1]), call)
 
-    def _fail_late(self, missing: list[int], findings: list[str], call: Call) -> None:
+    def _fail_late(self, missing: list[int], findings: list[str], call: CollectiveCall) -> None:
         # If a rank has left, that explains more than the time-out.
         self._state.check(call.number, call)
         self._fail(TimedOut(str(call), self.timeout_s, missing, findings), call)
 
-    def _fail_lost(self, rank: int, call: Call) -> None:
+    def _fail_lost(self, rank: int, call: CollectiveCall) -> None:
         """Raises the error that says why the connection to this rank has ended."""
         # The reason arrives over the control connection, at about the same time.
         deadline = time.monotonic() + _NEWS_TIMEOUT_S
@@ -320,7 +320,7 @@ class StarChannel(Channel):
         self._state.check_presence(rank, call)
         self._fail(Died(rank, self.ranks[rank].process), call)
 
-    def _heed_wakeup(self, call: Call) -> None:
+    def _heed_wakeup(self, call: CollectiveCall) -> None:
         """Raises the error of what has happened to the group, if that ends this call."""
         self._state.wakeup.forget()
         self._state.check(call.number, call)
@@ -352,7 +352,7 @@ class StarChannel(Channel):
                 self._answer(Status(asker, serial, self.rank, self._num_calls, call, self._is_inside))
             case Status():
                 self._answer(message)
-            case Died() | Mismatch() | TimedOut() | Failure():
+            case Died() | Mismatch() | TimedOut() | RankFailure():
                 self._hear_fault(message, sender)
 
     def _answer(self, status: Status) -> None:

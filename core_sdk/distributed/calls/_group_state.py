@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from core_sdk.distributed.calls._wakeup_pipe import WakeupPipe
-from core_sdk.distributed.transport._encoding import Failure
+from core_sdk.distributed.transport._encoding import RankFailure
 from core_sdk.distributed.transport._messages import Died, Fault, Left, Mismatch, TimedOut
 from core_sdk.errors import (
     ChannelClosedError,
@@ -91,7 +91,7 @@ class GroupState:
                 )
             case TimedOut(call, timeout_s, missing, findings):
                 return CollectiveTimeoutError(call, timeout_s, [self._known_as[rank] for rank in missing], findings)
-            case Failure(rank, error_text, traceback_text):
+            case RankFailure(rank, error_text, traceback_text):
                 return RankFailedError(self._known_as[rank], error_text, traceback_text)
 
     def _error_of_left(self, left: Left, call: object) -> ChannelError:

@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 
 from core_sdk.distributed._topology import RankIdentity
-from core_sdk.distributed.calls._call_site import Call
+from core_sdk.distributed.calls._call_site import CollectiveCall
 from core_sdk.distributed.calls._collectives import CHIEF, Contents, StarChannel, milliseconds_until
 from core_sdk.distributed.calls._late_ranks import findings_on, late_ranks
 from core_sdk.distributed.transport._connection import Peer
 from core_sdk.distributed.transport._encoding import Contribution, split
-from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind, Operation
+from core_sdk.distributed.transport._frames import CollectiveOperation, ConnectionEndedError, Frame, FrameKind
 from core_sdk.distributed.transport._memory_file import MemoryFile
 from core_sdk.distributed.transport._messages import Message, Status
 from core_sdk.errors import ChannelError
@@ -41,9 +41,9 @@ class MemberChannel(StarChannel):
     def _relay(self, message: Message, sender: int) -> None:
         pass
 
-    def _exchange(self, call: Call, contribution: Contribution) -> Contribution | Contents:
+    def _exchange(self, call: CollectiveCall, contribution: Contribution) -> Contribution | Contents:
         try:
-            if call.operation == Operation.BROADCAST:
+            if call.operation == CollectiveOperation.BROADCAST:
                 result = self._await_broadcast(call, contribution)
             else:
                 deadline = time.monotonic() + self.timeout_s
@@ -53,13 +53,13 @@ class MemberChannel(StarChannel):
             self._fail_lost(CHIEF, call)
             raise
         self._check(result, call)
-        if result.kind == Kind.FAILURE:
+        if result.kind == FrameKind.FAILURE:
             return Contribution(True, result.payload)
-        if call.operation == Operation.ALLGATHER:
+        if call.operation == CollectiveOperation.ALLGATHER:
             return split(result.payload, result.files)
         return [result.content]
 
-    def _await_broadcast(self, call: Call, contribution: Contribution) -> Frame:
+    def _await_broadcast(self, call: CollectiveCall, contribution: Contribution) -> Frame:
         """Waits for the chief's broadcast. Announces that to the chief only after a short wait, or if files have come.
 
         The chief counts the files under way by the announcements.
@@ -77,22 +77,22 @@ class MemberChannel(StarChannel):
             self._tell(call, contribution, deadline)
         return result
 
-    def _tell(self, call: Call, contribution: Contribution, deadline: float) -> None:
+    def _tell(self, call: CollectiveCall, contribution: Contribution, deadline: float) -> None:
         # A chief that has left after a broadcast reads nothing more. Over TCP, sending to it may destroy the result.
         if not self._state.is_quiet() and self._state.has_left(CHIEF):
             return
-        kind = Kind.FAILURE if contribution.is_failure else Kind.VALUE
+        kind = FrameKind.FAILURE if contribution.is_failure else FrameKind.VALUE
         content = contribution.content
         payload, files = (b"", [content]) if isinstance(content, MemoryFile) else (content, [])
         frame = Frame(kind, call.operation, call.number, call.site, payload)
         with contextlib.suppress(ConnectionEndedError):  # the result of a chief that has ended may still be there
             self._data.send(frame, lambda: self._wait_to_send(call, deadline), files)
 
-    def _wait_to_send(self, call: Call, deadline: float) -> None:
+    def _wait_to_send(self, call: CollectiveCall, deadline: float) -> None:
         poller = select.poll()
         poller.register(self._state.wakeup, select.POLLIN)
         # The chief answers a call only when it is complete. A result that comes now belongs to another call.
-        is_answer_early = call.operation != Operation.BROADCAST and self._early is None
+        is_answer_early = call.operation != CollectiveOperation.BROADCAST and self._early is None
         poller.register(self._data, select.POLLOUT | (select.POLLIN if is_answer_early else 0))
         events = dict(poller.poll(milliseconds_until(deadline)))
         if not events:
@@ -104,7 +104,7 @@ class MemberChannel(StarChannel):
             if self._early is not None:
                 self._check(self._early, call)
 
-    def _await_result(self, call: Call, deadline: float) -> Frame:
+    def _await_result(self, call: CollectiveCall, deadline: float) -> Frame:
         if self._early is not None:
             frame, self._early = self._early, None
             return frame
@@ -134,11 +134,11 @@ class MemberChannel(StarChannel):
                     return frame
         return None
 
-    def _check(self, result: Frame, call: Call) -> None:
+    def _check(self, result: Frame, call: CollectiveCall) -> None:
         if not call.is_met_by(result):
-            self._fail_mismatch(CHIEF, Call(result.operation, result.sequence, result.site), call)
+            self._fail_mismatch(CHIEF, CollectiveCall(result.operation, result.sequence, result.site), call)
 
-    def _await_late_result(self, call: Call) -> Frame | None:
+    def _await_late_result(self, call: CollectiveCall) -> Frame | None:
         """Asks which ranks are late, and raises an error that names them, unless the result comes meanwhile.
 
         Returns None for a patient call that should go on waiting, which it should if any rank answers.
@@ -151,7 +151,7 @@ class MemberChannel(StarChannel):
             raise ConnectionEndedError("the result of the call did not come")
         return frame
 
-    def _give_up(self, call: Call, answers: dict[int, Status]) -> None:
+    def _give_up(self, call: CollectiveCall, answers: dict[int, Status]) -> None:
         late = late_ranks(answers, self.size, call.number, self.rank) if answers else []
         missing = late or [CHIEF]
         self._fail_late(missing, findings_on(missing, answers, self.ranks, call.number), call)

@@ -18,7 +18,7 @@ from core_sdk.distributed._topology import RankIdentity, problems_among
 from core_sdk.distributed.joining._handshake import KNOCK_BYTES, PROOF_BYTES, AcceptorHandshake, WrongPeerError
 from core_sdk.distributed.joining._listeners import Listeners
 from core_sdk.distributed.transport._connection import Connection, Peer
-from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Kind
+from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, FrameKind
 from core_sdk.distributed.transport._messages import Died, Hello, JoinRefused, Welcome, decode_hello, encode_message
 from core_sdk.errors import ContradictoryRanksError, RankDiedError, RanksMissingError
 
@@ -232,7 +232,7 @@ class IncomingConnection:
         # The introduction may have come together with the proof.
         if self.connection is None or (frame := self.connection.receive_nowait()) is None:
             return None
-        if frame.kind != Kind.HELLO:
+        if frame.kind != FrameKind.HELLO:
             raise WrongPeerError("it did not introduce itself")
         self.connection.max_payload_bytes = MAX_PAYLOAD_BYTES
         return decode_hello(frame.payload)

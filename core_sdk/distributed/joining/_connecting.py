@@ -16,9 +16,9 @@ import msgspec
 from core_sdk.descriptors import moved_up_socket
 from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.joining._handshake import GREETING_BYTES, REPLY_BYTES, ConnectorHandshake, WrongPeerError
-from core_sdk.distributed.joining._rendezvous import Address, Rendezvous
+from core_sdk.distributed.joining._rendezvous import ChiefAddress, Rendezvous
 from core_sdk.distributed.transport._connection import Connection, Peer
-from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind
+from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, FrameKind
 from core_sdk.distributed.transport._messages import (
     Died,
     Hello,
@@ -56,7 +56,7 @@ def join_chief(
 
 def _connect(
     rendezvous: Rendezvous, identity: RankIdentity, timeout_s: float, check: Callable[[], None]
-) -> tuple[Connection, Connection, Address]:
+) -> tuple[Connection, Connection, ChiefAddress]:
     tried: dict[str, None] = {}
     deadline = time.monotonic() + timeout_s
     for _ in _pauses(deadline):
@@ -85,7 +85,7 @@ def _pauses(deadline: float) -> Iterator[None]:
         pause_s = min(1.5 * pause_s, _LAST_PAUSE_S)
 
 
-def _targets(address: Address, identity: RankIdentity) -> Iterator[tuple[str, Callable[[], socket.socket]]]:
+def _targets(address: ChiefAddress, identity: RankIdentity) -> Iterator[tuple[str, Callable[[], socket.socket]]]:
     if address.unix_path is not None and address.host == identity.host:
         yield address.unix_path, lambda: _open_unix(address.unix_path or "")
     for host in address.tcp_hosts:
@@ -139,7 +139,7 @@ def _introduce(sock: socket.socket, key: bytes, hello: Hello, deadline: float) -
         sock.sendall(connector.proof(_read(sock, GREETING_BYTES, deadline, "it does not greet")))
         connector.check(_read(sock, REPLY_BYTES, deadline, "it does not accept the key of this rank"))
         connection = Connection(sock, None if sock.family == socket.AF_UNIX else connector.seal())
-        connection.send(Frame(Kind.HELLO, 0, 0, b"", msgspec.msgpack.encode(hello)), lambda: None)
+        connection.send(Frame(FrameKind.HELLO, 0, 0, b"", msgspec.msgpack.encode(hello)), lambda: None)
     except BaseException:
         sock.close()
         raise
@@ -164,7 +164,7 @@ def _read(sock: socket.socket, num_bytes: int, deadline: float, end: str) -> byt
 
 
 def _await_welcome(
-    control: Connection, identity: RankIdentity, deadline: float, address: Address, check: Callable[[], None]
+    control: Connection, identity: RankIdentity, deadline: float, address: ChiefAddress, check: Callable[[], None]
 ) -> list[RankIdentity]:
     poller = select.poll()
     poller.register(control, select.POLLIN)

@@ -16,7 +16,7 @@ _PLACE = "core_sdk.place"
 _ADDRESS = "core_sdk.address"
 
 
-class Horovod(Protocol):
+class HorovodModule(Protocol):
     """The part of the module `horovod.torch` that we use, after its `init()`."""
 
     def is_initialized(self) -> bool: ...
@@ -28,13 +28,13 @@ class Horovod(Protocol):
     def broadcast_object(self, obj: Any, root_rank: int = ..., name: str | None = ...) -> Any: ...
 
 
-def horovod_rendezvous(hvd: Horovod) -> Rendezvous:
+def horovod_rendezvous(hvd: HorovodModule) -> Rendezvous:
     return BroadcastRendezvous(
         "Horovod's broadcast_object", lambda address: hvd.broadcast_object(address, root_rank=0, name=_ADDRESS)
     )
 
 
-def horovod_place(hvd: Horovod) -> RankPlace:
+def horovod_place(hvd: HorovodModule) -> RankPlace:
     """Returns this rank's numbers. Collective.
 
     Raises `HorovodNotInitializedError`, and `TypeError` for anything but `horovod.torch`.

@@ -25,13 +25,13 @@ from core_sdk.distributed.joining._listeners import Listeners
 from core_sdk.distributed.joining._neighbours import NeighbourRendezvous
 from core_sdk.distributed.joining._options import JoinOptions
 from core_sdk.distributed.joining._rendezvous import (
-    Address,
+    ChiefAddress,
     DirectoryRendezvous,
     KnownRendezvous,
     Rendezvous,
     own_addresses,
 )
-from core_sdk.environment import Environment, Meeting, launched_chief_ip
+from core_sdk.environment import Environment, MeetingPlace, launched_chief_ip
 from core_sdk.errors import NoChannelKeyError
 
 _MIN_KEY_BYTES = 16
@@ -158,11 +158,11 @@ def _connect(
     return MemberChannel(identity, chief, ranks, options.timeout_s)
 
 
-def _gathered(address: Address) -> Rendezvous:
+def _gathered(address: ChiefAddress) -> Rendezvous:
     return KnownRendezvous("the group of all ranks", address)
 
 
-def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: Meeting) -> Rendezvous:
+def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: MeetingPlace) -> Rendezvous:
     """Chooses the place where the ranks meet.
 
     Raises `NoChannelKeyError`, or `ValueError` if ranks on several nodes are not told where rank 0 is, for a key that
@@ -181,7 +181,7 @@ def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: Mee
     return _fixed(chief_ip, options.number, _key(meeting, identity))
 
 
-def torch_rendezvous(meeting: Meeting, options: JoinOptions) -> Rendezvous | None:
+def torch_rendezvous(meeting: MeetingPlace, options: JoinOptions) -> Rendezvous | None:
     """Returns the rendezvous through the store whose address torchrun or DeepSpeed has set.
 
     Returns None if there is no store, or none is needed. Raises `ValueError` for a wrong port, and `JoinError` if the
@@ -200,7 +200,7 @@ def torch_rendezvous(meeting: Meeting, options: JoinOptions) -> Rendezvous | Non
 
 
 def choose_listen_options(
-    identity: RankIdentity, options: JoinOptions, meeting: Meeting, rendezvous: Rendezvous
+    identity: RankIdentity, options: JoinOptions, meeting: MeetingPlace, rendezvous: Rendezvous
 ) -> ListenOptions:
     if isinstance(rendezvous, KnownRendezvous):
         address = rendezvous.address
@@ -227,8 +227,8 @@ def _listen_options_in_node(options: JoinOptions) -> ListenOptions:
     return ListenOptions([_LOOPBACK] if options.has_tcp_only else [], _LOOPBACK, 0, has_unix=not options.has_tcp_only)
 
 
-def _listen(listeners: Listeners, identity: RankIdentity, listen_options: ListenOptions, key: bytes) -> Address:
-    return Address(
+def _listen(listeners: Listeners, identity: RankIdentity, listen_options: ListenOptions, key: bytes) -> ChiefAddress:
+    return ChiefAddress(
         key=key,
         host=identity.host,
         process=identity.process,
@@ -238,7 +238,7 @@ def _listen(listeners: Listeners, identity: RankIdentity, listen_options: Listen
     )
 
 
-def _chief_hosts(options: JoinOptions, meeting: Meeting) -> list[str]:
+def _chief_hosts(options: JoinOptions, meeting: MeetingPlace) -> list[str]:
     if options.chief_ip is not None:
         return [options.chief_ip]
     # torchrun's own store is on the node of rank 0.
@@ -246,7 +246,7 @@ def _chief_hosts(options: JoinOptions, meeting: Meeting) -> list[str]:
     return list(dict.fromkeys([*told, *own_addresses()]))
 
 
-def _given_rendezvous(rendezvous: str, identity: RankIdentity, meeting: Meeting) -> Rendezvous:
+def _given_rendezvous(rendezvous: str, identity: RankIdentity, meeting: MeetingPlace) -> Rendezvous:
     if rendezvous and "://" not in rendezvous:
         return DirectoryRendezvous(Path(rendezvous))
     try:
@@ -260,11 +260,11 @@ def _given_rendezvous(rendezvous: str, identity: RankIdentity, meeting: Meeting)
 
 
 def _fixed(host: str, port: int, key: bytes) -> Rendezvous:
-    address = Address(key=key, host="", process="the chief", tcp_hosts=[host], tcp_port=port)
+    address = ChiefAddress(key=key, host="", process="the chief", tcp_hosts=[host], tcp_port=port)
     return KnownRendezvous(f"{host}:{port}", address)
 
 
-def _key(meeting: Meeting, identity: RankIdentity) -> bytes:
+def _key(meeting: MeetingPlace, identity: RankIdentity) -> bytes:
     if meeting.key is None:
         raise NoChannelKeyError(identity.cross_size)
     if len(meeting.key) < _MIN_KEY_BYTES:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from core_sdk.distributed.joining._rendezvous import Address, DirectoryRendezvous, Rendezvous
+from core_sdk.distributed.joining._rendezvous import ChiefAddress, DirectoryRendezvous, Rendezvous
 from core_sdk.errors import ContradictoryRanksError
 
 # The time that a parent may need to start all its ranks, one after the other.
@@ -34,9 +34,9 @@ class NeighbourRendezvous(Rendezvous):
         self._by_name = DirectoryRendezvous(by_name, is_ours=True)
         self._local_size = local_size
         self._looks_further_at = time.monotonic() + _ALONE_AFTER_S
-        self._address: Address | None = None
+        self._address: ChiefAddress | None = None
 
-    def publish(self, address: Address) -> None:
+    def publish(self, address: ChiefAddress) -> None:
         self._by_parent.publish(address)
         self._address = address
 
@@ -48,7 +48,7 @@ class NeighbourRendezvous(Rendezvous):
             self._by_name.publish(self._address)
             self._address = None
 
-    def look(self) -> Address | None:
+    def look(self) -> ChiefAddress | None:
         return self._by_parent.look() or (self._by_name.look() if self._is_alone() else None)
 
     def withdraw(self) -> None:

@@ -17,7 +17,7 @@ from core_sdk.errors import ContradictoryRanksError, JoinError
 from core_sdk.files import write_atomically
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class ChiefAddress(msgspec.Struct, frozen=True, kw_only=True):
     """The addresses of a chief, and the key of its group."""
 
     key: bytes
@@ -35,14 +35,14 @@ class Rendezvous(ABC):
     where: str
     """The name of the place, for messages."""
 
-    def publish(self, address: Address) -> None:  # noqa: B027 - some ranks know the address without
+    def publish(self, address: ChiefAddress) -> None:  # noqa: B027 - some ranks know the address without
         """Publishes the chief's address (chief only). Raises `ContradictoryRanksError` if there is another chief."""
 
     def insist(self) -> None:  # noqa: B027 - most have no second place
         """May publish the address at a second place. The chief calls it repeatedly while ranks are missing."""
 
     @abstractmethod
-    def look(self) -> Address | None:
+    def look(self) -> ChiefAddress | None:
         """Returns the published address, or None if there is none (members only). Most implementations do not block."""
 
     def withdraw(self) -> None:  # noqa: B027 - most leave nothing behind
@@ -61,7 +61,7 @@ class DirectoryRendezvous(Rendezvous):
         self._lock_path = directory / "lock"
         self._lock: int | None = None
 
-    def publish(self, address: Address) -> None:
+    def publish(self, address: ChiefAddress) -> None:
         with self._telling_of_failure():
             while self._lock is None:
                 with contextlib.suppress(FileExistsError):
@@ -72,11 +72,11 @@ class DirectoryRendezvous(Rendezvous):
                     self._lock = self._take_lock()
             write_atomically(self._path, msgspec.msgpack.encode(address))
 
-    def look(self) -> Address | None:
+    def look(self) -> ChiefAddress | None:
         with self._telling_of_failure():
             try:
                 self._check_privacy()
-                return msgspec.msgpack.decode(self._path.read_bytes(), type=Address)
+                return msgspec.msgpack.decode(self._path.read_bytes(), type=ChiefAddress)
             except FileNotFoundError:
                 return None
 
@@ -130,26 +130,26 @@ class DirectoryRendezvous(Rendezvous):
 class KnownRendezvous(Rendezvous):
     """An address that the ranks have been told."""
 
-    def __init__(self, where: str, address: Address) -> None:
+    def __init__(self, where: str, address: ChiefAddress) -> None:
         self.where = where
         self.address = address
 
-    def look(self) -> Address:
+    def look(self) -> ChiefAddress:
         return self.address
 
 
 class BroadcastRendezvous(Rendezvous):
     """Sends the address by a collective call of another library. `publish()` and the first `look()` make that call."""
 
-    def __init__(self, where: str, broadcast: Callable[[Address | None], Address]) -> None:
+    def __init__(self, where: str, broadcast: Callable[[ChiefAddress | None], ChiefAddress]) -> None:
         self.where = where
         self._broadcast = broadcast
-        self._found: Address | None = None
+        self._found: ChiefAddress | None = None
 
-    def publish(self, address: Address) -> None:
+    def publish(self, address: ChiefAddress) -> None:
         self._broadcast(address)
 
-    def look(self) -> Address:
+    def look(self) -> ChiefAddress:
         if self._found is None:
             self._found = self._broadcast(None)
         return self._found

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed import DistNetworkError, DistStoreError, TCPStore  # type: ignore[attr-defined]
 
 from core_sdk.distributed._topology import host_identity
-from core_sdk.distributed.joining._rendezvous import Address, BroadcastRendezvous, Rendezvous
+from core_sdk.distributed.joining._rendezvous import BroadcastRendezvous, ChiefAddress, Rendezvous
 from core_sdk.environment import RankPlace
 from core_sdk.errors import ContradictoryRanksError, JoinError
 
@@ -48,17 +48,17 @@ class TorchStoreRendezvous(Rendezvous):
         finally:
             waiting.cancel()
 
-    def publish(self, address: Address) -> None:
+    def publish(self, address: ChiefAddress) -> None:
         content = msgspec.json.encode(address).decode()
         if self._store.compare_set(self._key, "", content) != content.encode():
             raise ContradictoryRanksError([f"another rank 0 is waiting for its ranks in {self.where}"])
         self._is_published = True
 
-    def look(self) -> Address | None:
+    def look(self) -> ChiefAddress | None:
         if not self._store.check([self._key]):
             return None
         try:
-            return msgspec.json.decode(self._store.get(self._key), type=Address)
+            return msgspec.json.decode(self._store.get(self._key), type=ChiefAddress)
         except DistStoreError:  # withdrawn meanwhile
             return None
 
@@ -79,7 +79,7 @@ def process_group_ranks() -> tuple[RankPlace, Rendezvous]:
     dist.all_gather_object(hosts, host_identity(), group=group)
     nodes = list(dict.fromkeys(hosts))
 
-    def broadcast(address: Address | None) -> Address:
+    def broadcast(address: ChiefAddress | None) -> ChiefAddress:
         objects: list[Any] = [address]
         dist.broadcast_object_list(objects, src=0, group=group)
         return objects[0]  # type: ignore[no-any-return]

@@ -21,10 +21,10 @@ from core_sdk.distributed.transport._frames import (
     HEADER,
     MAX_PAYLOAD_BYTES,
     NO_FILES,
+    CollectiveOperation,
     ConnectionEndedError,
     Frame,
-    Kind,
-    Operation,
+    FrameKind,
     Seal,
 )
 from core_sdk.distributed.transport._memory_file import (
@@ -82,7 +82,7 @@ class Connection:
         self._header: tuple[int, int, int, int, int] | None = None
         self._header_bytes: Buffer = b""
         self._memory_files: MemoryFiles | None = None
-        self._last_kind = Kind.MESSAGE
+        self._last_kind = FrameKind.MESSAGE
         self._lent: dict[int, MemoryFile] = {}
         self._lent_bytes = 0
         self._descriptor: int | None = None
@@ -91,7 +91,7 @@ class Connection:
         """Allows large contents to be sent and received as memory files, between processes that can share them."""
         if self.is_local and are_memory_files_available():
             self._memory_files = files
-            self._last_kind = Kind.FILE
+            self._last_kind = FrameKind.FILE
 
     def has_files(self) -> bool:
         return self._memory_files is not None
@@ -138,7 +138,7 @@ class Connection:
             if not poller.poll(1000 * timeout_s):
                 raise ConnectionEndedError("it does not read")
 
-        self.send(Frame(Kind.MESSAGE, Operation.NONE, 0, b"", message), wait)
+        self.send(Frame(FrameKind.MESSAGE, CollectiveOperation.NONE, 0, b"", message), wait)
 
     def _lend_files(self, contents: Sequence[Content], blocked: Callable[[], None]) -> list[Buffer]:
         """Sends memory files ahead of the frame, and returns the contents that must be sent as bytes."""
@@ -158,7 +158,7 @@ class Connection:
         """Sends the descriptor of a file. Returns False if the file must be sent as bytes."""
         if self._memory_files is None:
             return False
-        header = HEADER.pack(Kind.FILE, Operation.NONE, 0, position, len(file))
+        header = HEADER.pack(FrameKind.FILE, CollectiveOperation.NONE, 0, position, len(file))
         while True:
             try:
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file.fileno()]))]
@@ -222,7 +222,7 @@ class Connection:
 
     def _read_with_descriptor(self) -> bytes:
         # All complete frames have been taken, so a descriptor can only belong to the incomplete one.
-        if self._descriptor is not None and self._data[:1] != bytes([Kind.FILE]):
+        if self._descriptor is not None and self._data[:1] != bytes([FrameKind.FILE]):
             raise ConnectionEndedError("a descriptor came that was not announced")
         chunk, descriptor = _receive_with_descriptor(self._socket)
         if descriptor is not None:
@@ -237,7 +237,7 @@ class Connection:
 
     def _take(self) -> Frame | None:
         """Returns the next frame, or None if it has not been read completely."""
-        while (header := self._header or self._take_header()) is not None and header[0] == Kind.FILE:
+        while (header := self._header or self._take_header()) is not None and header[0] == FrameKind.FILE:
             self._take_file(header)
         if header is None:
             return None
@@ -289,11 +289,11 @@ class Connection:
             self._header_bytes = self._data[self._offset : end]
             self._seal.check_header(self._header_bytes, self._data[end : end + self._code_bytes])
         kind, operation, _, _, payload_bytes = header
-        if not (Kind.HELLO <= kind <= self._last_kind and operation <= Operation.BROADCAST):
+        if not (FrameKind.HELLO <= kind <= self._last_kind and operation <= CollectiveOperation.BROADCAST):
             raise ConnectionEndedError("something came that is no frame")
         if (num_bytes := payload_bytes + self._lent_bytes) > self.max_payload_bytes:
             raise ConnectionEndedError(f"a frame of {num_bytes:,} bytes was announced")
-        if self._lent_bytes and kind not in (Kind.VALUE, Kind.FILE):
+        if self._lent_bytes and kind not in (FrameKind.VALUE, FrameKind.FILE):
             raise ConnectionEndedError("a file came for a frame that has none")
         self._header = header
         self._offset = end + self._code_bytes

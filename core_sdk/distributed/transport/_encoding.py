@@ -24,7 +24,7 @@ _FEW = MIN_BYTES // 8
 _COUNT = struct.Struct("!I")
 
 
-class Failure(msgspec.Struct, frozen=True, tag=True):
+class RankFailure(msgspec.Struct, frozen=True, tag=True):
     """An error of one rank, as text for the other ranks."""
 
     rank: int
@@ -32,7 +32,7 @@ class Failure(msgspec.Struct, frozen=True, tag=True):
     traceback_text: str = ""
 
     @classmethod
-    def of(cls, rank: int, error: BaseException) -> Failure:
+    def of(cls, rank: int, error: BaseException) -> RankFailure:
         error_text = "".join(traceback.format_exception_only(error)).strip()
         traceback_text = "".join(traceback.format_exception(error))
         return cls(rank, _printable(error_text), _printable(traceback_text))
@@ -57,10 +57,10 @@ class Contribution(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_error(cls, rank: int, error: BaseException) -> Contribution:
-        return cls(True, msgspec.msgpack.encode(Failure.of(rank, error)))
+        return cls(True, msgspec.msgpack.encode(RankFailure.of(rank, error)))
 
-    def failure(self) -> Failure:
-        return msgspec.msgpack.decode(_in_memory(self.content), type=Failure)
+    def failure(self) -> RankFailure:
+        return msgspec.msgpack.decode(_in_memory(self.content), type=RankFailure)
 
 
 def encode(value: object) -> bytes:

@@ -35,7 +35,7 @@ NO_FILES: Mapping[int, MemoryFile] = MappingProxyType({})
 
 
 # Plain integers, since members of enumerations are slow to look up and to pack.
-class Kind:
+class FrameKind:
     HELLO = 1
     VALUE = 2
     FAILURE = 3
@@ -43,7 +43,7 @@ class Kind:
     FILE = 5
 
 
-class Operation:
+class CollectiveOperation:
     NONE = 0
     GATHER = 1
     ALLGATHER = 2

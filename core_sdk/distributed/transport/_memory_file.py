@@ -41,7 +41,7 @@ class MemoryFile:
 
     def reader(self) -> BinaryIO:
         """Returns a reader from the beginning. Costs less than `view()` if the content is read once."""
-        return cast(BinaryIO, io.BufferedReader(_Reading(self._descriptor)))
+        return cast(BinaryIO, io.BufferedReader(_MemoryReader(self._descriptor)))
 
     def view(self) -> memoryview:
         """Returns the content without copying it. Valid until the file is closed."""
@@ -63,7 +63,7 @@ class MemoryFile:
         self.close()
 
 
-class _Reading(io.RawIOBase):
+class _MemoryReader(io.RawIOBase):
     """A reader with its own position, since the file's position is shared by all processes that hold it."""
 
     def __init__(self, descriptor: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.distributed._topology import RankIdentity
-from core_sdk.distributed.transport._encoding import Failure
+from core_sdk.distributed.transport._encoding import RankFailure
 from core_sdk.distributed.transport._memory_file import Buffer
 
 
@@ -47,7 +47,7 @@ class Left(msgspec.Struct, frozen=True, tag=True):
 
     rank: int
     num_calls: int
-    failure: Failure | None = None
+    failure: RankFailure | None = None
 
 
 class Mismatch(msgspec.Struct, frozen=True, tag=True):
@@ -96,8 +96,8 @@ class Notice(msgspec.Struct, frozen=True, tag=True):
     content: bytes
 
 
-Fault = Died | Mismatch | TimedOut | Failure
-"""A reason why a group has ended. A `Failure` interrupted a rank within a call, so its next calls would not match."""
+Fault = Died | Mismatch | TimedOut | RankFailure
+"""A reason why a group has ended. After a `RankFailure` within a call, the next calls of that rank would not match."""
 Message = Welcome | JoinRefused | Left | Fault | StatusRequest | Status | Notice
 
 

@@ -94,14 +94,14 @@ def _remove_abandoned(directory: Path) -> None:
 
 def _write_archive(entries: Sequence[Entry], file: IO[bytes] | gzip.GzipFile | None = None) -> str:
     """Writes the tar archive, if there is a file for it. Returns its SHA-256."""
-    output = _Output(file)
+    output = _HashedOutput(file)
     with tarfile.open(fileobj=output, mode="w|", format=tarfile.PAX_FORMAT) as archive:  # type: ignore[call-overload]
         for entry in entries:
             _add(archive, entry)
     return output.sha256.hexdigest()
 
 
-class _Output:
+class _HashedOutput:
     def __init__(self, file: IO[bytes] | gzip.GzipFile | None) -> None:
         self.sha256 = hashlib.sha256()
         self._file = file

@@ -10,7 +10,7 @@ from typing import Any
 from core_sdk.errors import DataChangedError, DataError, NotExactError
 from core_sdk.loop import rng
 from core_sdk.loop.loading._source import Source
-from core_sdk.loop.plan import Draw, Position, Ranks
+from core_sdk.loop.plan import DataParallelRank, Draw, Position
 
 _END = object()
 
@@ -23,7 +23,7 @@ class IteratedSource(Source):
     Without a keeper, it finds a position by reading all batches before it.
     """
 
-    def __init__(self, loader: Any, keeper: Any, seed: int, ranks: Ranks) -> None:
+    def __init__(self, loader: Any, keeper: Any, seed: int, ranks: DataParallelRank) -> None:
         self._loader = loader
         self._keeper = keeper
         self._seed = seed

@@ -19,7 +19,7 @@ from core_sdk.loop.loading._fetching import Fetching, WorkerStart, as_it_is
 from core_sdk.loop.loading._sampling import Sampling
 from core_sdk.loop.loading._source import Source
 from core_sdk.loop.orders import Order
-from core_sdk.loop.plan import Draw, LastBatch, Plan, Position, Ranks
+from core_sdk.loop.plan import DataParallelRank, Draw, LastBatch, Plan, Position
 
 
 class PlannedSource(Source):
@@ -31,7 +31,7 @@ class PlannedSource(Source):
         sampling: Sampling,
         fetching: Callable[[], Fetching],
         seed: int,
-        ranks: Ranks,
+        ranks: DataParallelRank,
         last_batch: LastBatch | None,
         shares_batch: bool = False,
     ) -> None:

@@ -21,7 +21,7 @@ from core_sdk.loop.loading._planned import PlannedSource
 from core_sdk.loop.loading._sampling import read_sampling
 from core_sdk.loop.loading._sharded import ShardedSource, as_shards
 from core_sdk.loop.loading._source import Source, is_stateful
-from core_sdk.loop.plan import Draw, LastBatch, Position, Ranks
+from core_sdk.loop.plan import DataParallelRank, Draw, LastBatch, Position
 
 
 def resumable(
@@ -64,7 +64,13 @@ class ResumableLoader:
     """
 
     def __init__(
-        self, loader: Any, seed: int, last_batch: LastBatch | None, exact: bool, ranks: Ranks, shares_batch: bool
+        self,
+        loader: Any,
+        seed: int,
+        last_batch: LastBatch | None,
+        exact: bool,
+        ranks: DataParallelRank,
+        shares_batch: bool,
     ) -> None:
         self._loader = loader
         self._ranks = ranks
@@ -255,7 +261,7 @@ def _stream(source: Source, progress: _Progress) -> Generator[tuple[Draw, Any], 
 
 
 def _choose_source(
-    loader: Any, ranks: Ranks, last_batch: LastBatch | None, exact: bool, shares_batch: bool, seed: int
+    loader: Any, ranks: DataParallelRank, last_batch: LastBatch | None, exact: bool, shares_batch: bool, seed: int
 ) -> Source:
     """Chooses the source of the batches. Raises what `resumable()` raises."""
     if isinstance(loader, ResumableLoader):
@@ -303,13 +309,13 @@ def _iterates_as_torch(kind: type[DataLoader[Any]]) -> bool:
     return kind.__iter__ is DataLoader.__iter__ or kind.__module__.partition(".")[0] == "torchdata"
 
 
-def _ranks(distributed: DistributedContext | None) -> Ranks:
+def _ranks(distributed: DistributedContext | None) -> DataParallelRank:
     if distributed is not None:
-        return Ranks(distributed.rank, distributed.size)
+        return DataParallelRank(distributed.rank, distributed.size)
     if has_process_group():
-        return Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return DataParallelRank(torch.distributed.get_rank(), torch.distributed.get_world_size())
     try:
         place = RankPlace.from_torchrun()
     except KeyError:
-        return Ranks()
-    return Ranks(place.rank, place.size)
+        return DataParallelRank()
+    return DataParallelRank(place.rank, place.size)

@@ -18,7 +18,7 @@ from core_sdk.loop.loading._planned import PlannedSource, check_same
 from core_sdk.loop.loading._sampling import Form, Sampling
 from core_sdk.loop.loading._shards import ShardReader
 from core_sdk.loop.orders import Positions
-from core_sdk.loop.plan import Draw, LastBatch, Position, Ranks
+from core_sdk.loop.plan import DataParallelRank, Draw, LastBatch, Position
 from core_sdk.loop.sharded_dataset import ShardedDataset, has_shards
 
 
@@ -34,7 +34,7 @@ class ShardedSource(PlannedSource):
         loader: DataLoader[Any],
         dataset: ShardedDataset,
         seed: int,
-        ranks: Ranks,
+        ranks: DataParallelRank,
         last_batch: LastBatch | None,
         shares_batch: bool,
     ) -> None:

@@ -20,7 +20,7 @@ from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
 from core_sdk.records import AttemptOutcome
 from core_sdk.tracking.attempts.killing import kill
 from core_sdk.tracking.attempts.running import never_began, take_back
-from core_sdk.tracking.attempts.starting import Start
+from core_sdk.tracking.attempts.starting import AttemptStart
 from core_sdk.tracking.home import Home, TrialFolder
 
 logger = logging.getLogger("core_sdk.master")
@@ -53,7 +53,7 @@ class MachinePool(ResourcePool):
         free = [slot for slot in range(self.machine.num_slots) if slot not in used]
         slot_ids = tuple(free[: order.num_slots])
 
-        def make_start() -> Start:
+        def make_start() -> AttemptStart:
             submission = SubmittedExperiment(Home(order.home_root), order.experiment_id)
             return order.make_start(submission, self.machine.slots(slot_ids))
 
@@ -86,7 +86,7 @@ class _MachineClaim(Claim):
         folder: TrialFolder,
         slot_ids: tuple[int, ...],
         agent: Agent,
-        make_start: Callable[[], Start],
+        make_start: Callable[[], AttemptStart],
         tell: Callable[[], None],
     ) -> None:
         """Calls `make_start` in a new thread, and then `tell`."""
@@ -96,7 +96,7 @@ class _MachineClaim(Claim):
         self._agent = agent
         self._tell = tell
         self._is_over = False
-        self._start: Future[Start] = Future()
+        self._start: Future[AttemptStart] = Future()
         threading.Thread(target=self._make, args=[make_start], daemon=True).start()
 
     @property
@@ -122,7 +122,7 @@ class _MachineClaim(Claim):
             self._agent.close()
             self._start.add_done_callback(_withdraw)
 
-    def _make(self, make_start: Callable[[], Start]) -> None:
+    def _make(self, make_start: Callable[[], AttemptStart]) -> None:
         try:
             self._start.set_result(make_start())
         except Exception as error:  # noqa: BLE001  (`begun` raises it)
@@ -143,7 +143,7 @@ class _MachineExecution(Execution):
         """None for an attempt that an earlier master has started."""
         self._is_starting = False
 
-    def start(self, start: Start, agent: Agent, tell: Callable[[], None]) -> None:
+    def start(self, start: AttemptStart, agent: Agent, tell: Callable[[], None]) -> None:
         """Starts the command in a new thread, which calls `tell` when the command has ended."""
         self._agent, self._is_starting = agent, True
         threading.Thread(target=self._run, args=[start, agent, tell], daemon=True).start()
@@ -166,7 +166,7 @@ class _MachineExecution(Execution):
         else:
             threading.Thread(target=self._kill_left, daemon=True).start()
 
-    def _run(self, start: Start, agent: Agent, tell: Callable[[], None]) -> None:
+    def _run(self, start: AttemptStart, agent: Agent, tell: Callable[[], None]) -> None:
         try:
             with Path(os.devnull).open("rb") as nothing:
                 agent.start(start, stdin=nothing.fileno())
@@ -188,7 +188,7 @@ class _MachineExecution(Execution):
             logger.warning("%s", error)
 
 
-def _withdraw(made: Future[Start]) -> None:
+def _withdraw(made: Future[AttemptStart]) -> None:
     if made.exception() is None:
         made.result().withdraw()
 

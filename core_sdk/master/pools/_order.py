@@ -12,7 +12,7 @@ from core_sdk.tracking.attempts.killing import kill
 from core_sdk.tracking.attempts.leftovers import left_attempt
 from core_sdk.tracking.attempts.running import await_end, never_began, take_back
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, resume
+from core_sdk.tracking.attempts.starting import AttemptStart, begin_in_experiment, resume
 from core_sdk.tracking.home import Home, TrialFolder
 
 _LAST_MOMENT_S = 10.0
@@ -36,7 +36,7 @@ class AttemptOrder:
     seed: int
     warm_start: str | None
 
-    def claim(self, slots: Slots) -> Start:
+    def claim(self, slots: Slots) -> AttemptStart:
         """Claims the attempt for this process, like `make_start`, when an earlier claim may exist.
 
         A claim that a killed master has made, but not recorded, is taken back. Its lock may take a moment to go.
@@ -56,7 +56,7 @@ class AttemptOrder:
         """Returns the submitted experiment of the trial. Raises `ExperimentNotFoundError`."""
         return SubmittedExperiment(Home(self.home_root), self.experiment_id)
 
-    def make_start(self, submission: SubmittedExperiment, slots: Slots) -> Start:
+    def make_start(self, submission: SubmittedExperiment, slots: Slots) -> AttemptStart:
         """Claims the attempt for this process. May block for as long as a storage takes to answer."""
         folder = self.folder
         if not self.is_first:

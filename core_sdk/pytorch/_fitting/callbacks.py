@@ -13,7 +13,7 @@ from core_sdk.pytorch._callback import PyTorchCallback
 logger = logging.getLogger("core_sdk.pytorch")
 
 
-class Callbacks:
+class TrialCallbacks:
     """The callbacks of a trial. Hooks are called in the order in which the callbacks were given."""
 
     def __init__(self, callbacks: Mapping[str, PyTorchCallback]) -> None:

@@ -17,11 +17,11 @@ from core_sdk.loop.host_memory import HostMemory
 from core_sdk.loop.keeping import kept_parts
 from core_sdk.loop.plain import from_plain, to_plain
 from core_sdk.loop.state import SHARDED_FILES, restore_random_numbers
-from core_sdk.pytorch._fitting.callbacks import Callbacks
+from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
 from core_sdk.pytorch._fitting.data import Data
 from core_sdk.pytorch._fitting.progress import FitProgress
 from core_sdk.pytorch._fitting.sources import entrypoint, imported_sources
-from core_sdk.pytorch._run import Position, TrialRun
+from core_sdk.pytorch._run import BatchPosition, TrialRun
 from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.records import Keep
 from core_sdk.runtime.gradients import GRADIENT_FILES
@@ -74,18 +74,18 @@ def parts_to_keep(keep: Keep | None, is_own: bool) -> frozenset[str]:
     return kept_parts(keep, PARTS, models=["models"])
 
 
-def position_in(content: dict[str, Any]) -> Position:
+def position_in(content: dict[str, Any]) -> BatchPosition:
     """Returns the position of a training that goes on from the content of a checkpoint, before its first batch."""
     trainer_state = content["trainer_state"]
     training = trainer_state["training"]
     counters = training["driver"]["counters"]
     batches, epochs = counters["batches"], counters["epochs"]
     if not batches:
-        return Position()
+        return BatchPosition()
     if (last := trainer_state.get("last_batch")) is None:  # 0.1 has not kept it: whether it began its epoch is unknown
         is_epoch_end = training["is_epoch_start"]
         last = {"epoch": epochs - is_epoch_end, "is_epoch_end": is_epoch_end}
-    return Position(batches, batches - 1, **last)
+    return BatchPosition(batches, batches - 1, **last)
 
 
 _OF_LAST_BATCH = ("epoch", "is_epoch_start", "is_epoch_end")
@@ -96,7 +96,7 @@ class TrialState:
     """The whole state of a training, saved and loaded as one checkpoint."""
 
     def __init__(
-        self, trial: PyTorchTrial, run: TrialRun[Any], callbacks: Callbacks, progress: FitProgress, data: Data
+        self, trial: PyTorchTrial, run: TrialRun[Any], callbacks: TrialCallbacks, progress: FitProgress, data: Data
     ) -> None:
         """Collective, since all ranks must store in the same way."""
         self._trial = trial

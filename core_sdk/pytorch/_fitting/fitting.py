@@ -7,7 +7,7 @@ from typing import Any
 
 from core_sdk.loop import rng
 from core_sdk.loop.plan import Draw
-from core_sdk.pytorch._fitting.callbacks import Callbacks
+from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState
 from core_sdk.pytorch._fitting.data import Data
 from core_sdk.pytorch._fitting.metrics import (
@@ -39,7 +39,7 @@ class Fitting:
         self,
         trial: PyTorchTrial,
         run: TrialRun[Any],
-        callbacks: Callbacks,
+        callbacks: TrialCallbacks,
         progress: FitProgress,
         data: Data,
         validator: Validator,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from core_sdk.loop.driver import Progress
+from core_sdk.loop.driver import TrainingProgress
 
 
-class FitProgress(Progress):
+class FitProgress(TrainingProgress):
     """The progress of a training and its results so far."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from core_sdk.loop import rng
-from core_sdk.pytorch._fitting.callbacks import Callbacks
+from core_sdk.pytorch._fitting.callbacks import TrialCallbacks
 from core_sdk.pytorch._fitting.data import VALIDATION_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.metrics import (
     BatchMetrics,
@@ -84,7 +84,7 @@ class Validator:
     """Validates with the methods of the trial, on all ranks together."""
 
     def __init__(
-        self, trial: PyTorchTrial, run: TrialRun[Any], callbacks: Callbacks, max_batches: int | None = None
+        self, trial: PyTorchTrial, run: TrialRun[Any], callbacks: TrialCallbacks, max_batches: int | None = None
     ) -> None:
         """`max_batches` limits the validations of a `test_mode`."""
         self._trial = trial

@@ -15,7 +15,7 @@ import torch
 
 from core_sdk.core import DistributedContext
 from core_sdk.errors import MissingDependencyError
-from core_sdk.loop.plan import Ranks
+from core_sdk.loop.plan import DataParallelRank
 from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._run import TrialRun
 from core_sdk.runtime.runtime import Runtime
@@ -78,8 +78,8 @@ class EngineRuntime(Runtime):
         """Saves the engines into the directory of a checkpoint, on all ranks."""
 
     @property
-    def data_ranks(self) -> Ranks:
-        return Ranks(self.mpu.data_parallel_rank, self.mpu.data_parallel_world_size)
+    def data_ranks(self) -> DataParallelRank:
+        return DataParallelRank(self.mpu.data_parallel_rank, self.mpu.data_parallel_world_size)
 
     @property
     def is_pipeline(self) -> bool:

@@ -13,7 +13,7 @@ from core_sdk.records import MAX_INT, Metric
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Names, Query, Rank, Text
 from core_sdk.tracking import View
-from core_sdk.tracking.rows import AlertRow, Bucket
+from core_sdk.tracking.rows import AlertRow, SeriesBucket
 
 _MAX_SERIES = 64
 _MAX_ALERTS = 200
@@ -159,7 +159,7 @@ def _within(first: int | None, last: int | None) -> tuple[int, int] | None:
     return (-MAX_INT if first is None else first, MAX_INT - 1 if last is None else last)
 
 
-def _curve(view: View, series: Series, buckets: Sequence[Bucket], x: str) -> Curve:
+def _curve(view: View, series: Series, buckets: Sequence[SeriesBucket], x: str) -> Curve:
     at = places(view, series, buckets, x)
     curve = _columns(series.group, series.name, buckets, at, attempt=series.superseded_of, rank=series.rank)
     return msgspec.structs.replace(curve, last=series.last(view, buckets))
@@ -186,7 +186,7 @@ def _finer(view: View, trial_id: int, curve: Curve, query: MetricsQuery, within:
 def _columns(
     group: str,
     name: str,
-    buckets: Sequence[Bucket],
+    buckets: Sequence[SeriesBucket],
     x: Sequence[float | None],
     *,
     attempt: int | None = None,

@@ -1,6 +1,6 @@
 """The life of an attempt: how a trial is begun, resumed, continued and restarted.
 
-- `starting`: `begin`, `resume` and `continue_from` give a `Start`, from which an agent starts a command.
+- `starting`: `begin`, `resume` and `continue_from` give an `AttemptStart`, from which an agent starts a command.
 - `running`, `ending`: how other processes wait for an attempt, and read its end.
 - `killing`, `leftovers`: how other processes kill it, including the processes that a killed agent has left.
 - `operations`: the lengths to which a search wants a trial to be trained.

@@ -1,7 +1,7 @@
 """Begins attempts that run a command: a trial's first, its next, or the first of a trial that continues another.
 
-Every starter of attempts uses these functions. They make and record the decisions, and return the `Start` that an agent
-needs.
+Every starter of attempts uses these functions. They make and record the decisions, and return the `AttemptStart` that
+an agent needs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger("core_sdk.tracking")
 
 
 @dataclass(frozen=True)
-class Start:
+class AttemptStart:
     """An attempt that is to be started. The trial counts as running until `lock` is released."""
 
     folder: TrialFolder
@@ -82,7 +82,7 @@ def begin(
     hparams: Mapping[str, Any] | None = None,
     num_slots: int | None = None,
     seed: int | None = None,
-) -> Start:
+) -> AttemptStart:
     """Begins a new trial of this command, here. Without a `name`, its experiment has the name of the script.
 
     `argv` is None for a trial that no command can start again, since this program executes it.
@@ -124,7 +124,7 @@ def begin_in_experiment(
     command: Callable[[TrialFolder], CommandRecord],
     slots: Slots,
     warm_start: str | None = None,
-) -> Start:
+) -> AttemptStart:
     """Begins a trial, in a new folder, for a request of the experiment's searcher. `requested_trials` then finds it.
 
     `command` may fill the trial's folder, for example with the code. The script gets `config` with its `data` and
@@ -170,7 +170,7 @@ def resume(
     is_here: bool = False,
     config: Mapping[str, Any] | None = None,
     slots: Slots | None = None,
-) -> Start:
+) -> AttemptStart:
     """Begins the trial's next attempt, from its newest good checkpoint, with its recorded command.
 
     `argv` replaces the command from now on; `is_again` allows a trial that is completed; with `is_here` this program
@@ -209,7 +209,9 @@ def resume(
     return _start(folder, trial, info, command, lock, continuation, slots)
 
 
-def claimed_elsewhere(folder: TrialFolder, attempt: int, command: CommandRecord, slots: Slots, home: Path) -> Start:
+def claimed_elsewhere(
+    folder: TrialFolder, attempt: int, command: CommandRecord, slots: Slots, home: Path
+) -> AttemptStart:
     """Returns the start of an attempt that was claimed in `home`, which this node does not see.
 
     `folder` is the trial's folder in the node's spool. Raises `TrialRunningError` if it was started already.
@@ -234,7 +236,7 @@ def continue_from(
     keep: RecordedKeep | None = None,
     seed: int | None = None,
     described: Description | None = None,
-) -> Start:
+) -> AttemptStart:
     """Begins a new trial with the newest good checkpoint, the command, the hyperparameters and the seed of `source`.
 
     `argv` is another command, `hparams` replace hyperparameters of the same names, `storage_id` is another checkpoint,
@@ -284,7 +286,7 @@ def _first_attempt(
     *,
     config: Mapping[str, Any] | None = None,
     slots: Slots | None = None,
-) -> Start:
+) -> AttemptStart:
     with contextlib.ExitStack() as undo:
         attempt, lock = claim_next_attempt(folder, "start")
         undo.callback(lock.release)
@@ -304,13 +306,13 @@ def _start(
     slots: Slots | None,
     *,
     is_new_trial: bool = False,
-) -> Start:
+) -> AttemptStart:
     has_gpus = slots is None or bool(slots.gpus)
     arguments: dict[str, str] = {}
     if command is not None:
         argv, arguments = fill(command.argv, from_json(trial.chosen_hparams))
         command = msgspec.structs.replace(command, argv=argv)
-    return Start(
+    return AttemptStart(
         folder,
         info.trial.attempt,
         info,

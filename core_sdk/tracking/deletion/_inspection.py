@@ -23,7 +23,7 @@ UNREACHABLE = (StorageError, MissingDependencyError, OSError)
 
 
 @dataclass(frozen=True)
-class Look:
+class Inspection:
     presence: Presence
     size_bytes: int = 0
 
@@ -35,7 +35,7 @@ class Inspector:
         """`storages` are open already, with credentials that the environment may not have, and stay open."""
         self._opened = contextlib.ExitStack()
         self._storages = {storage.url: storage for storage in storages}
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, Inspection] = {}
         self._is_good: dict[str, bool] = {}
         self.problems: dict[str, str] = {}
         """The reasons for which storages cannot be reached, by URL."""
@@ -49,30 +49,30 @@ class Inspector:
             self._storages[url] = self._opened.enter_context(contextlib.closing(storage_from_url(url)))
         return self._storages[url]
 
-    def look(self, url: str, storage_id: str) -> Look:
+    def look(self, url: str, storage_id: str) -> Inspection:
         """Returns whether the checkpoint is there, damaged or not, and its size."""
         if url in self.problems:
-            return Look("unreachable")
+            return Inspection("unreachable")
         if storage_id not in self._looks:
             try:
                 self._looks[storage_id] = self._look(url, storage_id)
             except UNREACHABLE as error:
                 self.note_problem(url, error)
-                return Look("unreachable")
+                return Inspection("unreachable")
         return self._looks[storage_id]
 
-    def _look(self, url: str, storage_id: str) -> Look:
+    def _look(self, url: str, storage_id: str) -> Inspection:
         storage = self.storage(url)
         if isinstance(storage, DirectoryStorage) and not storage.root.is_dir():
             raise FileNotFoundError(f"{storage.root} is not there; is its file system mounted?")
         try:
-            return Look("present", sum(storage.manifest(storage_id).resources.values()))
+            return Inspection("present", sum(storage.manifest(storage_id).resources.values()))
         except CheckpointNotFoundError:
-            return Look("missing")
+            return Inspection("missing")
         except StorageError:
             raise
         except CheckpointError:
-            return Look("present")
+            return Inspection("present")
 
     def is_good(self, url: str, storage_id: str) -> bool:
         """Returns whether a trial could resume from it: it is intact, and no file of it was deleted on purpose."""

@@ -52,7 +52,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class BestTrial:
+class GroupBest:
     trial_id: int
     value: Metric
 
@@ -115,13 +115,13 @@ def aggregate(values: Iterable[Any]) -> Aggregate | None:
     )
 
 
-def best_of(members: Iterable[Facts], ranking: Ranking) -> BestTrial | None:
+def best_of(members: Iterable[Facts], ranking: Ranking) -> GroupBest | None:
     """Returns the trial with the best value, the one with the lowest id if several have it. NaN never wins."""
     values = {one.row.trial_id: one.metric(ranking.name) for one in members}
     finite = {one: value for one, value in sorted(values.items()) if value is not None and math.isfinite(value)}
     choose = min if ranking.smaller_is_better else max
     trial_id = choose(finite, key=lambda one: finite[one], default=None)
-    return None if trial_id is None else BestTrial(trial_id, finite[trial_id])
+    return None if trial_id is None else GroupBest(trial_id, finite[trial_id])
 
 
 def default_ranking(found: Sequence[Facts], recorded: Iterable[SearcherMetric | None]) -> Ranking | None:

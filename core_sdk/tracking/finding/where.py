@@ -58,7 +58,7 @@ class Condition:
 
 def parse_condition(text: str) -> Condition:
     """Parses a condition. Raises `ConditionError`."""
-    parser = _Parser(text)
+    parser = _ConditionParser(text)
     rule = parser.condition()
     parser.expect_end()
     return Condition(rule, parser.names)
@@ -71,7 +71,7 @@ class _Token:
         self.place = found.end() - len(found[0].lstrip())
 
 
-class _Parser:
+class _ConditionParser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = [_Token(found) for found in _TOKEN.finditer(text.rstrip())]

@@ -16,5 +16,5 @@ Superseded reports stay in the index: each series knows the step up to which it 
 belong to a time, not to a step: `reports` gives them when asked for by name; `series` and `summary` leave them out.
 """
 
-from core_sdk.tracking.index._batch import RefreshResult
 from core_sdk.tracking.index._index import Index
+from core_sdk.tracking.index._transaction import RefreshResult

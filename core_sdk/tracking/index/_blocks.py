@@ -41,7 +41,7 @@ _LAST = f"""SELECT {_COLUMNS} FROM (
 _INSERT = "INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class Points(NamedTuple):
+class SeriesPoints(NamedTuple):
     """Points of a series, or of several that were reported together, by step, and by order within a step.
 
     The order is the number of the report in its journal. Clocks jump, and stand still.
@@ -52,22 +52,24 @@ class Points(NamedTuple):
     orders: array[int] | range
     values: list[Any]
 
-    def part(self, begin: int, end: int) -> Points:
-        return Points(self.steps[begin:end], self.times[begin:end], self.orders[begin:end], self.values[begin:end])
+    def part(self, begin: int, end: int) -> SeriesPoints:
+        return SeriesPoints(
+            self.steps[begin:end], self.times[begin:end], self.orders[begin:end], self.values[begin:end]
+        )
 
 
-def in_order(parts: Sequence[tuple[Sequence[int], Sequence[float], Sequence[int], Sequence[Any]]]) -> Points:
+def in_order(parts: Sequence[tuple[Sequence[int], Sequence[float], Sequence[int], Sequence[Any]]]) -> SeriesPoints:
     """Joins points and sorts them."""
     steps, times, orders, values = (list(chain.from_iterable(column)) for column in zip(*parts, strict=True))
-    points = Points(array("q", steps), array("d", times), array("I", orders), values)
+    points = SeriesPoints(array("q", steps), array("d", times), array("I", orders), values)
     if any(map(operator.ge, steps, islice(steps, 1, None))):
         return chosen(points, sorted(range(len(steps)), key=list(zip(steps, orders, strict=True)).__getitem__))
     return points
 
 
-def chosen(points: Points, places: Sequence[int]) -> Points:
+def chosen(points: SeriesPoints, places: Sequence[int]) -> SeriesPoints:
     steps, times, orders, values = points
-    return Points(
+    return SeriesPoints(
         array("q", [steps[place] for place in places]),
         array("d", [times[place] for place in places]),
         array("I", [orders[place] for place in places]),
@@ -75,7 +77,7 @@ def chosen(points: Points, places: Sequence[int]) -> Points:
     )
 
 
-def insert_points(connection: sqlite3.Connection, series_id: int, points: Points) -> None:
+def insert_points(connection: sqlite3.Connection, series_id: int, points: SeriesPoints) -> None:
     """Inserts points of a series into the blocks to which they belong. Most lie behind the last block."""
     while points.steps:
         if (block := _block_of(connection, series_id, points.steps[0])) is not None:
@@ -90,7 +92,7 @@ def insert_points(connection: sqlite3.Connection, series_id: int, points: Points
         _insert(connection, series_id, inserted)
 
 
-def take_points(connection: sqlite3.Connection, series_id: int, steps: AbstractSet[int]) -> Points:
+def take_points(connection: sqlite3.Connection, series_id: int, steps: AbstractSet[int]) -> SeriesPoints:
     """Removes the points of a series at these steps, and returns them."""
     query = f"""SELECT {_COLUMNS} FROM block WHERE series_id = ? AND last_steps >= ? AND first_steps <= ?
         ORDER BY last_steps, last_order"""
@@ -124,11 +126,11 @@ def split_block(connection: sqlite3.Connection, rowid: int, last_steps: int) -> 
     _insert(connection, block["series_id"], points.part(end, len(points.steps)))
 
 
-def read_points(connection: sqlite3.Connection, series_id: int, first: int, last: int) -> Points:
+def read_points(connection: sqlite3.Connection, series_id: int, first: int, last: int) -> SeriesPoints:
     """Returns the points of a series from a first to a last step."""
     query = """SELECT steps, times, orders, numbers, last_order FROM block
         WHERE series_id = ? AND last_steps >= ? AND first_steps <= ? ORDER BY last_steps, last_order"""
-    found = Points(array("q"), array("d"), range(0), [])
+    found = SeriesPoints(array("q"), array("d"), range(0), [])
     all_orders: array[int] | range = range(0)
     for steps, times, orders, numbers, last_order in connection.execute(query, (series_id, first, last)):
         more = unpack_steps(steps)
@@ -147,12 +149,12 @@ def numbers_in(values: list[Metric], *, only_finite: bool = False) -> list[Metri
     return [value for value in values if math.isfinite(value) or not (only_finite or math.isnan(value))]
 
 
-def _take(connection: sqlite3.Connection, block: sqlite3.Row) -> Points:
+def _take(connection: sqlite3.Connection, block: sqlite3.Row) -> SeriesPoints:
     """Removes a block and returns its points."""
     connection.execute("DELETE FROM block WHERE rowid = ?", (block["rowid"],))
     steps = unpack_steps(block["steps"])
     orders = unpack_orders(block["orders"], block["last_order"], len(steps))
-    return Points(steps, unpack_times(block["times"]), orders, unpack_values(block["numbers"]))
+    return SeriesPoints(steps, unpack_times(block["times"]), orders, unpack_values(block["numbers"]))
 
 
 def _block_of(connection: sqlite3.Connection, series_id: int, step: int) -> sqlite3.Row | None:
@@ -165,7 +167,7 @@ def _block_of(connection: sqlite3.Connection, series_id: int, step: int) -> sqli
     return found
 
 
-def _insert(connection: sqlite3.Connection, series_id: int, points: Points) -> None:
+def _insert(connection: sqlite3.Connection, series_id: int, points: SeriesPoints) -> None:
     """Inserts blocks of about equal size, which leaves room in each for points that come between."""
     num_points = len(points.steps)
     size = -(-num_points // max(1, -(-num_points // MAX_POINTS)))

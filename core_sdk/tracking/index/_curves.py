@@ -27,7 +27,7 @@ from core_sdk.tracking.index._schema import (
     among,
     of_rank,
 )
-from core_sdk.tracking.rows import Bins, Bucket, Figures, FiguresByTrial, ProfileSeriesRow, SeriesRow, Summary
+from core_sdk.tracking.rows import Bins, Figures, FiguresByTrial, ProfileSeriesRow, SeriesBucket, SeriesRow, Summary
 
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 _SHOWN_METRICS_OF_TRIALS = f"""trial JOIN attempt USING (trial_id)
@@ -131,14 +131,14 @@ class _Cell(NamedTuple):
         )
 
 
-def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int) -> list[Bucket]:
+def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int) -> list[SeriesBucket]:
     """Returns at most `num_buckets` buckets, equally wide in steps, in order. Buckets without points are left out."""
     stretch = _stretch(connection, of)
     if stretch is None:
         return []
     first, last = stretch
     cells = _cells(connection, of, stretch, first, -(-(last - first + 1) // num_buckets))
-    return [Bucket(*cell[:3], cell.minimum, cell.maximum, cell.mean) for cell in cells.values()]
+    return [SeriesBucket(*cell[:3], cell.minimum, cell.maximum, cell.mean) for cell in cells.values()]
 
 
 def _cells(
@@ -209,7 +209,7 @@ def as_bins(width: int, rows: Iterable[Sequence[Any]]) -> Bins:
     return Bins(width, *integers, *floats)
 
 
-def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Sequence[Bucket]) -> list[float]:
+def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Sequence[SeriesBucket]) -> list[float]:
     """Returns the time at which the newest point of each bucket was reported, in seconds since the Unix epoch."""
     ends = [int(bucket.last_steps) for bucket in buckets]
     stretch = min(ends, default=0), max(ends, default=0)

@@ -21,7 +21,6 @@ from core_sdk.errors import (
 from core_sdk.records import MAX_INT, Metric
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.index import _checkpoints, _curves, _refresh, _reports, _trials
-from core_sdk.tracking.index._batch import Batch, ReadingProgress, RefreshResult
 from core_sdk.tracking.index._database import (
     DamagedError,
     Database,
@@ -33,12 +32,12 @@ from core_sdk.tracking.index._database import (
 )
 from core_sdk.tracking.index._holders import SuspendedError
 from core_sdk.tracking.index._schema import Where, among
+from core_sdk.tracking.index._transaction import IndexTransaction, ReadingProgress, RefreshResult
 from core_sdk.tracking.index._trials import AttemptKey
 from core_sdk.tracking.media import ScriptMedia
 from core_sdk.tracking.rows import (
     AlertRow,
     Bins,
-    Bucket,
     CheckpointRow,
     ExperimentRow,
     FiguresByTrial,
@@ -47,6 +46,7 @@ from core_sdk.tracking.rows import (
     Ranks,
     Reading,
     ReportPage,
+    SeriesBucket,
     SeriesRow,
     Summary,
     TrialRow,
@@ -201,7 +201,7 @@ class Index(View):
         superseded_of: int | None = None,
         rank: int | None = None,
         is_profile: bool = False,
-    ) -> list[Bucket]:
+    ) -> list[SeriesBucket]:
         of = _curves.BucketsOf(trial_id, group, name, within, superseded_of, rank, is_profile)
         return self._ask(_curves.read_buckets, of, num_buckets)
 
@@ -228,7 +228,7 @@ class Index(View):
         trial_id: int,
         group: str,
         name: str,
-        buckets: Sequence[Bucket],
+        buckets: Sequence[SeriesBucket],
         *,
         superseded_of: int | None = None,
         rank: int | None = None,
@@ -314,7 +314,7 @@ class Index(View):
                 self._left_out = {}
                 return RefreshResult()
             progress = ReadingProgress(len(changes.trials), self._on_progress)
-            batch = Batch(connection, lambda: self._database.commit(connection), progress)
+            batch = IndexTransaction(connection, lambda: self._database.commit(connection), progress)
             result = _refresh.index_changes(self.home, changes, batch)
         self._leave_out(result.left_out)
         return result

@@ -36,9 +36,9 @@ from core_sdk.records import (
     from_json,
 )
 from core_sdk.tracking.checkpoints import CheckpointRecord
-from core_sdk.tracking.index._batch import Batch
-from core_sdk.tracking.index._blocks import Points, in_order, insert_points
+from core_sdk.tracking.index._blocks import SeriesPoints, in_order, insert_points
 from core_sdk.tracking.index._repeats import insert_later
+from core_sdk.tracking.index._transaction import IndexTransaction
 from core_sdk.tracking.index._values import to_beside, to_numbers
 from core_sdk.tracking.superseding import EVERYTHING
 
@@ -103,7 +103,7 @@ def forget_attempts(connection: sqlite3.Connection, attempt_ids: list[int]) -> N
 class JournalIndexer:
     """Adds to the index what one journal gained, and keeps the attempt's row in step with it."""
 
-    def __init__(self, batch: Batch, row: AttemptRow) -> None:
+    def __init__(self, batch: IndexTransaction, row: AttemptRow) -> None:
         self._batch = batch
         self._connection = batch.connection
         self._row = row
@@ -172,7 +172,7 @@ class JournalIndexer:
 
     def _insert_points(self, alike: _Alike) -> None:
         """Inserts all points of a series together, so that each block is written once."""
-        by_series: defaultdict[_SeriesKey, list[Points]] = defaultdict(list)
+        by_series: defaultdict[_SeriesKey, list[SeriesPoints]] = defaultdict(list)
         with_ties = False
         for (is_profile, group, names), reports in alike.items():
             points = in_order([reports])

@@ -11,8 +11,8 @@ import msgspec
 
 from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, TrialNotFoundError
 from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
-from core_sdk.tracking.index._batch import Batch, RefreshResult
 from core_sdk.tracking.index._schema import Where
+from core_sdk.tracking.index._transaction import IndexTransaction, RefreshResult
 from core_sdk.tracking.index._trial_indexing import forget_trial, has_changed, index_trial, known_trials
 from core_sdk.tracking.index._trials import open_attempts
 
@@ -53,7 +53,7 @@ def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Collecti
     return any(trial_id not in known or has_changed(home, trial_id, known[trial_id]) for trial_id in trial_ids)
 
 
-def index_changes(home: Home, changes: Changes, batch: Batch) -> RefreshResult:
+def index_changes(home: Home, changes: Changes, batch: IndexTransaction) -> RefreshResult:
     """Indexes what the folder gained and forgets what it lost. One caller at a time."""
     for experiment_id in changes.experiments:
         _index_or_forget_experiment(ExperimentFolder(home.root, experiment_id), batch)
@@ -73,7 +73,7 @@ def _changed_experiments(connection: sqlite3.Connection, home: Home) -> list[int
     return sorted(changed | (known.keys() - present.keys()))
 
 
-def _index_or_forget_trial(folder: TrialFolder, batch: Batch) -> None:
+def _index_or_forget_trial(folder: TrialFolder, batch: IndexTransaction) -> None:
     try:
         index_trial(folder, batch)
         return
@@ -84,7 +84,7 @@ def _index_or_forget_trial(folder: TrialFolder, batch: Batch) -> None:
     forget_trial(batch.connection, folder.trial_id)
 
 
-def _index_or_forget_experiment(folder: ExperimentFolder, batch: Batch) -> None:
+def _index_or_forget_experiment(folder: ExperimentFolder, batch: IndexTransaction) -> None:
     try:
         _index_experiment(folder, batch.connection)
         return

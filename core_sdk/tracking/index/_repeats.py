@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from array import array
 
-from core_sdk.tracking.index._blocks import Points, chosen, in_order, insert_points, read_steps, take_points
+from core_sdk.tracking.index._blocks import SeriesPoints, chosen, in_order, insert_points, read_steps, take_points
 from core_sdk.tracking.index._schema import LAST_STEPS
 from core_sdk.tracking.index._values import names_beside
 
@@ -26,7 +26,7 @@ def hide_repeated(connection: sqlite3.Connection, earlier_id: int, later_id: int
 
 
 def insert_later(
-    connection: sqlite3.Connection, series_id: int, points: Points, *, is_metric: bool, has_ties: bool
+    connection: sqlite3.Connection, series_id: int, points: SeriesPoints, *, is_metric: bool, has_ties: bool
 ) -> None:
     """Inserts points that were reported after all that the series has, and hides what they repeat.
 
@@ -49,7 +49,7 @@ def _common_steps(connection: sqlite3.Connection, series_id: int, steps: array[i
     return set(steps).intersection(read_steps(connection, series_id, steps[0], steps[-1])) if steps else set()
 
 
-def _split(points: Points, *, is_metric: bool) -> tuple[Points, Points]:
+def _split(points: SeriesPoints, *, is_metric: bool) -> tuple[SeriesPoints, SeriesPoints]:
     """Returns the points that count, and those that are repeated."""
     counting, repeated = list[int](), list[int]()
     step, later = -1, dict[object, int]()
@@ -66,11 +66,11 @@ def _split(points: Points, *, is_metric: bool) -> tuple[Points, Points]:
     return chosen(points, counting[::-1]), chosen(points, repeated[::-1])
 
 
-def _is_copy(points: Points, place: int, other: int) -> bool:
+def _is_copy(points: SeriesPoints, place: int, other: int) -> bool:
     return (points.times[place], points.values[place]) == (points.times[other], points.values[other])
 
 
-def _hide(connection: sqlite3.Connection, series_id: int, points: Points) -> None:
+def _hide(connection: sqlite3.Connection, series_id: int, points: SeriesPoints) -> None:
     if not points.steps:
         return
     connection.execute(_INSERT_HIDDEN, (series_id,))

@@ -16,11 +16,11 @@ from core_sdk.errors import RecordDamagedError
 from core_sdk.files import NotRegularError, fingerprint
 from core_sdk.records import ExitRecord, TrialRecord
 from core_sdk.tracking.home import Home, TrialFolder, journal_name
-from core_sdk.tracking.index._batch import Batch
 from core_sdk.tracking.index._blocks import split_block
 from core_sdk.tracking.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
 from core_sdk.tracking.index._repeats import hide_repeated
 from core_sdk.tracking.index._schema import BLOCKS, FIRST_STEPS, LAST_STEPS, LAST_VISIBLE_STEPS, among
+from core_sdk.tracking.index._transaction import IndexTransaction
 from core_sdk.tracking.states import error_told
 from core_sdk.tracking.superseding import kept_until
 
@@ -89,7 +89,7 @@ def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
         return True
 
 
-def index_trial(folder: TrialFolder, batch: Batch) -> None:
+def index_trial(folder: TrialFolder, batch: IndexTransaction) -> None:
     """Adds to the index whatever is new in a trial's folder.
 
     Raises `FileNotFoundError` or `TrialNotFoundError` if the trial is being deleted, and `RecordDamagedError`.
@@ -135,7 +135,7 @@ def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:
     return keys + [key for key in folder.rank_journals() if key[0] in numbers]
 
 
-def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: Batch) -> None:
+def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: IndexTransaction) -> None:
     connection = batch.connection
     found = connection.execute(_SELECT_ATTEMPTS, (folder.trial_id,))
     rows: dict[_JournalKey, AttemptRow] = {(row["attempt"], row["rank"]): dict(row) for row in found}
@@ -160,7 +160,9 @@ def _is_replaced(folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _
     return not is_same or look.size_bytes < int(row["end_offset"])
 
 
-def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _Look, batch: Batch) -> None:
+def _index_journal(
+    folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _Look, batch: IndexTransaction
+) -> None:
     number, rank = key
     end, columns = (None, {}) if rank or not number else _read_exit(folder, number)
     if not rank and number and row["environment"] is None:

@@ -19,7 +19,7 @@ from core_sdk.alive import file_lock
 from core_sdk.errors import CheckpointNotFoundError, CoreSDKError, RecordDamagedError, TrialNotFoundError
 from core_sdk.files import fsync_directory, fsync_tree, write_atomically
 from core_sdk.journal import decode_line, encode_line
-from core_sdk.records import TrialCreated, TrialRecord, encode_file
+from core_sdk.records import TrialNumbered, TrialRecord, encode_file
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
@@ -265,10 +265,10 @@ def _readable_trials(home: Home) -> Iterator[TrialRecord]:
             yield home.folder(trial_id).read_record()
 
 
-def _created(events: bytes) -> Iterator[TrialCreated]:
+def _created(events: bytes) -> Iterator[TrialNumbered]:
     for line in events.split(b"\n"):
         if b'"trial_created"' in line:
             with contextlib.suppress(ValueError):  # damaged: readers of the journal name it
                 event = decode_line(line)
-                if isinstance(event, TrialCreated):
+                if isinstance(event, TrialNumbered):
                     yield event

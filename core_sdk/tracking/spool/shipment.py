@@ -42,7 +42,7 @@ _FULL_DISK_S = 1.0
 _COLLECTOR_S = 10.0
 
 
-class Call(Protocol):
+class NodeCall(Protocol):
     """Runs an importable function on a node, in a process that outlives the attempt. Raises `NodeLostError`."""
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
@@ -57,7 +57,7 @@ class Shipment:
     problem: str = ""
     """The reason for which the last records could not be brought home; empty if they were."""
 
-    def __init__(self, call: Call, folder: TrialFolder, attempt: int) -> None:
+    def __init__(self, call: NodeCall, folder: TrialFolder, attempt: int) -> None:
         """Opens the spool that the node has for the home of `folder`."""
         self._call = call
         self._folder = folder

@@ -19,7 +19,7 @@ logger = logging.getLogger("core_sdk.train")
 _LOOK_S = 0.05
 
 
-class Callbacks:
+class ReportCallbacks:
     """Calls the callbacks, until it is closed, for each report that rank 0 writes into the attempt's file."""
 
     def __init__(self, callbacks: Sequence[UserCallback], context: TrainRunContext, path: Path) -> None:

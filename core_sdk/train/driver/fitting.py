@@ -20,9 +20,9 @@ from core_sdk.runtime.backends import usual_backend
 from core_sdk.runtime.workers import TrainingWorkers
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.train._configs import ScalingConfig, TrainRunContext
-from core_sdk.train._program import Program, Returned, Training
+from core_sdk.train._program import Program, Returned, TrainingProgram
 from core_sdk.train._result import Result
-from core_sdk.train.driver.callbacks import Callbacks
+from core_sdk.train.driver.callbacks import ReportCallbacks
 from core_sdk.train.driver.growing import growing
 from core_sdk.train.driver.stops import forwarded_stops
 from core_sdk.train.worker.callbacks import callbacks_path
@@ -47,7 +47,7 @@ _LEAVING_S = 5.0
 Failure = WorkerFailedError | WorkerDiedError
 
 
-def fit(training: Training) -> Result:
+def fit(training: TrainingProgram) -> Result:
     """Trains until the function has ended on all workers.
 
     Raises `TrainingFailedError`, `KeyboardInterrupt`, or the error because of which the workers cannot be started.
@@ -62,7 +62,7 @@ def fit(training: Training) -> Result:
 class _Fit(ABC):
     """The attempts of one `fit()`."""
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: TrainingProgram) -> None:
         self._training = training
         self._num_failures = 0
         self._has_begun = False
@@ -102,7 +102,7 @@ class _Fit(ABC):
         training, folder = self._training, trial.folder
         context = TrainRunContext(folder.trial_id, training.run, training.scaling, training.config)
         path = callbacks_path(folder, trial.attempt)
-        with contextlib.closing(Callbacks(training.run.callbacks, context, path)) as callbacks:
+        with contextlib.closing(ReportCallbacks(training.run.callbacks, context, path)) as callbacks:
             try:
                 return self._attempt(trial)
             except (WorkerFailedError, WorkerDiedError) as error:
@@ -132,7 +132,7 @@ class _Fit(ABC):
 class _WorkersFit(_Fit):
     """The attempts of a `fit()` on workers that this program starts."""
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: TrainingProgram) -> None:
         super().__init__(training)
         self._signals: list[int] = []
         """The stop signals that have come in this attempt."""
@@ -218,7 +218,7 @@ class Interrupted(BaseException):
         super().__init__(f"signal {number}")
 
 
-def _fit_as_rank(training: Training) -> Result:
+def _fit_as_rank(training: TrainingProgram) -> Result:
     """Trains in this process, as one of the ranks of a launcher. Only the launcher restarts failed ranks."""
     from core_sdk.runtime.ranks import joined_ranks  # loads torch, which a rank needs
 
@@ -245,7 +245,7 @@ def _engine_of(scaling: ScalingConfig) -> Engine:
     )
 
 
-def _result(training: Training, folder: TrialFolder, returned: Returned) -> Result:
+def _result(training: TrainingProgram, folder: TrialFolder, returned: Returned) -> Result:
     """Returns the result of a `fit()`. `returned` is that of rank 0, or of this rank under a launcher."""
     error = None if returned.invalid_hp is None else InvalidHP(returned.invalid_hp)
     return Result(

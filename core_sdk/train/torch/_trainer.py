@@ -10,7 +10,7 @@ from typing import Any
 from core_sdk.environment import Environment
 from core_sdk.errors import TrialNotFoundError
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
-from core_sdk.train._program import Training
+from core_sdk.train._program import TrainingProgram
 from core_sdk.train._result import Result, find_trial
 from core_sdk.train.driver.fitting import fit
 from core_sdk.train.worker.running import takes_config
@@ -56,7 +56,7 @@ class TorchTrainer:
             raise TypeError(f"train_loop_config must be a dict, not {type(train_loop_config).__name__}")
         takes_config(train_loop_per_worker)
         torch_config = torch_config or TorchConfig()
-        self._training = Training(
+        self._training = TrainingProgram(
             function=train_loop_per_worker,
             config=train_loop_config,
             datasets=dict(datasets or {}),

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from core_sdk.workers.local._engine import LocalEngine, LocalTeam, Order, WorkerProcesses
+from core_sdk.workers.local._engine import LocalEngine, LocalTeam, ProgramArguments, WorkerProcesses

@@ -19,9 +19,9 @@ from core_sdk.descriptors import moved_up
 from core_sdk.environment import Mark, RankPlace
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.errors import WorkerDiedError, WorkersNotStartedError
-from core_sdk.processes import Guardian, Ranks, cause_of, end_marked, excerpt
+from core_sdk.processes import Guardian, RankProcesses, cause_of, end_marked, excerpt
 from core_sdk.processes.output import RankOutput, Sink
-from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
+from core_sdk.workers._engine import Death, Engine, Team, WorkerAnswer, WorkerLost
 from core_sdk.workers.local._processes import WorkerProcess, WorkerSpawner, execute
 
 Start = Callable[[Mapping[str, str], Sequence[int], int, int], WorkerProcess]
@@ -54,14 +54,14 @@ class LocalEngine(Engine):
         # On other systems libraries may not survive a fork.
         if self._imported_modules and sys.platform == "linux":
             start = WorkerSpawner.of_this_program(self._imported_modules).start
-        return LocalTeam(self._processes, places, "127.0.0.1", variables, Order(sys.path, sys.argv), start)
+        return LocalTeam(self._processes, places, "127.0.0.1", variables, ProgramArguments(sys.path, sys.argv), start)
 
     def close(self) -> None:
         self._processes.close()
         super().close()
 
 
-class Order(NamedTuple):
+class ProgramArguments(NamedTuple):
     """The values that a worker's process takes over from the program."""
 
     path: list[str]
@@ -123,7 +123,7 @@ class LocalTeam(Team):
         places: Sequence[RankPlace],
         address: str,
         variables: Mapping[str, str],
-        order: Order,
+        order: ProgramArguments,
         start: Start = execute,
     ) -> None:
         """Starts workers as `Engine.start` does."""
@@ -135,7 +135,7 @@ class LocalTeam(Team):
         self._lines: dict[int, _Line] = {}
         self._lines_of_threads: dict[int, _Line] = {}
         self._processes: dict[int, WorkerProcess] = {}
-        self._ranks = Ranks(processes.guardian, processes.output)
+        self._ranks = RankProcesses(processes.guardian, processes.output)
         try:
             for place in places:
                 self._start(start, place, {**processes.variables, **variables}, order)
@@ -148,12 +148,12 @@ class LocalTeam(Team):
                 raise WorkersNotStartedError(len(places), error.strerror or str(error)) from error
             raise
 
-    def exchange(self, rank: int, request: bytes, *, in_thread: bool = False) -> Answer:
+    def exchange(self, rank: int, request: bytes, *, in_thread: bool = False) -> WorkerAnswer:
         line = (self._lines_of_threads if in_thread else self._lines)[rank]
         with line.lock:
             try:
                 line.connection.send_bytes(request)
-                return Answer(is_failure=bool(self._receive(rank, line)), content=self._receive(rank, line))
+                return WorkerAnswer(is_failure=bool(self._receive(rank, line)), content=self._receive(rank, line))
             except (EOFError, OSError) as error:
                 raise WorkerLost from error
 
@@ -193,7 +193,7 @@ class LocalTeam(Team):
                 with line.lock:
                     line.connection.close()
 
-    def _start(self, start: Start, place: RankPlace, variables: Mapping[str, str], order: Order) -> None:
+    def _start(self, start: Start, place: RankPlace, variables: Mapping[str, str], order: ProgramArguments) -> None:
         (own, theirs), (own_of_thread, theirs_of_thread) = socket.socketpair(), socket.socketpair()
         line = self._lines[place.rank] = _Line(Connection(moved_up(own.detach())), threading.Lock())
         self._lines_of_threads[place.rank] = _Line(Connection(moved_up(own_of_thread.detach())), threading.Lock())

@@ -12,9 +12,9 @@ from typing import Any
 from core_sdk.environment import RankPlace
 from core_sdk.environment.names import RENDEZVOUS_VARIABLE
 from core_sdk.processes.output import Sink
-from core_sdk.workers._engine import Answer, Death
-from core_sdk.workers.local import LocalTeam, Order, WorkerProcesses
-from core_sdk.workers.ray._cluster import Cluster
+from core_sdk.workers._engine import Death, WorkerAnswer
+from core_sdk.workers.local import LocalTeam, ProgramArguments, WorkerProcesses
+from core_sdk.workers.ray._cluster import RayCluster
 
 NUM_THREADS = 6
 """Threads for two calls, a signal or the end during them, waiting for output, waiting for records, and one to spare."""
@@ -29,7 +29,7 @@ Output = Queue[tuple[int, bytes] | None]
 
 
 @dataclass(frozen=True)
-class Node:
+class ActorNode:
     """The node of an actor."""
 
     node_id: str
@@ -51,13 +51,15 @@ class WorkerActor:
         self._team: LocalTeam
         self._rank = 0
 
-    def node(self) -> Node:
+    def node(self) -> ActorNode:
         import ray
 
         context = ray.get_runtime_context()
-        return Node(context.get_node_id(), ray.util.get_node_ip_address(), str(self._processes.new_meeting_place()))
+        return ActorNode(
+            context.get_node_id(), ray.util.get_node_ip_address(), str(self._processes.new_meeting_place())
+        )
 
-    def start(self, place: RankPlace, address: str, meeting_place: str | None, order: Order) -> None:
+    def start(self, place: RankPlace, address: str, meeting_place: str | None, order: ProgramArguments) -> None:
         """Starts the worker as `Engine.start` does. Without a meeting place the ranks meet through torch's store."""
         variables: Mapping[str, str] = {} if meeting_place is None else {RENDEZVOUS_VARIABLE: meeting_place}
         # What the program can import, and what can be imported here.
@@ -66,7 +68,7 @@ class WorkerActor:
         self._team = LocalTeam(self._processes, [place], address, variables, order._replace(path=path))
         threading.Thread(target=self._watch_cluster, name="core-sdk-cluster", daemon=True).start()
 
-    def exchange(self, request: bytes, in_thread: bool = False) -> Answer:
+    def exchange(self, request: bytes, in_thread: bool = False) -> WorkerAnswer:
         """Sends a request to the worker, and waits for its answer. Raises `WorkerLost`."""
         return self._team.exchange(self._rank, request, in_thread=in_thread)
 
@@ -99,7 +101,7 @@ class WorkerActor:
 
     def _watch_cluster(self) -> None:
         """Kills the worker when the cluster is gone. Without a control plane, this actor would live on for long."""
-        if Cluster(None).await_loss(self._is_over, _PATIENCE_S):
+        if RayCluster(None).await_loss(self._is_over, _PATIENCE_S):
             self._team.end(0)
 
 

@@ -33,7 +33,7 @@ _LOOK_S = 3.0
 _AFTER_LOSS = "Ray ends this program within a minute; start it again when the cluster answers"
 
 
-class Cluster:
+class RayCluster:
     """A connection to a Ray cluster, from construction on, in a program or an actor.
 
     It is never shut down, since it belongs to the program, and Ray ends it together with the program.

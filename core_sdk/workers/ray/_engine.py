@@ -21,11 +21,11 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from core_sdk.environment import RankPlace
 from core_sdk.errors import WorkerDiedError, WorkersNotStartedError
 from core_sdk.processes import RankSeen
-from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
+from core_sdk.workers._engine import Death, Engine, Team, WorkerAnswer, WorkerLost
 from core_sdk.workers._output import ShownOutput
-from core_sdk.workers.local import Order
-from core_sdk.workers.ray._actor import NUM_THREADS, Node, WorkerActor
-from core_sdk.workers.ray._cluster import Cluster, Resources, Strategy, reason_of, room, run_beside
+from core_sdk.workers.local import ProgramArguments
+from core_sdk.workers.ray._actor import NUM_THREADS, ActorNode, WorkerActor
+from core_sdk.workers.ray._cluster import RayCluster, Resources, Strategy, reason_of, room, run_beside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class RayEngine(Engine):
         Raises `RayClusterError`.
         """
         super().__init__(log_path)
-        self._cluster = Cluster(address)
+        self._cluster = RayCluster(address)
         demand = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
         self._demand = {name: amount for name, amount in demand.items() if amount > 0}
         self._strategy: Strategy = strategy
@@ -123,7 +123,7 @@ class RayEngine(Engine):
 
 class RayTeam(Team):
     def __init__(
-        self, num_workers: int, group: PlacementGroup, demand: Resources, shown: ShownOutput, cluster: Cluster
+        self, num_workers: int, group: PlacementGroup, demand: Resources, shown: ShownOutput, cluster: RayCluster
     ) -> None:
         """`group` has one bundle of `demand` for each worker, and is removed at the end."""
         self._cluster = cluster
@@ -138,14 +138,14 @@ class RayTeam(Team):
         self._stored: tuple[bytes, Any] | None = None
         actors = [_actor(group, index, demand) for index in range(num_workers)]
         try:
-            nodes: list[Node] = _answers([actor.node.remote() for actor in actors])
+            nodes: list[ActorNode] = _answers([actor.node.remote() for actor in actors])
             order = _by_node(nodes)
             self._actors = [actors[index] for index in order]
             self.places = _places([nodes[index].node_id for index in order])
             self.address = nodes[order[0]].address
             is_one_node = self.places[0].cross_size == 1
             meeting_place = nodes[order[0]].meeting_place if is_one_node else None
-            like_ours = Order(sys.path, sys.argv)
+            like_ours = ProgramArguments(sys.path, sys.argv)
             starts = zip(self._actors, self.places, strict=True)
             _answers([actor.start.remote(place, self.address, meeting_place, like_ours) for actor, place in starts])
         except BaseException as error:
@@ -161,11 +161,11 @@ class RayTeam(Team):
         """Returns the number of workers that hold their resources."""
         return 0 if self._is_ended.is_set() else len(self._actors)
 
-    def exchange(self, rank: int, request: bytes, *, in_thread: bool = False) -> Answer:
+    def exchange(self, rank: int, request: bytes, *, in_thread: bool = False) -> WorkerAnswer:
         if self._is_lost():
             raise WorkerLost
         argument = self._as_argument(request)
-        answer: Answer = self._result(self._actors[rank].exchange.remote(argument, in_thread=in_thread))
+        answer: WorkerAnswer = self._result(self._actors[rank].exchange.remote(argument, in_thread=in_thread))
         return answer
 
     def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -304,7 +304,7 @@ def _actor(group: PlacementGroup, index: int, demand: Resources) -> Any:
     )
 
 
-def _by_node(nodes: Sequence[Node]) -> list[int]:
+def _by_node(nodes: Sequence[ActorNode]) -> list[int]:
     """Returns the indexes of the nodes, sorted so that equal nodes follow each other."""
     first = {node.node_id: index for index, node in reversed(list(enumerate(nodes)))}
     return sorted(range(len(nodes)), key=lambda index: first[nodes[index].node_id])

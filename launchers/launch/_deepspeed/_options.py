@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from launch._command_line import OptionParser, UsageError
-from launch._framework import Plan
+from launch._framework import LaunchOptions
 from launch._ssh._hostfile import Host, Ssh, SshLaunch
 
 _HERE = "localhost"
@@ -71,17 +71,17 @@ def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
     return options
 
 
-def plan_here(options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str]]) -> Plan:
+def plan_here(options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str]]) -> LaunchOptions:
     """Plans a launch without a hostfile: on this node, and on others on which a launcher is started by other means.
 
     `visible_gpus` returns CUDA's names of the GPUs. Raises `UsageError`.
     """
     devices, num_ranks = _devices_here(options, visible_gpus)
     torchrun = _torchrun(options, nnodes=options.num_nodes, node_rank=options.node_rank, nproc_per_node=num_ranks)
-    return Plan(torchrun, devices=devices)
+    return LaunchOptions(torchrun, devices=devices)
 
 
-def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
+def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> LaunchOptions:
     """Plans a launch on the hosts of a hostfile. Raises `UsageError`."""
     chosen = _chosen_hosts(options, hosts)
     if options.no_ssh:
@@ -90,7 +90,7 @@ def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
         raise UsageError("--node_rank needs --no_ssh: without it this launcher starts the others, by ssh")
     ssh_launch = SshLaunch(tuple(chosen), Ssh(port=options.ssh_port), _for_each_host(options))
     # A launcher on one of several hosts is told its slots and GPUs when it is started.
-    here = _plan_single(options, chosen[0]) if len(chosen) == 1 else Plan(_torchrun(options))
+    here = _plan_single(options, chosen[0]) if len(chosen) == 1 else LaunchOptions(_torchrun(options))
     return replace(here, ssh_launch=ssh_launch)
 
 
@@ -150,11 +150,11 @@ def _for_each_host(options: DeepSpeedOptions) -> tuple[str, ...]:
     return (*_torchrun(options), *binding, *cores)
 
 
-def _plan_single(options: DeepSpeedOptions, host: Host) -> Plan:
-    return Plan(_torchrun(options, nproc_per_node=host.slots), devices=_names(host.devices))
+def _plan_single(options: DeepSpeedOptions, host: Host) -> LaunchOptions:
+    return LaunchOptions(_torchrun(options, nproc_per_node=host.slots), devices=_names(host.devices))
 
 
-def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
+def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> LaunchOptions:
     node_rank = -1 if options.node_rank is None else options.node_rank
     if node_rank not in range(len(hosts)):
         raise UsageError(
@@ -165,7 +165,7 @@ def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
         return _plan_single(options, host)
     options = replace(options, master_addr=options.master_addr or hosts[0].address)
     torchrun = _torchrun(options, nnodes=len(hosts), node_rank=node_rank, nproc_per_node=host.slots)
-    return Plan(torchrun, devices=_names(host.devices))
+    return LaunchOptions(torchrun, devices=_names(host.devices))
 
 
 def _devices_here(

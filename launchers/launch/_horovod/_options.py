@@ -13,8 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from launch._command_line import CommandError, UsageError
-from launch._framework import Plan
+from launch._command_line import CommandLineError, UsageError
+from launch._framework import LaunchOptions
 from launch._ssh._hostfile import Host, Ssh, SshLaunch, parse_hosts, read_hostfile
 
 NOT_GIVEN = -(1 << 62)
@@ -142,7 +142,7 @@ def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
     return tuple(used)
 
 
-def plan_of(options: HorovodOptions, num_nodes: Callable[[], int], *, is_placed: bool = False) -> Plan:
+def plan_of(options: HorovodOptions, num_nodes: Callable[[], int], *, is_placed: bool = False) -> LaunchOptions:
     """Plans the launch. Asks for the number of nodes if no hosts are named. Raises `UsageError`.
 
     `is_placed`: this launcher was told its place among several nodes, and its slots. Then the hosts are not read, since
@@ -150,19 +150,21 @@ def plan_of(options: HorovodOptions, num_nodes: Callable[[], int], *, is_placed:
     """
     if options.names_hosts:
         if is_placed:
-            return Plan(_torchrun(options, None))
+            return LaunchOptions(_torchrun(options, None))
         hosts = hosts_of(options)
-        return Plan(_torchrun(options, hosts[0].slots if len(hosts) == 1 else None), SshLaunch(hosts, options.ssh))
+        return LaunchOptions(
+            _torchrun(options, hosts[0].slots if len(hosts) == 1 else None), SshLaunch(hosts, options.ssh)
+        )
     if options.num_ranks is None or options.num_ranks % (count := num_nodes()) != 0:
-        return Plan(_torchrun(options, None))
-    return Plan(_torchrun(options, options.num_ranks // count))
+        return LaunchOptions(_torchrun(options, None))
+    return LaunchOptions(_torchrun(options, options.num_ranks // count))
 
 
 def check_number(rank_counts: Sequence[int], wanted: int | None) -> None:
-    """Refuses nodes that have another number of ranks than `-np` wants. Raises `CommandError`."""
+    """Refuses nodes that have another number of ranks than `-np` wants. Raises `CommandLineError`."""
     if wanted is not None and sum(rank_counts) != wanted:
         counts = " + ".join(map(str, rank_counts))
-        raise CommandError(
+        raise CommandLineError(
             f"-np {wanted} cannot be had: the nodes have {counts} slots. Leave it out to use them all, give a number "
             "that the nodes divide, or say each host's with -H"
         )

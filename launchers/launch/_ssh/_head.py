@@ -25,8 +25,8 @@ from core_sdk.placement import MEETING_PORTS
 from core_sdk.processes import STOPS, exit_code, signal_name
 from core_sdk.processes.output import RankOutput
 from core_sdk.records import PLACED, ClusterInfo, encode_file
-from launch._command_line import NOT_FOUND, CommandError, UsageError
-from launch._framework import Launch, Plan
+from launch._command_line import NOT_FOUND, CommandLineError, UsageError
+from launch._framework import Launch, LaunchOptions
 from launch._result import LaunchResult, marked, overall_result
 from launch._ssh._hostfile import Host, SshLaunch, is_here, is_loopback
 from launch._ssh._remote_launcher import RemoteLauncher
@@ -45,7 +45,7 @@ _END_S = 25.0
 _AFTER_KILL_S = 15.0
 
 
-def hosts_to_reach(plan: Plan) -> SshLaunch | None:
+def hosts_to_reach(plan: LaunchOptions) -> SshLaunch | None:
     """Returns the hosts on which to start launchers; None if this process is itself a node's launcher, or the only one.
 
     Raises `RunInfoError`, and `ValueError` for variables that make no sense.
@@ -69,7 +69,7 @@ def is_placed() -> bool:
 
 
 def run(launch: Launch, hosts: SshLaunch) -> LaunchResult:
-    """Runs the launchers of all hosts, and blocks until they have ended. Raises `CommandError`."""
+    """Runs the launchers of all hosts, and blocks until they have ended. Raises `CommandLineError`."""
     infos = host_run_infos(hosts.hosts, run_info())
     overrides = launch.command.overrides if hosts.overrides is None else hosts.overrides
     job = HostJob(
@@ -152,7 +152,7 @@ class _Head:
             launcher = RemoteLauncher(number, host, self._hosts.ssh, mark, self._output, log, self._signals.ring)
         except FileNotFoundError:
             reason = "there is no ssh in PATH, which other hosts are reached by: install the OpenSSH client"
-            raise CommandError(reason, NOT_FOUND) from None
+            raise CommandLineError(reason, NOT_FOUND) from None
         if not launcher.is_child:
             # When the connection ends, the processes at its other end end too. A child notices the end of its input.
             self._directory.guardian.guard(launcher.pid)

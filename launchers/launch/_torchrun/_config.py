@@ -18,7 +18,7 @@ _DYNAMIC = "c10d"
 
 
 @dataclass(frozen=True)
-class Rendezvous:
+class RendezvousConfig:
     """A meeting of several nodes, in the words of torch's rendezvous."""
 
     backend: str
@@ -38,7 +38,7 @@ class LaunchConfig:
     min_nodes: int
     max_nodes: int
     run_id: str
-    rendezvous: Rendezvous | None
+    rendezvous: RendezvousConfig | None
     """None if the node trains alone: then nobody has to be met."""
     local_address: str | None
     """The address by which the ranks of all nodes reach this one; None to find it out."""
@@ -65,7 +65,7 @@ def configure(options: TorchrunOptions, nodes: Nodes) -> LaunchConfig:
     )
 
 
-def _rendezvous(options: TorchrunOptions, nodes: Nodes, max_nodes: int) -> Rendezvous | None:
+def _rendezvous(options: TorchrunOptions, nodes: Nodes, max_nodes: int) -> RendezvousConfig | None:
     given = options.given
     backend = given.get("rdzv_backend") or (_DYNAMIC if is_dynamic(given) else _STATIC)
     if given.get("standalone") or (max_nodes == 1 and backend == _STATIC):
@@ -82,7 +82,7 @@ def _rendezvous(options: TorchrunOptions, nodes: Nodes, max_nodes: int) -> Rende
             raise UsageError(f"the rendezvous endpoint {endpoint!r} has no port: give HOST:PORT")
     elif backend == _DYNAMIC and not endpoint:
         endpoint = f"{bracketed(nodes.chief_address)}:{nodes.port}"
-    return Rendezvous(backend, endpoint, settings)
+    return RendezvousConfig(backend, endpoint, settings)
 
 
 def _settings(text: str) -> dict[str, Any]:

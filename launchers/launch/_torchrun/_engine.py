@@ -16,9 +16,9 @@ from string import Template
 
 from core_sdk.environment import quiet_torch, torch_extensions_directory
 from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
-from core_sdk.processes import Failed, FailedElsewhere, Grace, NodesLost, Outcome, Succeeded, Supervisor, cause_of
+from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, RankGrace, Succeeded, Supervisor, cause_of
 from core_sdk.processes.output import RankOutput, RankPipes
-from launch._command_line import CommandError, program_argv
+from launch._command_line import CommandLineError, program_argv
 from launch._framework import Launch, Start
 from launch._rank_process import start_rank
 from launch._result import describe_lost, marked, result_of
@@ -47,14 +47,14 @@ _log = logging.getLogger(__name__)
 def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supervisor, output: RankOutput) -> None:
     """Runs the ranks, and blocks until they have ended for good. The supervisor then has the outcome.
 
-    Raises `CommandError`, `NotStarted`.
+    Raises `CommandLineError`, `NotStarted`.
     """
     config = configure(options, nodes)
     _set_up_logging(launch.settings.log_level, needs_torch=config.rendezvous is not None)
     if "OMP_NUM_THREADS" in defaults_of(config) and not launch.settings.has_num_threads:
         _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
     if config.options.shutdown_timeout is not None:
-        supervisor.grace = Grace(config.options.shutdown_timeout, "--shutdown-timeout")
+        supervisor.grace = RankGrace(config.options.shutdown_timeout, "--shutdown-timeout")
     logs = RankLogs(output, launch.directory, options)
     try:
         # Closed at once, so that the other nodes do not wait for this one to come back.
@@ -65,11 +65,11 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
     except errors_of_meeting(config) as error:
         place = config.rendezvous.endpoint if config.rendezvous else ""
         if supervisor.num_ranks:
-            raise CommandError(
+            raise CommandLineError(
                 f"the nodes cannot meet without {place}, which is lost: its host is down or cut off, or its launcher "
                 "was killed. The ranks of this node were ended; the training can be resumed from its newest checkpoint."
             ) from error
-        raise CommandError(
+        raise CommandLineError(
             f"the nodes do not meet at {place or 'their rendezvous'}: {error}. Check that all of them were given the "
             "same address, port, id and number of nodes, and that each can reach the first."
         ) from error
@@ -96,7 +96,7 @@ class NodeLauncher:
         """The number of restarts that this node's own ranks made necessary."""
 
     def run(self) -> None:
-        """Runs the ranks until they have ended for good. Raises `CommandError`, `NotStarted`, and torch's errors."""
+        """Runs the ranks until they have ended. Raises `CommandLineError`, `NotStarted`, and torch's errors."""
         try:
             self._start()
             while self._watch():
@@ -119,7 +119,7 @@ class NodeLauncher:
                 process = self._start_rank(local_rank, of_rank, outputs[local_rank])
                 self._ranks.append((process, of_rank))
         except OSError as error:
-            raise CommandError(f"the ranks' files cannot be made: {error.filename}: {error.strerror}") from error
+            raise CommandLineError(f"the ranks' files cannot be made: {error.filename}: {error.strerror}") from error
         self.supervisor.started(
             {int(of_rank["RANK"]): process.pid for process, of_rank in self._ranks}, num_ranks(nodes)
         )
@@ -164,7 +164,7 @@ class NodeLauncher:
         return variables
 
     def _start_rank(self, local_rank: int, variables: dict[str, str], outputs: RankPipes) -> subprocess.Popen[bytes]:
-        """Starts a rank. Raises `CommandError` and `OSError`."""
+        """Starts a rank. Raises `CommandLineError` and `OSError`."""
         program = program_argv(self.launch.command.script)
         command = [Template(argument).safe_substitute(local_rank=local_rank) for argument in program]
         if self.config.options.numa_binding is not None:

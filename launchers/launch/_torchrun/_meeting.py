@@ -22,7 +22,7 @@ from launch._command_line import UsageError
 from launch._framework import Start
 from launch._network import LOOPBACK, enable_keepalive
 from launch._torchrun import _store_process
-from launch._torchrun._config import LaunchConfig, Rendezvous
+from launch._torchrun._config import LaunchConfig, RendezvousConfig
 
 # For a node that looks up the address of the ranks' store, which the first node sets at once.
 _STORE_TIMEOUT = timedelta(seconds=60)
@@ -118,7 +118,7 @@ class Alone(Meeting):
 class Together(Meeting):
     """Several nodes, which meet by one of torch's rendezvous handlers."""
 
-    def __init__(self, config: LaunchConfig, rendezvous: Rendezvous) -> None:
+    def __init__(self, config: LaunchConfig, rendezvous: RendezvousConfig) -> None:
         from torch.distributed.elastic.rendezvous import RendezvousParameters
         from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 

@@ -20,7 +20,7 @@ from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.tracking.attempts.killing import kill
 from core_sdk.tracking.attempts.running import await_end, never_began
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.tracking.attempts.starting import Start, claimed_elsewhere
+from core_sdk.tracking.attempts.starting import AttemptStart, claimed_elsewhere
 from core_sdk.tracking.home import Home
 from core_sdk.tracking.spool.node import sees_home
 
@@ -39,7 +39,7 @@ class AttemptActor:
         self._folder = order.folder
         """The folder of the attempt's records on this node, in the home or in a spool for it."""
         self._starting = threading.Lock()
-        self._start: Start | None = None
+        self._start: AttemptStart | None = None
         self._agent: Agent | None = None
         """None in an actor that replaces a dead one, since the attempt has an agent already."""
         self._has_started = False
@@ -114,7 +114,7 @@ class AttemptActor:
                 self._start.withdraw()
                 self._start = None
 
-    def _start_agent(self, agent: Agent, start: Start) -> None:
+    def _start_agent(self, agent: Agent, start: AttemptStart) -> None:
         self._has_started = True
         try:
             with Path(os.devnull).open("rb") as nothing:

@@ -22,13 +22,13 @@ from core_sdk.master.pools.ray._actor import NUM_THREADS, AttemptActor
 from core_sdk.master.pools.ray._messages import (
     Ask,
     Claimed,
+    ClaimFailed,
+    ClusterNode,
     Device,
     Drop,
-    Failed,
     Gone,
     Located,
     News,
-    Node,
     Over,
     Place,
     Signal,
@@ -36,7 +36,7 @@ from core_sdk.master.pools.ray._messages import (
 )
 from core_sdk.master.pools.ray._spooled import SpooledAttempt
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.workers.ray import Cluster, free_resources_by_node, reason_of
+from core_sdk.workers.ray import RayCluster, free_resources_by_node, reason_of
 
 logger = logging.getLogger("core_sdk.master")
 
@@ -57,7 +57,7 @@ _WITHDRAWING_S = 5.0
 
 
 @dataclass
-class _Placed:
+class _PlacedAttempt:
     """An attempt that the master has asked for."""
 
     order: AttemptOrder
@@ -86,19 +86,19 @@ class _Placed:
         return self.spooled is not None and self.answer is not None and not self.answer.done()
 
 
-class Driver:
+class ClusterDriver:
     """Carries out the requests of the pool, and returns the news."""
 
     def __init__(self, address: str, namespace: str) -> None:
         """Connects to Ray. The `namespace` holds the names of the actors. Raises `RayClusterError`."""
-        self._cluster = Cluster(address, namespace)
-        self._placed: dict[str, _Placed] = {}
-        self._nodes: dict[str, Node] = {}
+        self._cluster = RayCluster(address, namespace)
+        self._placed: dict[str, _PlacedAttempt] = {}
+        self._nodes: dict[str, ClusterNode] = {}
         self._nodes_at = 0.0
         self._device: Device = "CPU"
         self._foreign: deque[Mapping[str, int]] = deque(maxlen=_NUM_READS)
 
-    def step(self, asks: Sequence[Ask]) -> tuple[list[Node], list[News]]:
+    def step(self, asks: Sequence[Ask]) -> tuple[list[ClusterNode], list[News]]:
         """Carries out requests, and returns the living nodes and the news. Waits a moment for news if there is none."""
         for ask in asks:
             self._do(ask)
@@ -116,20 +116,22 @@ class Driver:
     def _do(self, ask: Ask) -> None:
         match ask:
             case Place(order):
-                self._placed.setdefault(order.name, _Placed(order))
+                self._placed.setdefault(order.name, _PlacedAttempt(order))
             case Watch(order, node_id, number):
                 last = self._placed.get(order.name)
                 if last is None:
-                    self._placed[order.name] = _Placed(order, node_id, _find(order.name), number=number)
+                    self._placed[order.name] = _PlacedAttempt(order, node_id, _find(order.name), number=number)
                 elif not last.is_running:
-                    self._placed[order.name] = _Placed(order, node_id, last.actor, spooled=last.spooled, number=number)
+                    self._placed[order.name] = _PlacedAttempt(
+                        order, node_id, last.actor, spooled=last.spooled, number=number
+                    )
             case Signal(name, number):
                 if name in self._placed and self._placed[name].actor is not None:
                     self._placed[name].actor.signal.remote(number)
             case Drop(name):
                 self._drop(name)
 
-    def _call(self, placed: _Placed) -> None:
+    def _call(self, placed: _PlacedAttempt) -> None:
         if placed.is_running:
             if placed.node_id not in self._nodes:
                 return  # it is dead, which `_news` reports
@@ -160,7 +162,7 @@ class Driver:
                 answer, placed.answer = placed.answer, None
                 yield from self._heard(name, placed, answer)
 
-    def _heard(self, name: str, placed: _Placed, answer: Future[Any]) -> Iterator[News]:
+    def _heard(self, name: str, placed: _PlacedAttempt, answer: Future[Any]) -> Iterator[News]:
         try:
             value = answer.result()
         except OSError as error:
@@ -179,7 +181,7 @@ class Driver:
                 yield self._place_anew(name, placed)
             else:
                 self._drop(name)
-                yield Failed(name, f"its actor on the Ray cluster: {reason_of(error)}")
+                yield ClaimFailed(name, f"its actor on the Ray cluster: {reason_of(error)}")
             return
         if placed.is_running and value is None:
             placed.spooled = SpooledAttempt(placed.order)
@@ -196,12 +198,12 @@ class Driver:
             placed.answer = _in_thread(placed.spooled.claim, value)
         elif isinstance(value, str):
             self._drop(name)
-            yield Failed(name, value)
+            yield ClaimFailed(name, value)
         else:
             placed.is_claimed, placed.try_again_at = True, math.inf
             yield Claimed(name, value, placed.node_id)
 
-    def _lost_node(self, name: str, placed: _Placed) -> News:
+    def _lost_node(self, name: str, placed: _PlacedAttempt) -> News:
         if not placed.is_running and not placed.is_claimed:
             return self._place_anew(name, placed)
         self._placed.pop(name)
@@ -209,7 +211,7 @@ class Driver:
             placed.spooled.release()
         return Gone(name)
 
-    def _place_anew(self, name: str, placed: _Placed) -> News:
+    def _place_anew(self, name: str, placed: _PlacedAttempt) -> News:
         """Lets Ray place an attempt again, on any node, since it has not begun."""
         if placed.spooled is not None:
             placed.spooled.withdraw()
@@ -239,7 +241,7 @@ class Driver:
         self._foreign.append(self._read_foreign(num_slots))
         names = node_names({node["NodeID"]: node["NodeManagerHostname"] for node in alive})
         self._nodes = {
-            node_id: Node(
+            node_id: ClusterNode(
                 node_id,
                 names[node_id],
                 self._device,

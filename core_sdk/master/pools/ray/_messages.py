@@ -9,7 +9,7 @@ from core_sdk.master.pools._order import AttemptOrder
 Device = Literal["CPU", "GPU"]
 
 
-class Node(NamedTuple):
+class ClusterNode(NamedTuple):
     """A living node of the cluster."""
 
     node_id: str
@@ -63,7 +63,7 @@ class Claimed(NamedTuple):
     node_id: str
 
 
-class Failed(NamedTuple):
+class ClaimFailed(NamedTuple):
     """The attempt could not be claimed."""
 
     name: str
@@ -83,4 +83,4 @@ class Gone(NamedTuple):
     name: str
 
 
-News = Located | Claimed | Failed | Over | Gone
+News = Located | Claimed | ClaimFailed | Over | Gone

@@ -18,12 +18,12 @@ from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
 from core_sdk.master.pools.ray._messages import (
     Ask,
     Claimed,
+    ClaimFailed,
+    ClusterNode,
     Drop,
-    Failed,
     Gone,
     Located,
     News,
-    Node,
     Over,
     Place,
     Signal,
@@ -35,7 +35,7 @@ from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.workers import WorkerGroup, this_worker
 
 if TYPE_CHECKING:
-    from core_sdk.master.pools.ray._driver import Driver
+    from core_sdk.master.pools.ray._driver import ClusterDriver
 
 logger = logging.getLogger("core_sdk.master")
 
@@ -53,7 +53,7 @@ class ClusterPool(ResourcePool):
         self._address = self.cluster = address
         self._namespace = f"core-sdk-{hashlib.sha256(str(home_root).encode()).hexdigest()[:16]}"
         self._tell = tell
-        self._nodes: list[Node] = []
+        self._nodes: list[ClusterNode] = []
         self._asks: SimpleQueue[Ask] = SimpleQueue()
         self._followed: dict[str, _Followed] = {}
         self._changing = threading.Lock()
@@ -174,7 +174,7 @@ class _ClusterClaim(Claim):
         self.slot_ids = tuple(range(order.num_slots))
         self._pool = pool
         self._order = order
-        self._news: Claimed | Failed | None = None
+        self._news: Claimed | ClaimFailed | None = None
         pool.follow(order.name, self)
 
     @property
@@ -185,7 +185,7 @@ class _ClusterClaim(Claim):
         match self._news:
             case Claimed(_, number, node_id):
                 return Begun(number, self.slot_ids, node_id)
-            case Failed(_, reason):
+            case ClaimFailed(_, reason):
                 raise AttemptNotPlacedError(reason)
         raise AssertionError("it is asked before it is over")
 
@@ -207,7 +207,7 @@ class _ClusterClaim(Claim):
     def hear(self, news: News) -> None:
         if isinstance(news, Located):
             self.node = news.node_id or None
-        elif isinstance(news, Claimed | Failed):
+        elif isinstance(news, Claimed | ClaimFailed):
             self._news = news
 
 
@@ -251,11 +251,11 @@ class _ClusterExecution(Execution):
 
 def _connect(address: str, namespace: str) -> None:
     import core_sdk.workers.ray  # noqa: F401 - imported first: it says what to install if Ray is missing
-    from core_sdk.master.pools.ray._driver import Driver  # imports Ray
+    from core_sdk.master.pools.ray._driver import ClusterDriver  # imports Ray
 
-    this_worker().state["driver"] = Driver(address, namespace)
+    this_worker().state["driver"] = ClusterDriver(address, namespace)
 
 
-def _step(asks: Sequence[Ask]) -> tuple[list[Node], list[News]]:
-    driver: Driver = this_worker().state["driver"]
+def _step(asks: Sequence[Ask]) -> tuple[list[ClusterNode], list[News]]:
+    driver: ClusterDriver = this_worker().state["driver"]
     return driver.step(asks)

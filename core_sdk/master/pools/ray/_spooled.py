@@ -13,7 +13,7 @@ from core_sdk.errors import CoreSDKError, HomeError, NodeLostError
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.tracking.attempts.starting import Start
+from core_sdk.tracking.attempts.starting import AttemptStart
 from core_sdk.tracking.spool.shipment import Shipment
 
 P = ParamSpec("P")
@@ -34,7 +34,7 @@ class SpooledAttempt:
         self._order = order
         self._folder = order.folder
         self._whose = f"trial {order.trial_id}"
-        self._start: Start | None = None
+        self._start: AttemptStart | None = None
         self._lock: AliveLock | None = None
         self._claiming = threading.Lock()
         self._is_withdrawn = False
@@ -88,7 +88,7 @@ class SpooledAttempt:
             self._lock = None
 
     def _follow(self, actor: Any, number: int) -> str:
-        shipment = Shipment(_Beside(actor, self._whose), self._folder, number)
+        shipment = Shipment(_ActorNodeCalls(actor, self._whose), self._folder, number)
         log = self._folder.log_path(number)
         if not log.exists():
             shipment.fit_out(self._order.submission().files())
@@ -102,7 +102,7 @@ class SpooledAttempt:
         return problem
 
 
-class _Beside:
+class _ActorNodeCalls:
     """Calls functions on the node of an actor, in the actor's process."""
 
     def __init__(self, actor: Any, whose: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from core_sdk.charts.common_bins import Wanted
+from core_sdk.charts.common_bins import JoinedMetric
 from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join, refined
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
@@ -149,7 +149,7 @@ def _chart(records: Records, query: GroupsQuery, grouped: Sequence[TrialGroup], 
     if pair is None:
         raise RequestError(400, "unknown_name", f"no trial has a metric {metric!r}")
     trial_ids = [trial_id for group in grouped for trial_id in group.trial_ids]
-    wanted = Wanted(*pair, query.x, query.points, rank=query.rank)
+    wanted = JoinedMetric(*pair, query.x, query.points, rank=query.rank)
     bins = records.common_bins(trial_ids, wanted)
     curves = []
     for index, group in enumerate(grouped):
@@ -160,7 +160,7 @@ def _chart(records: Records, query: GroupsQuery, grouped: Sequence[TrialGroup], 
 
 
 def _finer(
-    records: Records, query: GroupsQuery, group: TrialGroup, wanted: Wanted, curve: GroupedCurve
+    records: Records, query: GroupsQuery, group: TrialGroup, wanted: JoinedMetric, curve: GroupedCurve
 ) -> GroupedCurve:
     """Returns the curve with finer points where they are asked for."""
     if query.finer_from is None or query.finer_to is None or query.finer_from > query.finer_to:

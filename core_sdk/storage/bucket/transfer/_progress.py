@@ -35,9 +35,11 @@ def progress_of(what: str, total_bytes: int) -> Iterator[TransferProgress]:
     is_watched = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
     progress: TransferProgress = LoggedProgress(what, total_bytes)
     if is_watched:
-        from core_sdk.storage.bucket.transfer._progress_bar import ProgressBar  # imports rich, which takes a while
+        from core_sdk.storage.bucket.transfer._progress_bar import (
+            TransferProgressBar,  # imports rich, which takes a while
+        )
 
-        progress = ProgressBar(what, total_bytes)
+        progress = TransferProgressBar(what, total_bytes)
     try:
         yield progress
     finally:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 _QUIET_S = 2.0
 
 
-class ProgressBar:
+class TransferProgressBar:
     """A bar on stderr, drawn after `quiet_s` have passed, and removed at the end."""
 
     def __init__(self, what: str, total_bytes: int, quiet_s: float = _QUIET_S) -> None:

@@ -62,7 +62,7 @@ class ReadingProgress:
             print(f"\rreading the records: {trials}", end="", file=sys.stderr, flush=True)
 
 
-class Batch:
+class IndexTransaction:
     """A transaction over many small journals, or over a part of a large one."""
 
     def __init__(self, connection: sqlite3.Connection, commit: Callable[[], None], progress: ReadingProgress) -> None:
