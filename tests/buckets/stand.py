@@ -18,7 +18,7 @@ from core_sdk.storage.bucket._bucket import Bucket
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._storage import BucketStorage
 
-CLOCK = ".claims/clock"
+CLOCK = ".leases/clock"
 """The one object that belongs to no checkpoint, and stays."""
 
 
@@ -34,7 +34,7 @@ class Stand:
     faulty: BucketStorage
     """Reached through the proxy."""
     sweeper: BucketStorage
-    """Reached directly; takes every claim for abandoned, unless its owner lives on this machine."""
+    """Reached directly; takes every lease for abandoned, unless its owner lives on this machine."""
 
     def object_names(self) -> list[str]:
         return [item.name for item in self.bucket.list()]

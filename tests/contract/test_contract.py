@@ -1078,7 +1078,7 @@ def test_30_what_a_dead_process_left_in_a_bucket_is_swept(
     left = bucket_at(bucket.url)
 
     def remains() -> list[str]:
-        return [item.name for item in left.list() if item.size_bytes and not item.name.startswith(".claims/")]
+        return [item.name for item in left.list() if item.size_bytes and not item.name.startswith(".leases/")]
 
     with core.init(checkpoint_storage=bucket.url):
         wait_for(
@@ -1095,7 +1095,7 @@ def test_62_a_sweep_delays_nobody(home: Home, bucket: OpenedBucket, caplog: pyte
     begun, released = threading.Event(), threading.Event()
 
     def is_of_sweep(request: WireRequest) -> bool:
-        return request.method == "GET" and ".claims/" in unquote(request.query)
+        return request.method == "GET" and ".leases/" in unquote(request.query)
 
     bucket.proxy.fault(is_of_sweep, faults.stall(begun, released))
     with core.init(checkpoint_storage=bucket.url) as context:

@@ -68,7 +68,7 @@ def kill_ranks(server: BucketServer, folder: Path, num_kills: int) -> int:
 
 def check_what_is_left(bucket: Bucket, temp_dir: Path, newest: str) -> bool:
     """Whether there was something to sweep."""
-    # Claims and tombstones of the dead go at once, where they would stay for an hour.
+    # Leases and tombstones of the dead go at once, where they would stay for an hour.
     storage = BucketStorage(bucket, temp_dir=temp_dir, limits=replace(LIMITS, lease_s=-1.0))
     for storage_id in checkpoint_ids(storage):
         storage.check(storage_id)
@@ -88,7 +88,7 @@ def check_what_is_left(bucket: Bucket, temp_dir: Path, newest: str) -> bool:
 
 def stray_objects(storage: BucketStorage, bucket: Bucket) -> list[str]:
     """What belongs to no checkpoint that is listed."""
-    expected = {".claims/clock"}
+    expected = {".leases/clock"}
     for storage_id in checkpoint_ids(storage):
         expected |= {f"{storage_id}/{name}" for name in [".manifest.json", *storage.manifest(storage_id).files]}
     return [item.name for item in bucket.list() if item.name not in expected]

@@ -314,7 +314,7 @@ def test_an_object_can_be_made_only_if_there_is_none(bucket: Bucket, can: Callab
 
 
 def test_of_many_that_make_an_object_at_once_one_succeeds(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Which is what claims and manifests rest on."""
+    """Which is what leases and manifests rest on."""
 
     def make(content: bytes) -> bytes | None:
         try:

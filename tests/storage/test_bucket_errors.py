@@ -191,7 +191,7 @@ def test_refusals_are_told_at_once(
             assert not isinstance(error, StoragePermissionError) or error.permission in str(error)
 
 
-@pytest.mark.parametrize("storage_id", ["..", "../other", "a/b", "", ".claims", "a\\b", "a\0"])
+@pytest.mark.parametrize("storage_id", ["..", "../other", "a/b", "", ".leases", "a\\b", "a\0"])
 def test_an_id_that_leads_elsewhere_is_refused(gcs: Stand, tmp_path: Path, storage_id: str) -> None:
     """By every call that takes one, without asking the store."""
     scene = Scene(storage_id, {}, tmp_path / "target")
@@ -232,7 +232,7 @@ def test_hostile_names_beside_a_checkpoint_touch_nothing_else(stand: Stand, tmp_
     for name in ("../../escaped", "/escaped", "..\\..\\escaped", "layers/../../escaped"):
         with contextlib.suppress(Exception):  # a store may refuse the name itself
             stand.bucket.put(f"{scene.storage_id}/{name}", b"evil")
-    for folder in ("..", "a\\b", ".claims"):
+    for folder in ("..", "a\\b", ".leases"):
         with contextlib.suppress(Exception):
             stand.bucket.put(f"{folder}/.manifest.json", b"evil")
 
@@ -248,13 +248,13 @@ def test_hostile_names_beside_a_checkpoint_touch_nothing_else(stand: Stand, tmp_
         stand.direct.manifest(scene.storage_id)
 
 
-def test_a_claim_that_is_none_of_ours_disturbs_no_sweep(gcs: Stand, tmp_path: Path) -> None:
+def test_a_lease_that_is_none_of_ours_disturbs_no_sweep(gcs: Stand, tmp_path: Path) -> None:
     """Nor does it remove a checkpoint that is whole."""
     scene = Scene.new(tmp_path)
     work.save(gcs.direct, scene)
-    claim = b'{"storage_id": "%s", "machine": "m", "lock": "/nowhere", "host": "h", "pid": 1}'
-    for index, content in enumerate([b"", b"evil", claim % b"../..", claim % scene.storage_id.encode(), b"[]"]):
-        gcs.bucket.put(f".claims/{index}", content)
+    lease = b'{"storage_id": "%s", "machine": "m", "lock": "/nowhere", "host": "h", "pid": 1}'
+    for index, content in enumerate([b"", b"evil", lease % b"../..", lease % scene.storage_id.encode(), b"[]"]):
+        gcs.bucket.put(f".leases/{index}", content)
 
     gcs.sweeper.sweep()
 

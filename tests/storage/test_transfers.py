@@ -220,7 +220,7 @@ def test_what_lies_damaged_in_the_store_is_named(name: str, source: Path, tmp_pa
 
 
 def test_a_failed_save_leaves_no_object(source: Path, tmp_path: Path) -> None:
-    """What was sent, begun and claimed is gone again."""
+    """What was sent, begun and leased is gone again."""
 
     def refuse(operation: str, name: str) -> None:
         if (operation, name) in (("put", "a/small4"), ("complete", "a/large.bin")):
@@ -342,7 +342,7 @@ def test_a_file_that_changes_while_it_is_stored_is_refused(name: str, source: Pa
     """It would be damaged from its first day on."""
 
     def change(operation: str, object_name: str) -> None:
-        if operation == "put" and object_name.startswith(".claims"):
+        if operation == "put" and object_name.startswith(".leases"):
             content = bytearray((source / name).read_bytes())
             content[0] ^= 1
             (source / name).write_bytes(content)
@@ -549,7 +549,7 @@ def test_a_place_for_temporary_files_that_cannot_be_used_is_told(tmp_path: Path)
 
 
 def test_remains_of_the_dead_are_swept_and_those_of_the_living_are_not(source: Path, tmp_path: Path) -> None:
-    """Elsewhere a claim counts as dead after an hour of the store's clock without renewal."""
+    """Elsewhere a lease counts as dead after an hour of the store's clock without renewal."""
     clock = [1_000_000.0]
     store = Store(now=lambda: clock[0])
     writer = storage_of(MemoryBucket(store), tmp_path)
@@ -569,11 +569,11 @@ def test_remains_of_the_dead_are_swept_and_those_of_the_living_are_not(source: P
     assert checkpoint_ids(elsewhere) == []
     clock[0] += 3_601
     elsewhere.sweep()
-    assert set(store.objects) <= {".claims/clock"}
+    assert set(store.objects) <= {".leases/clock"}
 
 
 @pytest.mark.parametrize("kind", ["too long", "pipe"])
-def test_a_claim_whose_lock_cannot_be_asked_stops_nobody(kind: str, source: Path, tmp_path: Path) -> None:
+def test_a_lease_whose_lock_cannot_be_asked_stops_nobody(kind: str, source: Path, tmp_path: Path) -> None:
     """It may be another user's, or nonsense: then it counts as one of another machine."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -583,9 +583,9 @@ def test_a_claim_whose_lock_cannot_be_asked_stops_nobody(kind: str, source: Path
         staging.fill(source)
         staging.contribute(list(staging.seal().files), staging.address)
         for name, (content, found) in list(bucket.store.objects.items()):
-            if name.startswith(".claims/"):
-                claim = re.sub(rb'"lock":"[^"]*"', f'"lock":"{lock}"'.encode(), content)
-                bucket.store.objects[name] = claim, replace(found, size_bytes=len(claim))
+            if name.startswith(".leases/"):
+                lease = re.sub(rb'"lock":"[^"]*"', f'"lock":"{lock}"'.encode(), content)
+                bucket.store.objects[name] = lease, replace(found, size_bytes=len(lease))
 
         assert storage_of(bucket, tmp_path).sweep() == []
 
@@ -594,9 +594,9 @@ def test_a_claim_whose_lock_cannot_be_asked_stops_nobody(kind: str, source: Path
 
 
 def _move_to_another_machine(store: Store) -> None:
-    """All claims are now those of processes whose locks cannot be asked."""
+    """All leases are now those of processes whose locks cannot be asked."""
     for name, (content, found) in list(store.objects.items()):
-        if name.startswith(".claims/"):
+        if name.startswith(".leases/"):
             store.objects[name] = re.sub(rb'"machine":"....', b'"machine":"else', content), found
 
 

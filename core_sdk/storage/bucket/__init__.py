@@ -3,7 +3,7 @@
     <prefix>/<storage_id>/…               the files of a checkpoint
     <prefix>/<storage_id>/metadata.json   what the script said about it
     <prefix>/<storage_id>/.manifest.json  written last, only if none is there; it makes the checkpoint exist
-    <prefix>/.claims/<token>              who is writing or removing what, so that remains of the dead are found
+    <prefix>/.leases/<token>              who is writing or removing what, so that remains of the dead are found
 
 `Bucket` is the seam. Each store has an adapter, which is imported on demand and holds only what differs. What the
 stores have in common is here once: parts and ranges in parallel threads, retries, checksums, leases, sweeping. Every

@@ -27,8 +27,7 @@ from core_sdk.storage.bucket._retrying_bucket import OversizedError, RetryingBuc
 
 logger = logging.getLogger("core_sdk.storage")
 
-# Buckets hold leases of earlier versions under this name.
-LEASES = ".claims/"
+LEASES = ".leases/"
 _CLOCK = f"{LEASES}clock"
 _MAX_BYTES = 65_536
 
