@@ -20,6 +20,7 @@ from core_sdk import core
 
 with core.init(labels=["a"]) as context:
     print("begun")
+    context.train.get_tensorboard_path()
     for step in range(1, 4):
         context.train.report_training_metrics(step, {"loss": 1 / step})
         context.train.report_validation_metrics(step, {"accuracy": 0.5})
