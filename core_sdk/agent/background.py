@@ -9,8 +9,7 @@ from pathlib import Path
 
 from core_sdk.agent.starting import Agent
 from core_sdk.errors import CommandError
-from core_sdk.tracking import HomeTracker
-from core_sdk.tracking.attempts.starting import AttemptStart, resume
+from core_sdk.tracking.attempts.starting import AttemptStart
 
 
 def start_in_background(agent: Agent, decide: Callable[[], AttemptStart]) -> AttemptStart:
@@ -32,14 +31,3 @@ def start_in_background(agent: Agent, decide: Callable[[], AttemptStart]) -> Att
         # Our system keeps the traces of a child that has ended until somebody waits for it.
         threading.Thread(target=agent.process.wait, name="core-sdk-reap", daemon=True).start()
     return start
-
-
-def resume_in_background(tracker: HomeTracker, trial_id: int) -> AttemptStart:
-    """Starts the trial's next attempt as `core-sdk trial resume --detach` does.
-
-    Raises what `resume` raises, `ExperimentStateError` for a trial of a submitted experiment that has not ended, or
-    `CommandNotExecutableError`.
-    """
-    folder = tracker.home.trial(trial_id)
-    tracker.check_steered_alone(trial_id)
-    return start_in_background(Agent(), lambda: resume(folder))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._objects import Checkpoint
 from core_sdk.client._orders.order import OrderBy
 from core_sdk.client._unavailable import unavailable
-from core_sdk.errors import ModelVersionNotFoundError
-from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, check_text, from_json, to_json
+from core_sdk.records import ModelRecord, ModelVersionRecord, from_json
+from core_sdk.steering import models
+from core_sdk.steering.checks import checked_text
+from core_sdk.steering.models import version_of
 from core_sdk.tracking import HomeTracker
 from core_sdk.tracking.registry import Registry
 
@@ -46,17 +47,18 @@ class ModelVersion:
             return Checkpoint(self._tracker, view.checkpoint(self.checkpoint_uuid))
 
     def set_name(self, name: str) -> None:
-        with self._changing() as record:
-            record.name = checked_text("the name", name)
+        models.describe_version(self._tracker.home, self.model_id, self.model_version, name=checked_text("name", name))
+        self.reload()
 
     def set_notes(self, notes: str) -> None:
-        with self._changing() as record:
-            record.notes = checked_text("the notes", notes)
+        models.describe_version(
+            self._tracker.home, self.model_id, self.model_version, notes=checked_text("notes", notes)
+        )
+        self.reload()
 
     def delete(self) -> None:
         """Removes the version from the registry. Its checkpoint stays, and can then be deleted."""
-        with Registry(self._tracker.home).edit(self.model_id) as model:
-            model.versions.remove(version_of(model, self.model_version))
+        models.delete_version(self._tracker.home, self.model_id, self.model_version)
 
     def reload(self) -> None:
         """Looks the version up again. Raises `ModelNotFoundError` or `ModelVersionNotFoundError`."""
@@ -66,12 +68,6 @@ class ModelVersion:
     iter_metrics = get_metrics = unavailable(
         "ModelVersion.iter_metrics()", "`iter_metrics(group)` of the trial that used it gives what it reported"
     )
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[ModelVersionRecord]:
-        with Registry(self._tracker.home).edit(self.model_id) as model:
-            yield version_of(model, self.model_version)
-        self.reload()
 
 
 class Model:
@@ -101,11 +97,7 @@ class Model:
 
         Raises `CheckpointNotFoundError`, also for a checkpoint that was deleted.
         """
-        with self._tracker.view() as view:
-            row = view.checkpoint(checkpoint_uuid)
-        texts = checked_text("the name", name), checked_text("the notes", notes)
-        folder = self._tracker.home.folder(row.trial_id)
-        record = self._registry.register(self.model_id, folder, row.storage_id, *texts)
+        record = models.register(self._tracker.home, self.model_id, checkpoint_uuid, name=name, notes=notes)
         self.reload()
         return ModelVersion(self._tracker, self._registry.model(self.model_id), record)
 
@@ -129,77 +121,36 @@ class Model:
 
     def add_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Adds or replaces keys. Raises `TypeError` for values that JSON cannot keep."""
-        checked = checked_metadata(metadata)
-        with self._changing() as record:
-            record.metadata |= checked
+        models.add_metadata(self._tracker.home, self.model_id, metadata)
+        self.reload()
 
     def remove_metadata(self, keys: Iterable[str]) -> None:
         """Removes keys. Those that the model does not have are ignored."""
-        removed = _texts("keys", keys)
-        with self._changing() as record:
-            for key in removed:
-                record.metadata.pop(key, None)
+        models.remove_metadata(self._tracker.home, self.model_id, keys)
+        self.reload()
 
     def set_labels(self, labels: Iterable[str]) -> None:
-        with self._changing() as record:
-            record.labels = checked_labels(labels)
+        models.set_labels(self._tracker.home, self.model_id, labels)
+        self.reload()
 
     def set_description(self, description: str) -> None:
-        with self._changing() as record:
-            record.description = checked_text("the description", description)
+        models.describe(self._tracker.home, self.model_id, description)
+        self.reload()
 
     def archive(self) -> None:
-        with self._changing() as record:
-            record.is_archived = True
+        models.archive(self._tracker.home, self.model_id)
+        self.reload()
 
     def unarchive(self) -> None:
-        with self._changing() as record:
-            record.is_archived = False
+        models.unarchive(self._tracker.home, self.model_id)
+        self.reload()
 
     def delete(self) -> None:
         """Deletes the model with its versions. Their checkpoints stay, and can then be deleted."""
-        self._registry.delete(self.model_id)
+        models.delete(self._tracker.home, self.model_id)
 
     def reload(self) -> None:
         """Looks the model up again. Raises `ModelNotFoundError`."""
         self._take(self._registry.model(self.model_id))
 
     move_to_workspace = unavailable("Model.move_to_workspace()", "There are no workspaces: labels tell models apart")
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[ModelRecord]:
-        with self._registry.edit(self.model_id) as record:
-            yield record
-        self.reload()
-
-
-def version_of(model: ModelRecord, version: int) -> ModelVersionRecord:
-    """Returns the version of this number. Raises `ModelVersionNotFoundError`."""
-    for record in model.versions:
-        if record.version == version:
-            return record
-    raise ModelVersionNotFoundError(model.name, version)
-
-
-def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(metadata, Mapping):
-        raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
-    checked: dict[str, Any] = to_json(metadata, "metadata")
-    return checked
-
-
-def checked_labels(labels: Iterable[str]) -> list[str]:
-    """Returns the labels without repetition, in order. Raises `InvalidNameError` or `TypeError`."""
-    return list(dict.fromkeys(check_name("label", label) for label in _texts("labels", labels)))
-
-
-def checked_text(what: str, text: str) -> str:
-    if not isinstance(text, str):
-        raise TypeError(f"{what} must be a string, not {type(text).__name__}")
-    return check_text(what, text)
-
-
-def _texts(what: str, texts: Iterable[str]) -> list[str]:
-    if isinstance(texts, str):
-        raise TypeError(f"{what} must be a list of strings, not the string {texts!r}")
-    return list(texts)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from core_sdk.agent.background import resume_in_background
 from core_sdk.client._experiment_config import experiment_config
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._media import ReportedMedia
@@ -36,27 +35,16 @@ from core_sdk.client._orders.order import (
 from core_sdk.client._orders.trials import list_trials
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import unavailable
-from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, PausedError, TrialNotRunningError
-from core_sdk.experiments.calling import call
-from core_sdk.experiments.killing import kill_trial
+from core_sdk.errors import ExperimentStateError, PausedError
 from core_sdk.experiments.reviving import keep_going
-from core_sdk.records import (
-    CheckpointMetadataSet,
-    CheckpointPinned,
-    CheckpointUnpinned,
-    Metric,
-    Record,
-    TrialLabelsChanged,
-    Wish,
-    check_name,
-    to_json,
-)
+from core_sdk.records import Metric
+from core_sdk.steering import checkpoints, experiments, trials
+from core_sdk.steering.checks import checked_text
 from core_sdk.tracking import HomeTracker
-from core_sdk.tracking.rows import CheckpointRow, ExperimentChange, ExperimentRow, TrialRow
+from core_sdk.tracking.rows import CheckpointRow, ExperimentRow, TrialRow
 
 if TYPE_CHECKING:
     from core_sdk.charts.picture import Picture
-    from core_sdk.storage import Storage
 
 _BY = "client"
 
@@ -155,7 +143,9 @@ class Checkpoint(Shown):
         """
         DownloadMode(mode)  # raises ValueError for an unknown mode
         directory = Path("checkpoints", self.uuid) if path is None else Path(path)
-        with self._opened_storage() as storage:
+        from core_sdk.storage import storage_from_url  # imported here, since most calls do not need it
+
+        with contextlib.closing(storage_from_url(self.storage)) as storage:
             storage.download(self.uuid, directory)
         return str(directory)
 
@@ -164,8 +154,7 @@ class Checkpoint(Shown):
 
         A `StorageError` means that the checkpoint could not be read. It may still be intact.
         """
-        with self._opened_storage() as storage:
-            storage.verify(self.uuid)
+        checkpoints.verify(self._tracker.home, self.uuid)
 
     def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
         """Writes `metadata` as JSON."""
@@ -176,29 +165,23 @@ class Checkpoint(Shown):
 
         Raises `TypeError` for values that JSON cannot keep.
         """
-        if not isinstance(metadata, Mapping):
-            raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
-        self._change(
-            CheckpointMetadataSet(time=time.time(), storage_id=self.uuid, metadata=to_json(metadata, "metadata"))
-        )
+        checkpoints.add_metadata(self._tracker.home, self.uuid, metadata)
+        self.reload()
 
     def remove_metadata(self, keys: Iterable[str]) -> None:
         """Removes keys from the tracker's `metadata`. Keys that it does not have are ignored."""
-        if isinstance(keys, str):
-            raise TypeError(f"keys must be a list of strings, not the string {keys!r}")
-        removed = [check_name("the metadata key", key) for key in keys]
-        self._change(CheckpointMetadataSet(time=time.time(), storage_id=self.uuid, removed=removed))
+        checkpoints.remove_metadata(self._tracker.home, self.uuid, keys)
+        self.reload()
 
     def pin(self, note: str = "") -> None:
         """Protects the checkpoint from being deleted, by collection or by hand. `note` says why."""
-        note = to_json(note, "the note")
-        if not isinstance(note, str):
-            raise TypeError(f"the note must be a string, not {type(note).__name__}")
-        self._change(CheckpointPinned(time=time.time(), storage_id=self.uuid, note=note))
+        checkpoints.pin(self._tracker.home, self.uuid, note)
+        self.reload()
 
     def unpin(self) -> None:
         """Removes the pin. Does nothing if there is none."""
-        self._change(CheckpointUnpinned(time=time.time(), storage_id=self.uuid))
+        checkpoints.unpin(self._tracker.home, self.uuid)
+        self.reload()
 
     def remove_files(self, globs: Sequence[str], *, force: bool = False) -> None:
         """Deletes the files and directories that `globs` match ("optimizer", "*.pt", "**/*.tmp").
@@ -206,7 +189,7 @@ class Checkpoint(Shown):
         The other files stay readable, but no trial resumes from them. If no file is left, the checkpoint is deleted.
         Raises the errors of `delete`.
         """
-        self._tracker.delete_files(self.uuid, globs, is_forced=force)
+        checkpoints.delete_files(self._tracker.home, self.uuid, globs, is_forced=force)
         self.reload()
 
     def delete(self, *, force: bool = False) -> None:
@@ -216,22 +199,13 @@ class Checkpoint(Shown):
         attempt uses, or that is a version of a model; `force` ignores the first two. Raises a `StorageError` if the
         storage cannot be reached.
         """
-        self._tracker.delete_checkpoint(self.uuid, is_forced=force)
+        checkpoints.delete(self._tracker.home, self.uuid, is_forced=force)
         self.reload()
 
     get_pachyderm_commit = unavailable("Checkpoint.get_pachyderm_commit()", "Pachyderm's commits are not recorded")
     get_metrics = unavailable(
         "Checkpoint.get_metrics()", "`iter_metrics(group)` of the trial that used the checkpoint gives what it reported"
     )
-
-    def _opened_storage(self) -> contextlib.closing[Storage]:
-        from core_sdk.storage import storage_from_url  # imported here, since most calls do not need it
-
-        return contextlib.closing(storage_from_url(self.storage))
-
-    def _change(self, record: Record) -> None:
-        self._tracker.append_change(self.trial_id, record)
-        self.reload()
 
     def reload(self) -> None:
         with self._tracker.view() as view:
@@ -482,7 +456,7 @@ class Trial(Training):
         Raises `TrialNotRunningError`. Raises `ExperimentStateError` for a trial of a submitted experiment that has not
         ended; `Experiment.pause` pauses all its trials.
         """
-        self._tracker.request_stop(self.trial_id, "client")
+        trials.pause(self._tracker.home, self.trial_id, _BY)
 
     def kill(self) -> None:
         """Kills the script with all its processes, and returns when they are gone. The trial is then canceled.
@@ -491,7 +465,7 @@ class Trial(Training):
         other, raises `TrialNotRunningError`. Raises `AgentNotFoundError` for a script that `core-sdk` has not started
         here.
         """
-        kill_trial(self._tracker, self.trial_id, _BY)
+        trials.kill(self._tracker.home, self.trial_id, _BY)
 
     def resume(self) -> None:
         """Continues the trial in the background from its newest good checkpoint, like `core-sdk trial resume`.
@@ -499,41 +473,34 @@ class Trial(Training):
         `wait` waits for its end. Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or
         `CommandError`, or `ExperimentStateError` for a trial of a submitted experiment that has not ended.
         """
-        resume_in_background(self._tracker, self.trial_id)
+        trials.resume(self._tracker.home, self.trial_id)
 
     def archive(self) -> None:
         """Hides the trial from lists, until it is resumed. Raises `TrialRunningError`."""
-        self._tracker.archive_trial(self.trial_id)
+        trials.archive(self._tracker.home, self.trial_id)
         self.reload()
 
     def unarchive(self) -> None:
-        self._tracker.archive_trial(self.trial_id, is_archived=False)
+        trials.unarchive(self._tracker.home, self.trial_id)
         self.reload()
 
     def set_name(self, name: str) -> None:
         """Renames the trial. Several trials may have the same name; an empty one is the generated one."""
-        if not isinstance(name, str):
-            raise TypeError(f"name must be a string, not {type(name).__name__}")
-        self._tracker.describe_trial(self.trial_id, name=name)
+        trials.describe(self._tracker.home, self.trial_id, name=checked_text("name", name))
         self.reload()
 
     def set_notes(self, notes: str) -> None:
         """Replaces the notes, which are Markdown."""
-        if not isinstance(notes, str):
-            raise TypeError(f"notes must be a string, not {type(notes).__name__}")
-        self._tracker.describe_trial(self.trial_id, notes=notes)
+        trials.describe(self._tracker.home, self.trial_id, notes=checked_text("notes", notes))
         self.reload()
 
     def add_label(self, label: str) -> None:
-        self._change_labels(added=[check_name("label", label)])
+        trials.label(self._tracker.home, self.trial_id, add=[label])
+        self.reload()
 
     def remove_label(self, label: str) -> None:
         """Removes a label. Does nothing if the trial does not have it."""
-        self._change_labels(removed=[check_name("label", label)])
-
-    def _change_labels(self, *, added: Sequence[str] = (), removed: Sequence[str] = ()) -> None:
-        change = TrialLabelsChanged(time=time.time(), added=list(added), removed=list(removed))
-        self._tracker.append_change(self.trial_id, change)
+        trials.label(self._tracker.home, self.trial_id, remove=[label])
         self.reload()
 
     def delete(self, *, force: bool = False) -> None:
@@ -542,7 +509,7 @@ class Trial(Training):
         Raises `TrialRunningError`. Raises `CheckpointProtectedError` if a checkpoint is pinned, if another trial began
         with it, if a running trial uses it, or if it is a version of a model; `force` ignores the first two.
         """
-        self._tracker.delete_trial(self.trial_id, is_forced=force)
+        trials.delete(self._tracker.home, self.trial_id, is_forced=force)
 
     def plot(self, metrics: Collection[str] = (), *, group: str | None = None, x: str = "steps") -> Picture:
         """Draws a chart for each metric, which a notebook shows.
@@ -685,51 +652,45 @@ class Experiment(Training):
 
         If the experiment was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
         """
-        if self._is_submitted:
-            self._want("PAUSED")
-            return
-        for trial in self._running_trials("pause"):
-            with contextlib.suppress(TrialNotRunningError):  # the trial has just ended
-                trial.pause()
+        experiments.pause(self._tracker.home, self.id, _BY)
+        self.reload()
 
     def activate(self) -> None:
         """Continues the experiment after `pause`. Does nothing if it has been completed.
 
         Raises `MasterError` if it was canceled or has failed.
         """
-        self._check_submitted("`core-sdk trial resume ID` goes on with a trial that is paused")
-        self._want("ACTIVE")
+        experiments.activate(self._tracker.home, self.id, _BY)
+        self.reload()
 
     def cancel(self) -> None:
         """Ends the experiment. Its trials save their checkpoints and stop. Raises `MasterError` if it has ended."""
-        self._check_submitted("pause() stops its trials")
-        self._want("CANCELED")
+        experiments.cancel(self._tracker.home, self.id, _BY)
+        self.reload()
 
     def kill(self) -> None:
         """Ends the experiment at once by killing its trials. Raises `MasterError` if it has ended.
 
         If the experiment was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
         """
-        if self._is_submitted:
-            self._want("KILLED")
-            return
-        for trial in self._running_trials("kill"):
-            with contextlib.suppress(TrialNotRunningError):
-                trial.kill()
+        experiments.kill(self._tracker.home, self.id, _BY)
+        self.reload()
 
     def archive(self) -> None:
         """Marks the experiment as archived. Raises `ExperimentStateError` if it has not ended."""
-        self._change(ExperimentChange(is_archived=True))
+        experiments.archive(self._tracker.home, self.id)
+        self.reload()
 
     def unarchive(self) -> None:
-        self._change(ExperimentChange(is_archived=False))
+        experiments.unarchive(self._tracker.home, self.id)
+        self.reload()
 
     def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
         """Copies the archive of the experiment's code to `exp-<id>_model_def.tar.gz`, and returns that path.
 
         Raises `ExperimentStateError` if the experiment has no code of its own.
         """
-        self._check_submitted("its code stays where it was run from")
+        experiments.check_submitted(self._tracker.home, self.id, "its code stays where it was run from")
         code = self._tracker.home.experiment(self.id).read_submission().code
         if code is None:
             raise ExperimentStateError(self.id, "has no code of its own: its trials run where it was submitted")
@@ -744,30 +705,29 @@ class Experiment(Training):
 
         Raises `NameTakenError`.
         """
-        self._change(ExperimentChange(name=name))
+        experiments.describe(self._tracker.home, self.id, name=checked_text("name", name))
+        self.reload()
 
     def set_labels(self, labels: Iterable[str]) -> None:
-        if isinstance(labels, str):
-            raise TypeError(f"labels must be a set of strings, not the string {labels!r}")
-        checked = {check_name("label", label) for label in labels}
-        self._change(ExperimentChange(labels=tuple(sorted(checked))))
+        experiments.set_labels(self._tracker.home, self.id, labels)
+        self.reload()
 
     def add_label(self, label: str) -> None:
-        self._change(ExperimentChange(added_labels=(check_name("label", label),)))
+        experiments.label(self._tracker.home, self.id, add=[label])
+        self.reload()
 
     def remove_label(self, label: str) -> None:
         """Removes a label. Does nothing if the experiment does not have it."""
-        self._change(ExperimentChange(removed_labels=(label,)))
+        experiments.label(self._tracker.home, self.id, remove=[label])
+        self.reload()
 
     def set_description(self, description: str) -> None:
-        if not isinstance(description, str):
-            raise TypeError(f"description must be a string, not {type(description).__name__}")
-        self._change(ExperimentChange(description=description))
+        experiments.describe(self._tracker.home, self.id, description=checked_text("description", description))
+        self.reload()
 
     def set_notes(self, notes: str) -> None:
-        if not isinstance(notes, str):
-            raise TypeError(f"notes must be a string, not {type(notes).__name__}")
-        self._change(ExperimentChange(notes=notes))
+        experiments.describe(self._tracker.home, self.id, notes=checked_text("notes", notes))
+        self.reload()
 
     move_to_project = unavailable(
         "Experiment.move_to_project()", "There are no projects: labels tell experiments apart"
@@ -782,30 +742,8 @@ class Experiment(Training):
 
         Raises `ExperimentStateError` for one that has not ended, and the errors of `Trial.delete`.
         """
-        self._tracker.delete_experiment(self.id, is_forced=force)
+        experiments.delete(self._tracker.home, self.id, is_forced=force)
 
     def reload(self) -> None:
         with self._tracker.view() as view:
             self._take(view.experiment(self.id))
-
-    def _change(self, change: ExperimentChange) -> None:
-        self._tracker.change_experiment(self.id, change)
-        self.reload()
-
-    @property
-    def _is_submitted(self) -> bool:
-        return self._tracker.experiment_record(self.id).is_submitted
-
-    def _check_submitted(self, advice: str) -> None:
-        if not self._is_submitted:
-            raise ExperimentStateError(self.id, f"was not submitted, and has no searcher: {advice}")
-
-    def _want(self, state: Wish) -> None:
-        call(self._tracker.home.root, "want", experiment_id=self.id, state=state, by=_BY)
-        self.reload()
-
-    def _running_trials(self, action: str) -> list[Trial]:
-        running = [trial for trial in self.list_trials() if trial.state is TrainingState.ACTIVE]
-        if not running:
-            raise ExperimentNotRunningError(self.id, action)
-        return running

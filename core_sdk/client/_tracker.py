@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from core_sdk.client._comparison import Comparison
 from core_sdk.client._metrics import TrialMetrics
-from core_sdk.client._models import Model, checked_labels, checked_metadata, checked_text
+from core_sdk.client._models import Model
 from core_sdk.client._objects import Checkpoint, Experiment, Trial
 from core_sdk.client._orders.order import ExperimentSortBy, ModelSortBy, OrderBy, TrainingState, in_order
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 from core_sdk.environment import Environment
 from core_sdk.records import ModelRecord
+from core_sdk.steering import models
 from core_sdk.tracking import Home, HomeTracker, View
 from core_sdk.tracking.registry import Registry
 from core_sdk.tracking.rows import ExperimentRow
@@ -149,9 +150,8 @@ class Tracker:
         labels: Iterable[str] | None = None,
     ) -> Model:
         """Makes a model without versions in the registry. Raises `NameTakenError` or `HomeNotWritableError`."""
-        text = checked_text("the description", description or "")
-        values = checked_metadata(metadata or {}), checked_labels(labels or ())
-        return Model(self.records, Registry(self.home).create(name, text, *values))
+        record = models.create(self.home, name, description=description or "", metadata=metadata, labels=labels or ())
+        return Model(self.records, record)
 
     def get_model(self, identifier: str | int) -> Model:
         """Finds a model by its name, or by its id if that is an int. Raises `ModelNotFoundError`."""

@@ -4,44 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core_sdk.errors import (
-    AgentNotFoundError,
-    ExperimentStateError,
     TrialNotFoundError,
-    TrialNotRunningError,
-    TrialRunningError,
 )
 from core_sdk.files import fingerprint, opened_regular
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
-    CheckpointPinned,
     CommandRecord,
     EarlyExit,
     ExperimentRecord,
     OperationCompleted,
-    Record,
     Report,
-    Settled,
     StopAcknowledged,
     StopRequest,
-    TrialArchivedSet,
-    TrialDescribed,
     TrialRecord,
-    check_name,
-    check_text,
 )
-from core_sdk.tracking.history import check_listed
-from core_sdk.tracking.home import Home, TrialFolder, with_reserve
+from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.media import ScriptMedia, check_media_name, read_media
 from core_sdk.tracking.rows import (
     AttemptRow,
-    CheckpointRow,
-    ExperimentChange,
     News,
     NewsStretch,
     Reading,
@@ -134,101 +119,6 @@ class HomeTracker(Tracker):
 
     def stop_request(self, trial_id: int, attempt: int) -> StopRequest | None:
         return self.home.folder(trial_id).read_stop_request(attempt)
-
-    def request_stop(self, trial_id: int, source: str) -> int:
-        folder = self.home.trial(trial_id)
-        self.check_steered_alone(trial_id)
-        if (attempt := folder.running_attempt()) is None:
-            raise TrialNotRunningError(trial_id, "pause")
-        folder.request_stop(attempt, source)
-        return attempt
-
-    def check_steered_alone(self, trial_id: int) -> None:
-        """Raises `ExperimentStateError` for a trial of a submitted experiment that has not ended."""
-        experiment_id = self.trial_record(trial_id).experiment_id
-        search = self.experiment_record(experiment_id).search
-        if search is not None and not search.has_ended:
-            raise ExperimentStateError(
-                experiment_id,
-                f"is {search.state}, and decides when its trials run: `core-sdk experiment pause {experiment_id}` lets "
-                f"all of them save and stop, `core-sdk experiment activate {experiment_id}` lets them go on, and "
-                f"`core-sdk trial kill {trial_id}` ends this one",
-            )
-
-    def kill(self, trial_id: int, source: str) -> None:
-        from core_sdk.tracking.attempts.killing import kill, killable_attempt
-
-        folder = self.home.trial(trial_id)
-        newest = folder.running_attempt()
-        if (attempt := killable_attempt(folder)) is None:
-            raise TrialNotRunningError(trial_id, "kill") if newest is None else AgentNotFoundError(trial_id, newest)
-        newest = newest or max(folder.attempts())
-        settled = Settled(time=time.time(), state="CANCELED", reason=f"killed by {source}", attempt=newest)
-        kill(folder, attempt, settled)
-
-    def append_change(self, trial_id: int, change: Record) -> None:
-        folder = self.home.trial(trial_id)
-        pinned = change.storage_id if isinstance(change, CheckpointPinned) else None
-        folder.append_change(change, None if pinned is None else lambda: check_listed(folder, pinned))
-
-    def archive_trial(self, trial_id: int, *, is_archived: bool = True) -> None:
-        folder = self.home.trial(trial_id)
-        if is_archived and (running := folder.running_attempt()) is not None:
-            is_stopping = folder.read_stop_request(running) is not None
-            raise TrialRunningError(trial_id, running, "archive", is_stopping=is_stopping)
-        newest = max(folder.attempts(), default=0) if is_archived else None
-        folder.append_change(TrialArchivedSet(time=time.time(), attempt=newest))
-
-    def describe_trial(self, trial_id: int, *, name: str | None = None, notes: str | None = None) -> None:
-        if name:
-            check_name("the trial's name", name)
-        if notes is not None:
-            check_text("the notes", notes)
-        self.home.trial(trial_id).append_change(TrialDescribed(time=time.time(), name=name, notes=notes))
-
-    def change_experiment(self, experiment_id: int, change: ExperimentChange) -> None:
-        search = self.experiment_record(experiment_id).search
-        if change.is_archived and search is not None and not search.has_ended:
-            raise ExperimentStateError(experiment_id, f"is {search.state}: only what has ended can be archived")
-        experiment = self.home.experiment(experiment_id)
-        if change.name is not None:
-            experiment.rename(change.name)
-        with experiment.edit() as record:
-            labels: Iterable[str] = record.labels if change.labels is None else change.labels
-            labels = dict.fromkeys((*labels, *change.added_labels))
-            record.labels = [label for label in labels if label not in change.removed_labels]
-            record.description = record.description if change.description is None else change.description
-            record.notes = record.notes if change.notes is None else change.notes
-            record.is_archived = record.is_archived if change.is_archived is None else change.is_archived
-
-    def delete_trial(self, trial_id: int, *, is_forced: bool = False) -> None:
-        from core_sdk.tracking.deletion import delete_trial  # storages, which questions do not need
-
-        folder = self.home.trial(trial_id)
-        with_reserve(self.home.root, lambda: delete_trial(folder, is_forced=is_forced))
-
-    def delete_experiment(self, experiment_id: int, *, is_forced: bool = False) -> None:
-        from core_sdk.tracking.deletion import delete_experiment
-
-        with_reserve(self.home.root, lambda: delete_experiment(self.home, experiment_id, is_forced=is_forced))
-
-    def delete_checkpoint(self, storage_id: str, *, is_forced: bool = False) -> None:
-        from core_sdk.tracking.deletion import delete_checkpoint
-
-        row = self._checkpoint(storage_id)
-        folder = self.home.trial(row.trial_id)
-        with_reserve(self.home.root, lambda: delete_checkpoint(folder, row.storage, storage_id, is_forced=is_forced))
-
-    def delete_files(self, storage_id: str, globs: Sequence[str], *, is_forced: bool = False) -> None:
-        from core_sdk.tracking.deletion import delete_files
-
-        row = self._checkpoint(storage_id)
-        folder = self.home.trial(row.trial_id)
-        with_reserve(self.home.root, lambda: delete_files(folder, row.storage, storage_id, globs, is_forced=is_forced))
-
-    def _checkpoint(self, storage_id: str) -> CheckpointRow:
-        with self.view() as view:
-            return view.checkpoint(storage_id)
 
     def plan_collection(self, request: Request) -> CollectionPlan:
         from core_sdk.tracking.deletion.collection import Collector

@@ -224,19 +224,6 @@ class AttemptRow:
 
 
 @dataclass(frozen=True)
-class ExperimentChange:
-    """The changes to make to an experiment. Fields that are None are left unchanged."""
-
-    name: str | None = None
-    description: str | None = None
-    notes: str | None = None
-    labels: tuple[str, ...] | None = None
-    added_labels: tuple[str, ...] = ()
-    removed_labels: tuple[str, ...] = ()
-    is_archived: bool | None = None
-
-
-@dataclass(frozen=True)
 class SeriesRow:
     """A metric of a trial, over its attempts."""
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from core_sdk.records import CommandRecord, ExperimentRecord, Metric, Record, StopRequest, TrialRecord
+from core_sdk.records import CommandRecord, ExperimentRecord, Metric, StopRequest, TrialRecord
 from core_sdk.tracking.rows import (
     AlertRow,
     AttemptRow,
     Bins,
     CheckpointRow,
-    ExperimentChange,
     ExperimentRow,
     FiguresByTrial,
     MediaRow,
@@ -225,45 +224,6 @@ class Tracker(Protocol):
 
     def stop_request(self, trial_id: int, attempt: int) -> StopRequest | None:
         """Returns the request that the attempt stop, or None. Raises `RecordDamagedError` if it cannot be read."""
-
-    def request_stop(self, trial_id: int, source: str) -> int:
-        """Asks the running attempt to stop, and returns its number.
-
-        Raises `TrialNotRunningError`, or `ExperimentStateError` if a submitted experiment decides when it runs.
-        """
-
-    def kill(self, trial_id: int, source: str) -> None:
-        """Kills the running attempt, and returns when none of its processes is left. The trial is then canceled.
-
-        Raises `TrialNotRunningError`, or `AgentNotFoundError` if no agent on this machine has started it.
-        """
-
-    def append_change(self, trial_id: int, change: Record) -> None:
-        """Durably records something that was done to the trial from outside."""
-
-    def archive_trial(self, trial_id: int, *, is_archived: bool = True) -> None:
-        """Hides the trial from lists until a later attempt begins, or shows it again. Raises `TrialRunningError`."""
-
-    def describe_trial(self, trial_id: int, *, name: str | None = None, notes: str | None = None) -> None:
-        """Changes the trial's name or its notes. An empty name is the generated one. Raises `InvalidNameError`."""
-
-    def change_experiment(self, experiment_id: int, change: ExperimentChange) -> None:
-        """Changes an experiment.
-
-        Raises `ExperimentNotFoundError` or `NameTakenError`, or `ExperimentStateError` if it may not be archived.
-        """
-
-    def delete_trial(self, trial_id: int, *, is_forced: bool = False) -> None:
-        """Deletes the trial with its records and checkpoints. Raises the errors of `tracking.deletion.delete_trial`."""
-
-    def delete_experiment(self, experiment_id: int, *, is_forced: bool = False) -> None:
-        """Deletes the experiment with its trials. Raises the errors of `tracking.deletion.delete_experiment`."""
-
-    def delete_checkpoint(self, storage_id: str, *, is_forced: bool = False) -> None:
-        """Deletes the checkpoint's files. Raises the errors of `tracking.deletion.delete_checkpoint`."""
-
-    def delete_files(self, storage_id: str, globs: Sequence[str], *, is_forced: bool = False) -> None:
-        """Deletes a checkpoint's files that `globs` match. Raises the errors of `tracking.deletion.delete_files`."""
 
     def plan_collection(self, request: Request) -> CollectionPlan:
         """Returns what a policy would delete. Raises the errors of `tracking.deletion.collection.Collector.plan`."""

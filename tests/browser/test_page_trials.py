@@ -16,7 +16,8 @@ from processes import Script, wait_for
 
 from core_sdk.journal import encode_line
 from core_sdk.records import Report
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.steering import trials
+from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.running import await_end
 
 LOSS = "training.loss"
@@ -255,7 +256,7 @@ def test_a_paused_trial_is_resumed(home: Home, open_view: OpenView, start_script
     script = start_script(OBEDIENT)
     assert script.process.stdout is not None
     script.process.stdout.readline()
-    HomeTracker(home).request_stop(1, "a test")
+    trials.pause(home, 1, "a test")
     script.wait()
     with serving(home) as site:
         page = open_view(site, "trials/1")

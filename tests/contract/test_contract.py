@@ -95,6 +95,7 @@ from core_sdk.records import (
     ValidationRead,
     metrics_from_json,
 )
+from core_sdk.steering import trials
 from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
@@ -1832,7 +1833,7 @@ def test_60_a_copy_deletes_nothing_of_its_original(two_checkpoints: Home, tmp_pa
     copied = Home(shutil.copytree(two_checkpoints.root, tmp_path / "copy"))
 
     collect(copied, Request(policy=KEEP_NONE))
-    HomeTracker(copied).delete_trial(1)
+    trials.delete(copied, 1)
     moved = Home(two_checkpoints.root.rename(tmp_path / "moved"))
 
     assert checkpoint_ids(DirectoryStorage(copied.checkpoints)) == []
@@ -1853,7 +1854,7 @@ def test_60_only_the_same_folder_deletes_outside_and_starts_trainings(home: Home
     copied = Home(shutil.copytree(home.root, tmp_path / "copy"))
 
     told = revive_master(copied.root)
-    HomeTracker(copied).delete_trial(1)
+    trials.delete(copied, 1)
     deletes_alone = read_history(home.folder(1)).checkpoints[0].is_inherited
     restored = Home(shutil.copytree(home.root, tmp_path / "restored"))
 
@@ -1861,7 +1862,7 @@ def test_60_only_the_same_folder_deletes_outside_and_starts_trainings(home: Home
     assert not is_master_running(copied.root)
     assert checkpoint_ids(DirectoryStorage(tmp_path / "shared")) == ["outside"] and not deletes_alone
     assert adopt(restored)
-    HomeTracker(restored).delete_trial(1)
+    trials.delete(restored, 1)
     assert checkpoint_ids(DirectoryStorage(tmp_path / "shared")) == []
 
 

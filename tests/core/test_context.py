@@ -31,6 +31,7 @@ from core_sdk.core import Context
 from core_sdk.errors import HomeNotWritableError, HomeTooNewError, JournalClosedError, RunInfoError
 from core_sdk.journal import read_records
 from core_sdk.records import Alert, AttemptStarted, ClusterInfo, EarlyExit, Ended, Record, TrialInfo
+from core_sdk.steering import trials
 from core_sdk.tracking import Home, HomeTracker
 
 RunScript = Callable[..., tuple[int, str, str]]
@@ -68,7 +69,7 @@ def test_a_script_names_and_notes_its_trial(home: Home) -> None:
     tracker = HomeTracker(home)
     with tracker.view() as view:
         first = view.trial(1)
-    tracker.describe_trial(1, name="renamed")
+    trials.describe(tracker.home, 1, name="renamed")
     with core.init(job_id="digits", **described):
         pass
 

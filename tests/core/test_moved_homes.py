@@ -15,8 +15,9 @@ from saving import checkpoint_ids
 from core_sdk.errors import ReportsDroppedError
 from core_sdk.journal import read_records
 from core_sdk.records import CheckpointStored, Ended, MetadataSet, Report
+from core_sdk.steering import trials
 from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
 
 # What a training writes, before and after something happens to its home.
 SCRIPT = """
@@ -61,7 +62,7 @@ def test_a_training_goes_on_in_a_home_that_was_renamed(home: Home, start_script:
     script = start_script(SCRIPT.replace("WHAT", f"home.rename({str(moved.root)!r})"))
     script.read_until("waits")
 
-    HomeTracker(moved).request_stop(1, "a test")
+    trials.pause(moved, 1, "a test")
     status, stdout, stderr = script.wait()
 
     records = list(read_records(moved.trial(1).journal_path(1)))

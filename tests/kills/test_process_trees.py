@@ -14,8 +14,8 @@ from parts import needs, sample
 from processes import wait_for
 
 from core_sdk.errors import CoreSDKError
-from core_sdk.experiments.killing import kill_trial
 from core_sdk.experiments.submission import submit
+from core_sdk.steering import trials
 from core_sdk.tracking import Home, HomeTracker
 
 _WITHIN_S = 30.0
@@ -91,7 +91,7 @@ def _reach(name: str, stage: str, home: Home, tree: ProcessTree) -> None:
 
 def _end_trial(home: Home) -> None:
     try:
-        kill_trial(HomeTracker(home), 1, "a test")
+        trials.kill(home, 1, "a test")
     except CoreSDKError:  # it has ended, or its experiment has
         assert home.folder(1).running_attempt() is None
 
@@ -169,7 +169,7 @@ def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home
     tree.kill(*roles)
     assert {"rank0", "rank1"} <= set(tree.roles())
     resumed = tree.start("trial", "resume", "1").wait()
-    kill_trial(HomeTracker(home), 1, "a test")
+    trials.kill(home, 1, "a test")
 
     assert resumed != 0
     assert "attempt 1 is running" in (tree.directory / "output").read_text()

@@ -12,8 +12,8 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk.errors import MasterError, TrialNotRunningError
-from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import AttemptBegun, TrialWanted
+from core_sdk.steering import trials
 from core_sdk.tracking import Home, HomeTracker
 
 WAIT_IF_FIRST = """
@@ -41,7 +41,7 @@ def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: 
     experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_FIRST)
     wait_for(lambda: home.folder(1).exists() and home.folder(1).journal_path(1).exists())
 
-    kill_trial(HomeTracker(home), 1, "a test")
+    trials.kill(home, 1, "a test")
     is_running = home.folder(1).running_attempt() is not None
     search = await_end(home, experiment_id)
 
@@ -54,7 +54,7 @@ def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: 
     assert all(state == "COMPLETED" for state, _ in states[1:])
     assert len({event.request_id for event in begun}) == len(begun)
     with pytest.raises(TrialNotRunningError):
-        kill_trial(HomeTracker(home), 1, "a test")
+        trials.kill(home, 1, "a test")
 
 
 @needs("many processes")
@@ -65,7 +65,7 @@ def test_a_trial_that_has_ended_cannot_be_killed(home: Home, tmp_path: Path) -> 
     num_events = len(events_of(home, experiment_id))
 
     with pytest.raises(MasterError, match="trial 1 has ended: it is COMPLETED"):
-        kill_trial(HomeTracker(home), 1, "a test")
+        trials.kill(home, 1, "a test")
 
     assert not [event for event in events_of(home, experiment_id)[num_events:] if isinstance(event, TrialWanted)]
-    kill_trial(HomeTracker(home), 2, "a test")
+    trials.kill(home, 2, "a test")

@@ -21,8 +21,8 @@ from processes import wait_for
 
 from core_sdk.errors import TrialRunningError
 from core_sdk.experiments.calling import call
-from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import AttemptBegun, ValidationRead
+from core_sdk.steering import trials
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.deletion import delete_experiment
 
@@ -124,7 +124,7 @@ def test_an_experiment_is_killed_while_its_storage_does_not_answer(home: Home, s
 
 def test_a_trial_is_killed_while_its_storage_does_not_answer(home: Home, stalled: int) -> None:
     """And shown as canceled."""
-    kill_trial(HomeTracker(home), 1, "a test")
+    trials.kill(home, 1, "a test")
 
     search = await_end(home, stalled, timeout_s=5)
 

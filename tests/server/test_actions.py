@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from processes import Script
 from server.visitor import Visitor
 from tracking.journals import new_trial
 
+from core_sdk.experiments.calling import await_end_of_master, call
+from core_sdk.experiments.submission import submit
+from core_sdk.steering import trials
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.running import await_end
 
@@ -104,7 +108,7 @@ def test_a_trial_is_resumed_and_outlives_the_server(home: Home, start_script: Ca
     folder = home.trial(1)
     while b"running" not in HomeTracker(home).read_log(1, 2, 0, 1000):
         pass
-    HomeTracker(home).request_stop(1, "a test")
+    trials.pause(home, 1, "a test")
 
     assert (early.status, early.problem) == (409, "trial_running")
     assert archived == []
@@ -141,17 +145,22 @@ def test_archived_trials_are_left_out_unless_they_are_asked_for(visitor: Visitor
     assert visitor.question("/runs", experiment=1)["ids"] == [3, 1]
 
 
-def test_without_a_master_a_submitted_experiment_is_only_read(visitor: Visitor, home: Home) -> None:
-    """No master is started behind the user's back; the refusal says how to start one."""
-    folder = home.new_experiment("submitted")
-    with folder.edit() as record:
-        record.is_submitted = True
+@needs("many processes")
+def test_an_action_starts_the_master_that_it_needs(home: Home) -> None:
+    """As a command does, and with the words of one that is refused."""
+    config = f"name: one\nentrypoint: [{sys.executable}, -c, pass]\nsearcher: {{name: single, metric: loss}}\n"
+    submitted = submit(Home.create(home.root), config, source="config.yaml", is_paused=True).experiment_id
+    call(home.root, "down")
+    await_end_of_master(home.root)
+    visitor = Visitor(home)
 
-    for action in ("pause", "activate", "cancel", "kill"):
-        refused = visitor.act(f"/experiments/{folder.experiment_id}/actions/{action}")
-        assert (refused.status, refused.problem) == (409, "no_master")
-        assert "core-sdk master up" in refused.json["error"]["hint"]
-    assert not Path(home.root, "master.sock").exists()
+    answers = [visitor.act(f"/experiments/{submitted}/actions/{action}") for action in ("cancel", "activate")]
+
+    visitor.close()
+    call(home.root, "down")
+    await_end_of_master(home.root)
+    assert answers[0].json == {"message": f"experiment {submitted}: CANCELED"}
+    assert (answers[1].status, answers[1].problem) == (503, "master")
 
 
 def test_a_home_that_cannot_be_written_says_so(visitor: Visitor, home: Home, small_disk: Path) -> None:

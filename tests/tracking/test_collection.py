@@ -33,8 +33,9 @@ from core_sdk.records import (
     RetentionPolicy,
     SearcherMetric,
 )
+from core_sdk.steering import checkpoints
 from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home, HomeTracker, TrialFolder
+from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion._by_hand import recording
 from core_sdk.tracking.deletion.collection import Collector, Request, Verdict, collect
@@ -486,7 +487,7 @@ class Overtaken(Collector):
 
     def _delete(self, verdict: Verdict) -> Verdict:
         if verdict.storage_id == "a":
-            HomeTracker(self._home).append_change(1, CheckpointPinned(time=0.0, storage_id="a", note="mine"))
+            checkpoints.pin(self._home, "a", "mine")
         return super()._delete(verdict)
 
 
@@ -506,9 +507,9 @@ def test_a_pin_that_comes_second_is_refused(home: Home, folder: TrialFolder) -> 
     folder.append_change(CheckpointCondemned(time=0.0, storage_id="a"))
 
     with pytest.raises(CheckpointNotFoundError, match="it was deleted"):
-        HomeTracker(home).append_change(1, CheckpointPinned(time=0.0, storage_id="a"))
+        checkpoints.pin(home, "a")
 
-    HomeTracker(home).append_change(1, CheckpointPinned(time=0.0, storage_id="b"))
+    checkpoints.pin(home, "b")
     with pytest.raises(CheckpointProtectedError):
         recording(folder)(CheckpointCondemned(time=0.0, storage_id="b"))
     assert states(home) == {"a": "DELETED", "b": "COMPLETED", "c": "COMPLETED"}

@@ -29,6 +29,7 @@ from core_sdk.records import (
     TrialNumbered,
     encode_file,
 )
+from core_sdk.steering import trials
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
@@ -131,8 +132,8 @@ def test_trials_come_whole_under_new_ids_and_once(
         assert {row.trial_id: (row.name, row.notes) for row in view.trials()}[2] == ("the best", "diverges")
         assert view.trial(3).hparams["lr"] == 0.5
         assert [report.metrics["loss"] for report in view.reports(3)] == [0.25]
-    HomeTracker(cluster).delete_trial(3)
-    HomeTracker(laptop).delete_trial(2)
+    trials.delete(cluster, 3)
+    trials.delete(laptop, 2)
     assert checkpoint_ids(DirectoryStorage(tmp_path / "shared")) == ["outside"]
 
 
@@ -152,9 +153,9 @@ def test_models_come_along_and_their_checkpoints_outside_stay_the_others(
     ]
     outside = read_history(cluster.folder(2)).checkpoints[1]
     assert outside.is_inherited
-    HomeTracker(laptop).delete_trial(2)
+    trials.delete(laptop, 2)
     Registry(laptop).delete(1)
-    HomeTracker(laptop).delete_trial(1)
+    trials.delete(laptop, 1)
     assert checkpoint_ids(DirectoryStorage(tmp_path / "shared")) == []
 
 

@@ -20,6 +20,7 @@ from saving import checkpoint_ids
 from core_sdk.errors import CheckpointProtectedError
 from core_sdk.journal import encode_line, read_records
 from core_sdk.records import AttemptStarted, CheckpointBegun, CheckpointStored, CommandRecord
+from core_sdk.steering import checkpoints, trials
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
@@ -134,8 +135,8 @@ def test_a_copy_deletes_only_its_own_files(original: Home) -> None:
 
     copied = copy(original)
     deleted = collected(copied)
-    HomeTracker(copied).delete_checkpoint("c")
-    HomeTracker(copied).delete_trial(1)
+    checkpoints.delete(copied, "c")
+    trials.delete(copied, 1)
 
     assert deleted == ["a", "b"]
     assert checkpoint_ids(DirectoryStorage(copied.checkpoints)) == []
@@ -174,8 +175,8 @@ def test_a_copy_without_the_files_deletes_nothing_of_the_original(original: Home
 
     assert collected(copied) == []
     with pytest.raises(CheckpointProtectedError, match="may belong to another home"):
-        HomeTracker(copied).delete_checkpoint("a")
-    HomeTracker(copied).delete_trial(1)
+        checkpoints.delete(copied, "a")
+    trials.delete(copied, 1)
 
     assert checkpoint_ids(DirectoryStorage(original.checkpoints)) == ["a", "b", "c"]
 
@@ -194,7 +195,7 @@ def test_a_copy_deletes_nothing_outside_that_was_stored_before(original: Home, s
     assert len(of_copy) == 2
     assert len(collected(copied)) == 1
     assert {*before} <= {*checkpoint_ids(DirectoryStorage(shared))}
-    HomeTracker(copied).delete_trial(1)
+    trials.delete(copied, 1)
     assert checkpoint_ids(DirectoryStorage(shared)) == before
     assert len(collected(original)) == 1
 
@@ -288,12 +289,13 @@ PLACES = {
 DELETE = """
 import sys
 from pathlib import Path
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.steering import trials
+from core_sdk.tracking import Home
 from core_sdk.tracking.deletion.collection import Request, collect
 
 home = Home(Path(sys.argv[1]))
 collect(home, Request(policy={"save_trial_best": 0, "save_trial_latest": 1}))
-HomeTracker(home).delete_trial(1)
+trials.delete(home, 1)
 """
 
 
@@ -351,7 +353,7 @@ def test_a_home_that_was_moved_owns_all_again_once_somebody_says_so(original: Ho
     assert not ownership.covers(other)
     assert not adopt(moved)
     assert not copy(moved).ownership().covers(moved.identity())
-    HomeTracker(moved).delete_trial(1)
+    trials.delete(moved, 1)
     assert checkpoint_ids(DirectoryStorage(shared)) == []
 
 
@@ -361,7 +363,7 @@ def test_a_home_that_is_declared_a_copy_leaves_alone_what_was_stored_before(orig
 
     original.draw_identity()
 
-    HomeTracker(original).delete_trial(1)
+    trials.delete(original, 1)
     assert checkpoint_ids(DirectoryStorage(shared)) == ["a", "b"]
     assert not adopt(original)
 

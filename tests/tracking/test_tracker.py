@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -11,15 +10,13 @@ from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.alive import AliveLock
 from core_sdk.errors import (
-    InvalidNameError,
-    NameTakenError,
     TrialNotFoundError,
     TrialNotRunningError,
-    TrialRunningError,
 )
-from core_sdk.records import Alert, CheckpointPinned, Ended, TrialLabelsChanged
+from core_sdk.records import Alert
+from core_sdk.steering import trials
 from core_sdk.tracking import Home, HomeTracker, Tracker
-from core_sdk.tracking.rows import ExperimentChange, Figures, Reading, StreamPosition
+from core_sdk.tracking.rows import Figures, Reading, StreamPosition
 
 
 @pytest.fixture(params=[HomeTracker], ids=["home"])
@@ -93,11 +90,11 @@ def test_attempts_tell_what_runs_and_what_was_kept(tracker: Tracker, home: Home)
     record(folder)
     folder.log_path(1).write_bytes(b"words")
     with pytest.raises(TrialNotRunningError):
-        tracker.request_stop(folder.trial_id, "test")
+        trials.pause(home, folder.trial_id, "test")
 
     record(folder, attempt=2)
     alive = AliveLock(folder.alive_path(2))
-    assert tracker.request_stop(folder.trial_id, "test") == 2
+    assert trials.pause(home, folder.trial_id, "test") == 2
     first, second = tracker.attempts(folder.trial_id)
     request = tracker.stop_request(folder.trial_id, 2)
     alive.release()
@@ -108,31 +105,12 @@ def test_attempts_tell_what_runs_and_what_was_kept(tracker: Tracker, home: Home)
     assert request.source == "test"
 
 
-def test_an_experiment_is_changed_in_parts(tracker: Tracker, home: Home) -> None:
-    """What a change does not mention stays."""
-    experiment_id = home.find_or_create_experiment("old").experiment_id
-    tracker.change_experiment(experiment_id, ExperimentChange(labels=("a", "b"), notes="kept"))
-
-    change = ExperimentChange(name="new", added_labels=("c", "a"), removed_labels=("b",))
-    tracker.change_experiment(experiment_id, change)
-
-    found = tracker.experiment_record(experiment_id)
-    assert (found.name, found.labels, found.notes) == ("new", ["a", "c"], "kept")
-    home.find_or_create_experiment("taken")
-    with pytest.raises(NameTakenError):
-        tracker.change_experiment(experiment_id, ExperimentChange(name="taken"))
-
-
 def test_an_unknown_trial_is_named_by_every_call(tracker: Tracker) -> None:
     """None of them makes one."""
     with pytest.raises(TrialNotFoundError):
         tracker.attempts(7)
     with pytest.raises(TrialNotFoundError):
         tracker.read_reports(7, StreamPosition())
-    with pytest.raises(TrialNotFoundError):
-        tracker.append_change(7, CheckpointPinned(time=0.0, storage_id="a"))
-    with pytest.raises(TrialNotFoundError):
-        tracker.delete_trial(7)
 
 
 def test_the_figures_of_all_trials_come_in_one_answer(tracker: Tracker, home: Home) -> None:
@@ -150,45 +128,6 @@ def test_the_figures_of_all_trials_come_in_one_answer(tracker: Tracker, home: Ho
         1: {"training": {"loss": Figures(last=0.25, minimum=0.25, maximum=1.0)}},
         2: {"training": {"loss": Figures(last=7.0, minimum=7.0, maximum=7.0)}},
     }
-
-
-def test_labels_of_a_trial_are_added_and_removed(tracker: Tracker, home: Home) -> None:
-    """Those that it began with, too; the last change counts."""
-    folder = new_trial(home)
-    begun = folder.read_record()
-    begun.labels = ["first"]
-    folder.write_record(begun)
-    record(folder)
-    tracker.append_change(folder.trial_id, TrialLabelsChanged(time=0.0, added=["good", "best"], removed=["first"]))
-    tracker.append_change(folder.trial_id, TrialLabelsChanged(time=0.0, removed=["good"]))
-
-    with tracker.view() as view:
-        assert view.trial(folder.trial_id).labels == ("best",)
-
-
-def test_a_trial_has_a_generated_name_until_it_is_named(tracker: Tracker, home: Home) -> None:
-    """Homes that know no names have them, too; an empty name is the generated one again, and notes stay."""
-    first, second = new_trial(home), new_trial(home)
-    record(first)
-    record(second)
-
-    def names() -> list[str]:
-        with tracker.view() as view:
-            return [row.name for row in view.trials()]
-
-    generated = names()
-    tracker.describe_trial(1, name="the good one")
-    tracker.describe_trial(1, notes="# Why\n\nIt is good.")
-    named = names()
-    tracker.describe_trial(1, name="")
-
-    assert all(re.fullmatch(rf"[a-z]+-[a-z]+-{number}", name) for number, name in enumerate(generated, 1))
-    assert named == ["the good one", generated[1]]
-    assert names() == generated
-    with tracker.view() as view:
-        assert (view.trial(1).notes, view.trial(2).notes) == ("# Why\n\nIt is good.", "")
-    with pytest.raises(InvalidNameError):
-        tracker.describe_trial(1, name="x" * 1025)
 
 
 def test_alerts_are_at_the_step_of_the_report_before_them(tracker: Tracker, home: Home) -> None:
@@ -211,40 +150,6 @@ def test_alerts_are_at_the_step_of_the_report_before_them(tracker: Tracker, home
         (1, "2", 60, True),
         (2, "again", 40, False),
     ]
-
-
-def test_a_trial_is_archived_until_its_next_attempt(tracker: Tracker, home: Home) -> None:
-    """Or until it is brought back; its other records stay."""
-    folder = new_trial(home)
-    record(folder, report(1, loss=1.0), Ended(time=1.0, outcome="paused"))
-
-    def is_archived() -> bool:
-        with tracker.view() as view:
-            return view.trial(folder.trial_id).is_archived
-
-    found = [is_archived()]
-    tracker.archive_trial(folder.trial_id)
-    found.append(is_archived())
-    tracker.archive_trial(folder.trial_id, is_archived=False)
-    found.append(is_archived())
-    tracker.archive_trial(folder.trial_id)
-    record(folder, report(2, loss=0.5), attempt=2, resumed_steps=1)
-    found.append(is_archived())
-
-    assert found == [False, True, False, False]
-
-
-def test_a_trial_that_runs_is_not_archived(tracker: Tracker, home: Home) -> None:
-    """The refusal says how to stop it."""
-    folder = new_trial(home)
-    record(folder, report(1, loss=1.0))
-    lock = AliveLock(folder.alive_path(1))
-
-    with pytest.raises(TrialRunningError, match=r"cannot archive trial 1: its attempt 1 is running\. Pause it first"):
-        tracker.archive_trial(1)
-
-    lock.release()
-    tracker.archive_trial(1)
 
 
 def test_how_far_the_records_are_read_is_told(tracker: Tracker, home: Home) -> None:

@@ -13,12 +13,13 @@ from core_sdk.cli._arguments import Yes, parse_experiment
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli.checkpoint import gc, verify
-from core_sdk.cli.checkpoint.selection import StorageId, StorageIds, checkpoint_row, find_checkpoints, read_rows
+from core_sdk.cli.checkpoint.selection import StorageId, StorageIds, checkpoint_row, checkpoint_rows, read_rows
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, RecordDamagedError
 from core_sdk.records import format_number, strict_json
+from core_sdk.steering import checkpoints
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.rows import CheckpointRow
 
@@ -141,8 +142,10 @@ def download(
     """
     if directory is not None and output is not None:
         raise typer.BadParameter("give the directory once")
-    (checkpoint,) = find_checkpoints([storage_id])
-    typer.echo(checkpoint.download(directory or output))
+    from core_sdk.client import Tracker  # slow to import
+
+    (row,) = checkpoint_rows([storage_id])
+    typer.echo(Tracker().get_checkpoint(row.storage_id).download(directory or output))
 
 
 @app.command()
@@ -151,18 +154,17 @@ def pin(
     note: Annotated[str, typer.Option(help="Why.", show_default=False)] = "",
 ) -> None:
     """Keep checkpoints from being deleted, until they are unpinned."""
-    for checkpoint in find_checkpoints(storage_ids):
-        checkpoint.pin(note)
-        typer.echo(f"pinned checkpoint {checkpoint.uuid}")
+    for row in checkpoint_rows(storage_ids):
+        checkpoints.pin(open_tracker().home, row.storage_id, note)
+        typer.echo(f"pinned checkpoint {row.storage_id}")
 
 
 @app.command()
 def unpin(storage_ids: StorageIds) -> None:
     """Let checkpoints be deleted again."""
-    for checkpoint in find_checkpoints(storage_ids):
-        was_pinned = checkpoint.is_pinned
-        checkpoint.unpin()
-        typer.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {checkpoint.uuid}")
+    for row in checkpoint_rows(storage_ids):
+        was_pinned = checkpoints.unpin(open_tracker().home, row.storage_id)
+        typer.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {row.storage_id}")
 
 
 @app.command()
@@ -183,23 +185,22 @@ def delete(
     began with, that a running trial uses, or that is a version of a model is not deleted; --force overrides the first
     two.
     """
-    from core_sdk.client import CheckpointState  # as in `find_checkpoints`
-
-    (checkpoint,) = find_checkpoints([storage_id])
-    storage_id = checkpoint.uuid
+    home = open_tracker().home
+    (before,) = checkpoint_rows([storage_id])
+    storage_id = before.storage_id
     what = f"{', '.join(glob)} in checkpoint" if glob else "checkpoint"
-    confirm(f"Delete {what} {storage_id} of trial {checkpoint.trial_id}?", yes)
+    confirm(f"Delete {what} {storage_id} of trial {before.trial_id}?", yes)
     if glob:
-        before = checkpoint.resources
-        checkpoint.remove_files(glob, force=force)
-        if checkpoint.resources == before and checkpoint.state is not CheckpointState.DELETED:
-            raise NothingMatchesError(storage_id, glob)
+        checkpoints.delete_files(home, storage_id, glob, is_forced=force)
     else:
-        checkpoint.delete(force=force)
-    if checkpoint.state is CheckpointState.DELETED:
+        checkpoints.delete(home, storage_id, is_forced=force)
+    (after,) = checkpoint_rows([storage_id])
+    if glob and after.resources == before.resources and after.state != "DELETED":
+        raise NothingMatchesError(storage_id, glob)
+    if after.state == "DELETED":
         typer.echo(f"deleted checkpoint {storage_id}")
     else:
-        typer.echo(f"checkpoint {storage_id} has {len(checkpoint.resources)} files and directories left")
+        typer.echo(f"checkpoint {storage_id} has {len(after.resources)} files and directories left")
 
 
 def _properties(row: CheckpointRow) -> Mapping[str, str | list[str]]:

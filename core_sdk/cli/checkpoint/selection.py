@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from core_sdk.cli._home import open_tracker
 from core_sdk.errors import CheckpointNotFoundError
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import CheckpointRow
-
-if TYPE_CHECKING:
-    from core_sdk.client import Checkpoint
 
 StorageId = Annotated[
     str, typer.Argument(metavar="ID", help="The checkpoint's id, or its first letters.", show_default=False)
@@ -44,17 +41,13 @@ def checkpoint_row(view: View, text: str) -> CheckpointRow:
     return rows[found[0]]
 
 
-def find_checkpoints(texts: Sequence[str]) -> list[Checkpoint]:
+def checkpoint_rows(texts: Sequence[str]) -> list[CheckpointRow]:
     """Returns the checkpoints with these ids.
 
     All ids are looked up first, so that a mistyped one changes nothing. Raises the errors of `checkpoint_row`.
     """
-    from core_sdk.client import Tracker  # changes go through the client, whose import questions need not pay for
-
     with open_tracker().view() as view:
-        ids = [checkpoint_row(view, text).storage_id for text in texts]
-    tracker = Tracker()
-    return [tracker.get_checkpoint(storage_id) for storage_id in ids]
+        return [checkpoint_row(view, text) for text in texts]
 
 
 def read_rows(trial: int | None, experiment: str | None) -> list[CheckpointRow]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Annotated
 
 import typer
 
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_tracker
-from core_sdk.cli.checkpoint.selection import checkpoint_row, read_rows
+from core_sdk.cli.checkpoint.selection import checkpoint_rows, read_rows
 from core_sdk.cli.render.text import printable
 from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
+from core_sdk.steering import checkpoints
 from core_sdk.tracking.rows import CheckpointRow
 
 
@@ -33,8 +33,7 @@ def verify(
     if (not storage_ids) != verify_all or (storage_ids and (trial, experiment) != (None, None)):
         raise typer.BadParameter("give an ID, or --all with --trial or --experiment to choose among them")
     if storage_ids:
-        with open_tracker().view() as view:
-            rows = [checkpoint_row(view, text) for text in storage_ids]
+        rows = checkpoint_rows(storage_ids)
     else:
         rows = [row for row in read_rows(trial, experiment) if row.state != "DELETED" or row.is_missing]
     num_good = sum(_verify_row(row) for row in rows)
@@ -45,11 +44,8 @@ def verify(
 
 def _verify_row(row: CheckpointRow) -> bool:
     """Prints one line. Returns whether the checkpoint is whole."""
-    from core_sdk.storage import storage_from_url  # slow to import
-
     try:
-        with contextlib.closing(storage_from_url(row.storage)) as storage:
-            storage.verify(row.storage_id)
+        checkpoints.verify(open_tracker().home, row.storage_id)
     except (StorageError, MissingDependencyError, OSError) as error:
         result = f"unreachable: {error}"
     except CheckpointNotFoundError:

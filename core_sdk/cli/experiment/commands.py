@@ -17,9 +17,10 @@ from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, printable
 from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials, with_searched
-from core_sdk.records import SearcherMetric, check_name, fields_of
+from core_sdk.records import SearcherMetric, fields_of
+from core_sdk.steering import experiments as verbs
 from core_sdk.tracking.finding.facts import Facts, read_facts
-from core_sdk.tracking.rows import ExperimentChange, ExperimentRow
+from core_sdk.tracking.rows import ExperimentRow
 
 app = command_group()
 for _commands in (submitting, steering, looking):
@@ -105,9 +106,7 @@ def label(experiment: Experiment, labels: Labels, remove: Remove = False) -> Non
     tracker = open_tracker()
     with tracker.view() as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-    texts = tuple(check_name("the label", text) for text in labels)
-    change = ExperimentChange(removed_labels=texts) if remove else ExperimentChange(added_labels=texts)
-    tracker.change_experiment(experiment_id, change)
+    verbs.label(tracker.home, experiment_id, **{"remove" if remove else "add": labels})
     now = tracker.experiment_record(experiment_id).labels
     typer.echo(f"labels of experiment {experiment_id}: {printable(', '.join(sorted(now))) or 'none'}")
 
@@ -136,7 +135,7 @@ def delete(
     deleted = []
     try:
         for row in rows:
-            tracker.delete_experiment(row.experiment_id, is_forced=force)
+            verbs.delete(tracker.home, row.experiment_id, is_forced=force)
             deleted.append({"experiment_id": row.experiment_id, "state": "DELETED"})
             if not as_json:
                 typer.echo(f"deleted experiment {row.experiment_id}")

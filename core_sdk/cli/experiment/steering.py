@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Iterable
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable
+from typing import Annotated
 
 import typer
 
@@ -13,12 +13,13 @@ from core_sdk.cli._arguments import parse_experiment
 from core_sdk.cli._each import for_each
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_home, open_tracker, submitted_id
+from core_sdk.cli._messages import say
 from core_sdk.cli.render.json import print_list, print_object
 from core_sdk.cli.render.output import AsJson
 from core_sdk.cli.render.text import printable
-from core_sdk.experiments.calling import call
 from core_sdk.experiments.reviving import keep_going
-from core_sdk.tracking.rows import ExperimentChange
+from core_sdk.steering import experiments as verbs
+from core_sdk.tracking import Home
 
 _PAUSE_S = 0.2
 _MASTER_S = 5.0
@@ -45,22 +46,22 @@ def register(app: typer.Typer) -> None:
 
 def pause(experiments: Experiments, as_json: AsJson = False) -> None:
     """Let the trials save their checkpoints and stop, until `activate`."""
-    _want(experiments, "PAUSED", "pause", as_json)
+    _steer(experiments, verbs.pause, "pause", as_json)
 
 
 def activate(experiments: Experiments, as_json: AsJson = False) -> None:
     """Let experiments that are paused go on."""
-    _want(experiments, "ACTIVE", "activate", as_json)
+    _steer(experiments, verbs.activate, "activate", as_json)
 
 
 def cancel(experiments: Experiments, as_json: AsJson = False) -> None:
     """End experiments: their trials save their checkpoints and stop."""
-    _want(experiments, "CANCELED", "cancel", as_json)
+    _steer(experiments, verbs.cancel, "cancel", as_json)
 
 
 def kill(experiments: Experiments, as_json: AsJson = False) -> None:
     """End experiments at once: their trials are killed."""
-    _want(experiments, "KILLED", "kill", as_json)
+    _steer(experiments, verbs.kill, "kill", as_json)
 
 
 def wait(experiments: Experiments, as_json: AsJson = False) -> None:
@@ -92,12 +93,12 @@ def wait(experiments: Experiments, as_json: AsJson = False) -> None:
 
 def archive(experiments: Experiments, as_json: AsJson = False) -> None:
     """Hide experiments that have ended from lists; `list --all` shows them."""
-    _archive(experiments, True, as_json)
+    _archive(experiments, verbs.archive, "archived", as_json)
 
 
 def unarchive(experiments: Experiments, as_json: AsJson = False) -> None:
     """Show experiments in lists again."""
-    _archive(experiments, False, as_json)
+    _archive(experiments, verbs.unarchive, "unarchived", as_json)
 
 
 def set_(
@@ -114,40 +115,49 @@ def set_(
     """
     if setting is not Setting.LABELS and len(values) > 1:
         raise typer.BadParameter(f"give one value; put it in quotes if it has spaces: {' '.join(values)!r}")
+    home = open_home()
+    (experiment_id,) = _ids([experiment])
     value = values[0]
     match setting:
         case Setting.PRIORITY:
-            _change(experiment, "priority", _number(value, 1, 99))
+            verbs.set_slots(home, experiment_id, priority=_number(value, 1, 99))
         case Setting.MAX_SLOTS:
-            _change(experiment, "max_slots", -1 if value == "none" else _number(value, 0, 1 << 20))
+            most = -1 if value == "none" else _number(value, 0, 1 << 20)
+            verbs.set_slots(home, experiment_id, max_slots=most)
         case Setting.LABELS:
-            _set(experiment, ExperimentChange(labels=tuple(values)))
+            verbs.set_labels(home, experiment_id, values)
         case Setting.NAME:
-            _set(experiment, ExperimentChange(name=value))
+            verbs.describe(home, experiment_id, name=value)
         case Setting.DESCRIPTION:
-            _set(experiment, ExperimentChange(description=value))
+            verbs.describe(home, experiment_id, description=value)
         case Setting.NOTES:
-            _set(experiment, ExperimentChange(notes=value))
+            verbs.describe(home, experiment_id, notes=value)
     if as_json:
         print_object({"experiment": experiment, setting.value: values if setting is Setting.LABELS else value})
     else:
         typer.echo(printable(f"{setting.value} of experiment {experiment}: {', '.join(values)}"))
 
 
-def _want(experiments: Iterable[str], state: str, command: str, as_json: bool) -> None:
-    def want(experiment_id: int) -> str:
-        by = f"core-sdk experiment {command}"
-        return str(call(open_home().root, "want", experiment_id=experiment_id, state=state, by=by)["state"])
+def _steer(
+    experiments: Iterable[str], verb: Callable[[Home, int, str], verbs.Steered], command: str, as_json: bool
+) -> None:
+    home = open_home()
 
-    for_each("experiment", [submitted_id(text) for text in experiments], want, as_json)
+    def steer(experiment_id: int) -> str:
+        done = verb(home, experiment_id, f"core-sdk experiment {command}")
+        if done.trial_ids and verb is verbs.pause:
+            say(f"asked {len(done.trial_ids)} trials to stop: each does when it next calls should_preempt()")
+        return done.state
+
+    for_each("experiment", _ids(experiments), steer, as_json)
 
 
-def _archive(experiments: Iterable[str], is_archived: bool, as_json: bool) -> None:
-    tracker = open_tracker()
+def _archive(experiments: Iterable[str], verb: Callable[[Home, int], None], state: str, as_json: bool) -> None:
+    home = open_home()
 
     def change(experiment_id: int) -> str:
-        tracker.change_experiment(experiment_id, ExperimentChange(is_archived=is_archived))
-        return "archived" if is_archived else "unarchived"
+        verb(home, experiment_id)
+        return state
 
     for_each("experiment", _ids(experiments), change, as_json)
 
@@ -155,16 +165,6 @@ def _archive(experiments: Iterable[str], is_archived: bool, as_json: bool) -> No
 def _ids(experiments: Iterable[str]) -> list[int]:
     with open_tracker().view() as view:
         return [view.experiment(parse_experiment(text)).experiment_id for text in experiments]
-
-
-def _set(experiment: str, change: ExperimentChange) -> None:
-    (experiment_id,) = _ids([experiment])
-    open_tracker().change_experiment(experiment_id, change)
-
-
-def _change(experiment: str, setting: str, value: int) -> None:
-    request: dict[str, Any] = {"experiment_id": submitted_id(experiment), setting: value}
-    call(open_home().root, "change", **request)
 
 
 def _number(text: str, smallest: int, greatest: int) -> int:

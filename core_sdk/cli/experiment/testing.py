@@ -22,6 +22,7 @@ from core_sdk.experiments.following import Follower
 from core_sdk.experiments.submission import Submitted
 from core_sdk.master.local import local_master
 from core_sdk.records import ValidationRead, format_number
+from core_sdk.steering import experiments
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.rows import TrialRow
 
@@ -131,7 +132,7 @@ class _Test:
 
     def _is_deleted(self, is_last_try: bool) -> bool:
         try:
-            HomeTracker(self._home).delete_experiment(self._experiment.experiment_id, is_forced=True)
+            experiments.delete(self._home, self._experiment.experiment_id, is_forced=True)
         except (ExperimentStateError, TrialRunningError):
             # The event of the end comes first. The master writes it into the experiment's record a moment later.
             if is_last_try:

@@ -12,11 +12,12 @@ import typer
 from core_sdk.cli._arguments import Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
-from core_sdk.cli.checkpoint.selection import StorageId, find_checkpoints
+from core_sdk.cli.checkpoint.selection import StorageId, checkpoint_rows
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, printable
-from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, check_text, from_json, strict_json
+from core_sdk.records import ModelRecord, ModelVersionRecord, from_json, strict_json
+from core_sdk.steering import models
 from core_sdk.tracking.registry import Registry
 
 app = command_group()
@@ -74,8 +75,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a model, which has no versions yet."""
-    labels = [check_name("the label", text) for text in label or ()]
-    record = _registry().create(name, check_text("the description", description), {}, labels)
+    record = models.create(open_tracker().home, name, description=description, labels=label or ())
     if as_json:
         print_one(_model_row(record), {}, as_json)
     else:
@@ -120,15 +120,12 @@ def register_version(
     as_json: AsJson = False,
 ) -> None:
     """Make a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
-    from core_sdk.client import Tracker  # as in `find_checkpoints`
-
-    (checkpoint,) = find_checkpoints([storage_id])
-    found = Tracker().get_model(_find(model).model_id)
-    version = found.register_version(checkpoint.uuid, name=name, notes=notes)
+    (row,) = checkpoint_rows([storage_id])
+    version = models.register(open_tracker().home, _find(model).model_id, row.storage_id, name=name, notes=notes)
     if as_json:
-        print_one(_version_row(_find(model).versions[-1]), {}, as_json)
+        print_one(_version_row(version), {}, as_json)
     else:
-        typer.echo(f"registered checkpoint {checkpoint.uuid} as version {version.model_version}")
+        typer.echo(f"registered checkpoint {row.storage_id} as version {version.version}")
 
 
 @app.command()
@@ -148,20 +145,16 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Take a model, or one version of it, out of the registry. The checkpoints stay, and can be deleted then."""
-    from core_sdk.client import Tracker
-
-    record = _find(model)
-    found = Tracker().get_model(record.model_id)
+    home, record = open_tracker().home, _find(model)
     if version is None:
         what = f"model {record.model_id}"
         confirm(f"Delete {what}, {printable(record.name)!r}, with {len(record.versions)} versions?", yes)
-        found.delete()
+        models.delete(home, record.model_id)
     else:
         what = f"version {version} of model {record.model_id}"
-        one = found.get_version(version)
+        models.version_of(record, version)  # an unknown one fails before anything is asked
         confirm(f"Delete {what}, {printable(record.name)!r}?", yes)
-        if one is not None:
-            one.delete()
+        models.delete_version(home, record.model_id, version)
     typer.echo(f"deleted {what}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -17,8 +17,8 @@ from core_sdk.cli.render.output import AsJson, confirm
 from core_sdk.cli.render.text import printable
 from core_sdk.cli.trial.listing import choose_trials
 from core_sdk.errors import CoreSDKError
-from core_sdk.records import TrialLabelsChanged, check_name
-from core_sdk.tracking import HomeTracker
+from core_sdk.steering import trials
+from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.rows import TrialRow
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the numbers of the trials.")]
@@ -34,7 +34,7 @@ def rename(
     name: Annotated[str, typer.Argument(help='Its new name; "" is the generated one.', show_default=False)],
 ) -> None:
     """Give a trial another name. Several trials may have the same one."""
-    open_tracker().describe_trial(trial_id, name=name)
+    trials.describe(open_tracker().home, trial_id, name=name)
     typer.echo(f"the name of trial {trial_id}: {printable(_row(trial_id).name)}")
 
 
@@ -51,7 +51,7 @@ def note(
     if text is not None:
         text = sys.stdin.read() if text == "-" else text
         notes = f"{notes}\n\n{text}" if append and notes else text
-        open_tracker().describe_trial(trial_id, notes=notes)
+        trials.describe(open_tracker().home, trial_id, notes=notes)
     typer.echo("\n".join(map(printable, notes.splitlines())) or f"trial {trial_id} has no notes")
 
 
@@ -69,17 +69,16 @@ def label(
     quiet: Quiet = False,
 ) -> None:
     """Give trials labels, or take them away."""
-    given, texts = ([], trials_and_labels) if where else _trials_first(trials_and_labels)
-    labels = [check_name("the label", text) for text in texts]
+    given, labels = ([], trials_and_labels) if where else _trials_first(trials_and_labels)
     if not labels:
         raise typer.BadParameter("give the numbers of trials, then labels, which are words: `trial label 12 13 paper`")
     tracker = open_tracker()
     trial_ids = _chosen(tracker, given, where)
     for trial_id in trial_ids:
         _row(trial_id)  # an unknown one fails before anything is changed
-    added, removed = ([], labels) if remove else (labels, [])
+    change = {"remove" if remove else "add": labels}
     for trial_id in trial_ids:
-        tracker.append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
+        trials.label(tracker.home, trial_id, **change)
         now = "" if quiet else printable(", ".join(_row(trial_id).labels)) or "none"
         typer.echo(trial_id if quiet else f"labels of trial {trial_id}: {now}")
 
@@ -113,22 +112,24 @@ def archive(trial_ids: MaybeTrialIds = None, where: Where = "", quiet: Quiet = F
 
     A trial that is resumed is in lists again.
     """
-    _archive(trial_ids, where, True, quiet, as_json)
+    _archive(trial_ids, where, trials.archive, "archived", quiet, as_json)
 
 
 def unarchive(
     trial_ids: MaybeTrialIds = None, where: Where = "", quiet: Quiet = False, as_json: AsJson = False
 ) -> None:
     """Show trials in lists again."""
-    _archive(trial_ids, where, False, quiet, as_json)
+    _archive(trial_ids, where, trials.unarchive, "unarchived", quiet, as_json)
 
 
-def _archive(given: list[int] | None, where: str, is_archived: bool, quiet: bool, as_json: bool) -> None:
+def _archive(
+    given: list[int] | None, where: str, verb: Callable[[Home, int], None], state: str, quiet: bool, as_json: bool
+) -> None:
     tracker = open_tracker()
 
     def change(trial_id: int) -> str:
-        tracker.archive_trial(trial_id, is_archived=is_archived)
-        return "archived" if is_archived else "unarchived"
+        verb(tracker.home, trial_id)
+        return state
 
     for_each("trial", _chosen(tracker, given, where), change, as_json, only_ids=quiet)
 
@@ -151,13 +152,13 @@ def delete(
         tracker.attempts(trial_id)  # an unknown one fails before anything is asked
     if not chosen:
         return
-    trials = [f"trial {trial_id}{_at_a_glance(tracker, trial_id)}" for trial_id in chosen]
-    if len(trials) > 1:
-        typer.echo("\n".join(trials), err=True)
-    what = f"{trials[0]}, all its" if len(trials) == 1 else f"these {len(trials)} trials, all their"
+    shown = [f"trial {trial_id}{_at_a_glance(tracker, trial_id)}" for trial_id in chosen]
+    if len(shown) > 1:
+        typer.echo("\n".join(shown), err=True)
+    what = f"{shown[0]}, all its" if len(shown) == 1 else f"these {len(shown)} trials, all their"
     confirm(f"Delete {what} records and checkpoints?", yes)
     for trial_id in chosen:
-        tracker.delete_trial(trial_id, is_forced=force)
+        trials.delete(tracker.home, trial_id, is_forced=force)
         typer.echo(trial_id if quiet else f"deleted trial {trial_id}")
 
 

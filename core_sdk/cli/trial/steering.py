@@ -14,8 +14,8 @@ from core_sdk.cli._messages import say
 from core_sdk.cli._trials import TrialId
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsJson
-from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import RecordedKeep
+from core_sdk.steering import trials
 from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.attempts.continuation import what_resume_does
 from core_sdk.tracking.attempts.running import await_end
@@ -41,7 +41,7 @@ def pause(
     The trials of a submitted experiment are paused together, by `core-sdk experiment pause`.
     """
     tracker = open_tracker()
-    attempt = tracker.request_stop(trial_id, "core-sdk trial pause")
+    attempt = trials.pause(tracker.home, trial_id, "core-sdk trial pause")
     say(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
     if wait:
         while any(row.is_running for row in tracker.attempts(trial_id) if row.attempt == attempt):
@@ -56,7 +56,7 @@ def kill(trial_id: TrialId, as_json: AsJson = False) -> None:
 
     `trial pause` asks it to save a checkpoint and stop. `trial resume` goes on with a trial that was killed.
     """
-    state = kill_trial(open_tracker(), trial_id, "core-sdk trial kill")
+    state = trials.kill(open_tracker().home, trial_id, "core-sdk trial kill")
     if as_json:
         print_object({"trial_id": trial_id, "state": state})
     else:
@@ -90,7 +90,7 @@ def resume(
 
     tracker = open_tracker()
     folder = tracker.home.trial(trial_id)
-    tracker.check_steered_alone(trial_id)
+    trials.check_steered_alone(tracker.home, trial_id)
     _await_stop(folder)
     raise typer.Exit(
         run_attempt(agent, lambda: starting.resume(folder, command or (), is_again=again), is_detached=detach)

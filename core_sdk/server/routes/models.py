@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from core_sdk.errors import CheckpointNotFoundError, ModelNotFoundError
-from core_sdk.records import ModelRecord, ModelVersionRecord, check_text, from_json
-from core_sdk.server.errors import RequestError
+from core_sdk.records import ModelRecord, ModelVersionRecord, from_json
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query
-from core_sdk.server.routes.actions import Body, Done, Label, LabelsBody, checked_labels
+from core_sdk.server.routes.actions import Body, Done, Labels, LabelsBody
 from core_sdk.server.routes.checkpoints import StorageId
+from core_sdk.steering import models
 from core_sdk.tracking.finding.lineage import Stretch, read_lineage
 from core_sdk.tracking.registry import Registry
 from core_sdk.tracking.rows import CheckpointRow
-
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
-_Text = Annotated[str, msgspec.Meta(max_length=10_000)]
-_Notes = Annotated[str, msgspec.Meta(max_length=60_000)]
 
 
 class ModelsQuery(Query, frozen=True):
@@ -76,30 +72,30 @@ class LineageAnswer(msgspec.Struct, frozen=True):
 
 
 class NewModelBody(Body, frozen=True):
-    name: _Name
-    description: _Text = ""
-    labels: Annotated[list[Label], msgspec.Meta(max_length=100)] = []
+    name: str
+    description: str = ""
+    labels: Labels = []
 
 
 class ModelBody(Body, frozen=True):
-    description: _Text
+    description: str
 
 
 class RegisterBody(Body, frozen=True):
-    model: _Name
+    model: str
     """The name of the model. One that has this name is made if there is none."""
-    name: _Text = ""
-    notes: _Notes = ""
+    name: str = ""
+    notes: str = ""
 
 
 class VersionBody(Body, frozen=True):
     """Fields that are null are left unchanged."""
 
-    name: _Text | None = None
-    notes: _Notes | None = None
+    name: str | None = None
+    notes: str | None = None
 
 
-def models(records: Records, query: ModelsQuery) -> ModelsAnswer:
+def list_models(records: Records, query: ModelsQuery) -> ModelsAnswer:
     """Returns the models of the registry."""
     found = _registry(records).models()
     return ModelsAnswer([_model(one) for one in found if query.archived or not one.is_archived])
@@ -125,86 +121,66 @@ def lineage(records: Records, storage_id: StorageId) -> LineageAnswer:
 
 def create_model(records: Records, body: NewModelBody) -> Done:
     """Makes a model, which has no versions yet."""
-    labels = checked_labels(body.labels)
-    made = _registry(records).create(body.name, check_text("the description", body.description), {}, labels)
+    made = models.create(records.tracker.home, body.name, description=body.description, labels=body.labels)
     return Done(f"created model {made.model_id}")
 
 
 def change_model(records: Records, model_id: Id, body: ModelBody) -> Done:
     """Changes the description of a model."""
-    with _registry(records).edit(model_id) as record:
-        record.description = check_text("the description", body.description)
+    models.describe(records.tracker.home, model_id, body.description)
     return Done(f"changed model {model_id}")
 
 
 def label_model(records: Records, model_id: Id, body: LabelsBody) -> Done:
     """Gives a model labels, or takes them away."""
-    added, removed = checked_labels(body.add), set(body.remove)
-    with _registry(records).edit(model_id) as record:
-        record.labels = [label for label in dict.fromkeys((*record.labels, *added)) if label not in removed]
+    models.label(records.tracker.home, model_id, add=body.add, remove=body.remove)
     return Done(f"changed the labels of model {model_id}")
 
 
 def archive_model(records: Records, model_id: Id) -> Done:
     """Hides a model from lists."""
-    with _registry(records).edit(model_id) as record:
-        record.is_archived = True
+    models.archive(records.tracker.home, model_id)
     return Done(f"archived model {model_id}")
 
 
 def unarchive_model(records: Records, model_id: Id) -> Done:
     """Shows a model in lists again."""
-    with _registry(records).edit(model_id) as record:
-        record.is_archived = False
+    models.unarchive(records.tracker.home, model_id)
     return Done(f"model {model_id} is in lists again")
 
 
 def delete_model(records: Records, model_id: Id) -> Done:
     """Takes a model with all its versions out of the registry; the checkpoints stay."""
-    _registry(records).model(model_id)
-    _registry(records).delete(model_id)
+    models.delete(records.tracker.home, model_id)
     return Done(f"deleted model {model_id}")
 
 
 def register(records: Records, storage_id: StorageId, body: RegisterBody) -> Done:
     """Makes a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
-    row = records.ask(lambda view: view.checkpoint(storage_id))
-    registry = _registry(records)
+    home = records.tracker.home
+    records.ask(lambda view: view.checkpoint(storage_id))  # an unknown one fails before a model is made
     try:
-        found = registry.model(body.model)
+        found = _registry(records).model(body.model)
     except ModelNotFoundError:
-        found = registry.create(body.model, "", {}, [])
-    folder = records.tracker.home.folder(row.trial_id)
-    texts = check_text("the name", body.name), check_text("the notes", body.notes)
-    version = registry.register(found.model_id, folder, storage_id, *texts)
+        found = models.create(home, body.model)
+    version = models.register(home, found.model_id, storage_id, name=body.name, notes=body.notes)
     return Done(f"registered the checkpoint as version {version.version} of model {found.model_id}")
 
 
 def change_version(records: Records, model_id: Id, version: Id, body: VersionBody) -> Done:
     """Changes the name or the notes of a version."""
-    with _registry(records).edit(model_id) as record:
-        found = _find(record, version)
-        found.name = found.name if body.name is None else check_text("the name", body.name)
-        found.notes = found.notes if body.notes is None else check_text("the notes", body.notes)
+    models.describe_version(records.tracker.home, model_id, version, name=body.name, notes=body.notes)
     return Done(f"changed version {version} of model {model_id}")
 
 
 def delete_version(records: Records, model_id: Id, version: Id) -> Done:
     """Takes a version out of the registry; its checkpoint stays, and can be deleted then."""
-    with _registry(records).edit(model_id) as record:
-        record.versions.remove(_find(record, version))
+    models.delete_version(records.tracker.home, model_id, version)
     return Done(f"deleted version {version} of model {model_id}")
 
 
 def _registry(records: Records) -> Registry:
     return Registry(records.tracker.home)
-
-
-def _find(record: ModelRecord, version: int) -> ModelVersionRecord:
-    for one in record.versions:
-        if one.version == version:
-            return one
-    raise RequestError(404, "model_version_not_found", f"model {record.model_id} has no version {version}")
 
 
 def _model(record: ModelRecord) -> ModelAnswer:

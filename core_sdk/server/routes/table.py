@@ -50,7 +50,7 @@ ROUTES = (
     Route("/checkpoints/{storage_id}", checkpoints.checkpoint),
     Route("/checkpoints/{storage_id}/file", checkpoints.download),
     Route("/checkpoints/{storage_id}/lineage", models.lineage),
-    Route("/models", models.models),
+    Route("/models", models.list_models),
     Route("/models/{model_id}", models.model),
     Route("/queue", cluster.queue),
     Route("/markdown", markdown.markdown, "POST"),

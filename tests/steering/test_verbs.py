@@ -1,0 +1,103 @@
+"""The verbs whose effect on records is more than one field."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tracking.journals import new_trial, record, report
+
+from core_sdk.alive import AliveLock
+from core_sdk.errors import InvalidNameError, NameTakenError, TrialRunningError
+from core_sdk.records import Ended
+from core_sdk.steering import experiments, trials
+from core_sdk.tracking import Home, HomeTracker
+
+
+def test_an_experiment_is_changed_in_parts(home: Home) -> None:
+    """What a change does not mention stays."""
+    experiment_id = Home.create(home.root).find_or_create_experiment("old").experiment_id
+    experiments.set_labels(home, experiment_id, ["a", "b"])
+    experiments.describe(home, experiment_id, notes="kept")
+
+    experiments.describe(home, experiment_id, name="new")
+    experiments.label(home, experiment_id, add=["c", "a"], remove=["b"])
+
+    found = home.experiment(experiment_id).read()
+    assert (found.name, found.labels, found.notes) == ("new", ["a", "c"], "kept")
+    home.find_or_create_experiment("taken")
+    with pytest.raises(NameTakenError):
+        experiments.describe(home, experiment_id, name="taken")
+
+
+def test_labels_of_a_trial_are_added_and_removed(home: Home) -> None:
+    """Those that it began with, too; the last change counts."""
+    folder = new_trial(home)
+    begun = folder.read_record()
+    begun.labels = ["first"]
+    folder.write_record(begun)
+    record(folder)
+    trials.label(home, folder.trial_id, add=["good", "best"], remove=["first"])
+    trials.label(home, folder.trial_id, remove=["good"])
+
+    with HomeTracker(home).view() as view:
+        assert view.trial(folder.trial_id).labels == ("best",)
+
+
+def test_a_trial_has_a_generated_name_until_it_is_named(home: Home) -> None:
+    """Homes that know no names have them, too; an empty name is the generated one again, and notes stay."""
+    first, second = new_trial(home), new_trial(home)
+    record(first)
+    record(second)
+
+    def names() -> list[str]:
+        with HomeTracker(home).view() as view:
+            return [row.name for row in view.trials()]
+
+    generated = names()
+    trials.describe(home, 1, name="the good one")
+    trials.describe(home, 1, notes="# Why\n\nIt is good.")
+    named = names()
+    trials.describe(home, 1, name="")
+
+    assert all(re.fullmatch(rf"[a-z]+-[a-z]+-{number}", name) for number, name in enumerate(generated, 1))
+    assert named == ["the good one", generated[1]]
+    assert names() == generated
+    with HomeTracker(home).view() as view:
+        assert (view.trial(1).notes, view.trial(2).notes) == ("# Why\n\nIt is good.", "")
+    with pytest.raises(InvalidNameError):
+        trials.describe(home, 1, name="x" * 1025)
+
+
+def test_a_trial_is_archived_until_its_next_attempt(home: Home) -> None:
+    """Or until it is brought back; its other records stay."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=1.0), Ended(time=1.0, outcome="paused"))
+
+    def is_archived() -> bool:
+        with HomeTracker(home).view() as view:
+            return view.trial(folder.trial_id).is_archived
+
+    found = [is_archived()]
+    trials.archive(home, folder.trial_id)
+    found.append(is_archived())
+    trials.unarchive(home, folder.trial_id)
+    found.append(is_archived())
+    trials.archive(home, folder.trial_id)
+    record(folder, report(2, loss=0.5), attempt=2, resumed_steps=1)
+    found.append(is_archived())
+
+    assert found == [False, True, False, False]
+
+
+def test_a_trial_that_runs_is_not_archived(home: Home) -> None:
+    """The refusal says how to stop it."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=1.0))
+    lock = AliveLock(folder.alive_path(1))
+
+    with pytest.raises(TrialRunningError, match=r"cannot archive trial 1: its attempt 1 is running\. Pause it first"):
+        trials.archive(home, 1)
+
+    lock.release()
+    trials.archive(home, 1)
