@@ -31,7 +31,7 @@ from core_sdk.experiments.calling import await_end_of_master, call
 from core_sdk.experiments.events import read_events
 from core_sdk.experiments.submission import submit
 from core_sdk.records import ValidationRead
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 CONFIG = """
 entrypoint: [{python}, train.py]
@@ -164,7 +164,7 @@ def reaction() -> None:
         until(lambda: has_ended(home, experiment_id))
         events = read_events(home.experiment(experiment_id).events_path)
         heard = [event.time for event in events if isinstance(event, ValidationRead)]
-        with HomeTracker(home).view() as view:
+        with open_view(home) as view:
             reported = [report.metrics["time"] for report in view.reports(1, "validation")]
         delays = sorted(after - before for before, after in zip(reported, heard, strict=True))
         median = statistics.median(delays)
@@ -202,7 +202,7 @@ def units(unit_s: float) -> None:
         text = ASHA.format(python=sys.executable)
         experiment_id = submit(home, text, source="asha.yaml", model_dir=code).experiment_id
         until(partial(has_ended, home, experiment_id), timeout_s=1800)
-        with HomeTracker(home).view() as view:
+        with open_view(home) as view:
             trials = view.trials(experiment_id)
             spent = sum(trial.steps_completed for trial in trials)
             saved = sum(trial.latest_checkpoint is not None for trial in trials)

@@ -17,7 +17,7 @@ from pathlib import Path
 from core_sdk import client, core
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.trial.reports import print_reports, reports_of
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 NUM_TURNS = 5
 
@@ -32,7 +32,7 @@ def main() -> None:
             for step in range(num_reports):
                 context.train.report_training_metrics(step, {"loss": 0.1 + step, "accuracy": step / 7, "rate": 1e-3})
         (journal,) = Path(scratch).glob("runs/*/1.journal")
-        tracker = HomeTracker(Home(Path(scratch)))
+        home = Home(Path(scratch))
         trial = client.get_trial(1)
 
         def parse() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
                 json.loads(line.partition(b" ")[2])
 
         def print_json() -> None:
-            with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere), tracker.view() as view:
+            with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere), open_view(home) as view:
                 print_reports(reports_of(view, 1), Format.JSON, with_superseded=False, num_last=10)
 
         trial.metrics_frame()  # fills the index

@@ -25,7 +25,7 @@ from core_sdk.server.records import Records
 from core_sdk.server.routes.logs import LogsQuery, logs
 from core_sdk.server.routes.runs import ColumnsQuery, RunsQuery, columns, runs
 from core_sdk.server.routes.trials import trial
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
 
 _EPOCH = 1_750_000_000.0
 
@@ -106,7 +106,7 @@ def measure(home: Home, last: int) -> None:
         elapsed_s = time.perf_counter() - begin
         failed = "" if answered.returncode == 0 else f", exit status {answered.returncode}"
         show(" ".join(arguments), elapsed_s, len(answered.stdout), target + failed)
-    with Records(HomeTracker(home), can_act=False) as records:
+    with Records(home, can_act=False) as records:
         records.look()
         questions: dict[str, Callable[[], object]] = {
             "/columns": lambda: columns(records, ColumnsQuery()),

@@ -7,16 +7,16 @@ from core_sdk.charts.search import search_chart
 from core_sdk.charts.trials import PICTURE_BUCKETS, trial_charts
 from core_sdk.experiments.following import Follower
 from core_sdk.experiments.picture import read_picture
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import Home, open_view
 
 MOST_TRIALS = 20
 
 
-def experiment_charts(tracker: HomeTracker, experiment_id: int, max_buckets: int = PICTURE_BUCKETS) -> list[Chart]:
+def experiment_charts(home: Home, experiment_id: int, max_buckets: int = PICTURE_BUCKETS) -> list[Chart]:
     """Returns the chart of the search if the experiment was submitted, else charts of its newest trials' metrics."""
-    is_submitted = tracker.experiment_record(experiment_id).is_submitted
-    with tracker.view() as view:
+    is_submitted = home.experiment(experiment_id).read().is_submitted
+    with open_view(home) as view:
         if is_submitted:
-            return [search_chart(read_picture(Follower(tracker.home, experiment_id)), view, max_buckets)]
+            return [search_chart(read_picture(Follower(home, experiment_id)), view, max_buckets)]
         trial_ids = [row.trial_id for row in view.trials(experiment_id)][-MOST_TRIALS:]
         return trial_charts(view, trial_ids, max_buckets=max_buckets)

@@ -10,7 +10,7 @@ from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join, gro
 from core_sdk.charts.horizontal_axis import find_axis, unit
 from core_sdk.charts.trials import PICTURE_BUCKETS
 from core_sdk.errors import NothingToDrawError, NotRecordedError
-from core_sdk.tracking import Tracker, View
+from core_sdk.tracking import Home, View
 from core_sdk.tracking.finding.facts import Facts, problem_with
 from core_sdk.tracking.finding.groups import (
     Ranking,
@@ -27,7 +27,7 @@ _WORDS = {"std": " and standard deviation", "sem": " and standard error", "range
 
 
 def read_groups(
-    tracker: Tracker, found: Sequence[Facts], names: Sequence[str], best: str | None = None
+    home: Home, found: Sequence[Facts], names: Sequence[str], best: str | None = None
 ) -> tuple[list[TrialGroup], Ranking | None]:
     """Returns the groups of the trials, and by what the best trial of a group is found.
 
@@ -40,7 +40,7 @@ def read_groups(
             raise ValueError(problem)
     if ranking is None:
         experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
-        recorded = (tracker.experiment_record(experiment_id).searcher_metric for experiment_id in experiment_ids)
+        recorded = (home.experiment(experiment_id).read().searcher_metric for experiment_id in experiment_ids)
         ranking = default_ranking(found, recorded)
     return group_trials(found, names), ranking
 

@@ -43,7 +43,7 @@ def trial_charts(
             trials = f"trials {trials} have" if len(trial_ids) > 1 else f"trial {trials} has"
             raise NotRecordedError(f"{trials} no metric {name!r} to show", "The metrics", (found for _, found in known))
     x = find_axis(x, [".".join(pair) for pair in known])
-    marks = view.resume_points(trial_ids[0]) if len(trial_ids) == 1 and x == "steps" else []
+    marks = view.outline(trial_ids[0]).resume_points if len(trial_ids) == 1 and x == "steps" else []
 
     def curve(trial_id: int, of: str, name: str) -> ChartCurve:
         one = Series(trial_id, of, name)
@@ -71,5 +71,5 @@ def _is_named(pair: tuple[str, str], metric: str) -> bool:
 
 def check_group(view: View, trial_id: int, group: str) -> None:
     """Raises `NotRecordedError` unless the trial has reported something in the group. The profiler's groups count."""
-    if group not in (known := view.groups(trial_id)):
+    if group not in (known := view.outline(trial_id).groups):
         raise NotRecordedError(f"trial {trial_id} has no reports of a group {group!r} to show", "Its groups", known)

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from core_sdk.charts.chart import Chart
     from core_sdk.charts.grouped_curves import Band, Centre
-    from core_sdk.tracking import Tracker, View
+    from core_sdk.tracking import Home, View
     from core_sdk.tracking.finding.facts import Facts
     from core_sdk.tracking.finding.groups import Ranking, TrialGroup
     from core_sdk.tracking.rows import TrialRow
@@ -61,18 +61,18 @@ class Grouping:
     band: Band
     best: str | None = None
 
-    def groups(self, tracker: Tracker, found: list[Facts]) -> tuple[list[TrialGroup], Ranking | None]:
+    def groups(self, home: Home, found: list[Facts]) -> tuple[list[TrialGroup], Ranking | None]:
         """Returns the groups, and by what their best trials are found. Raises `typer.BadParameter`."""
         from core_sdk.charts.groups import read_groups
 
         try:
-            return read_groups(tracker, found, self.names, self.best)
+            return read_groups(home, found, self.names, self.best)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 
     def charts(
         self,
-        tracker: Tracker,
+        home: Home,
         view: View,
         rows: Sequence[TrialRow],
         max_points: int,
@@ -88,7 +88,7 @@ class Grouping:
         from core_sdk.charts.groups import group_charts
         from core_sdk.tracking.finding.facts import read_facts
 
-        groups, _ = self.groups(tracker, read_facts(view, rows))
+        groups, _ = self.groups(home, read_facts(view, rows))
         return group_charts(
             view,
             groups,

@@ -9,22 +9,22 @@ from core_sdk.cli._messages import say
 from core_sdk.environment import Environment
 from core_sdk.errors import ExperimentStateError
 from core_sdk.experiments.reviving import note_told, revive_master
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 
-def open_home() -> Home:
+def make_home() -> Home:
     """Returns the home, which is made if it is missing. Raises `HomeNotWritableError` or `HomeTooNewError`."""
     return Home.create(Environment.read().home)
 
 
-def open_tracker() -> HomeTracker:
-    """Returns the tracker of the home. A home that does not exist is empty. Raises `HomeTooNewError`.
+def open_home() -> Home:
+    """Returns the home. One that does not exist is empty. Raises `HomeTooNewError`.
 
     If the master was killed and is still needed, it is started again.
     """
     home = Home.open(Environment.read().home)
     go_on(home.root)
-    return HomeTracker(home)
+    return home
 
 
 def go_on(home_root: Path, *, waits: bool = False) -> None:
@@ -39,12 +39,12 @@ def submitted_id(text: str) -> int:
 
     Raises `ExperimentNotFoundError`, `AmbiguousNameError`, or `ExperimentStateError` if it was not submitted.
     """
-    tracker = open_tracker()
+    home = open_home()
     number = parse_experiment(text)
     if isinstance(number, str):
-        with tracker.view() as view:
+        with open_view(home) as view:
             number = view.experiment(number).experiment_id
-    if not tracker.experiment_record(number).is_submitted:
+    if not home.experiment(number).read().is_submitted:
         problem = "was not submitted, and has no searcher: what concerns its trials is under `core-sdk trial`"
         raise ExperimentStateError(number, problem)
     return number

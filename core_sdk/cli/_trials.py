@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from core_sdk.errors import AmbiguousNameError
+from core_sdk.tracking import open_view
 
 
 def parse_trial(text: str) -> int:
@@ -16,9 +17,9 @@ def parse_trial(text: str) -> int:
     """
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text)
-    from core_sdk.cli._home import open_tracker  # slow to import
+    from core_sdk.cli._home import open_home  # slow to import
 
-    with open_tracker().view() as view:
+    with open_view(open_home()) as view:
         try:
             return view.trial(text).trial_id
         except AmbiguousNameError as error:

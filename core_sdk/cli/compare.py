@@ -10,6 +10,7 @@ from core_sdk.cli._arguments import ChartMetrics, Output, Sort, Where, parse_exp
 from core_sdk.cli._grouping import BandOption, Best, CentreOption, GroupBy, XOption, parse_grouping
 from core_sdk.cli._trials import MaybeTrialIds
 from core_sdk.cli.render.output import AsJson
+from core_sdk.tracking import open_view
 
 if TYPE_CHECKING:
     from core_sdk.tracking import View
@@ -43,7 +44,7 @@ def compare(
     them, all trials are grouped.
     """
     from core_sdk.charts.trials import trial_charts
-    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli._home import open_home
     from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
     from core_sdk.cli.render.json import print_list
     from core_sdk.cli.trial.groups import group_object, print_groups
@@ -56,8 +57,8 @@ def compare(
     grouping = parse_grouping(group_by, centre, band, best, in_terminal=output is None)
     if grouping is None and best is not None:
         raise typer.BadParameter("--best is for groups: give --group-by", param_hint="--best")
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         found = _choose(view, trial_ids or [], experiment, where, sort, first, is_grouped=grouping is not None)
         chosen = [one.row.trial_id for one in found]
         check_format(output)
@@ -70,14 +71,14 @@ def compare(
                 charts = trial_charts(view, chosen, metrics=metric or (), x=x, max_buckets=num_buckets(output))
                 draw_charts(charts, output)
             return
-        groups, ranking = grouping.groups(tracker, found)
+        groups, ranking = grouping.groups(home, found)
         if as_json:
             print_list(group_object(group, grouping.names, ranking) for group in groups)
             return
         print_groups(groups, grouping.names, ranking, metric or ())
         if metric or output:
             rows = [one.row for one in found]
-            charts = grouping.charts(tracker, view, rows, num_buckets(output), metrics=metric or (), x=x)
+            charts = grouping.charts(home, view, rows, num_buckets(output), metrics=metric or (), x=x)
             draw_charts(charts, output)
 
 

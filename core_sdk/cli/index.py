@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from core_sdk.cli._group import command_group
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 
 app = command_group()
 
@@ -17,7 +17,9 @@ def _group() -> None: ...
 @app.command()
 def rebuild() -> None:
     """Build the index again from the journals."""
-    result = open_tracker().rebuild_index()
+    from core_sdk.tracking.index import Index  # a database, which other commands may not need
+
+    result = Index.rebuild(open_home())
     typer.echo(f"indexed {result.num_trials} trials with {result.num_points} points")
     if result.num_bad_lines:
         typer.echo(f"{result.num_bad_lines} damaged lines were skipped", err=True)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from core_sdk.cli._arguments import Experiment, parse_experiment
+from core_sdk.tracking import open_view
+from core_sdk.tracking.media import Media
 
 if TYPE_CHECKING:
-    from core_sdk.tracking import HomeTracker
+    from core_sdk.tracking import Home
     from core_sdk.tracking.finding.facts import Facts
     from core_sdk.tracking.rows import ExperimentRow
 
@@ -41,35 +43,35 @@ def report(
 
     The file needs no server and no network. Secrets of the configuration are masked.
     """
-    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli._home import open_home
 
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         row = view.experiment(parse_experiment(experiment))
     path = output or Path(f"report-{row.experiment_id}.html")
-    path.write_text(_document(tracker, row), "utf-8")
+    path.write_text(_document(home, row), "utf-8")
     typer.echo(path)
 
 
-def _document(tracker: HomeTracker, row: ExperimentRow) -> str:
+def _document(home: Home, row: ExperimentRow) -> str:
     from core_sdk.charts.experiments import experiment_charts
     from core_sdk.charts.picture import Picture
     from core_sdk.tracking.finding.facts import read_facts
 
-    with tracker.view() as view:
+    with open_view(home) as view:
         found = read_facts(view, view.trials(row.experiment_id))
-    notes = tracker.experiment_record(row.experiment_id).notes
-    charts = experiment_charts(tracker, row.experiment_id) if found else []
+    notes = home.experiment(row.experiment_id).read().notes
+    charts = experiment_charts(home, row.experiment_id) if found else []
     body = [
         f"<h1>{_text(row.name)}</h1>",
         f"<p>Experiment {row.experiment_id}: {_text(row.state)}, {len(found)} trials. {_text(row.description)}</p>",
         f"<pre>{_text(notes)}</pre>" if notes else "",
-        *_best(tracker, row),
+        *_best(home, row),
         Picture(charts)._repr_html_(),
-        *_importances(tracker, row, found),
+        *_importances(home, row, found),
         *_trials(found),
-        *_media(tracker, found),
-        *_configuration(tracker, row),
+        *_media(home, found),
+        *_configuration(home, row),
     ]
     head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{_text(row.name)}</title>'
     return "\n".join(
@@ -83,20 +85,20 @@ def _document(tracker: HomeTracker, row: ExperimentRow) -> str:
     )
 
 
-def _best(tracker: HomeTracker, row: ExperimentRow) -> Iterable[str]:
+def _best(home: Home, row: ExperimentRow) -> Iterable[str]:
     from core_sdk.cli.trial.best import best_trial
 
-    recorded = tracker.experiment_record(row.experiment_id).searcher_metric
-    with tracker.view() as view:
+    recorded = home.experiment(row.experiment_id).read().searcher_metric
+    with open_view(home) as view:
         best = best_trial(view, row.experiment_id, recorded, None, None) if recorded else None
     if best is not None:
         yield f"<p>Best: {_text(best)}</p>"
 
 
-def _importances(tracker: HomeTracker, row: ExperimentRow, found: Sequence[Facts]) -> Iterable[str]:
+def _importances(home: Home, row: ExperimentRow, found: Sequence[Facts]) -> Iterable[str]:
     from core_sdk.server.routes.importance import importances
 
-    recorded = tracker.experiment_record(row.experiment_id).searcher_metric
+    recorded = home.experiment(row.experiment_id).read().searcher_metric
     metric = f"validation.{recorded.name}" if recorded else next((n for one in found for n in _metric_names(one)), None)
     if metric is None:
         return
@@ -131,14 +133,14 @@ def _trials(found: Sequence[Facts]) -> Iterable[str]:
     )
 
 
-def _media(tracker: HomeTracker, found: Sequence[Facts]) -> Iterable[str]:
+def _media(home: Home, found: Sequence[Facts]) -> Iterable[str]:
     """Yields the newest medium of each name of the newest trials that have any, up to a size of all together."""
     from core_sdk.cli.render.media import media_html
     from core_sdk.errors import RecordDamagedError
 
     size_bytes = num_left_out = num_trials = 0
     for one in reversed(found):
-        with tracker.view() as view:
+        with open_view(home) as view:
             newest = {(row.group, row.name): row for row in view.media(one.row.trial_id)}
         if not newest or num_trials == _MOST_TRIALS_WITH_MEDIA:
             continue
@@ -148,7 +150,7 @@ def _media(tracker: HomeTracker, found: Sequence[Facts]) -> Iterable[str]:
             size_bytes += row.file.size_bytes
             try:
                 is_small = size_bytes <= _MOST_MEDIA_BYTES and not row.file.problem
-                content = tracker.read_media(row.trial_id, row.file.name) if is_small else None
+                content = Media(home).read(row.trial_id, row.file.name) if is_small else None
             except RecordDamagedError:
                 content = None
             drawn = None if content is None else media_html(row.file, content)
@@ -163,12 +165,12 @@ def _media(tracker: HomeTracker, found: Sequence[Facts]) -> Iterable[str]:
         yield f"<p>{num_left_out} media are too large for this file, damaged, or would have to run to be shown.</p>"
 
 
-def _configuration(tracker: HomeTracker, row: ExperimentRow) -> Iterable[str]:
+def _configuration(home: Home, row: ExperimentRow) -> Iterable[str]:
     from core_sdk.config import from_mapping, masked, to_mapping, to_yaml
     from core_sdk.experiments.submitted import SubmittedExperiment
 
-    if tracker.experiment_record(row.experiment_id).is_submitted:
-        values = masked(to_mapping(SubmittedExperiment(tracker.home, row.experiment_id).config))
+    if home.experiment(row.experiment_id).read().is_submitted:
+        values = masked(to_mapping(SubmittedExperiment(home, row.experiment_id).config))
         yield f"<h2>Configuration</h2>\n<pre>{_text(to_yaml(from_mapping(values).config))}</pre>"
 
 

@@ -35,7 +35,7 @@ def ui(
     The address that is printed has a token, without which no question is answered: other users of this machine can
     reach the port too. Give --token as @FILE, since all users see the words of a command.
     """
-    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli._home import open_home
     from core_sdk.server import serving
 
     chosen = _read_token(token)
@@ -57,7 +57,7 @@ def ui(
 
     until = sys.stdin if until_eof else None
     serving.serve(
-        open_tracker(), until=until, host=host, port=port, token=chosen, can_act=not read_only, on_listening=tell
+        open_home(), until=until, host=host, port=port, token=chosen, can_act=not read_only, on_listening=tell
     )
 
 

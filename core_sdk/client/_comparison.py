@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.records import Metric
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.finding.facts import read_facts
 from core_sdk.tracking.finding.groups import Aggregate, GroupBest, TrialGroup, aggregate, best_of, metric_names
 
@@ -33,16 +33,14 @@ class ComparedGroup:
 class Comparison:
     """Groups of trials as they were when they were compared."""
 
-    def __init__(
-        self, tracker: HomeTracker, trial_ids: Iterable[int], group_by: Sequence[str], best: str | None
-    ) -> None:
+    def __init__(self, home: Home, trial_ids: Iterable[int], group_by: Sequence[str], best: str | None) -> None:
         from core_sdk.charts.groups import read_groups  # not needed by those who compare nothing
 
-        self._tracker = tracker
+        self._home = home
         self.group_by = tuple(group_by)
-        with tracker.view() as view:
+        with open_view(home) as view:
             found = read_facts(view, [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)])
-        self._groups, ranking = read_groups(tracker, found, self.group_by, best)
+        self._groups, ranking = read_groups(home, found, self.group_by, best)
         self.best_by = ranking.name if ranking else None
         """The rule for the best trial of a group, min.METRIC or max.METRIC; None if there is no metric."""
         self.groups = [
@@ -84,7 +82,7 @@ class Comparison:
         place = _PLACES.get(x, x)
         names = *self.group_by, place, "centre", "low", "high", "num_trials", "join"
         columns: dict[str, list[Any]] = {name: [] for name in names}
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             curves = read_group_curves(view, self._groups, metric, x=x, centre=centre, band=band, max_points=max_points)
         for group, curve in zip(self.groups, curves, strict=True):
             for name in self.group_by:
@@ -116,7 +114,7 @@ class Comparison:
         from core_sdk.charts.groups import group_charts
         from core_sdk.charts.picture import Picture
 
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             charts = group_charts(
                 view, self._groups, self.group_by, group=group, metrics=metrics, x=x, centre=centre, band=band
             )

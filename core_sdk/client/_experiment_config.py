@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from core_sdk.records import from_json
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import Home, open_view
 
 
-def experiment_config(tracker: HomeTracker, experiment_id: int) -> dict[str, Any]:
+def experiment_config(home: Home, experiment_id: int) -> dict[str, Any]:
     """Returns the configuration of an experiment. The contract is that of `Experiment.config`."""
-    record = tracker.experiment_record(experiment_id)
+    record = home.experiment(experiment_id).read()
     if record.is_submitted:
-        submitted: dict[str, Any] = from_json(tracker.home.experiment(experiment_id).read_config())
+        submitted: dict[str, Any] = from_json(home.experiment(experiment_id).read_config())
         return submitted
     config: dict[str, Any] = {
         "name": record.name,
@@ -23,8 +23,8 @@ def experiment_config(tracker: HomeTracker, experiment_id: int) -> dict[str, Any
         "searcher": {"name": "single"} | _plain(record.searcher_metric, name="metric"),
         "checkpoint_storage": _plain(record.retention),
     }
-    if (first := _first_trial(tracker, experiment_id)) is not None:
-        trial = tracker.trial_record(first)
+    if (first := _first_trial(home, experiment_id)) is not None:
+        trial = home.trial(first).read_record()
         config["data"] = from_json(trial.data)
         config["hyperparameters"] = {
             name: {"type": "const", "val": value} for name, value in from_json(trial.hparams).items()
@@ -34,8 +34,8 @@ def experiment_config(tracker: HomeTracker, experiment_id: int) -> dict[str, Any
     return config
 
 
-def _first_trial(tracker: HomeTracker, experiment_id: int) -> int | None:
-    with tracker.view() as view:
+def _first_trial(home: Home, experiment_id: int) -> int | None:
+    with open_view(home) as view:
         return min((row.trial_id for row in view.trials(experiment_id)), default=None)
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 
-from core_sdk.tracking import Tracker
+from core_sdk.tracking import Home
 from core_sdk.tracking.log_levels import LevelReader
 from core_sdk.tracking.log_stream import LogChunk, LogReader
 from core_sdk.tracking.ranks import check_rank_ids
@@ -26,7 +26,7 @@ _LEVELS = list(LogLevel)
 
 
 def log_lines(
-    tracker: Tracker,
+    home: Home,
     trial_id: int,
     *,
     follow: bool,
@@ -43,7 +43,7 @@ def log_lines(
             raise ValueError(f"{name} is {count}; it must be at least 0")
     if rank_ids is not None:
         check_rank_ids(rank_ids)
-    reader = LogReader(tracker, trial_id, ranks=rank_ids or ())
+    reader = LogReader(home, trial_id, ranks=rank_ids or ())
     reader.attempts()  # raises at once if the trial does not exist
     cutter = _LineCutter()
     present = filter(wanted, cutter.cut(reader.read()))

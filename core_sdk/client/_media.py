@@ -6,15 +6,16 @@ import os
 from pathlib import Path
 
 from core_sdk.client._metrics import to_datetime
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import Home
+from core_sdk.tracking.media import Media
 from core_sdk.tracking.rows import MediaRow
 
 
 class ReportedMedia:
     """An image, an audio or another medium of a report. Its content is read when it is asked for."""
 
-    def __init__(self, tracker: HomeTracker, row: MediaRow) -> None:
-        self._tracker = tracker
+    def __init__(self, home: Home, row: MediaRow) -> None:
+        self._home = home
         self.trial_id = row.trial_id
         self.trial_run_id = row.attempt
         self.rank = row.rank
@@ -30,7 +31,7 @@ class ReportedMedia:
 
     def read(self) -> bytes:
         """Returns the content. Raises `RecordDamagedError` if the file is missing, or is not what was reported."""
-        return self._tracker.read_media(self.trial_id, self.file.name)
+        return Media(self._home).read(self.trial_id, self.file.name)
 
     def download(self, path: str | os.PathLike[str]) -> str:
         """Writes the content into the file `path`, and returns that path. Raises `RecordDamagedError`."""

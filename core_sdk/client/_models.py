@@ -13,7 +13,7 @@ from core_sdk.records import ModelRecord, ModelVersionRecord, from_json
 from core_sdk.steering import models
 from core_sdk.steering.checks import checked_text
 from core_sdk.steering.models import version_of
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.registry import Registry
 
 
@@ -23,8 +23,8 @@ class ModelVersion:
     While the version is registered, its checkpoint is neither collected nor deleted.
     """
 
-    def __init__(self, tracker: HomeTracker, model: ModelRecord, record: ModelVersionRecord) -> None:
-        self._tracker = tracker
+    def __init__(self, home: Home, model: ModelRecord, record: ModelVersionRecord) -> None:
+        self._home = home
         self.model_id = model.model_id
         self.model_version = record.version
         """The number of the version, counted from 1."""
@@ -43,26 +43,24 @@ class ModelVersion:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        with self._tracker.view() as view:
-            return Checkpoint(self._tracker, view.checkpoint(self.checkpoint_uuid))
+        with open_view(self._home) as view:
+            return Checkpoint(self._home, view.checkpoint(self.checkpoint_uuid))
 
     def set_name(self, name: str) -> None:
-        models.describe_version(self._tracker.home, self.model_id, self.model_version, name=checked_text("name", name))
+        models.describe_version(self._home, self.model_id, self.model_version, name=checked_text("name", name))
         self.reload()
 
     def set_notes(self, notes: str) -> None:
-        models.describe_version(
-            self._tracker.home, self.model_id, self.model_version, notes=checked_text("notes", notes)
-        )
+        models.describe_version(self._home, self.model_id, self.model_version, notes=checked_text("notes", notes))
         self.reload()
 
     def delete(self) -> None:
         """Removes the version from the registry. Its checkpoint stays, and can then be deleted."""
-        models.delete_version(self._tracker.home, self.model_id, self.model_version)
+        models.delete_version(self._home, self.model_id, self.model_version)
 
     def reload(self) -> None:
         """Looks the version up again. Raises `ModelNotFoundError` or `ModelVersionNotFoundError`."""
-        model = Registry(self._tracker.home).model(self.model_id)
+        model = Registry(self._home).model(self.model_id)
         self._take(model, version_of(model, self.model_version))
 
     iter_metrics = get_metrics = unavailable(
@@ -73,10 +71,10 @@ class ModelVersion:
 class Model:
     """A model of the registry as it was when it was looked up. `reload` looks it up again."""
 
-    def __init__(self, tracker: HomeTracker, record: ModelRecord) -> None:
-        self._tracker = tracker
+    def __init__(self, home: Home, record: ModelRecord) -> None:
+        self._home = home
         self.model_id = record.model_id
-        self._registry = Registry(tracker.home)
+        self._registry = Registry(home)
         self._take(record)
 
     def __repr__(self) -> str:
@@ -97,9 +95,9 @@ class Model:
 
         Raises `CheckpointNotFoundError`, also for a checkpoint that was deleted.
         """
-        record = models.register(self._tracker.home, self.model_id, checkpoint_uuid, name=name, notes=notes)
+        record = models.register(self._home, self.model_id, checkpoint_uuid, name=name, notes=notes)
         self.reload()
-        return ModelVersion(self._tracker, self._registry.model(self.model_id), record)
+        return ModelVersion(self._home, self._registry.model(self.model_id), record)
 
     def get_version(self, version: int = -1) -> ModelVersion | None:
         """Returns the version of this number, or the newest one by default; None if the model has no versions.
@@ -108,46 +106,46 @@ class Model:
         """
         model = self._registry.model(self.model_id)
         if version == -1:
-            return ModelVersion(self._tracker, model, model.versions[-1]) if model.versions else None
-        return ModelVersion(self._tracker, model, version_of(model, version))
+            return ModelVersion(self._home, model, model.versions[-1]) if model.versions else None
+        return ModelVersion(self._home, model, version_of(model, version))
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
         """Lists the versions by their numbers."""
         model = self._registry.model(self.model_id)
-        versions = [ModelVersion(self._tracker, model, record) for record in model.versions]
+        versions = [ModelVersion(self._home, model, record) for record in model.versions]
         return versions if order_by is OrderBy.ASC else versions[::-1]
 
     get_versions = list_versions
 
     def add_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Adds or replaces keys. Raises `TypeError` for values that JSON cannot keep."""
-        models.add_metadata(self._tracker.home, self.model_id, metadata)
+        models.add_metadata(self._home, self.model_id, metadata)
         self.reload()
 
     def remove_metadata(self, keys: Iterable[str]) -> None:
         """Removes keys. Those that the model does not have are ignored."""
-        models.remove_metadata(self._tracker.home, self.model_id, keys)
+        models.remove_metadata(self._home, self.model_id, keys)
         self.reload()
 
     def set_labels(self, labels: Iterable[str]) -> None:
-        models.set_labels(self._tracker.home, self.model_id, labels)
+        models.set_labels(self._home, self.model_id, labels)
         self.reload()
 
     def set_description(self, description: str) -> None:
-        models.describe(self._tracker.home, self.model_id, description)
+        models.describe(self._home, self.model_id, description)
         self.reload()
 
     def archive(self) -> None:
-        models.archive(self._tracker.home, self.model_id)
+        models.archive(self._home, self.model_id)
         self.reload()
 
     def unarchive(self) -> None:
-        models.unarchive(self._tracker.home, self.model_id)
+        models.unarchive(self._home, self.model_id)
         self.reload()
 
     def delete(self) -> None:
         """Deletes the model with its versions. Their checkpoints stay, and can then be deleted."""
-        models.delete(self._tracker.home, self.model_id)
+        models.delete(self._home, self.model_id)
 
     def reload(self) -> None:
         """Looks the model up again. Raises `ModelNotFoundError`."""

@@ -40,7 +40,7 @@ from core_sdk.experiments.reviving import keep_going
 from core_sdk.records import Metric
 from core_sdk.steering import checkpoints, experiments, trials
 from core_sdk.steering.checks import checked_text
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import CheckpointRow, ExperimentRow, TrialRow
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class DownloadMode(enum.Enum):
 class Checkpoint(Shown):
     """A checkpoint as it was when it was looked up. `reload` looks it up again."""
 
-    def __init__(self, tracker: HomeTracker, row: CheckpointRow) -> None:
-        self._tracker = tracker
+    def __init__(self, home: Home, row: CheckpointRow) -> None:
+        self._home = home
         self._take(row)
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ class Checkpoint(Shown):
 
     @property
     def training(self) -> CheckpointTraining:
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             hparams = view.trial(self.trial_id).hparams
             metrics = view.checkpoint(self.uuid).metrics
         return CheckpointTraining(
@@ -127,12 +127,12 @@ class Checkpoint(Shown):
         )
 
     def get_trial(self) -> Trial:
-        with self._tracker.view() as view:
-            return Trial(self._tracker, view.trial(self.trial_id))
+        with open_view(self._home) as view:
+            return Trial(self._home, view.trial(self.trial_id))
 
     def get_experiment(self) -> Experiment:
-        with self._tracker.view() as view:
-            return Experiment(self._tracker, view.experiment(self.experiment_id))
+        with open_view(self._home) as view:
+            return Experiment(self._home, view.experiment(self.experiment_id))
 
     def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode | str = DownloadMode.AUTO) -> str:
         """Copies the files into the directory `path`, by default `checkpoints/<uuid>`, and returns that path.
@@ -154,7 +154,7 @@ class Checkpoint(Shown):
 
         A `StorageError` means that the checkpoint could not be read. It may still be intact.
         """
-        checkpoints.verify(self._tracker.home, self.uuid)
+        checkpoints.verify(self._home, self.uuid)
 
     def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
         """Writes `metadata` as JSON."""
@@ -165,22 +165,22 @@ class Checkpoint(Shown):
 
         Raises `TypeError` for values that JSON cannot keep.
         """
-        checkpoints.add_metadata(self._tracker.home, self.uuid, metadata)
+        checkpoints.add_metadata(self._home, self.uuid, metadata)
         self.reload()
 
     def remove_metadata(self, keys: Iterable[str]) -> None:
         """Removes keys from the tracker's `metadata`. Keys that it does not have are ignored."""
-        checkpoints.remove_metadata(self._tracker.home, self.uuid, keys)
+        checkpoints.remove_metadata(self._home, self.uuid, keys)
         self.reload()
 
     def pin(self, note: str = "") -> None:
         """Protects the checkpoint from being deleted, by collection or by hand. `note` says why."""
-        checkpoints.pin(self._tracker.home, self.uuid, note)
+        checkpoints.pin(self._home, self.uuid, note)
         self.reload()
 
     def unpin(self) -> None:
         """Removes the pin. Does nothing if there is none."""
-        checkpoints.unpin(self._tracker.home, self.uuid)
+        checkpoints.unpin(self._home, self.uuid)
         self.reload()
 
     def remove_files(self, globs: Sequence[str], *, force: bool = False) -> None:
@@ -189,7 +189,7 @@ class Checkpoint(Shown):
         The other files stay readable, but no trial resumes from them. If no file is left, the checkpoint is deleted.
         Raises the errors of `delete`.
         """
-        checkpoints.delete_files(self._tracker.home, self.uuid, globs, is_forced=force)
+        checkpoints.delete_files(self._home, self.uuid, globs, is_forced=force)
         self.reload()
 
     def delete(self, *, force: bool = False) -> None:
@@ -199,7 +199,7 @@ class Checkpoint(Shown):
         attempt uses, or that is a version of a model; `force` ignores the first two. Raises a `StorageError` if the
         storage cannot be reached.
         """
-        checkpoints.delete(self._tracker.home, self.uuid, is_forced=force)
+        checkpoints.delete(self._home, self.uuid, is_forced=force)
         self.reload()
 
     get_pachyderm_commit = unavailable("Checkpoint.get_pachyderm_commit()", "Pachyderm's commits are not recorded")
@@ -208,14 +208,14 @@ class Checkpoint(Shown):
     )
 
     def reload(self) -> None:
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             self._take(view.checkpoint(self.uuid))
 
 
 class Training(Shown):
     """The base of trials and experiments, which have checkpoints to choose from and an end to wait for."""
 
-    _tracker: HomeTracker
+    _home: Home
     _scope: Scope
     _go_on_command: str
     """The command that continues it when it is paused."""
@@ -247,8 +247,8 @@ class Training(Shown):
         and `order_by`, or neither. A string in `sort_by` names a validation metric; checkpoints without it, or with
         NaN, come last. Raises `ValueError` for a metric that no trial has reported.
         """
-        rows = list_checkpoints(self._tracker, self._scope, sort_by, order_by, max_results)
-        return [Checkpoint(self._tracker, row) for row in rows]
+        rows = list_checkpoints(self._home, self._scope, sort_by, order_by, max_results)
+        return [Checkpoint(self._home, row) for row in rows]
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
         """Finds the best checkpoint by the validation metric `sort_by`, by default the experiment's searcher metric.
@@ -256,7 +256,7 @@ class Training(Shown):
         That is the checkpoint with the best value that its own attempt reported at its step. Raises `ValueError` if no
         checkpoint has a value, or if it is not known which metric counts, or whether smaller values of it are better.
         """
-        return Checkpoint(self._tracker, top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)[0])
+        return Checkpoint(self._home, top_checkpoints(self._home, self._scope, sort_by, smaller_is_better)[0])
 
     def wait(self, interval: float = 5.0) -> TrainingState:
         """Blocks until the end, and returns the final state. Checks every `interval` seconds.
@@ -275,7 +275,7 @@ class Training(Shown):
 
     def _keep_going(self) -> None:
         """Starts a master if none runs and the experiment needs one."""
-        keep_going(self._tracker.home, self._scope.experiment_id)
+        keep_going(self._home, self._scope.experiment_id)
 
 
 class Trial(Training):
@@ -283,8 +283,8 @@ class Trial(Training):
 
     _go_on_command = "core-sdk trial resume"
 
-    def __init__(self, tracker: HomeTracker, row: TrialRow) -> None:
-        self._tracker = tracker
+    def __init__(self, home: Home, row: TrialRow) -> None:
+        self._home = home
         self._take(row)
 
     def __repr__(self) -> str:
@@ -303,8 +303,8 @@ class Trial(Training):
         }
 
     def _newest(self) -> Trial:
-        with self._tracker.view() as view:
-            return Trial(self._tracker, view.trial(self.trial_id))
+        with open_view(self._home) as view:
+            return Trial(self._home, view.trial(self.trial_id))
 
     def _take(self, row: TrialRow) -> None:
         self.id = self.trial_id = row.trial_id
@@ -333,12 +333,12 @@ class Trial(Training):
     @property
     def summary_metrics(self) -> dict[str, dict[str, dict[str, Metric | None]]]:
         """The present count, last, min, max and mean of each metric in each group. Min, max and mean ignore NaN."""
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             return view.summary(self.trial_id)
 
     def get_experiment(self) -> Experiment:
-        with self._tracker.view() as view:
-            return Experiment(self._tracker, view.experiment(self.experiment_id))
+        with open_view(self._home) as view:
+            return Experiment(self._home, view.experiment(self.experiment_id))
 
     def iter_metrics(
         self, group: str | None = None, *, rank: int | Literal["all"] | None = None, superseded: bool = False
@@ -349,7 +349,7 @@ class Trial(Training):
         lowest rank that has reported it in the attempt. What later reports have superseded is left out, unless
         `superseded` is True.
         """
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             for row in view.reports(self.trial_id, group, rank=rank, superseded=superseded):
                 yield trial_metrics(row)
 
@@ -378,11 +378,11 @@ class Trial(Training):
         `kind` is "image", "audio", "video", "histogram", "table", "text", "figure" or "confusion_matrix". `rank` and
         `superseded` mean the same as in `iter_metrics`.
         """
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             found = view.media(self.trial_id, rank=rank, superseded=superseded)
         for row in found:
             if group in (None, row.group) and kind in (None, row.file.kind):
-                yield ReportedMedia(self._tracker, row)
+                yield ReportedMedia(self._home, row)
 
     def metrics_frame(
         self, group: str | None = None, *, rank: int | Literal["all"] | None = None
@@ -393,7 +393,7 @@ class Trial(Training):
         There is one row per report; a metric that the report does not have is None. A metric with the name of one of
         the first six columns is called "metrics.<name>".
         """
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             return frame(view.reports(self.trial_id, group, rank=rank))
 
     def iter_logs(
@@ -419,7 +419,7 @@ class Trial(Training):
         """
         wanted = line_filter(search_text, min_level)
         return log_lines(
-            self._tracker, self.trial_id, follow=follow, head=head, tail=tail, wanted=wanted, rank_ids=rank_ids
+            self._home, self.trial_id, follow=follow, head=head, tail=tail, wanted=wanted, rank_ids=rank_ids
         )
 
     logs = iter_logs
@@ -441,8 +441,8 @@ class Trial(Training):
         if [latest, best, uuid is not None].count(True) != 1:
             raise ValueError("give exactly one of latest, best and uuid")
         if uuid is not None:
-            with self._tracker.view() as view:
-                return Checkpoint(self._tracker, view.checkpoint(uuid))
+            with open_view(self._home) as view:
+                return Checkpoint(self._home, view.checkpoint(uuid))
         if best:
             return self.top_checkpoint(sort_by, smaller_is_better)
         newest = self.list_checkpoints(CheckpointSortBy.BATCH_NUMBER, OrderBy.DESC, 1)
@@ -456,7 +456,7 @@ class Trial(Training):
         Raises `TrialNotRunningError`. Raises `ExperimentStateError` for a trial of a submitted experiment that has not
         ended; `Experiment.pause` pauses all its trials.
         """
-        trials.pause(self._tracker.home, self.trial_id, _BY)
+        trials.pause(self._home, self.trial_id, _BY)
 
     def kill(self) -> None:
         """Kills the script with all its processes, and returns when they are gone. The trial is then canceled.
@@ -465,7 +465,7 @@ class Trial(Training):
         other, raises `TrialNotRunningError`. Raises `AgentNotFoundError` for a script that `core-sdk` has not started
         here.
         """
-        trials.kill(self._tracker.home, self.trial_id, _BY)
+        trials.kill(self._home, self.trial_id, _BY)
 
     def resume(self) -> None:
         """Continues the trial in the background from its newest good checkpoint, like `core-sdk trial resume`.
@@ -473,34 +473,34 @@ class Trial(Training):
         `wait` waits for its end. Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or
         `CommandError`, or `ExperimentStateError` for a trial of a submitted experiment that has not ended.
         """
-        trials.resume(self._tracker.home, self.trial_id)
+        trials.resume(self._home, self.trial_id)
 
     def archive(self) -> None:
         """Hides the trial from lists, until it is resumed. Raises `TrialRunningError`."""
-        trials.archive(self._tracker.home, self.trial_id)
+        trials.archive(self._home, self.trial_id)
         self.reload()
 
     def unarchive(self) -> None:
-        trials.unarchive(self._tracker.home, self.trial_id)
+        trials.unarchive(self._home, self.trial_id)
         self.reload()
 
     def set_name(self, name: str) -> None:
         """Renames the trial. Several trials may have the same name; an empty one is the generated one."""
-        trials.describe(self._tracker.home, self.trial_id, name=checked_text("name", name))
+        trials.describe(self._home, self.trial_id, name=checked_text("name", name))
         self.reload()
 
     def set_notes(self, notes: str) -> None:
         """Replaces the notes, which are Markdown."""
-        trials.describe(self._tracker.home, self.trial_id, notes=checked_text("notes", notes))
+        trials.describe(self._home, self.trial_id, notes=checked_text("notes", notes))
         self.reload()
 
     def add_label(self, label: str) -> None:
-        trials.label(self._tracker.home, self.trial_id, add=[label])
+        trials.label(self._home, self.trial_id, add=[label])
         self.reload()
 
     def remove_label(self, label: str) -> None:
         """Removes a label. Does nothing if the trial does not have it."""
-        trials.label(self._tracker.home, self.trial_id, remove=[label])
+        trials.label(self._home, self.trial_id, remove=[label])
         self.reload()
 
     def delete(self, *, force: bool = False) -> None:
@@ -509,7 +509,7 @@ class Trial(Training):
         Raises `TrialRunningError`. Raises `CheckpointProtectedError` if a checkpoint is pinned, if another trial began
         with it, if a running trial uses it, or if it is a version of a model; `force` ignores the first two.
         """
-        trials.delete(self._tracker.home, self.trial_id, is_forced=force)
+        trials.delete(self._home, self.trial_id, is_forced=force)
 
     def plot(self, metrics: Collection[str] = (), *, group: str | None = None, x: str = "steps") -> Picture:
         """Draws a chart for each metric, which a notebook shows.
@@ -521,11 +521,11 @@ class Trial(Training):
         from core_sdk.charts.picture import Picture
         from core_sdk.charts.trials import trial_charts
 
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             return Picture(trial_charts(view, [self.trial_id], group=group, metrics=metrics, x=x))
 
     def reload(self) -> None:
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             self._take(view.trial(self.trial_id))
 
 
@@ -534,8 +534,8 @@ class Experiment(Training):
 
     _go_on_command = "core-sdk experiment activate"
 
-    def __init__(self, tracker: HomeTracker, row: ExperimentRow) -> None:
-        self._tracker = tracker
+    def __init__(self, home: Home, row: ExperimentRow) -> None:
+        self._home = home
         self._take(row)
 
     def __repr__(self) -> str:
@@ -553,8 +553,8 @@ class Experiment(Training):
         }
 
     def _newest(self) -> Experiment:
-        with self._tracker.view() as view:
-            return Experiment(self._tracker, view.experiment(self.id))
+        with open_view(self._home) as view:
+            return Experiment(self._home, view.experiment(self.id))
 
     def _take(self, row: ExperimentRow) -> None:
         self.id = row.experiment_id
@@ -579,7 +579,7 @@ class Experiment(Training):
 
     @property
     def notes(self) -> str:
-        return self._tracker.experiment_record(self.id).notes
+        return self._home.experiment(self.id).read().notes
 
     @property
     def config(self) -> dict[str, Any]:
@@ -589,7 +589,7 @@ class Experiment(Training):
         of its first trial, each hyperparameter as a constant. "searcher" has the "metric", if one is known.
         "checkpoint_storage" says how many checkpoints are kept.
         """
-        return experiment_config(self._tracker, self.id)
+        return experiment_config(self._home, self.id)
 
     def list_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> list[Trial]:
         """Lists the trials. Trials without a value to sort by come last, such as running trials if sorted by end."""
@@ -599,8 +599,8 @@ class Experiment(Training):
         self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC, limit: int | None = None
     ) -> Iterator[Trial]:
         """Yields the first `limit` trials of `list_trials`."""
-        rows = list_trials(self._tracker, self.id, sort_by, order_by, limit)
-        return (Trial(self._tracker, row) for row in rows)
+        rows = list_trials(self._home, self.id, sort_by, order_by, limit)
+        return (Trial(self._home, row) for row in rows)
 
     get_trials = list_trials
 
@@ -625,17 +625,17 @@ class Experiment(Training):
         ("best.validation.loss"); then the last value of each metric ("last.training.loss"). A value that a trial does
         not have is None.
         """
-        return trials_frame(self._tracker, [self.id])
+        return trials_frame(self._home, [self.id])
 
     def top_n_checkpoints(
         self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None
     ) -> list[Checkpoint]:
         """Finds the best checkpoint of each of the `limit` best trials, the best first; see `top_checkpoint`."""
-        found = top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)
+        found = top_checkpoints(self._home, self._scope, sort_by, smaller_is_better)
         best: dict[int, CheckpointRow] = {}
         for row in found:
             best.setdefault(row.trial_id, row)
-        return [Checkpoint(self._tracker, row) for row in list(best.values())[:limit]]
+        return [Checkpoint(self._home, row) for row in list(best.values())[:limit]]
 
     def plot(self) -> Picture:
         """Draws charts of the experiment, which a notebook shows.
@@ -645,14 +645,14 @@ class Experiment(Training):
         from core_sdk.charts.experiments import experiment_charts
         from core_sdk.charts.picture import Picture
 
-        return Picture(experiment_charts(self._tracker, self.id))
+        return Picture(experiment_charts(self._home, self.id))
 
     def pause(self) -> None:
         """Asks each running trial to stop, like `Trial.pause`. No trial is started until `activate`.
 
         If the experiment was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
         """
-        experiments.pause(self._tracker.home, self.id, _BY)
+        experiments.pause(self._home, self.id, _BY)
         self.reload()
 
     def activate(self) -> None:
@@ -660,12 +660,12 @@ class Experiment(Training):
 
         Raises `MasterError` if it was canceled or has failed.
         """
-        experiments.activate(self._tracker.home, self.id, _BY)
+        experiments.activate(self._home, self.id, _BY)
         self.reload()
 
     def cancel(self) -> None:
         """Ends the experiment. Its trials save their checkpoints and stop. Raises `MasterError` if it has ended."""
-        experiments.cancel(self._tracker.home, self.id, _BY)
+        experiments.cancel(self._home, self.id, _BY)
         self.reload()
 
     def kill(self) -> None:
@@ -673,16 +673,16 @@ class Experiment(Training):
 
         If the experiment was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
         """
-        experiments.kill(self._tracker.home, self.id, _BY)
+        experiments.kill(self._home, self.id, _BY)
         self.reload()
 
     def archive(self) -> None:
         """Marks the experiment as archived. Raises `ExperimentStateError` if it has not ended."""
-        experiments.archive(self._tracker.home, self.id)
+        experiments.archive(self._home, self.id)
         self.reload()
 
     def unarchive(self) -> None:
-        experiments.unarchive(self._tracker.home, self.id)
+        experiments.unarchive(self._home, self.id)
         self.reload()
 
     def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
@@ -690,14 +690,14 @@ class Experiment(Training):
 
         Raises `ExperimentStateError` if the experiment has no code of its own.
         """
-        experiments.check_submitted(self._tracker.home, self.id, "its code stays where it was run from")
-        code = self._tracker.home.experiment(self.id).read_submission().code
+        experiments.check_submitted(self._home, self.id, "its code stays where it was run from")
+        code = self._home.experiment(self.id).read_submission().code
         if code is None:
             raise ExperimentStateError(self.id, "has no code of its own: its trials run where it was submitted")
         directory = Path(output_dir or ".").expanduser()
         directory.mkdir(parents=True, exist_ok=True)
         copy = directory / f"exp-{self.id}_model_def.tar.gz"
-        shutil.copyfile(self._tracker.home.code_archive(code), copy)
+        shutil.copyfile(self._home.code_archive(code), copy)
         return str(copy)
 
     def set_name(self, name: str) -> None:
@@ -705,28 +705,28 @@ class Experiment(Training):
 
         Raises `NameTakenError`.
         """
-        experiments.describe(self._tracker.home, self.id, name=checked_text("name", name))
+        experiments.describe(self._home, self.id, name=checked_text("name", name))
         self.reload()
 
     def set_labels(self, labels: Iterable[str]) -> None:
-        experiments.set_labels(self._tracker.home, self.id, labels)
+        experiments.set_labels(self._home, self.id, labels)
         self.reload()
 
     def add_label(self, label: str) -> None:
-        experiments.label(self._tracker.home, self.id, add=[label])
+        experiments.label(self._home, self.id, add=[label])
         self.reload()
 
     def remove_label(self, label: str) -> None:
         """Removes a label. Does nothing if the experiment does not have it."""
-        experiments.label(self._tracker.home, self.id, remove=[label])
+        experiments.label(self._home, self.id, remove=[label])
         self.reload()
 
     def set_description(self, description: str) -> None:
-        experiments.describe(self._tracker.home, self.id, description=checked_text("description", description))
+        experiments.describe(self._home, self.id, description=checked_text("description", description))
         self.reload()
 
     def set_notes(self, notes: str) -> None:
-        experiments.describe(self._tracker.home, self.id, notes=checked_text("notes", notes))
+        experiments.describe(self._home, self.id, notes=checked_text("notes", notes))
         self.reload()
 
     move_to_project = unavailable(
@@ -742,8 +742,8 @@ class Experiment(Training):
 
         Raises `ExperimentStateError` for one that has not ended, and the errors of `Trial.delete`.
         """
-        experiments.delete(self._tracker.home, self.id, is_forced=force)
+        experiments.delete(self._home, self.id, is_forced=force)
 
     def reload(self) -> None:
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             self._take(view.experiment(self.id))

@@ -20,7 +20,7 @@ from core_sdk.client._unavailable import FUNCTIONS, unavailable
 from core_sdk.environment import Environment
 from core_sdk.records import ModelRecord
 from core_sdk.steering import models
-from core_sdk.tracking import Home, HomeTracker, View
+from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.registry import Registry
 from core_sdk.tracking.rows import ExperimentRow
 
@@ -38,12 +38,12 @@ class Tracker:
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
         self.home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
-        self.records = HomeTracker(self.home)
+        self.home = self.home
         """The tracker behind this object."""
 
     def index(self) -> AbstractContextManager[View]:
         """Returns a view of the home's present contents, for queries that the client does not have."""
-        return self.records.view()
+        return open_view(self.home)
 
     def create_experiment(
         self,
@@ -106,32 +106,32 @@ class Tracker:
                 and part in row.name.casefold()
             ]
         key = _EXPERIMENT_KEYS[sort_by or ExperimentSortBy.ID]
-        return [Experiment(self.records, row) for row in in_order(rows, key, order_by or OrderBy.ASC)]
+        return [Experiment(self.home, row) for row in in_order(rows, key, order_by or OrderBy.ASC)]
 
     def get_experiment(self, experiment_id: int | str) -> Experiment:
         """Finds an experiment by its id, or by its whole name. Raises `ExperimentNotFoundError`."""
         with self.index() as index:
-            return Experiment(self.records, index.experiment(experiment_id))
+            return Experiment(self.home, index.experiment(experiment_id))
 
     def get_trial(self, trial_id: int | str) -> Trial:
         """Finds a trial by its id, or by a name that only one has. Raises `TrialNotFoundError`."""
         with self.index() as index:
-            return Trial(self.records, index.trial(trial_id))
+            return Trial(self.home, index.trial(trial_id))
 
     def list_trials(self) -> list[Trial]:
         """Lists all trials of the home by id. `Experiment.list_trials` lists those of one experiment in any order."""
         with self.index() as index:
-            return [Trial(self.records, row) for row in index.trials()]
+            return [Trial(self.home, row) for row in index.trials()]
 
     def list_checkpoints(self) -> list[Checkpoint]:
         """Lists all checkpoints of the home that were not deleted, those of the newest trial first."""
         with self.index() as index:
-            return [Checkpoint(self.records, row) for row in index.checkpoints() if row.state != "DELETED"]
+            return [Checkpoint(self.home, row) for row in index.checkpoints() if row.state != "DELETED"]
 
     def get_checkpoint(self, uuid: str) -> Checkpoint:
         """Finds a checkpoint by its storage id, even one that was deleted. Raises `CheckpointNotFoundError`."""
         with self.index() as index:
-            return Checkpoint(self.records, index.checkpoint(uuid))
+            return Checkpoint(self.home, index.checkpoint(uuid))
 
     def ui(self, port: int | None = None) -> Ui:
         """Serves the web page of the home from a process beside this one, until `close()` or the end of this process.
@@ -151,11 +151,11 @@ class Tracker:
     ) -> Model:
         """Makes a model without versions in the registry. Raises `NameTakenError` or `HomeNotWritableError`."""
         record = models.create(self.home, name, description=description or "", metadata=metadata, labels=labels or ())
-        return Model(self.records, record)
+        return Model(self.home, record)
 
     def get_model(self, identifier: str | int) -> Model:
         """Finds a model by its name, or by its id if that is an int. Raises `ModelNotFoundError`."""
-        return Model(self.records, Registry(self.home).model(identifier))
+        return Model(self.home, Registry(self.home).model(identifier))
 
     get_model_by_id = get_model
 
@@ -176,7 +176,7 @@ class Tracker:
             and words in record.description.casefold()
             and model_id in (None, record.model_id)
         ]
-        return [Model(self.records, record) for record in in_order(records, _MODEL_KEYS[sort_by], order_by)]
+        return [Model(self.home, record) for record in in_order(records, _MODEL_KEYS[sort_by], order_by)]
 
     get_models = list_models
 
@@ -191,7 +191,7 @@ class Tracker:
         Raises `TrialNotFoundError` at the call, not during the iteration.
         """
         with self.index() as index:
-            trials = [Trial(self.records, index.trial(trial_id)) for trial_id in trial_ids]
+            trials = [Trial(self.home, index.trial(trial_id)) for trial_id in trial_ids]
         return (metrics for trial in trials for metrics in trial.iter_metrics(group))
 
     stream_trials_metrics = iter_trials_metrics
@@ -201,7 +201,7 @@ class Tracker:
         if experiment_ids is None:
             with self.index() as index:
                 experiment_ids = [row.experiment_id for row in index.experiments()]
-        return trials_frame(self.records, experiment_ids)
+        return trials_frame(self.home, experiment_ids)
 
     def compare(
         self,
@@ -226,7 +226,7 @@ class Tracker:
             with self.index() as index:
                 rows = index.trials(index.experiment(experiment).experiment_id)
             trial_ids = [row.trial_id for row in rows if not row.is_archived]
-        return Comparison(self.records, trial_ids or (), list(group_by), best)
+        return Comparison(self.home, trial_ids or (), list(group_by), best)
 
     def stream_trials_training_metrics(self, trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:
         """Yields the reports of the group "training", like `iter_trials_metrics`."""

@@ -8,17 +8,17 @@ from typing import Any
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._orders.checkpoints import searcher_metric
 from core_sdk.records import Metric
-from core_sdk.tracking import Tracker, View
+from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.rows import TrialRow
 
 
-def trials_frame(tracker: Tracker, experiment_ids: Iterable[int]) -> dict[str, list[Any]]:
+def trials_frame(home: Home, experiment_ids: Iterable[int]) -> dict[str, list[Any]]:
     """Returns columns of equal length with one row per trial. The contract is that of `Experiment.trials_frame`."""
     rows: list[dict[str, Any]] = []
-    with tracker.view() as view:
+    with open_view(home) as view:
         figures = view.figures()
         for experiment_id in experiment_ids:
-            best = _best(tracker, view, experiment_id)
+            best = _best(home, view, experiment_id)
             rows += (
                 _fields(trial)
                 | {f"hparams.{name}": value for name, value in _flattened(trial.hparams)}
@@ -46,9 +46,9 @@ def _fields(trial: TrialRow) -> dict[str, Any]:
     }
 
 
-def _best(tracker: Tracker, view: View, experiment_id: int) -> dict[int, dict[str, Metric]]:
+def _best(home: Home, view: View, experiment_id: int) -> dict[int, dict[str, Metric]]:
     """Returns the column with the best value of the searcher's metric, by trial."""
-    metric = searcher_metric(tracker, experiment_id)
+    metric = searcher_metric(home, experiment_id)
     if metric is None:
         return {}
     best = view.best_validations(experiment_id, metric.name, smaller_is_better=metric.smaller_is_better)

@@ -46,7 +46,7 @@ from core_sdk.files import file_url
 from core_sdk.keywords import says_what_is_meant
 from core_sdk.records import ClusterInfo
 from core_sdk.storage import DirectoryStorage, Storage, open_storage, storage_from_url
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.attempts.definition import Definition
 from core_sdk.tracking.attempts.jobs import noted_trial
@@ -175,14 +175,14 @@ def init(
     earlier = _earlier_checkpoints(attempt, storage, distributed)
     # A save looks for unchanged files in these.
     storage.remember([storage_id for storage_id, url in earlier.items() if not url][-_NUM_REMEMBERED:])
-    folder, tracker = attempt.folder, HomeTracker(Home(attempt.folder.home_directory))
+    folder, trial_home = attempt.folder, Home(attempt.folder.home_directory)
     # `core-sdk run`, masters and programs with workers give a run info, and speak themselves.
     announcements = Announcements(attempt) if distributed.is_chief and given.info is None and not is_quiet() else None
     if announcements is not None:
         announcements.begin()
     resumption = Resumption(attempt.start, attempt.journal) if distributed.is_chief else None
     train = TrainContext(
-        tracker=tracker,
+        home=trial_home,
         trial_id=folder.trial_id,
         folder=folder,
         journal=attempt.journal,
@@ -192,7 +192,7 @@ def init(
         resumption=resumption,
     )
     preempt = PreemptContext(
-        tracker=tracker,
+        home=trial_home,
         trial_id=folder.trial_id,
         attempt=attempt.number,
         journal=attempt.journal,

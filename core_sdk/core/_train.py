@@ -41,7 +41,7 @@ from core_sdk.records import (
     scalar,
     to_json,
 )
-from core_sdk.tracking import Tracker, TrialFolder, View
+from core_sdk.tracking import Home, TrialFolder, View, open_view
 
 logger = logging.getLogger("core_sdk.train")
 
@@ -81,7 +81,7 @@ class TrainContext(OfOneProcess):
     def __init__(
         self,
         *,
-        tracker: Tracker,
+        home: Home,
         trial_id: int,
         folder: TrialFolder,
         journal: Journal,
@@ -90,8 +90,8 @@ class TrainContext(OfOneProcess):
         is_home_shared: bool = True,
         resumption: Resumption | None = None,
     ) -> None:
-        """Without a shared home, this rank sees neither `folder`, the trial's, nor the tracker's records."""
-        self._tracker = tracker
+        """Without a shared home, this rank sees neither `folder`, the trial's, nor the records of `home`."""
+        self._home = home
         self._trial_id = trial_id
         self._folder = folder
         self._journal = journal
@@ -228,14 +228,14 @@ class TrainContext(OfOneProcess):
         """Returns the best value of the searcher's metric over all trials of the experiment; None while there is none.
 
         Without a searcher's metric it is the only metric that is reported for validation, apart from time metrics such
-        as "epochs", and its smallest value is the best; None if there are several. It asks the tracker: avoid it in
+        as "epochs", and its smallest value is the best; None if there are several. It asks the home: avoid it in
         inner loops.
 
         Not collective: any rank may call. Raises `HomeNotSharedError` if its node does not see the chief's home.
         """
         with self._view("get_experiment_best_validation()") as view:
-            experiment_id = self._tracker.trial_record(self._trial_id).experiment_id
-            metric = self._tracker.experiment_record(experiment_id).searcher_metric
+            experiment_id = self._home.trial(self._trial_id).read_record().experiment_id
+            metric = self._home.experiment(experiment_id).read().searcher_metric
             if metric is None:
                 names = view.validation_metric_names(experiment_id) - _TIME_METRICS
                 if len(names) != 1:
@@ -248,8 +248,8 @@ class TrainContext(OfOneProcess):
 
     def _view(self, call: str) -> AbstractContextManager[View]:
         if not self._is_home_shared:
-            raise HomeNotSharedError(Path(self._tracker.location), self._distributed.rank, call)
-        return self._tracker.view()
+            raise HomeNotSharedError(self._home.root, self._distributed.rank, call)
+        return open_view(self._home)
 
     def get_tensorboard_path(self) -> Path:
         """Returns a directory for event files of your own, which is made on the first call.

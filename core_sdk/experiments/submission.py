@@ -39,10 +39,10 @@ from core_sdk.experiments.following import FollowedExperiment
 from core_sdk.files import write_atomically
 from core_sdk.records import ExperimentRecord, SearcherMetric, SubmissionRecord, from_json, to_json
 from core_sdk.storage import check_storage
+from core_sdk.tracking import open_view
 from core_sdk.tracking.attempts.command import script_name
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.home import ExperimentFolder, Home
-from core_sdk.tracking.home_tracker import HomeTracker
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ def _warm_start(home: Home, config: ExperimentConfig, source: str) -> str | None
             raise InvalidConfigError([ConfigProblem(source, None, "searcher.source_trial_id", problem)])
         return found
     if storage_id is not None:
-        with HomeTracker(home).view() as view:
+        with open_view(home) as view:
             return view.checkpoint(storage_id).storage_id
     return None
 

@@ -41,8 +41,8 @@ from core_sdk.tracking.attempts.ending import read_settled
 from core_sdk.tracking.attempts.operations import post_operations
 from core_sdk.tracking.attempts.starting import requested_trials
 from core_sdk.tracking.home import Home, TrialFolder
-from core_sdk.tracking.home_tracker import HomeTracker
 from core_sdk.tracking.rows import StreamPosition
+from core_sdk.tracking.streams import read_news, read_validations
 
 logger = logging.getLogger("core_sdk.master")
 
@@ -60,7 +60,7 @@ class Run:
         self._home = home
         self._submission = submission
         self._config = submission.config
-        self._tracker = HomeTracker(home)
+        self._home = home
         followed = FollowedExperiment(home, submission.experiment_id)
         for _ in followed.read():
             pass
@@ -355,7 +355,7 @@ class Run:
             attempt.execution.kill()
 
     def _read(self, trial: TrialStateMachine, attempt: RunningAttempt) -> None:
-        stretch = self._tracker.read_news(attempt.folder.trial_id, attempt.position)
+        stretch = read_news(attempt.folder, attempt.position)
         for news in stretch.news:
             if isinstance(news.record, OperationCompleted if trial.lengths else Report):
                 self.record(self._validation(trial, news.record, news.end))
@@ -377,7 +377,7 @@ class Run:
         journals = attempt.folder.rank_journals()
         for number in range(trial.last_attempt, attempt.position.attempt + 1):
             for rank in (rank for of, rank in journals if of == number):
-                reports = self._tracker.read_validations(attempt.folder.trial_id, number, rank)
+                reports = read_validations(self._home.folder(attempt.folder.trial_id), number, rank)
                 read = [self._validation(trial, report, end, rank) for report, end in reports]
                 if told := [each for each in read if each.metric is not None]:
                     for each in told:

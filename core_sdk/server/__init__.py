@@ -1,5 +1,5 @@
 """The web page of a home, and the HTTP interface behind it.
 
-`page/` holds the files that a browser gets; `routes/` answers its questions, all over the `Tracker` seam. No question
+`page/` holds the files that a browser gets; `routes/` answers its questions, all by asking a `View`. No question
 is answered without the token. Nothing of a request is ever a path of the file system, and nothing of a run is HTML.
 """

@@ -20,10 +20,11 @@ from core_sdk.experiments.picture import SearchPicture, read_picture
 from core_sdk.records import SearcherMetric
 from core_sdk.server.errors import RequestError
 from core_sdk.server.feed import Feed
-from core_sdk.tracking import HomeTracker, View
+from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.finding.facts import Facts, facts
 from core_sdk.tracking.log_lines import LogFilter, LogLines, LogPage
-from core_sdk.tracking.rows import Bins, ExperimentRow, Reading
+from core_sdk.tracking.media import Media
+from core_sdk.tracking.rows import Bins, ExperimentRow, Marks, Reading
 
 logger = logging.getLogger("core_sdk.server")
 
@@ -76,8 +77,9 @@ class Records:
     wait for it, and until then `reading` says how far it is.
     """
 
-    def __init__(self, tracker: HomeTracker, *, can_act: bool = True) -> None:
-        self.tracker = tracker
+    def __init__(self, home: Home, *, can_act: bool = True) -> None:
+        self.home = home
+        self.media = Media(home)
         self.can_act = can_act
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
@@ -86,8 +88,7 @@ class Records:
         self._opened: View | None = None
         self.feed = Feed()
         self._had_master: bool | None = None
-        self._marks: dict[int, str] = {}
-        self._experiment_marks: dict[int, str] = {}
+        self._marks = Marks({}, {})
         self._snapshot = Snapshot()
         self._answers: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
         self._known_bins: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
@@ -148,7 +149,7 @@ class Records:
         question: Callable[[View], _T],
     ) -> _T:
         with self._lock:  # anew for each question, so that others are answered between
-            mark = self._marks.get(trial_id)
+            mark = self._marks.trials.get(trial_id)
             known_mark, answer = answers.pop((trial_id, key), (None, None))
             if answer is None or known_mark != mark:
                 answer = question(self._view)
@@ -173,11 +174,11 @@ class Records:
 
     def searcher_metric(self, experiment_id: int) -> SearcherMetric | None:
         """Returns the metric that an experiment has recorded, or None if there is none or it cannot be read."""
-        mark = self._experiment_marks.get(experiment_id)
+        mark = self._marks.experiments.get(experiment_id)
         known_mark, metric = self._searcher_metrics.get(experiment_id, (None, None))
         if mark is None or known_mark != mark:
             try:
-                metric = self.tracker.experiment_record(experiment_id).searcher_metric
+                metric = self.home.experiment(experiment_id).read().searcher_metric
             except CoreSDKError:
                 metric = None
             self._searcher_metrics[experiment_id] = mark, metric
@@ -192,13 +193,13 @@ class Records:
         trials = self.snapshot().trials
         for trial_id in trial_ids:
             if trial_id not in trials:
-                raise TrialNotFoundError(trial_id, self.tracker.home.root)
+                raise TrialNotFoundError(trial_id, self.home.root)
         return [trials[trial_id] for trial_id in dict.fromkeys(trial_ids)]
 
     def log_page(self, trial_id: int, attempt: int, first: int, limit: int, wanted: LogFilter) -> LogPage:
         """Returns lines of an attempt's output. The places of its lines are remembered for the latest attempts."""
         with self._log_lock:
-            log = self._logs.pop((trial_id, attempt), None) or LogLines(self.tracker, trial_id, attempt)
+            log = self._logs.pop((trial_id, attempt), None) or LogLines(self.home, trial_id, attempt)
             self._logs[trial_id, attempt] = log
             if len(self._logs) > _NUM_REMEMBERED:
                 del self._logs[next(iter(self._logs))]
@@ -206,7 +207,7 @@ class Records:
 
     def search_picture(self, experiment_id: int) -> SearchPicture:
         with self._search_lock:
-            follower = self._followers.pop(experiment_id, None) or Follower(self.tracker.home, experiment_id)
+            follower = self._followers.pop(experiment_id, None) or Follower(self.home, experiment_id)
             picture = read_picture(follower)  # if it fails, the next question reads from the beginning
             self._followers[experiment_id] = follower
             if len(self._followers) > _NUM_REMEMBERED:
@@ -226,14 +227,14 @@ class Records:
     def check_home(self) -> None:
         """Raises `RequestError` if the home was there and is not any more: it was moved or removed."""
         if self._look_for_home():
-            message = f"the home {self.tracker.home.root} is not there any more: it was moved or removed"
+            message = f"the home {self.home.root} is not there any more: it was moved or removed"
             raise RequestError(
                 503, "home_gone", message, "Start `core-sdk ui` with CORE_SDK_HOME set to its new place."
             )
 
     def _look_for_home(self) -> bool:
         """Returns whether the home is gone. Open pages ask again when it goes and when it comes back."""
-        is_there = self.tracker.home.root.is_dir()
+        is_there = self.home.root.is_dir()
         self._was_there |= is_there
         is_gone = self._was_there and not is_there
         if is_gone != self._is_gone:
@@ -283,14 +284,15 @@ class Records:
         is_full = start >= self._next_full_look
         with self._lock:
             if self._opened is None:
-                self._opened = self._stack.enter_context(self.tracker.view(self._hear_progress))
+                self._opened = self._stack.enter_context(open_view(self.home, self._hear_progress, self.media))
             else:
                 self._opened.refresh(only_open=not is_full)
-        trials, marks = self._read_trials()
+            marks = self._opened.marks()
+        trials = self._read_trials(marks.trials)
         touched = _differing(self._snapshot.trials, trials)
-        experiments, experiment_marks = self._read_experiments(trials, touched)
-        self._tell(trials, touched, experiments, marks)
-        self._marks, self._experiment_marks = marks, experiment_marks
+        experiments = self._read_experiments(trials, touched, marks.experiments)
+        self._tell(trials, touched, experiments, marks.trials)
+        self._marks = marks
         if trials and not self._snapshot.trials:
             gc.freeze()  # each collection of garbage that looks at ten thousand trials would hold up all questions
         if (trials, experiments) != (self._snapshot.trials, self._snapshot.experiments):
@@ -301,22 +303,20 @@ class Records:
         if is_full:
             self._next_full_look = end + max(_FULL_LOOK_S, 10 * (end - start))
 
-    def _read_trials(self) -> tuple[Mapping[int, Facts], dict[int, str]]:
-        """Returns the facts of all trials, and their marks.
+    def _read_trials(self, marks: Mapping[int, str]) -> Mapping[int, Facts]:
+        """Returns the facts of all trials.
 
         The facts of a trial stay the same object unless they are read again, as does the mapping if none are.
         """
         known = self._snapshot.trials
-        with self._lock:
-            marks = self._view.marks()
         # No record says whether a process still lives.
         doubtful = self._snapshot.remember("active", lambda: _active(known)) & marks.keys()
-        doubtful |= {trial_id for trial_id, mark in marks.items() if self._marks.get(trial_id) != mark}
+        doubtful |= {trial_id for trial_id, mark in marks.items() if self._marks.trials.get(trial_id) != mark}
         doubtful |= marks.keys() - known.keys()
         if not doubtful and len(marks) == len(known):
-            return known, marks
+            return known
         read = {one.row.trial_id: one for one in self._read_facts(sorted(doubtful))}
-        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}, marks
+        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}
 
     def _read_facts(self, trial_ids: Sequence[int]) -> Iterator[Facts]:
         for start in range(0, len(trial_ids), _TRIALS_AT_ONCE):
@@ -328,19 +328,17 @@ class Records:
                 yield facts(row, figures.get(row.trial_id, {}))
 
     def _read_experiments(
-        self, trials: Mapping[int, Facts], touched: Set[int]
-    ) -> tuple[dict[int, ExperimentRow], dict[int, str]]:
+        self, trials: Mapping[int, Facts], touched: Set[int], marks: Mapping[int, str]
+    ) -> dict[int, ExperimentRow]:
         known, before = self._snapshot.experiments, self._snapshot.trials
-        with self._lock:
-            marks = self._view.experiment_marks()
         found = (of_look.get(trial_id) for trial_id in touched for of_look in (before, trials))
         doubtful = {one.row.experiment_id for one in found if one is not None} & marks.keys()
         doubtful |= {
-            experiment_id for experiment_id, mark in marks.items() if self._experiment_marks.get(experiment_id) != mark
+            experiment_id for experiment_id, mark in marks.items() if self._marks.experiments.get(experiment_id) != mark
         }
         with self._lock:
             read = {row.experiment_id: row for row in self._view.experiments(doubtful)} if doubtful else {}
-        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}, marks
+        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}
 
     def _tell(
         self,
@@ -350,14 +348,14 @@ class Records:
         marks: Mapping[int, str],
     ) -> None:
         before = self._snapshot
-        has_master = is_master_running(self.tracker.home.root)
+        has_master = is_master_running(self.home.root)
         if self._had_master is None:  # there were no readers before the first look
             self._had_master = has_master
             return
         changed = [
             trial_id
             for trial_id in touched & trials.keys()
-            if self._marks.get(trial_id) != marks[trial_id]
+            if self._marks.trials.get(trial_id) != marks[trial_id]
             or (earlier := before.trials.get(trial_id)) is None
             or trials[trial_id].row != earlier.row
         ]

@@ -20,7 +20,7 @@ from core_sdk.server.connections import MOST_CONNECTIONS, protocol_of_a_server
 from core_sdk.server.pages import read_page
 from core_sdk.server.records import Records
 from core_sdk.server.security import LEAST_TOKEN_LENGTH, Gate
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import Home
 
 DEFAULT_PORT = 8650
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -67,7 +67,7 @@ def check_exposure(host: str, token: str | None) -> None:
 
 
 def serve(
-    tracker: HomeTracker,
+    home: Home,
     *,
     host: str = "127.0.0.1",
     port: int | None = None,
@@ -85,7 +85,7 @@ def serve(
     check_exposure(host, token)
     with contextlib.ExitStack() as stack:
         listening = [stack.enter_context(each) for each in listen(host, port)]
-        records = stack.enter_context(Records(tracker, can_act=can_act))
+        records = stack.enter_context(Records(home, can_act=can_act))
         own_name = f"{secrets.token_hex(_NAME_BYTES)}.localhost" if _is_localhost(host) else ""
         token = token or secrets.token_hex(_TOKEN_BYTES)
         address = Address(host, listening[0].getsockname()[1], token, own_name)

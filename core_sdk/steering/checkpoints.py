@@ -9,7 +9,7 @@ from typing import Any
 
 from core_sdk.records import CheckpointMetadataSet, CheckpointPinned, CheckpointUnpinned
 from core_sdk.steering.checks import checked_keys, checked_metadata, checked_text
-from core_sdk.tracking import Home, HomeTracker, TrialFolder
+from core_sdk.tracking import Home, TrialFolder, open_view
 from core_sdk.tracking.history import check_listed
 from core_sdk.tracking.home import with_reserve
 from core_sdk.tracking.rows import CheckpointRow
@@ -82,7 +82,7 @@ def delete_files(home: Home, storage_id: str, globs: Sequence[str], *, is_forced
 
 
 def _row(home: Home, storage_id: str) -> CheckpointRow:
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         return view.checkpoint(storage_id)
 
 

@@ -15,7 +15,7 @@ from core_sdk.experiments.calling import call
 from core_sdk.records import Wish
 from core_sdk.steering import trials
 from core_sdk.steering.checks import checked_labels, checked_text
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.home import with_reserve
 
 
@@ -74,14 +74,14 @@ def _want(home: Home, experiment_id: int, state: Wish, by: str) -> Steered:
 
 
 def _steer_trials(home: Home, experiment_id: int, action: str, steer: Callable[[int], object]) -> Steered:
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         running = [row.trial_id for row in view.trials(experiment_id) if row.state == "ACTIVE"]
     if not running:
         raise ExperimentNotRunningError(experiment_id, action)
     for trial_id in running:
         with contextlib.suppress(TrialNotRunningError):  # it has just ended
             steer(trial_id)
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         return Steered(view.experiment(experiment_id).state, tuple(running))
 
 

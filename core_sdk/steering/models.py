@@ -8,7 +8,7 @@ from typing import Any
 from core_sdk.errors import ModelVersionNotFoundError
 from core_sdk.records import ModelRecord, ModelVersionRecord
 from core_sdk.steering.checks import checked_keys, checked_labels, checked_metadata, checked_text
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.registry import Registry
 
 
@@ -80,7 +80,7 @@ def register(home: Home, model_id: int, storage_id: str, *, name: str = "", note
     Raises `CheckpointNotFoundError`, also for a checkpoint that was deleted.
     """
     texts = checked_text("the name", name), checked_text("the notes", notes)
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         row = view.checkpoint(storage_id)
     return Registry(home).register(model_id, home.folder(row.trial_id), row.storage_id, *texts)
 

@@ -19,5 +19,4 @@ folder, `tracking.index` the database; only readers import the latter.
 """
 
 from core_sdk.tracking.home import Home, TrialFolder
-from core_sdk.tracking.home_tracker import HomeTracker
-from core_sdk.tracking.tracker import Tracker, View
+from core_sdk.tracking.view import View, open_view

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from core_sdk.tracking.home import Home
 from core_sdk.tracking.log_levels import LEVELS, LevelReader, LogLevel
-from core_sdk.tracking.tracker import Tracker
 
 _BLOCK_BYTES = 1 << 18
 _TAIL_BYTES = 256
@@ -71,8 +71,8 @@ class LogFilter:
 class LogLines:
     """The lines of one attempt's output by number. Each byte is read once, and again only if its line is shown."""
 
-    def __init__(self, tracker: Tracker, trial_id: int, attempt: int) -> None:
-        self._tracker = tracker
+    def __init__(self, home: Home, trial_id: int, attempt: int) -> None:
+        self._home = home
         self._trial_id = trial_id
         self._attempt = attempt
         self._forget()
@@ -114,7 +114,7 @@ class LogLines:
     def _update(self) -> None:
         """Counts the lines of what was added, or all of them if another output has taken the place of the known one."""
         end = (len(self._starts) - 1) * _BLOCK_BYTES + self._last_block_bytes
-        before = self._tracker.read_log(self._trial_id, self._attempt, end - len(self._tail), len(self._tail))
+        before = self._home.trial(self._trial_id).read_log(self._attempt, end - len(self._tail), len(self._tail))
         if before != self._tail:
             self._forget()
         while content := self._block(len(self._starts) - 1, self._last_block_bytes):
@@ -129,7 +129,7 @@ class LogLines:
     def _block(self, index: int, offset: int = 0) -> bytes:
         """Reads the rest of a block; shorter at the end of the output."""
         start = index * _BLOCK_BYTES + offset
-        return self._tracker.read_log(self._trial_id, self._attempt, start, _BLOCK_BYTES - offset)
+        return self._home.trial(self._trial_id).read_log(self._attempt, start, _BLOCK_BYTES - offset)
 
     def _lines(self, first: int) -> Iterator[tuple[int, bytes]]:
         """Yields the lines from `first` on, without newlines. Long lines are cut a little beyond what is shown."""

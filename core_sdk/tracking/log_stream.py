@@ -6,9 +6,10 @@ import time
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from core_sdk.tracking.attempts.running import attempt_rows
+from core_sdk.tracking.home import Home
 from core_sdk.tracking.ranks import RankFilter, RankSearch
 from core_sdk.tracking.rows import AttemptRow
-from core_sdk.tracking.tracker import Tracker
 
 _POLL_INTERVAL_S = 0.1
 _CHUNK_BYTES = 1 << 20
@@ -26,10 +27,8 @@ class LogReader:
     It reads all attempts, or only `attempt`; all output, or only that of these `ranks`.
     """
 
-    def __init__(
-        self, tracker: Tracker, trial_id: int, *, attempt: int | None = None, ranks: Collection[int] = ()
-    ) -> None:
-        self._tracker = tracker
+    def __init__(self, home: Home, trial_id: int, *, attempt: int | None = None, ranks: Collection[int] = ()) -> None:
+        self._home = home
         self._trial_id = trial_id
         self._only = attempt
         self._ranks = ranks
@@ -43,13 +42,13 @@ class LogReader:
         """Returns the attempts that this reads and whose output was kept."""
         return [
             row
-            for row in self._tracker.attempts(self._trial_id)
+            for row in attempt_rows(self._home.trial(self._trial_id))
             if row.log_size_bytes is not None and self._only in (None, row.attempt)
         ]
 
     def is_running(self) -> bool:
         """Whether more output may come."""
-        rows = self._tracker.attempts(self._trial_id)
+        rows = attempt_rows(self._home.trial(self._trial_id))
         return any(row.is_running for row in rows if self._only in (None, row.attempt))
 
     def read(self) -> Iterator[LogChunk]:
@@ -95,9 +94,9 @@ class LogReader:
     def _is_replaced(self) -> bool:
         """Whether another output has taken the place of the one that was read."""
         begin = self._offset - len(self._tail)
-        return self._tracker.read_log(self._trial_id, self._attempt, begin, len(self._tail)) != self._tail
+        return self._home.trial(self._trial_id).read_log(self._attempt, begin, len(self._tail)) != self._tail
 
     def _contents(self, attempt: int, offset: int) -> Iterator[bytes]:
-        while content := self._tracker.read_log(self._trial_id, attempt, offset, _CHUNK_BYTES):
+        while content := self._home.trial(self._trial_id).read_log(attempt, offset, _CHUNK_BYTES):
             yield content
             offset += len(content)

@@ -65,13 +65,29 @@ class ScriptMediaFiles(Protocol):
         """Returns the content of a medium by its `MediaFile.name`, or None if no file has it."""
 
 
-class ScriptMedia:
-    """The media that scripts have written into files of their own, by trial. Any thread may ask."""
+class Media:
+    """The media of a home's trials. It remembers what it has read of files that scripts write. Any thread may ask."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._files: dict[int, ScriptMediaFiles] = {}
         self._lock = threading.Lock()
+
+    def read(self, trial_id: int, name: str) -> bytes:
+        """Returns the content of a file of media, by its `MediaFile.name`, and verifies it.
+
+        Raises `RecordDamagedError` if it is missing or damaged, and `UnsafePathError` for a name that no file has.
+        """
+        directory = self._home.trial(trial_id).media_path
+        is_file = (directory / check_media_name(name)).exists()
+        files = None if is_file else self.of(trial_id)
+        content = None if files is None else files.content(name)
+        return read_media(directory, name) if content is None else content
+
+    def look(self, trial_id: int) -> int:
+        """Reads what a script has written into files since, and returns a number that changes if it has."""
+        files = self.of(trial_id)
+        return 0 if files is None else files.look()
 
     def of(self, trial_id: int) -> ScriptMediaFiles | None:
         """Returns the files of a trial; None if its script has written none, or nothing can read them."""

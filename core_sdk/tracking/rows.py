@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
@@ -221,6 +221,26 @@ class AttemptRow:
     """None if its output was not kept."""
     ranks: tuple[int, ...] = (0,)
     """The ranks that keep a journal."""
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a trial has reported in all attempts, without the values."""
+
+    groups: list[str]
+    """In the order of their first reports, the profiler's too."""
+    ranks: Mapping[tuple[str, str], list[int]]
+    """The ranks that have reported each metric, by its group and its name."""
+    reporting_ranks: list[int]
+    resume_points: list[int]
+    """The steps from which later attempts went on."""
+
+
+class Marks(NamedTuple):
+    """A mark for each trial and experiment. It changes whenever anything is recorded about it."""
+
+    trials: dict[int, str]
+    experiments: dict[int, str]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from processes import TIMEOUT_S
 
 from core_sdk.agent.starting import Agent
 from core_sdk.records import CommandRecord, to_json
-from core_sdk.tracking import Home, HomeTracker, TrialFolder
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import AttemptStart, begin, begin_in_experiment, requested_trials, resume
 
@@ -215,4 +216,4 @@ def test_the_next_attempt_gets_other_slots(begin_trial: Begin, home: Home) -> No
     slots, _, name, *_ = run(resume(home.trial(1), is_again=True, config={"name": "renamed"}, slots=Slots((4,))))
 
     assert (slots, name) == ([4], "renamed")
-    assert [row.attempt for row in HomeTracker(home).attempts(1)] == [1, 2]
+    assert [row.attempt for row in attempt_rows(home.trial(1))] == [1, 2]

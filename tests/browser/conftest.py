@@ -16,7 +16,7 @@ from browser.sample_search import run_search
 
 from core_sdk.server.records import Records
 from core_sdk.server.serving import Address, listen, make_server
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
@@ -58,7 +58,7 @@ OpenView = Callable[..., "Page"]
 def serving(home: Home, *, can_act: bool = True) -> Iterator[Site]:
     with ExitStack() as stack:
         listening = [stack.enter_context(each) for each in listen("127.0.0.1", 0)]
-        records = stack.enter_context(Records(HomeTracker(home), can_act=can_act))
+        records = stack.enter_context(Records(home, can_act=can_act))
         port = listening[0].getsockname()[1]
         server = make_server(records, Address("127.0.0.1", port, _TOKEN, _NAME))
         thread = threading.Thread(target=server.run, kwargs={"sockets": listening})

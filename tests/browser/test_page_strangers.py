@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browser.conftest import CHROMIUM, OPTIONS, Site
 
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import open_view
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
@@ -47,7 +47,7 @@ def page(misled_browser: Browser, own_site: Site) -> Iterator[Page]:
 
 
 def _state(site: Site) -> tuple[list[int], bool, tuple[str, ...]]:
-    with HomeTracker(site.home).view() as view:
+    with open_view(site.home) as view:
         trial = view.trial(24)
     return site.home.trial_ids(), trial.is_archived, trial.labels
 

@@ -15,7 +15,7 @@ from server.visitor import Visitor
 from core_sdk.cli.render.csv import cell
 from core_sdk.cli.trial.listing import choose_trials
 from core_sdk.records import EnvironmentRecord, SearcherMetric
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def test_every_column_is_named_so_that_it_means_one_thing(
     assert [rows[0][name] for name in ("metrics.validation.loss", "hparams.validation.loss")] == ["0.5", "3"]
     assert [rows[0][name] for name in ("trial.trial_id", "hparams.trial.state")] == ["1", "4"]
     titles = {"Reason", "Started", "Labels", "Attempts"}  # of columns that every table has
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         for name in {*rows[0], *head[6:]} - titles:
             found, _ = choose_trials(view, None, labels=(), where="", sort=name, columns=[name], with_archived=True)
             first = next(one for one in found if one.row.trial_id == 1)

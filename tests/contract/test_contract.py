@@ -97,7 +97,7 @@ from core_sdk.records import (
 )
 from core_sdk.steering import trials
 from core_sdk.storage import DirectoryStorage, storage_from_url
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
@@ -1838,7 +1838,7 @@ def test_60_a_copy_deletes_nothing_of_its_original(two_checkpoints: Home, tmp_pa
 
     assert checkpoint_ids(DirectoryStorage(copied.checkpoints)) == []
     assert checkpoint_ids(DirectoryStorage(moved.checkpoints)) == ["newer", "older"]
-    with HomeTracker(moved).view() as view:
+    with open_view(moved) as view:
         assert [row.state for row in view.checkpoints()] == ["COMPLETED", "COMPLETED"]
 
 

@@ -32,7 +32,7 @@ from core_sdk.errors import HomeNotWritableError, HomeTooNewError, JournalClosed
 from core_sdk.journal import read_records
 from core_sdk.records import Alert, AttemptStarted, ClusterInfo, EarlyExit, Ended, Record, TrialInfo
 from core_sdk.steering import trials
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 RunScript = Callable[..., tuple[int, str, str]]
 
@@ -66,15 +66,14 @@ def test_a_script_names_and_notes_its_trial(home: Home) -> None:
     described: dict[str, Any] = {"trial_name": "wide", "labels": ["wide", "new"], "notes": "Twice as *wide*."}
     with core.init(job_id="digits", **described) as context:
         assert context.info.trial.trial_id == 1
-    tracker = HomeTracker(home)
-    with tracker.view() as view:
+    with open_view(home) as view:
         first = view.trial(1)
-    trials.describe(tracker.home, 1, name="renamed")
+    trials.describe(home, 1, name="renamed")
     with core.init(job_id="digits", **described):
         pass
 
     assert (first.name, first.labels, first.notes) == ("wide", ("wide", "new"), "Twice as *wide*.")
-    with tracker.view() as view:
+    with open_view(home) as view:
         again = view.trial(1)
     assert (again.name, again.num_attempts, again.labels, again.notes) == ("renamed", 2, first.labels, first.notes)
     with pytest.raises(TypeError, match="notes must be a string"):

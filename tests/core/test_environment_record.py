@@ -13,7 +13,7 @@ from processes import Script
 from core_sdk._version import __version__
 from core_sdk.core._environment_recorder import find_environment, start_git
 from core_sdk.records import EnvironmentRecord
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_script_records_its_environment(repository: Path, home: Home, start_sc
     """Also one that ends at once; the tracker shows it with the trial."""
     start_script("from core_sdk import core\nwith core.init():\n    pass\n").wait()
 
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         environment = view.trial(1).environment
     assert isinstance(environment, EnvironmentRecord)
     assert environment.git_commit == _git(repository, "rev-parse", "HEAD")

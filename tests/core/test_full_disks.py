@@ -22,8 +22,8 @@ from core_sdk import client, core
 from core_sdk.core import Context
 from core_sdk.errors import NotEnoughSpaceError
 from core_sdk.records import CheckpointCondemned, RetentionPolicy
-from core_sdk.tracking import Home, HomeTracker
-from core_sdk.tracking.deletion.collection import Request
+from core_sdk.tracking import Home
+from core_sdk.tracking.deletion.collection import Request, collect
 
 NUM_FLOATS = 500_000  # 2 MB, twice the small disk
 WRITERS: dict[str, Callable[[Path], object]] = {
@@ -98,9 +98,9 @@ DELETIONS: dict[str, Callable[[Context, str], Any]] = {
 
 
 def _collect() -> None:
-    tracker = HomeTracker(Home(Path(os.environ["CORE_SDK_HOME"])))
+    home = Home(Path(os.environ["CORE_SDK_HOME"]))
     request = Request(policy={"save_trial_best": 0, "save_trial_latest": 1})
-    assert tracker.carry_out_collection(request, tracker.plan_collection(request)).problems == ()
+    assert collect(home, request).problems == ()
 
 
 @pytest.mark.parametrize("way", DELETIONS)

@@ -15,7 +15,7 @@ from core_sdk.client import Tracker
 from core_sdk.errors import TrialRunningError
 from core_sdk.journal import read_records
 from core_sdk.records import Report
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.deletion import delete_trial
 
 
@@ -108,7 +108,7 @@ def test_a_script_that_makes_itself_a_daemon_in_its_context_is_told_what_to_do(
     )
 
     def reason() -> str:
-        with HomeTracker(home).view() as view:
+        with open_view(home) as view:
             (row,) = view.trials()
         return row.reason if row.state == "ERROR" else ""
 

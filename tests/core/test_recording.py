@@ -18,7 +18,7 @@ from saving import checkpoint_ids
 from core_sdk import core
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError, RankFailedError, ReportsDroppedError
 from core_sdk.storage import DirectoryStorage, storage_from_url
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
 
@@ -255,7 +255,7 @@ def test_a_trial_that_lost_records_is_in_one_state_however_it_was_started(
         text=True,
     )
 
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         rows = view.trials()
     assert (status, run.returncode) == (1, 1)
     assert "ReportsDroppedError: 3 records" in stderr

@@ -13,11 +13,12 @@ from processes import wait_for
 
 from core_sdk.journal import read_records
 from core_sdk.records import CommandRecord, OperationCompleted, SearchRecord, StopAcknowledged
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.attempts.operations import post_operations
 from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import AttemptStart, begin_in_experiment, resume
 from core_sdk.tracking.rows import StreamPosition
+from core_sdk.tracking.streams import read_news
 
 TRAIN = """
 with core.init(distributed=distributed) as context:
@@ -59,7 +60,7 @@ def execute(start: AttemptStart) -> None:
 
 def completed(home: Home) -> list[int]:
     """The lengths that the trial has completed, in all attempts."""
-    news = HomeTracker(home).read_news(1, StreamPosition()).news
+    news = read_news(home.folder(1), StreamPosition()).news
     return [each.record.length for each in news if isinstance(each.record, OperationCompleted)]
 
 
@@ -82,7 +83,7 @@ def test_the_next_length_is_awaited_until_there_are_no_more(
 
     assert codes(ended) == [0] * size, ended
     assert outputs(ended) == [["2", "8", "left"]] * size
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         assert view.trial(1).state == "COMPLETED"
 
 
@@ -96,7 +97,7 @@ def test_a_trial_that_waits_is_stopped_and_goes_on_where_it_was(
     wait_for(lambda: completed(home) == [2])
     start.folder.request_stop(1, "it waits for its promotion")
     first = [ranks.wait(process) for process in processes]
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         paused = view.trial(1)
     post_operations(start.folder, [2, 8], is_closed=True)
     again = resume(start.folder, is_again=True)
@@ -109,7 +110,7 @@ def test_a_trial_that_waits_is_stopped_and_goes_on_where_it_was(
     assert again.continuation is not None
     assert again.continuation.steps_completed == 2
     assert outputs(second) == [["8", "left"]] * size, second
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         assert view.trial(1).state == "COMPLETED"
 
 
@@ -136,7 +137,7 @@ def test_a_script_can_acknowledge_the_stop_itself(ranks: Ranks, home: Home, star
     ended = [ranks.wait(process) for process in processes]
 
     assert codes(ended) == [0], ended
-    assert [type(each.record) for each in HomeTracker(home).read_news(1, StreamPosition()).news][-1] is StopAcknowledged
+    assert [type(each.record) for each in read_news(home.folder(1), StreamPosition()).news][-1] is StopAcknowledged
 
 
 def test_an_operation_of_a_search_must_be_completed(ranks: Ranks, start: AttemptStart) -> None:

@@ -16,7 +16,7 @@ from processes import wait_for
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.submission import submit
 from core_sdk.steering import trials
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 _WITHIN_S = 30.0
 # A launcher gives up another node after 40 s of silence.
@@ -97,7 +97,7 @@ def _end_trial(home: Home) -> None:
 
 
 def _state(home: Home) -> str:
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         return str(view.trial(1).state)
 
 

@@ -20,7 +20,7 @@ from processes import is_living, wait_for
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call, is_master_running
 from core_sdk.records import AttemptBegun, AttemptOver, Event, TrialNumbered, ValidationRead
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 KILLED_MASTER = Path(__file__).parent / "killed_master.py"
 
@@ -65,7 +65,7 @@ def decisions(home: Home, experiment_id: int) -> list[Any]:
         for event in events
         if isinstance(event, ValidationRead)
     ]
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         ends = [(trial.hparams, trial.state, trial.reason) for trial in view.trials(experiment_id)]
     return [trials, sorted(heard), ends]
 
@@ -185,7 +185,7 @@ def test_a_hundred_kills_lose_nothing(home: Home, tmp_path: Path) -> None:
 
 def reports_of(home: Home, experiment_id: int) -> dict[int, list[float]]:
     """The epochs of all validations that the trials' own journals have, in order."""
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         return {
             trial.trial_id: [
                 report.metrics["epochs"] for report in view.reports(trial.trial_id, "validation", superseded=True)

@@ -14,7 +14,7 @@ from processes import wait_for
 from core_sdk.errors import MasterError, TrialNotRunningError
 from core_sdk.records import AttemptBegun, TrialWanted
 from core_sdk.steering import trials
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 WAIT_IF_FIRST = """
 import time
@@ -46,7 +46,7 @@ def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: 
     search = await_end(home, experiment_id)
 
     begun = [event for event in events_of(home, experiment_id) if isinstance(event, AttemptBegun)]
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         states = [(trial.state, trial.reason) for trial in view.trials(experiment_id)]
     assert not is_running
     assert search.state == "COMPLETED"

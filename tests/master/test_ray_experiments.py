@@ -24,7 +24,7 @@ from workers.engines import ray_node
 
 from core_sdk.experiments.calling import call, call_running
 from core_sdk.records import AttemptBegun, AttemptOver
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import TrialRow
 
 TRAIN = """
@@ -91,7 +91,7 @@ def create(
 
 
 def trials_of(home: Home, experiment_id: int) -> list[TrialRow]:
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         return list(view.trials(experiment_id))
 
 

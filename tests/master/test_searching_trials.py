@@ -16,7 +16,7 @@ from processes import wait_for
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call, is_master_running
 from core_sdk.records import AttemptBegun, AttemptOver, StopSent, ValidationRead
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 pytestmark = needs("many processes")
 
@@ -40,7 +40,7 @@ def test_a_search_stops_the_worse_trials(home: Home, tmp_path: Path) -> None:
     search = await_end(home, experiment_id)
 
     assert (search.state, search.num_trials, search.progress) == ("COMPLETED", 4, 1.0)
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         trials = view.trials(experiment_id)
         early = [(trial.state, trial.reason) for trial in trials if trial.steps_completed < 20]
         assert early and set(early) == {("COMPLETED", "stopped by the searcher")}
@@ -87,7 +87,7 @@ def test_a_canceled_search_ends(home: Home, tmp_path: Path, wish: str) -> None:
     search = await_end(home, experiment_id)
 
     assert search.state == "CANCELED"
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         assert {(trial.state, trial.reason) for trial in view.trials(experiment_id)} == {
             ("CANCELED", "canceled by a test")
         }
@@ -129,7 +129,7 @@ def test_a_trial_that_waits_for_its_promotion_has_no_process(home: Home, tmp_pat
         folder = home.trial(trial_id)
         output = "".join(folder.log_path(attempt).read_text() for attempt in folder.attempts()).split("\n")
         assert len(output) == len(set(output))
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         assert {trial.state for trial in view.trials(experiment_id)} == {"COMPLETED"}
 
 
@@ -269,7 +269,7 @@ def test_the_search_hears_rank_0_or_the_lowest_rank_that_reports_its_metric(
 
     assert search.state == "COMPLETED"
     assert heard(home, experiment_id) == [(rank, rank + 1 / epoch) for epoch in range(1, 5)]
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         assert view.best_validations(experiment_id, "loss", smaller_is_better=True) == {1: rank + 1 / 4}
 
 

@@ -16,7 +16,7 @@ from workers.ray_hosts import RayHosts, ray_hosts
 
 from core_sdk.experiments.calling import call, call_running
 from core_sdk.records import AttemptBegun, AttemptOver
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import CheckpointRow, TrialRow
 
 pytestmark = [needs("ray", "hosts"), pytest.mark.timeout(300)]
@@ -102,11 +102,11 @@ class Away:
 
     def epochs(self, trial_id: int = 1) -> list[int | None]:
         """Those that the trial has reported, without those that were superseded."""
-        with HomeTracker(self.home).view() as view:
+        with open_view(self.home) as view:
             return [report.steps_completed for report in view.reports(trial_id) if not report.is_superseded]
 
     def checkpoints(self) -> list[CheckpointRow]:
-        with HomeTracker(self.home).view() as view:
+        with open_view(self.home) as view:
             return [checkpoint for checkpoint in view.checkpoints() if checkpoint.state != "DELETED"]
 
     def log(self, attempt: int = 1, trial_id: int = 1) -> str:
@@ -117,7 +117,7 @@ class Away:
         wait_for(lambda: f"epoch {epoch} " in self.log(attempt, trial_id), timeout_s=90)
 
     def trial(self, trial_id: int = 1) -> TrialRow:
-        with HomeTracker(self.home).view() as view:
+        with open_view(self.home) as view:
             return view.trial(trial_id)
 
     def kill_master(self) -> None:

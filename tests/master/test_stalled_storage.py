@@ -23,7 +23,7 @@ from core_sdk.errors import TrialRunningError
 from core_sdk.experiments.calling import call
 from core_sdk.records import AttemptBegun, ValidationRead
 from core_sdk.steering import trials
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.deletion import delete_experiment
 
 pytestmark = needs("many processes")
@@ -129,7 +129,7 @@ def test_a_trial_is_killed_while_its_storage_does_not_answer(home: Home, stalled
     search = await_end(home, stalled, timeout_s=5)
 
     assert search.state == "CANCELED"
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         assert [(trial.state, trial.reason) for trial in view.trials(stalled)] == [("CANCELED", "killed by a test")]
 
 

@@ -20,7 +20,8 @@ from core_sdk.records import MediaFile
 from core_sdk.tensorboard._decoding import ScriptMedium, media_of_event
 from core_sdk.tensorboard._frames import framed
 from core_sdk.tensorboard.script_files import ScriptFiles, rows_of_attempts
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
+from core_sdk.tracking.media import Media
 
 
 def write_all(directory: Path, *, step: int = 7) -> None:
@@ -119,7 +120,7 @@ def test_a_file_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
 def test_a_medium_whose_file_is_gone_is_told(home: Home) -> None:
     with core.init() as context:
         write_all(context.train.get_tensorboard_path())
-    tracker, trial = HomeTracker(home), client.get_trial(1)
+    trial = client.get_trial(1)
     (words,) = trial.iter_media(kind="text")
 
     for path in home.folder(1).tensorboard_path.rglob("*tfevents*"):
@@ -128,7 +129,7 @@ def test_a_medium_whose_file_is_gone_is_told(home: Home) -> None:
     with pytest.raises(RecordDamagedError):
         words.read()
     with pytest.raises(RecordDamagedError):
-        tracker.read_media(1, words.file.name)
+        Media(home).read(1, words.file.name)
     assert list(trial.iter_media()) == []
 
 

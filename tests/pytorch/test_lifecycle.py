@@ -18,7 +18,7 @@ from pytorch.lifecycle import BATCHES_PER_EPOCH, CONFIG, NUM_BATCHES, Reports, S
 
 from core_sdk.client import Tracker, TrialState
 from core_sdk.experiments.calling import call
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 # Each of them starts torch several times.
 pytestmark = needs("many processes")
@@ -171,7 +171,7 @@ def test_a_search_stops_trials_that_fall_behind(home: Home, stage: Stage) -> Non
 
     assert await_end(home, experiment_id).state == "COMPLETED"
 
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         trials = view.trials(experiment_id)
         early = [trial for trial in trials if trial.steps_completed < NUM_BATCHES]
         assert early

@@ -15,7 +15,7 @@ from tracking.journals import new_trial
 from core_sdk.experiments.calling import await_end_of_master, call
 from core_sdk.experiments.submission import submit
 from core_sdk.steering import trials
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.running import await_end
 
 TRAIN = """
@@ -106,7 +106,7 @@ def test_a_trial_is_resumed_and_outlives_the_server(home: Home, start_script: Ca
     refused = visitor.act("/trials/1/actions/archive")
     visitor.close()
     folder = home.trial(1)
-    while b"running" not in HomeTracker(home).read_log(1, 2, 0, 1000):
+    while b"running" not in home.trial(1).read_log(2, 0, 1000):
         pass
     trials.pause(home, 1, "a test")
 

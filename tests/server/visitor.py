@@ -15,7 +15,7 @@ from core_sdk.server.app import App
 from core_sdk.server.pages import PageFile
 from core_sdk.server.records import Records
 from core_sdk.server.security import Gate
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
 
 TOKEN = "0123456789abcdef0123"
 PORT = 8650
@@ -49,7 +49,7 @@ class Visitor:
     """Speaks to the application without a socket, so that a request may be as wrong as it likes."""
 
     def __init__(self, home: Home, *, can_act: bool = True) -> None:
-        self.records = Records(HomeTracker(home), can_act=can_act)
+        self.records = Records(home, can_act=can_act)
         self.records.snapshot()  # what the test does next comes after the first look
         self.app = App(self.records, Gate(TOKEN, PORT, HOSTS, OWN_NAME), PAGE)
 

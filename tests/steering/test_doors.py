@@ -17,7 +17,7 @@ from core_sdk.client import Checkpoint, Experiment, Model, Tracker, Trial
 from core_sdk.errors import CoreSDKError
 from core_sdk.records import Ended
 from core_sdk.steering import checkpoints, models
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.registry import Registry
 
 Body = Mapping[str, Any]
@@ -142,7 +142,7 @@ class _DoorHome:
     def _after(self, words: str) -> tuple[str, list[tuple[object, ...]]]:
         """Returns the words of a refusal, and what the home says afterwards of all that a verb can change."""
         self.alive.release()
-        with HomeTracker(self.home).view() as view:
+        with open_view(self.home) as view:
             told: list[tuple[object, ...]] = [
                 (one.trial_id, one.state, one.name, one.notes, one.labels, one.is_archived, one.num_attempts)
                 for one in view.trials()

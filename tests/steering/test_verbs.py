@@ -11,7 +11,7 @@ from core_sdk.alive import AliveLock
 from core_sdk.errors import InvalidNameError, NameTakenError, TrialRunningError
 from core_sdk.records import Ended
 from core_sdk.steering import experiments, trials
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 
 def test_an_experiment_is_changed_in_parts(home: Home) -> None:
@@ -40,7 +40,7 @@ def test_labels_of_a_trial_are_added_and_removed(home: Home) -> None:
     trials.label(home, folder.trial_id, add=["good", "best"], remove=["first"])
     trials.label(home, folder.trial_id, remove=["good"])
 
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         assert view.trial(folder.trial_id).labels == ("best",)
 
 
@@ -51,7 +51,7 @@ def test_a_trial_has_a_generated_name_until_it_is_named(home: Home) -> None:
     record(second)
 
     def names() -> list[str]:
-        with HomeTracker(home).view() as view:
+        with open_view(home) as view:
             return [row.name for row in view.trials()]
 
     generated = names()
@@ -63,7 +63,7 @@ def test_a_trial_has_a_generated_name_until_it_is_named(home: Home) -> None:
     assert all(re.fullmatch(rf"[a-z]+-[a-z]+-{number}", name) for number, name in enumerate(generated, 1))
     assert named == ["the good one", generated[1]]
     assert names() == generated
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         assert (view.trial(1).notes, view.trial(2).notes) == ("# Why\n\nIt is good.", "")
     with pytest.raises(InvalidNameError):
         trials.describe(home, 1, name="x" * 1025)
@@ -75,7 +75,7 @@ def test_a_trial_is_archived_until_its_next_attempt(home: Home) -> None:
     record(folder, report(1, loss=1.0), Ended(time=1.0, outcome="paused"))
 
     def is_archived() -> bool:
-        with HomeTracker(home).view() as view:
+        with open_view(home) as view:
             return view.trial(folder.trial_id).is_archived
 
     found = [is_archived()]

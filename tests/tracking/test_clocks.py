@@ -17,10 +17,11 @@ from core_sdk.records import (
     StatusSet,
     TrialDescribed,
 )
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
 from core_sdk.tracking.rows import StreamPosition
+from core_sdk.tracking.streams import read_news, read_reports
 
 CLOCKS = {"stands still": 0.0, "runs backwards": -7.0, "jumps": 1e6}
 
@@ -112,14 +113,12 @@ def test_every_answer_of_the_index_is_in_the_order_of_the_calls(home: Home, reco
 
 def test_who_reads_the_journals_has_the_order_of_the_calls(home: Home, recorded: list[Report]) -> None:
     """The history of checkpoints, the stream of reports, and what a search hears."""
-    tracker = HomeTracker(home)
-
     history = [found.record.storage_id for found in read_history(home.folder(1)).checkpoints]
     streamed, position = list[float](), StreamPosition()
-    while (stretch := tracker.read_reports(1, position)).reports:
+    while (stretch := read_reports(home.trial(1), position)).reports:
         streamed += [row.time for row in stretch.reports]
         position = stretch.end
-    heard = [news.record for news in tracker.read_news(1, StreamPosition()).news]
+    heard = [news.record for news in read_news(home.folder(1), StreamPosition()).news]
 
     assert history == ["1-1", "1-2", "2-1", "2-2"]
     assert streamed == [one.time for one in recorded]

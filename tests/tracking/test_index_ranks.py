@@ -213,7 +213,7 @@ def test_two_ranks_report_one_step_and_both_reports_are_kept(home: Home) -> None
         assert shown == [(0, 1, {"loss": 0.5}), (0, 2, {"loss": 0.25})] == told(index.reports(1, rank=0))
         assert of_rank_1 == [(1, 1, {"loss": 5.0}), (1, 2, {"loss": 2.5})]
         assert of_all == [shown[0], of_rank_1[0], shown[1], of_rank_1[1]]
-        assert index.reporting_ranks(1) == [0, 1]
+        assert index.outline(1).reporting_ranks == [0, 1]
         assert index.figures()[1]["training"]["loss"] == (0.25, 0.25, 0.5)
         assert index.figures(rank=1)[1]["training"]["loss"] == (2.5, 2.5, 5.0)
         assert index.summary(1)["training"]["loss"]["count"] == 2

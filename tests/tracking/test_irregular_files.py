@@ -15,7 +15,7 @@ from parts import sample
 from core_sdk.alive import is_alive
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import CheckpointPinned
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.deletion.collection import Request, collect
 
 ALL = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
@@ -102,7 +102,7 @@ def test_records_that_are_no_files_are_damaged(two_trials: Home, make: Callable[
 
     with pytest.raises(RecordDamagedError, match="not a regular file"):
         two_trials.experiment(1).read()
-    with HomeTracker(two_trials).view() as view:
+    with open_view(two_trials) as view:
         assert len(view.trials()) == 2
 
 

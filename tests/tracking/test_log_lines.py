@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tracking.journals import new_trial, record
 
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
 from core_sdk.tracking.log_lines import LogFilter, LogLines
 from core_sdk.tracking.log_stream import LogReader
 
@@ -16,7 +16,7 @@ def lines_of(home: Home, content: bytes) -> LogLines:
     folder = new_trial(home)
     record(folder)
     folder.log_path(1).write_bytes(content)
-    return LogLines(HomeTracker(home), folder.trial_id, 1)
+    return LogLines(home, folder.trial_id, 1)
 
 
 @pytest.mark.parametrize("first", [0, 1, 4_000, 49_998, 49_999, -1, -5])
@@ -86,7 +86,7 @@ def test_lines_that_come_later_are_counted_on(home: Home) -> None:
 def test_an_output_that_was_replaced_is_read_from_its_beginning(home: Home, num_lines: int) -> None:
     """By its lines and by who follows it, whether the new one is shorter or longer."""
     lines = lines_of(home, b"an old line\n" * 30_000)
-    reader = LogReader(HomeTracker(home), 1)
+    reader = LogReader(home, 1)
     assert len(b"".join(chunk.content for chunk in reader.read())) == 360_000
     assert lines.read(0, 1, LogFilter()).num_lines == 30_000
     log = home.folder(1).log_path(1)

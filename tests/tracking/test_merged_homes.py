@@ -31,7 +31,7 @@ from core_sdk.records import (
 )
 from core_sdk.steering import trials
 from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.moving.archive import export_trials, import_trials
@@ -128,7 +128,7 @@ def test_trials_come_whole_under_new_ids_and_once(
     command = first.read_command()
     assert command is not None
     assert (command.cwd, command.argv[1]) == (str(first.code_path), str(first.code_path / "x.py"))
-    with HomeTracker(cluster).view() as view:
+    with open_view(cluster) as view:
         assert {row.trial_id: (row.name, row.notes) for row in view.trials()}[2] == ("the best", "diverges")
         assert view.trial(3).hparams["lr"] == 0.5
         assert [report.metrics["loss"] for report in view.reports(3)] == [0.25]

@@ -22,7 +22,7 @@ from core_sdk.journal import encode_line, read_records
 from core_sdk.records import AttemptStarted, CheckpointBegun, CheckpointStored, CommandRecord
 from core_sdk.steering import checkpoints, trials
 from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home, HomeTracker, TrialFolder
+from core_sdk.tracking import Home, TrialFolder, open_view
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
@@ -87,7 +87,7 @@ def unpack(home: Home) -> Home:
 
 
 def listed(home: Home) -> list[str]:
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         return [row.storage_id for row in view.checkpoints() if row.state != "DELETED"]
 
 

@@ -6,8 +6,9 @@ import pytest
 from tracking.journals import START, append, lines, new_trial, record, report, started
 
 from core_sdk.records import EarlyExit, OperationCompleted, ProgressReported, Record, StopAcknowledged
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home
 from core_sdk.tracking.rows import News, StreamPosition
+from core_sdk.tracking.streams import read_news, read_reports
 
 RECORDS: list[Record] = [
     report(1, loss=0.5),
@@ -22,89 +23,82 @@ RECORDS: list[Record] = [
 WANTED = [RECORDS[index] for index in (1, 3, 5, 6, 7)]
 
 
-@pytest.fixture
-def tracker(home: Home) -> HomeTracker:
-    return HomeTracker(home)
-
-
 def records(news: tuple[News, ...]) -> list[Record]:
     return [each.record for each in news]
 
 
-def test_all_that_a_search_depends_on_is_told_in_order(home: Home, tracker: HomeTracker) -> None:
+def test_all_that_a_search_depends_on_is_told_in_order(home: Home) -> None:
     """And nothing else; then nothing is new."""
     record(new_trial(home), *RECORDS)
 
-    stretch = tracker.read_news(1, StreamPosition())
-    again = tracker.read_news(1, stretch.end)
+    stretch = read_news(home.folder(1), StreamPosition())
+    again = read_news(home.folder(1), stretch.end)
 
     assert records(stretch.news) == WANTED
     assert (again.news, again.end) == ((), stretch.end)
 
 
-def test_nothing_is_told_twice_from_behind_each_record(home: Home, tracker: HomeTracker) -> None:
+def test_nothing_is_told_twice_from_behind_each_record(home: Home) -> None:
     """Wherever the reader was killed."""
     record(new_trial(home), *RECORDS)
-    news = tracker.read_news(1, StreamPosition()).news
+    news = read_news(home.folder(1), StreamPosition()).news
 
-    rests = [records(tracker.read_news(1, each.end).news) for each in news]
+    rests = [records(read_news(home.folder(1), each.end).news) for each in news]
 
     assert rests == [WANTED[index + 1 :] for index in range(len(WANTED))]
 
 
-def test_a_line_that_is_being_written_is_told_when_it_is_whole(home: Home, tracker: HomeTracker) -> None:
+def test_a_line_that_is_being_written_is_told_when_it_is_whole(home: Home) -> None:
     """Also if the line before it is damaged."""
     folder = new_trial(home)
     whole = lines(RECORDS[1])
     append(folder, 1, lines(started(folder)) + b"damaged\n" + whole[:20])
 
-    early = tracker.read_news(1, StreamPosition())
+    early = read_news(home.folder(1), StreamPosition())
     append(folder, 1, whole[20:])
-    late = tracker.read_news(1, early.end)
+    late = read_news(home.folder(1), early.end)
 
     assert early.news == ()
     assert records(late.news) == [RECORDS[1]]
 
 
-def test_a_trial_without_a_journal_has_no_news(home: Home, tracker: HomeTracker) -> None:
+def test_a_trial_without_a_journal_has_no_news(home: Home) -> None:
     """Its script has not come to its `init()`, or there is no such trial."""
     new_trial(home)
 
-    assert tracker.read_news(1, StreamPosition()).end == StreamPosition()
-    assert tracker.read_news(7, StreamPosition()).news == ()
+    assert read_news(home.folder(1), StreamPosition()).end == StreamPosition()
+    assert read_news(home.folder(7), StreamPosition()).news == ()
 
 
-def test_the_attempts_of_a_launcher_that_starts_anew_are_read_on(home: Home, tracker: HomeTracker) -> None:
+def test_the_attempts_of_a_launcher_that_starts_anew_are_read_on(home: Home) -> None:
     """Though the last line of the one before is torn."""
     folder = new_trial(home)
     record(folder, RECORDS[1])
     append(folder, 1, lines(RECORDS[3])[:20])
-    first = tracker.read_news(1, StreamPosition())
+    first = read_news(home.folder(1), StreamPosition())
     record(folder, RECORDS[5], attempt=2)
     record(folder, attempt=3)
 
-    second = tracker.read_news(1, first.end)
+    second = read_news(home.folder(1), first.end)
     record(folder, RECORDS[7], attempt=4)
-    fourth = tracker.read_news(1, second.end)
+    fourth = read_news(home.folder(1), second.end)
 
     assert [records(stretch.news) for stretch in (first, second, fourth)] == [[RECORDS[1]], [RECORDS[5]], [RECORDS[7]]]
     assert [stretch.end.attempt for stretch in (first, second, fourth)] == [1, 3, 4]
 
 
 @pytest.mark.parametrize("num_more", [-1, 0, 3])
-def test_a_journal_that_was_replaced_is_told_from_its_beginning(
-    home: Home, tracker: HomeTracker, num_more: int
-) -> None:
+def test_a_journal_that_was_replaced_is_told_from_its_beginning(home: Home, num_more: int) -> None:
     """To a search, and to who follows the reports: the new one may be shorter, longer or as long."""
     folder = new_trial(home)
     record(folder, *(report(step, "validation", loss=0.5) for step in range(10, 15)))
-    known = tracker.read_news(1, StreamPosition()).end
-    followed = tracker.read_reports(1, StreamPosition()).end
+    known = read_news(home.folder(1), StreamPosition()).end
+    followed = read_reports(home.trial(1), StreamPosition()).end
     folder.journal_path(1).unlink()
     record(folder, *(report(step, "validation", loss=1.5) for step in range(20, 25 + num_more)))
 
-    news = records(tracker.read_news(1, known).news)
-    reports = tracker.read_reports(1, followed).reports
+    news = records(read_news(home.folder(1), known).news)
+    reports = read_reports(home.trial(1), followed).reports
 
     expected = [report(step, "validation", loss=1.5) for step in range(20, 25 + num_more)]
     # A search asks for no more than the sizes while nothing seems to be new.

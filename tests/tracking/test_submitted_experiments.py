@@ -9,7 +9,7 @@ import pytest
 
 from core_sdk.errors import AmbiguousNameError, ExperimentNotFoundError
 from core_sdk.records import ExperimentRecord, ExperimentState, SearchRecord
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.home import ExperimentFolder
 
 
@@ -38,7 +38,7 @@ def test_an_experiment_is_listed_once_a_master_has_begun_it(home: Home) -> None:
     submitted(home, "waiting")
     submitted(home, "begun", "STOPPING_CANCELED")
 
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         rows = view.experiments()
 
     assert [(row.name, row.state, row.num_trials) for row in rows] == [("begun", "STOPPING_CANCELED", 0)]
@@ -50,11 +50,11 @@ def test_a_name_of_several_experiments_is_no_answer(home: Home) -> None:
     submitted(home, "digits")
     first = submitted(home, "digits", "ACTIVE")
 
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         assert view.experiment("digits").experiment_id == first.experiment_id
     second = submitted(home, "digits", "COMPLETED")
 
-    with HomeTracker(home).view() as view:
+    with open_view(home) as view:
         with pytest.raises(AmbiguousNameError, match=r"several experiments are called 'digits': .*: 2, 3$"):
             view.experiment("digits")
         assert view.experiment(second.experiment_id).state == "COMPLETED"

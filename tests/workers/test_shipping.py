@@ -19,7 +19,7 @@ from workers.ray_hosts import RayHosts, ray_hosts
 from core_sdk.client import Tracker
 from core_sdk.journal import read_records
 from core_sdk.records import Report
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 
 # The hosts and their cluster take a minute to start.
 pytestmark = [needs("ray", "hosts"), pytest.mark.slow]
@@ -133,8 +133,8 @@ def test_reports_of_every_rank_come_home(cluster: RayHosts) -> None:
     """,
     )
 
-    with HomeTracker(Home(cluster.home)).view() as view:
-        assert view.reporting_ranks(1) == [0, 1]
+    with open_view(Home(cluster.home)) as view:
+        assert view.outline(1).reporting_ranks == [0, 1]
     folder = Home(cluster.home).folder(1)
     assert reported(folder.journal_path(1, 1)) == list(range(1, 31))
     for rank in (0, 1):

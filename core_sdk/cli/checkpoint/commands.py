@@ -11,7 +11,7 @@ import typer
 
 from core_sdk.cli._arguments import Yes, parse_experiment
 from core_sdk.cli._group import command_group
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 from core_sdk.cli.checkpoint import gc, verify
 from core_sdk.cli.checkpoint.selection import StorageId, StorageIds, checkpoint_row, checkpoint_rows, read_rows
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
@@ -20,7 +20,7 @@ from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, RecordDamagedError
 from core_sdk.records import format_number, strict_json
 from core_sdk.steering import checkpoints
-from core_sdk.tracking import Tracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import CheckpointRow
 
 app = command_group()
@@ -84,10 +84,10 @@ def _best_first(rows: Sequence[CheckpointRow], experiment: str | None, chosen: s
     """Returns the checkpoints that have a number for the metric of the experiment's searcher, the best first."""
     if experiment is None or chosen is not None:
         raise typer.BadParameter("--best needs --experiment, whose searcher says what is better, and no --metric")
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-    metric = tracker.experiment_record(experiment_id).searcher_metric
+    metric = home.experiment(experiment_id).read().searcher_metric
     if metric is None:
         raise typer.BadParameter(f"experiment {experiment_id} has no searcher's metric that says which is best")
     measured = [row for row in rows if not math.isnan(row.metrics.get(metric.name, math.nan))]
@@ -96,9 +96,9 @@ def _best_first(rows: Sequence[CheckpointRow], experiment: str | None, chosen: s
 
 def _metric_column(rows: Sequence[CheckpointRow], chosen: str | None) -> list[Column[CheckpointRow]]:
     """Returns the column of the chosen metric, or else of each experiment's own, with names if these differ."""
-    tracker = open_tracker()
+    home = open_home()
     experiments = {row.experiment_id for row in rows if row.metrics}
-    names = {one: chosen or _searcher_metric(tracker, one) for one in experiments}
+    names = {one: chosen or _searcher_metric(home, one) for one in experiments}
     different = sorted({name for name in names.values() if name is not None})
 
     def text(row: CheckpointRow) -> str:
@@ -111,9 +111,9 @@ def _metric_column(rows: Sequence[CheckpointRow], chosen: str | None) -> list[Co
     return [Column(title, text, is_number=True)] if different else []
 
 
-def _searcher_metric(tracker: Tracker, experiment_id: int) -> str | None:
+def _searcher_metric(home: Home, experiment_id: int) -> str | None:
     try:
-        metric = tracker.experiment_record(experiment_id).searcher_metric
+        metric = home.experiment(experiment_id).read().searcher_metric
     except (ExperimentNotFoundError, RecordDamagedError):
         return None  # its checkpoints are listed all the same
     return metric.name if metric else None
@@ -122,7 +122,7 @@ def _searcher_metric(tracker: Tracker, experiment_id: int) -> str | None:
 @app.command()
 def describe(storage_id: StorageId, as_json: AsJson = False) -> None:
     """Show what is known of a checkpoint."""
-    with open_tracker().view() as view:
+    with open_view(open_home()) as view:
         row = checkpoint_row(view, storage_id)
     print_one(row, _properties(row), as_json)
 
@@ -155,7 +155,7 @@ def pin(
 ) -> None:
     """Keep checkpoints from being deleted, until they are unpinned."""
     for row in checkpoint_rows(storage_ids):
-        checkpoints.pin(open_tracker().home, row.storage_id, note)
+        checkpoints.pin(open_home(), row.storage_id, note)
         typer.echo(f"pinned checkpoint {row.storage_id}")
 
 
@@ -163,7 +163,7 @@ def pin(
 def unpin(storage_ids: StorageIds) -> None:
     """Let checkpoints be deleted again."""
     for row in checkpoint_rows(storage_ids):
-        was_pinned = checkpoints.unpin(open_tracker().home, row.storage_id)
+        was_pinned = checkpoints.unpin(open_home(), row.storage_id)
         typer.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {row.storage_id}")
 
 
@@ -185,7 +185,7 @@ def delete(
     began with, that a running trial uses, or that is a version of a model is not deleted; --force overrides the first
     two.
     """
-    home = open_tracker().home
+    home = open_home()
     (before,) = checkpoint_rows([storage_id])
     storage_id = before.storage_id
     what = f"{', '.join(glob)} in checkpoint" if glob else "checkpoint"

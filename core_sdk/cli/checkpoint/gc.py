@@ -9,7 +9,7 @@ import typer
 
 from core_sdk.cli._arguments import SmallerIsBetter, Yes
 from core_sdk.cli._failures import ExitCode
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 from core_sdk.cli._messages import say
 from core_sdk.cli.checkpoint.selection import experiment_of
 from core_sdk.cli.render.json import print_object
@@ -17,6 +17,7 @@ from core_sdk.cli.render.output import AsJson, confirm
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_size
 from core_sdk.records import SearcherMetric
+from core_sdk.tracking import open_view
 
 if TYPE_CHECKING:
     from core_sdk.tracking.deletion.collection import CollectionPlan, Deletions, Verdict
@@ -55,15 +56,15 @@ def gc(
     numbers. Pinned checkpoints, versions of models, checkpoints that a trial began with or that a running trial needs,
     and the only good checkpoint of a trial are never deleted, nor is what may belong to another home.
     """
-    from core_sdk.tracking.deletion.collection import Request  # storages, which are slow to import
+    from core_sdk.tracking.deletion.collection import Collector, Request  # storages, which are slow to import
 
     numbers = {
         "save_experiment_best": save_experiment_best,
         "save_trial_best": save_trial_best,
         "save_trial_latest": save_trial_latest,
     }
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         experiment_id = experiment_of(view, trial, experiment)
         storages = {row.storage for row in view.checkpoints(trial_id=trial, experiment_id=experiment_id)}
     request = Request(
@@ -75,7 +76,8 @@ def gc(
         with_inherited=inherited,
         storages=storages,
     )
-    plan = tracker.plan_collection(request)
+    with Collector(home, request) as collector:
+        plan = collector.plan()
     if not as_json:
         _show(plan)
     if not plan.rules and not request.policy:
@@ -85,7 +87,8 @@ def gc(
     if not dry_run:
         if plan.condemned:
             confirm(f"Delete {_amount(plan.condemned)}?", yes)
-        deletions = tracker.carry_out_collection(request, plan, wait_s=_WAIT_S)
+        with Collector(home, request) as collector:
+            deletions = collector.carry_out(plan, wait_s=_WAIT_S)
     _report(plan, deletions, as_json)
 
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from core_sdk.cli._arguments import parse_experiment
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 from core_sdk.errors import CheckpointNotFoundError
-from core_sdk.tracking import View
+from core_sdk.tracking import View, open_view
 from core_sdk.tracking.rows import CheckpointRow
 
 StorageId = Annotated[
@@ -46,7 +46,7 @@ def checkpoint_rows(texts: Sequence[str]) -> list[CheckpointRow]:
 
     All ids are looked up first, so that a mistyped one changes nothing. Raises the errors of `checkpoint_row`.
     """
-    with open_tracker().view() as view:
+    with open_view(open_home()) as view:
         return [checkpoint_row(view, text) for text in texts]
 
 
@@ -55,7 +55,7 @@ def read_rows(trial: int | None, experiment: str | None) -> list[CheckpointRow]:
 
     Raises `TrialNotFoundError` or `ExperimentNotFoundError`.
     """
-    with open_tracker().view() as view:
+    with open_view(open_home()) as view:
         return view.checkpoints(trial_id=trial, experiment_id=experiment_of(view, trial, experiment))
 
 

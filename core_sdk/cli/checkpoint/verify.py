@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from core_sdk.cli._failures import ExitCode
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 from core_sdk.cli.checkpoint.selection import checkpoint_rows, read_rows
 from core_sdk.cli.render.text import printable
 from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
@@ -45,7 +45,7 @@ def verify(
 def _verify_row(row: CheckpointRow) -> bool:
     """Prints one line. Returns whether the checkpoint is whole."""
     try:
-        checkpoints.verify(open_tracker().home, row.storage_id)
+        checkpoints.verify(open_home(), row.storage_id)
     except (StorageError, MissingDependencyError, OSError) as error:
         result = f"unreachable: {error}"
     except CheckpointNotFoundError:

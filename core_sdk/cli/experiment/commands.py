@@ -8,7 +8,7 @@ import typer
 
 from core_sdk.cli._arguments import BestMetric, Experiment, Labels, Remove, SmallerIsBetter, Yes, parse_experiment
 from core_sdk.cli._group import command_group
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 from core_sdk.cli.experiment import looking, steering, submitting
 from core_sdk.cli.experiment.steering import Experiments
 from core_sdk.cli.render.json import print_list
@@ -19,6 +19,7 @@ from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials, with_searched
 from core_sdk.records import SearcherMetric, fields_of
 from core_sdk.steering import experiments as verbs
+from core_sdk.tracking import open_view
 from core_sdk.tracking.finding.facts import Facts, read_facts
 from core_sdk.tracking.rows import ExperimentRow
 
@@ -49,7 +50,7 @@ def list_experiments(
 ) -> None:
     """List experiments."""
     form = choose_format(as_json, as_csv)
-    with open_tracker().view() as view:
+    with open_view(open_home()) as view:
         rows = [row for row in view.experiments() if every or not row.is_archived]
     print_rows(rows, ExperimentRow, _COLUMNS, form, "No experiments yet: the first trial begins one.")
 
@@ -88,10 +89,10 @@ def _described(
     experiment: str, metric: str | None, smaller_is_better: bool | None
 ) -> tuple[dict[str, Any], dict[str, str | list[str]], list[Facts], SearcherMetric | None]:
     """Returns an experiment as programs get it, as people see it, its trials, and its searcher's metric."""
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         row = view.experiment(parse_experiment(experiment))
-        recorded = tracker.experiment_record(row.experiment_id).searcher_metric
+        recorded = home.experiment(row.experiment_id).read().searcher_metric
         best = best_trial(view, row.experiment_id, recorded, metric, smaller_is_better)
         found = read_facts(view, view.trials(row.experiment_id))
     value = fields_of(row) | {"best": best, "trials": [json_object(one) for one in found]}
@@ -103,11 +104,11 @@ def label(experiment: Experiment, labels: Labels, remove: Remove = False) -> Non
     """Give an experiment labels, or take them away."""
     if experiment in ("add", "remove") and len(labels) > 1 and labels[0].isdecimal():
         remove, experiment, labels = experiment == "remove", labels[0], labels[1:]  # Determined's way to say it
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-    verbs.label(tracker.home, experiment_id, **{"remove" if remove else "add": labels})
-    now = tracker.experiment_record(experiment_id).labels
+    verbs.label(home, experiment_id, **{"remove" if remove else "add": labels})
+    now = home.experiment(experiment_id).read().labels
     typer.echo(f"labels of experiment {experiment_id}: {printable(', '.join(sorted(now))) or 'none'}")
 
 
@@ -126,8 +127,8 @@ def delete(
     An experiment with a checkpoint that is pinned, that is a version of a model, or that a trial of another experiment
     began with or uses, is not deleted; --force overrides pins, and trials that do not run.
     """
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         found = [view.experiment(parse_experiment(text)) for text in experiments]
     rows = list({row.experiment_id: row for row in found}.values())
     names = ", ".join(f"{row.experiment_id} ({printable(row.name)!r}, {_num_trials(row)})" for row in rows)
@@ -135,7 +136,7 @@ def delete(
     deleted = []
     try:
         for row in rows:
-            verbs.delete(tracker.home, row.experiment_id, is_forced=force)
+            verbs.delete(home, row.experiment_id, is_forced=force)
             deleted.append({"experiment_id": row.experiment_id, "state": "DELETED"})
             if not as_json:
                 typer.echo(f"deleted experiment {row.experiment_id}")

@@ -32,7 +32,7 @@ from core_sdk.records import (
     format_number,
     from_json,
 )
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import open_view
 from core_sdk.tracking.finding.facts import flat_hparams
 
 # Reading the index takes longer than reading the events.
@@ -97,7 +97,7 @@ class _End(AbstractContextManager["_End"]):
         self._follower = follower
 
     def __exit__(self, *error: object) -> None:
-        with HomeTracker(self._follower.home).view() as view:
+        with open_view(self._follower.home) as view:
             print_object(view.experiment(self._follower.experiment.experiment_id))
 
     def update(self, events: Sequence[Event]) -> None:
@@ -172,7 +172,7 @@ class _LiveTable(AbstractContextManager["_LiveTable"]):
             self._update_steps()
 
     def _update_steps(self) -> None:
-        with HomeTracker(self._follower.home).view() as view:
+        with open_view(self._follower.home) as view:
             rows = view.trials(self._experiment.experiment_id)
         self._steps = {row.trial_id: row.steps_completed for row in rows}
         self._read_steps = time.monotonic()

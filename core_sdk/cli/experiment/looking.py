@@ -14,14 +14,14 @@ import typer
 
 from core_sdk.cli._arguments import BestMetric, ChartMetrics, Experiment, Output, SmallerIsBetter, parse_experiment
 from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, Grouping, XOption, parse_grouping
-from core_sdk.cli._home import open_home, open_tracker, submitted_id
+from core_sdk.cli._home import make_home, open_home, submitted_id
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, print_one
 from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials
 from core_sdk.records import SearcherMetric, format_number
-from core_sdk.tracking import Tracker, View
+from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.finding.facts import read_facts
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.log_stream import LogReader
@@ -39,10 +39,10 @@ def register(app: typer.Typer) -> None:
 def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the trials of an experiment, those with the best values of its searcher's metric first."""
     form = choose_format(as_json, as_csv)
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-        metric = tracker.experiment_record(experiment_id).searcher_metric
+        metric = home.experiment(experiment_id).read().searcher_metric
         names = [f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"] if metric else []
         found = read_facts(view, view.trials(experiment_id))
     names = [name for name in names if any(one.metric(name) is not None for one in found)]
@@ -81,15 +81,13 @@ def download(
     """Copy the files of an experiment's best checkpoints to directories, and verify each of them."""
     from core_sdk.client import Tracker  # slow to import
 
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
     if metric is not None and smaller_is_better is None:
         smaller_is_better = True
     try:
-        found = (
-            Tracker(tracker.home.root).get_experiment(experiment_id).top_n_checkpoints(top_n, metric, smaller_is_better)
-        )
+        found = Tracker(home.root).get_experiment(experiment_id).top_n_checkpoints(top_n, metric, smaller_is_better)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     for checkpoint in found:
@@ -107,10 +105,10 @@ def best(
 
     Where none was saved at that value, it names the best one that was validated.
     """
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-        recorded = tracker.experiment_record(experiment_id).searcher_metric
+        recorded = home.experiment(experiment_id).read().searcher_metric
         found = best_trial(view, experiment_id, recorded, metric, smaller_is_better)
         if found is None:
             raise typer.BadParameter(_why_no_best(view, experiment_id, metric, recorded))
@@ -150,21 +148,21 @@ def plot(
     from core_sdk.experiments.picture import read_picture
 
     check_format(output)
-    picture = read_picture(Follower(open_home(), submitted_id(experiment)))
-    with open_tracker().view() as view:
+    picture = read_picture(Follower(make_home(), submitted_id(experiment)))
+    with open_view(open_home()) as view:
         chart = search_chart(picture, view, num_buckets(output))
     draw_charts([chart] if chart.curves else [], output)
 
 
 def _plot_groups(experiment: str, grouping: Grouping, metrics: list[str], x: str, output: Path | None) -> None:
     check_format(output)
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-        searchers = tracker.experiment_record(experiment_id).searcher_metric
+        searchers = home.experiment(experiment_id).read().searcher_metric
         shown = metrics or ([f"validation.{searchers.name}"] if searchers else [])
         rows = view.trials(experiment_id)
-        charts = grouping.charts(tracker, view, rows, num_buckets(output), metrics=shown, x=x)
+        charts = grouping.charts(home, view, rows, num_buckets(output), metrics=shown, x=x)
     draw_charts(charts, output)
 
 
@@ -175,10 +173,10 @@ def logs(
     ] = False,
 ) -> None:
     """Print the output of an experiment's trials; each line says whose it is."""
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-    output = _Output(tracker, experiment_id)
+    output = _Output(home, experiment_id)
     while True:
         # Asked before reading, so that what was written before the end is printed.
         has_ended = output.has_ended() or not follow
@@ -192,25 +190,25 @@ def logs(
 class _Output:
     """Reads the output of all trials of an experiment, in whole lines."""
 
-    def __init__(self, tracker: Tracker, experiment_id: int) -> None:
-        self._tracker = tracker
+    def __init__(self, home: Home, experiment_id: int) -> None:
+        self._home = home
         self._experiment_id = experiment_id
         self._readers: dict[int, LogReader] = {}
         self._rests: dict[int, bytes] = {}
 
     def has_ended(self) -> bool:
-        search = self._tracker.experiment_record(self._experiment_id).search
+        search = self._home.experiment(self._experiment_id).read().search
         if search is not None:
             return search.has_ended
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             return view.experiment(self._experiment_id).state != "ACTIVE"
 
     def read(self, *, is_last: bool) -> Iterator[bytes]:
         """Yields the lines that are new, each with its trial; if `is_last`, also a last line without a newline."""
-        with self._tracker.view() as view:
+        with open_view(self._home) as view:
             trial_ids = [row.trial_id for row in view.trials(self._experiment_id)]
         for trial_id in trial_ids:
-            reader = self._readers.setdefault(trial_id, LogReader(self._tracker, trial_id))
+            reader = self._readers.setdefault(trial_id, LogReader(self._home, trial_id))
             content = b"".join((self._rests.get(trial_id, b""), *(chunk.content for chunk in reader.read())))
             *lines, rest = content.split(b"\n")
             self._rests[trial_id] = b"" if is_last else rest
@@ -227,7 +225,7 @@ def config(
     from core_sdk.config import from_mapping, masked, to_mapping, to_yaml
     from core_sdk.experiments.submitted import SubmittedExperiment
 
-    submitted = SubmittedExperiment(open_home(), submitted_id(experiment))
+    submitted = SubmittedExperiment(make_home(), submitted_id(experiment))
     if original:
         if as_json:
             raise typer.BadParameter("--original is the text of a YAML file: give it without --json")
@@ -262,7 +260,7 @@ def download_code(
     from core_sdk.errors import ExperimentStateError
     from core_sdk.experiments.code import check_archive, unpack
 
-    home, experiment_id = open_home(), submitted_id(experiment)
+    home, experiment_id = make_home(), submitted_id(experiment)
     code = home.experiment(experiment_id).read_submission().code
     if code is None:
         raise ExperimentStateError(experiment_id, "has no code of its own: its trials run where it was submitted")

@@ -12,14 +12,14 @@ import typer
 from core_sdk.cli._arguments import parse_experiment
 from core_sdk.cli._each import for_each
 from core_sdk.cli._failures import ExitCode
-from core_sdk.cli._home import open_home, open_tracker, submitted_id
+from core_sdk.cli._home import make_home, open_home, submitted_id
 from core_sdk.cli._messages import say
 from core_sdk.cli.render.json import print_list, print_object
 from core_sdk.cli.render.output import AsJson
 from core_sdk.cli.render.text import printable
 from core_sdk.experiments.reviving import keep_going
 from core_sdk.steering import experiments as verbs
-from core_sdk.tracking import Home
+from core_sdk.tracking import Home, open_view
 
 _PAUSE_S = 0.2
 _MASTER_S = 5.0
@@ -69,7 +69,7 @@ def wait(experiments: Experiments, as_json: AsJson = False) -> None:
 
     An experiment that is paused is waited for too: it may be activated.
     """
-    home = open_home()
+    home = make_home()
     states: dict[int, str] = {}
     asked = time.monotonic()
     pending = [submitted_id(text) for text in experiments]
@@ -115,7 +115,7 @@ def set_(
     """
     if setting is not Setting.LABELS and len(values) > 1:
         raise typer.BadParameter(f"give one value; put it in quotes if it has spaces: {' '.join(values)!r}")
-    home = open_home()
+    home = make_home()
     (experiment_id,) = _ids([experiment])
     value = values[0]
     match setting:
@@ -141,7 +141,7 @@ def set_(
 def _steer(
     experiments: Iterable[str], verb: Callable[[Home, int, str], verbs.Steered], command: str, as_json: bool
 ) -> None:
-    home = open_home()
+    home = make_home()
 
     def steer(experiment_id: int) -> str:
         done = verb(home, experiment_id, f"core-sdk experiment {command}")
@@ -153,7 +153,7 @@ def _steer(
 
 
 def _archive(experiments: Iterable[str], verb: Callable[[Home, int], None], state: str, as_json: bool) -> None:
-    home = open_home()
+    home = make_home()
 
     def change(experiment_id: int) -> str:
         verb(home, experiment_id)
@@ -163,7 +163,7 @@ def _archive(experiments: Iterable[str], verb: Callable[[Home, int], None], stat
 
 
 def _ids(experiments: Iterable[str]) -> list[int]:
-    with open_tracker().view() as view:
+    with open_view(open_home()) as view:
         return [view.experiment(parse_experiment(text)).experiment_id for text in experiments]
 
 

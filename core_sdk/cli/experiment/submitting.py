@@ -11,10 +11,11 @@ import typer
 
 from core_sdk.cli._arguments import ConfigFile, Experiment, Overrides, read_config
 from core_sdk.cli._failures import ExitCode
-from core_sdk.cli._home import open_home, submitted_id
+from core_sdk.cli._home import make_home, submitted_id
 from core_sdk.cli._messages import say
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsJson
+from core_sdk.tracking import open_view
 
 if TYPE_CHECKING:
     from core_sdk.experiments.following import Follower
@@ -107,13 +108,13 @@ def create(
         )
 
     if test:
-        raise typer.Exit(run_test(open_home(), do, is_local=local, num_places=slots))
+        raise typer.Exit(run_test(make_home(), do, is_local=local, num_places=slots))
     if local:
 
         def submit_and_tell(home: Home) -> Submitted:
             return _told(do(home), "Created", is_last=False, as_json=as_json)
 
-        raise typer.Exit(_run_locally(open_home(), submit_and_tell, slots, as_json=as_json))
+        raise typer.Exit(_run_locally(make_home(), submit_and_tell, slots, as_json=as_json))
     _submit(do, "Created", as_json=as_json, is_followed=follow)
 
 
@@ -191,13 +192,13 @@ def follow(experiment: Experiment, as_json: AsJson = False) -> None:
     from core_sdk.cli.experiment.live import show
     from core_sdk.experiments.following import Follower
 
-    raise typer.Exit(show(Follower(open_home(), submitted_id(experiment)), as_json=as_json))
+    raise typer.Exit(show(Follower(make_home(), submitted_id(experiment)), as_json=as_json))
 
 
 def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
     from core_sdk.experiments.calling import start_early
 
-    home = open_home()
+    home = make_home()
     start_early(home.root)
     submitted = _told(do(home), done, is_last=not is_followed, as_json=as_json)
     if is_followed:
@@ -219,12 +220,12 @@ def _told(submitted: Submitted, done: str, *, is_last: bool, as_json: bool) -> S
 
 
 def _best_trial(experiment_id: int) -> int:
-    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli._home import open_home
     from core_sdk.cli.trial.best import best_trial
 
-    tracker = open_tracker()
-    with tracker.view() as view:
-        metric = tracker.experiment_record(experiment_id).searcher_metric
+    home = open_home()
+    with open_view(home) as view:
+        metric = home.experiment(experiment_id).read().searcher_metric
         best = best_trial(view, experiment_id, metric, None, None)
     if best is None:
         raise typer.BadParameter("no trial has reported the searcher's metric: name one with --trial")

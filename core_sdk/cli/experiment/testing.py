@@ -23,7 +23,7 @@ from core_sdk.experiments.submission import Submitted
 from core_sdk.master.local import local_master
 from core_sdk.records import ValidationRead, format_number
 from core_sdk.steering import experiments
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import TrialRow
 
 _LAST_BYTES = 4096
@@ -101,7 +101,7 @@ class _Test:
             self._pass("it has ended with a checkpoint")
 
     def _row(self) -> TrialRow:
-        with HomeTracker(self._home).view() as view:
+        with open_view(self._home) as view:
             return view.trial(self._trial.trial_id or 0)
 
     def _go_on(self) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from core_sdk.cli._arguments import Yes
 from core_sdk.cli._group import command_group
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 from core_sdk.cli.checkpoint.selection import StorageId, checkpoint_rows
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
@@ -75,7 +75,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a model, which has no versions yet."""
-    record = models.create(open_tracker().home, name, description=description, labels=label or ())
+    record = models.create(open_home(), name, description=description, labels=label or ())
     if as_json:
         print_one(_model_row(record), {}, as_json)
     else:
@@ -121,7 +121,7 @@ def register_version(
 ) -> None:
     """Make a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
     (row,) = checkpoint_rows([storage_id])
-    version = models.register(open_tracker().home, _find(model).model_id, row.storage_id, name=name, notes=notes)
+    version = models.register(open_home(), _find(model).model_id, row.storage_id, name=name, notes=notes)
     if as_json:
         print_one(_version_row(version), {}, as_json)
     else:
@@ -145,7 +145,7 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Take a model, or one version of it, out of the registry. The checkpoints stay, and can be deleted then."""
-    home, record = open_tracker().home, _find(model)
+    home, record = open_home(), _find(model)
     if version is None:
         what = f"model {record.model_id}"
         confirm(f"Delete {what}, {printable(record.name)!r}, with {len(record.versions)} versions?", yes)
@@ -159,7 +159,7 @@ def delete(
 
 
 def _registry() -> Registry:
-    return Registry(open_tracker().home)
+    return Registry(open_home())
 
 
 def _find(text: str) -> ModelRecord:

@@ -43,7 +43,7 @@ def run_attempt(agent: Agent, decide: Callable[[], AttemptStart], *, is_detached
     """
     if not is_detached:
         return _run_in_foreground(agent, decide)
-    from core_sdk.agent.background import start_in_background  # the whole tracker, which the foreground does not need
+    from core_sdk.agent.background import start_in_background  # the whole home, which the foreground does not need
 
     start = start_in_background(agent, decide)
     _tell_start(start, "`core-sdk trial logs {} --follow` shows its output")

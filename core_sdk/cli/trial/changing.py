@@ -10,7 +10,7 @@ import typer
 
 from core_sdk.cli._arguments import Force, Remove, Where, Yes
 from core_sdk.cli._each import for_each
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 from core_sdk.cli._messages import say
 from core_sdk.cli._trials import MaybeTrialIds, TrialId, parse_trial
 from core_sdk.cli.render.output import AsJson, confirm
@@ -18,7 +18,8 @@ from core_sdk.cli.render.text import printable
 from core_sdk.cli.trial.listing import choose_trials
 from core_sdk.errors import CoreSDKError
 from core_sdk.steering import trials
-from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking import Home, open_view
+from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import TrialRow
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the numbers of the trials.")]
@@ -34,7 +35,7 @@ def rename(
     name: Annotated[str, typer.Argument(help='Its new name; "" is the generated one.', show_default=False)],
 ) -> None:
     """Give a trial another name. Several trials may have the same one."""
-    trials.describe(open_tracker().home, trial_id, name=name)
+    trials.describe(open_home(), trial_id, name=name)
     typer.echo(f"the name of trial {trial_id}: {printable(_row(trial_id).name)}")
 
 
@@ -51,7 +52,7 @@ def note(
     if text is not None:
         text = sys.stdin.read() if text == "-" else text
         notes = f"{notes}\n\n{text}" if append and notes else text
-        trials.describe(open_tracker().home, trial_id, notes=notes)
+        trials.describe(open_home(), trial_id, notes=notes)
     typer.echo("\n".join(map(printable, notes.splitlines())) or f"trial {trial_id} has no notes")
 
 
@@ -72,13 +73,13 @@ def label(
     given, labels = ([], trials_and_labels) if where else _trials_first(trials_and_labels)
     if not labels:
         raise typer.BadParameter("give the numbers of trials, then labels, which are words: `trial label 12 13 paper`")
-    tracker = open_tracker()
-    trial_ids = _chosen(tracker, given, where)
+    home = open_home()
+    trial_ids = _chosen(home, given, where)
     for trial_id in trial_ids:
         _row(trial_id)  # an unknown one fails before anything is changed
     change = {"remove" if remove else "add": labels}
     for trial_id in trial_ids:
-        trials.label(tracker.home, trial_id, **change)
+        trials.label(home, trial_id, **change)
         now = "" if quiet else printable(", ".join(_row(trial_id).labels)) or "none"
         typer.echo(trial_id if quiet else f"labels of trial {trial_id}: {now}")
 
@@ -89,13 +90,13 @@ def _trials_first(texts: list[str]) -> tuple[list[int], list[str]]:
     return [parse_trial(text) for text in texts[:num_trials]], texts[num_trials:]
 
 
-def _chosen(tracker: HomeTracker, trial_ids: list[int] | None, where: str) -> list[int]:
+def _chosen(home: Home, trial_ids: list[int] | None, where: str) -> list[int]:
     """Returns the trials that are given, or those that fulfil a condition, archived ones too."""
     if bool(trial_ids) == bool(where):
         raise typer.BadParameter("give the numbers of trials, or --where, one of them")
     if not where:
         return list(dict.fromkeys(trial_ids or ()))
-    with tracker.view() as view:
+    with open_view(home) as view:
         found, _ = choose_trials(view, None, labels=(), where=where, sort="", columns=(), with_archived=True)
     if not found:
         say("no trial is like that")
@@ -103,7 +104,7 @@ def _chosen(tracker: HomeTracker, trial_ids: list[int] | None, where: str) -> li
 
 
 def _row(trial_id: int) -> TrialRow:
-    with open_tracker().view() as view:
+    with open_view(open_home()) as view:
         return view.trial(trial_id)
 
 
@@ -125,13 +126,13 @@ def unarchive(
 def _archive(
     given: list[int] | None, where: str, verb: Callable[[Home, int], None], state: str, quiet: bool, as_json: bool
 ) -> None:
-    tracker = open_tracker()
+    home = open_home()
 
     def change(trial_id: int) -> str:
-        verb(tracker.home, trial_id)
+        verb(home, trial_id)
         return state
 
-    for_each("trial", _chosen(tracker, given, where), change, as_json, only_ids=quiet)
+    for_each("trial", _chosen(home, given, where), change, as_json, only_ids=quiet)
 
 
 def delete(
@@ -146,26 +147,26 @@ def delete(
     A trial with a checkpoint that is pinned, that another trial began with, that a running trial uses, or that is a
     version of a model is not deleted; --force overrides the first two.
     """
-    tracker = open_tracker()
-    chosen = _chosen(tracker, trial_ids, where)
+    home = open_home()
+    chosen = _chosen(home, trial_ids, where)
     for trial_id in chosen:
-        tracker.attempts(trial_id)  # an unknown one fails before anything is asked
+        attempt_rows(home.trial(trial_id))  # an unknown one fails before anything is asked
     if not chosen:
         return
-    shown = [f"trial {trial_id}{_at_a_glance(tracker, trial_id)}" for trial_id in chosen]
+    shown = [f"trial {trial_id}{_at_a_glance(home, trial_id)}" for trial_id in chosen]
     if len(shown) > 1:
         typer.echo("\n".join(shown), err=True)
     what = f"{shown[0]}, all its" if len(shown) == 1 else f"these {len(shown)} trials, all their"
     confirm(f"Delete {what} records and checkpoints?", yes)
     for trial_id in chosen:
-        trials.delete(tracker.home, trial_id, is_forced=force)
+        trials.delete(home, trial_id, is_forced=force)
         typer.echo(trial_id if quiet else f"deleted trial {trial_id}")
 
 
-def _at_a_glance(tracker: HomeTracker, trial_id: int) -> str:
+def _at_a_glance(home: Home, trial_id: int) -> str:
     """Returns a short description by which a person notices a mistyped id; empty for a trial that cannot be read."""
     try:
-        with tracker.view() as view:
+        with open_view(home) as view:
             row = view.trial(trial_id)
     except CoreSDKError:
         return ""

@@ -9,15 +9,15 @@ from core_sdk.cli._messages import say
 from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
-from core_sdk.tracking import Tracker
+from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import AlertRow, RankRow, Summary, TrialRow
 
 _NUM_ALERTS = 10
 
 
-def describe_trial(tracker: Tracker, trial_id: int) -> tuple[dict[str, Any], dict[str, str | list[str]]]:
+def describe_trial(home: Home, trial_id: int) -> tuple[dict[str, Any], dict[str, str | list[str]]]:
     """Returns what is known of the trial, for programs and for people."""
-    with tracker.view() as view:
+    with open_view(home) as view:
         row, summary, alerts, media = (
             view.trial(trial_id),
             view.summary(trial_id),
@@ -25,7 +25,7 @@ def describe_trial(tracker: Tracker, trial_id: int) -> tuple[dict[str, Any], dic
             view.media(trial_id, rank="all", superseded=True),
         )
     try:
-        command = tracker.command(trial_id)
+        command = home.trial(trial_id).read_command()
     except RecordDamagedError as error:
         say(str(error))
         command = None

@@ -11,7 +11,8 @@ from typing import cast
 
 from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.records import strict_json
-from core_sdk.tracking import Tracker
+from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.log_levels import LogLevel
 from core_sdk.tracking.log_lines import LogFilter, LogLine, LogLines
 from core_sdk.tracking.log_stream import LogReader
@@ -29,7 +30,7 @@ class NoLogError(CoreSDKError):
 
 
 def print_logs(
-    tracker: Tracker,
+    home: Home,
     trial_id: int,
     *,
     attempt: int | None,
@@ -48,20 +49,20 @@ def print_logs(
     `ranks` are those whose output is printed; none stands for all. Raises `NoLogError`,
     `NotRecordedError` for an unknown attempt, or `CoreSDKError` if a rank has no output and can write none any more.
     """
-    known = [row.attempt for row in tracker.attempts(trial_id)]
+    known = [row.attempt for row in attempt_rows(home.trial(trial_id))]
     if attempt is not None and attempt not in known:
         raise NotRecordedError(f"trial {trial_id} has no attempt {attempt}", "Its attempts", known)
-    kept = LogReader(tracker, trial_id, attempt=attempt).attempts()
+    kept = LogReader(home, trial_id, attempt=attempt).attempts()
     if not kept:
         raise NoLogError(trial_id, attempt)
     only = attempt if tail is None else kept[-1].attempt
-    reader = LogReader(tracker, trial_id, attempt=only, ranks=ranks)
+    reader = LogReader(home, trial_id, attempt=only, ranks=ranks)
     if not (follow and reader.is_running()):
         _check_ranks(reader, trial_id, ranks)
     present: Iterator[bytes] = (chunk.content for chunk in reader.read())
     if level is not None or as_json:
         wanted = LogFilter(ranks, cast(LogLevel, level or "DEBUG"))
-        found = _lines(tracker, trial_id, [row.attempt for row in reader.attempts()], wanted)
+        found = _lines(home, trial_id, [row.attempt for row in reader.attempts()], wanted)
         present = (_as_json(attempt, line) if as_json else _as_text(line) for attempt, line in found)
     if head is not None:
         present = _first_lines(present, head)
@@ -72,12 +73,10 @@ def print_logs(
             _write(chunk.content)
 
 
-def _lines(
-    tracker: Tracker, trial_id: int, attempts: Iterable[int], wanted: LogFilter
-) -> Iterator[tuple[int, LogLine]]:
+def _lines(home: Home, trial_id: int, attempts: Iterable[int], wanted: LogFilter) -> Iterator[tuple[int, LogLine]]:
     """Yields the wanted lines, each with its attempt."""
     for attempt in attempts:
-        lines = LogLines(tracker, trial_id, attempt)
+        lines = LogLines(home, trial_id, attempt)
         next_line: int | None = 0
         while next_line is not None:
             page = lines.read(next_line, _PAGE_LINES, wanted)

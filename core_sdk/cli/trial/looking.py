@@ -20,7 +20,7 @@ from core_sdk.cli._arguments import (
     parse_experiment,
 )
 from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 from core_sdk.cli._messages import say
 from core_sdk.cli._trials import TrialId, TrialIds
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
@@ -30,6 +30,7 @@ from core_sdk.cli.trial.description import describe_trial
 from core_sdk.cli.trial.listing import choose_trials, print_trials, with_searched
 from core_sdk.cli.trial.logs import print_logs
 from core_sdk.records import MEDIA_KINDS
+from core_sdk.tracking import open_view
 from core_sdk.tracking.log_levels import LEVELS
 from core_sdk.tracking.rows import Ranks
 
@@ -84,8 +85,8 @@ def list_trials(
     form = choose_format(as_json, as_csv)
     if quiet and form is not Format.TABLE:
         raise typer.BadParameter("give --quiet, --json or --csv, one of them")
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
         found, names = choose_trials(
             view,
@@ -104,7 +105,7 @@ def list_trials(
             typer.echo("No trial is like that." if any_trials else _NO_TRIALS)
             return
     if experiment_id is not None and form is Format.TABLE:
-        names = with_searched(names, tracker.experiment_record(experiment_id).searcher_metric, found)
+        names = with_searched(names, home.experiment(experiment_id).read().searcher_metric, found)
     print_trials(found, names, form)
 
 
@@ -118,7 +119,7 @@ def describe(
     """Show what is known of a trial, with the code and the machine of its newest attempt."""
     if with_metrics and as_json:
         raise typer.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
-    value, properties = describe_trial(open_tracker(), trial_id)
+    value, properties = describe_trial(open_home(), trial_id)
     print_one(value, properties, as_json)
     if with_metrics:
         typer.echo()
@@ -164,16 +165,16 @@ def metrics(
         raise typer.BadParameter("--follow shows reports in the order in which they come: leave out --superseded")
     if plot:
         return plot_trials([trial_id], group, metric)
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         view.trial(trial_id)  # an unknown one fails before anything is printed
         if not follow:
             found = reports.reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
             reports.print_reports(found, form, with_superseded=superseded, num_last=last or _NUM_LAST)
             if ranks is None and form is Format.TABLE:
-                reports.tell_of_other_ranks(view.reporting_ranks(trial_id))
+                reports.tell_of_other_ranks(view.outline(trial_id).reporting_ranks)
             return None
-    stretches = reports.follow_reports(tracker, trial_id, group, metric or (), ranks)
+    stretches = reports.follow_reports(home, trial_id, group, metric or (), ranks)
     reports.print_followed(stretches, form, num_last=last or _NUM_LAST)
     return None
 
@@ -212,8 +213,8 @@ def media_of(
     form = choose_format(as_json, as_csv)
     if kind is not None and kind not in MEDIA_KINDS:
         raise typer.BadParameter(f"{kind!r} is none of {', '.join(MEDIA_KINDS)}", param_hint="--kind")
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         view.trial(trial_id)
         found = view.media(trial_id, rank=_parse_ranks(rank), superseded=superseded)
     found = [row for row in found if group in (None, row.group) and kind in (None, row.file.kind)]
@@ -222,7 +223,7 @@ def media_of(
     elif form is not Format.TABLE:
         raise typer.BadParameter("--download writes files: leave out --json and --csv")
     else:
-        media.download_media(tracker, found, directory)
+        media.download_media(home, found, directory)
 
 
 def plot_trials(
@@ -248,15 +249,15 @@ def plot_trials(
     trial_ids = list(dict.fromkeys(trial_ids))
     grouping = parse_grouping(group_by, centre, band, in_terminal=output is None)
     look = _look(title, x_label, y_label, log_y, size)
-    tracker = open_tracker()
-    with tracker.view() as view:
+    home = open_home()
+    with open_view(home) as view:
         rows = [view.trial(trial_id) for trial_id in trial_ids]
         check_format(output)
         max_buckets = num_buckets(output)
         if grouping is None:
             charts = trial_charts(view, trial_ids, group=group, metrics=metric or (), x=x, max_buckets=max_buckets)
         else:
-            charts = grouping.charts(tracker, view, rows, max_buckets, group=group, metrics=metric or (), x=x)
+            charts = grouping.charts(home, view, rows, max_buckets, group=group, metrics=metric or (), x=x)
         draw_charts(charts, output, look)
 
 
@@ -307,7 +308,7 @@ def logs(
     if level is not None and level.upper() not in LEVELS:
         raise typer.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}", param_hint="--level")
     print_logs(
-        open_tracker(),
+        open_home(),
         trial_id,
         attempt=attempt,
         ranks=rank or [],
@@ -339,7 +340,7 @@ def download(
         raise typer.BadParameter("give --best or --latest, not both")
     if metric is not None and smaller_is_better is None:
         smaller_is_better = True
-    trial = Tracker(open_tracker().home.root).get_trial(trial_id)
+    trial = Tracker(open_home().root).get_trial(trial_id)
     try:
         checkpoint = trial.select_checkpoint(
             latest=not best, best=best, sort_by=metric, smaller_is_better=smaller_is_better
@@ -359,7 +360,7 @@ def tensorboard(
     """Show the curves and media of trials in TensorBoard, also while they train, until Ctrl-C."""
     from core_sdk.tensorboard import showing  # needs TensorBoard
 
-    home = open_tracker().home
+    home = open_home()
     trials = [home.trial(trial_id) for trial_id in trial_ids]
     if export is not None:
         showing.export(trials, export)

@@ -16,7 +16,8 @@ from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_size
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import strict_json
-from core_sdk.tracking import Tracker
+from core_sdk.tracking import Home
+from core_sdk.tracking.media import Media
 from core_sdk.tracking.rows import MediaRow
 
 _COLUMNS = ["trial_id", "attempt", "rank", "group", "name", "steps_completed", "time"]
@@ -39,7 +40,7 @@ def print_media(found: Sequence[MediaRow], form: Format) -> None:
         typer.echo(f" {len(found)} media in {len(files)} files, {format_size(sum(files.values()))}")
 
 
-def download_media(tracker: Tracker, found: Sequence[MediaRow], directory: Path) -> None:
+def download_media(home: Home, found: Sequence[MediaRow], directory: Path) -> None:
     """Writes the files under names that say what they are. Names the damaged ones, and fails at the end if any is."""
     directory.mkdir(parents=True, exist_ok=True)
     used: set[str] = set()
@@ -51,7 +52,7 @@ def download_media(tracker: Tracker, found: Sequence[MediaRow], directory: Path)
             problems.append(f"{row.group} {row.name} at {row.steps_completed} was not kept: {row.file.problem}")
             continue
         try:
-            directory.joinpath(name).write_bytes(tracker.read_media(row.trial_id, row.file.name))
+            directory.joinpath(name).write_bytes(Media(home).read(row.trial_id, row.file.name))
         except RecordDamagedError as error:
             problems.append(str(error))
         else:

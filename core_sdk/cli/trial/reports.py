@@ -20,8 +20,10 @@ from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_time, printable
 from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.records import MediaFile, format_number, strict_json, strict_json_numbers
-from core_sdk.tracking import Tracker, View
+from core_sdk.tracking import Home, View
+from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import Ranks, ReportRow, StreamPosition
+from core_sdk.tracking.streams import read_reports
 
 _CSV_COLUMNS = ["trial_id", "attempt", "rank", "group", "steps_completed", "time", "name", "value"]
 _POLL_INTERVAL_S = 0.2
@@ -49,7 +51,7 @@ def reports_of(
             check_group(view, trial_id, group)
         if isinstance(rank, int):
             of_group = "" if group is None else f" in group {group!r}"
-            names = ", ".join(map(str, view.reporting_ranks(trial_id))) or "none"
+            names = ", ".join(map(str, view.outline(trial_id).reporting_ranks)) or "none"
             raise CoreSDKError(
                 f"rank {rank} of trial {trial_id} has reported nothing{of_group}. Ranks with reports: {names}."
             )
@@ -74,7 +76,7 @@ def only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Iter
 
 
 def follow_reports(
-    tracker: Tracker, trial_id: int, group: str | None, metrics: Collection[str], rank: Ranks
+    home: Home, trial_id: int, group: str | None, metrics: Collection[str], rank: Ranks
 ) -> Iterator[list[ReportRow]]:
     """Yields the reports until now, and then new ones until no attempt runs; those of a rank in the order of its calls.
 
@@ -85,12 +87,12 @@ def follow_reports(
     is_last = False
     while not is_last:
         # Asked before reading, so that what was reported before the end is read.
-        attempts = tracker.attempts(trial_id)
+        attempts = attempt_rows(home.trial(trial_id))
         is_last = not any(attempt.is_running for attempt in attempts)
         found: list[ReportRow] = []
         for each in sorted({each for attempt in attempts for each in attempt.ranks}):
             while rank in (None, "all", each):
-                stretch = tracker.read_reports(trial_id, positions[each], each)
+                stretch = read_reports(home.trial(trial_id), positions[each], each)
                 if stretch.end == positions[each]:
                     break
                 found += [report for report in stretch.reports if group in (None, report.group)]

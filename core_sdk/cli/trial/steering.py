@@ -9,7 +9,7 @@ import typer
 
 from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialName
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
-from core_sdk.cli._home import open_tracker
+from core_sdk.cli._home import open_home
 from core_sdk.cli._messages import say
 from core_sdk.cli._trials import TrialId
 from core_sdk.cli.render.json import print_object
@@ -18,7 +18,7 @@ from core_sdk.records import RecordedKeep
 from core_sdk.steering import trials
 from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.attempts.continuation import what_resume_does
-from core_sdk.tracking.attempts.running import await_end
+from core_sdk.tracking.attempts.running import attempt_rows, await_end
 
 _POLL_INTERVAL_S = 0.1
 # Long enough for a save of the usual size; `trial pause --wait` waits for longer ones.
@@ -40,13 +40,13 @@ def pause(
 
     The trials of a submitted experiment are paused together, by `core-sdk experiment pause`.
     """
-    tracker = open_tracker()
-    attempt = trials.pause(tracker.home, trial_id, "core-sdk trial pause")
+    home = open_home()
+    attempt = trials.pause(home, trial_id, "core-sdk trial pause")
     say(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
     if wait:
-        while any(row.is_running for row in tracker.attempts(trial_id) if row.attempt == attempt):
+        while any(row.is_running for row in attempt_rows(home.trial(trial_id)) if row.attempt == attempt):
             time.sleep(_POLL_INTERVAL_S)
-        say(f"trial {trial_id} has stopped: {what_resume_does(tracker.home.trial(trial_id))}")
+        say(f"trial {trial_id} has stopped: {what_resume_does(home.trial(trial_id))}")
 
 
 def kill(trial_id: TrialId, as_json: AsJson = False) -> None:
@@ -56,7 +56,7 @@ def kill(trial_id: TrialId, as_json: AsJson = False) -> None:
 
     `trial pause` asks it to save a checkpoint and stop. `trial resume` goes on with a trial that was killed.
     """
-    state = trials.kill(open_tracker().home, trial_id, "core-sdk trial kill")
+    state = trials.kill(open_home(), trial_id, "core-sdk trial kill")
     if as_json:
         print_object({"trial_id": trial_id, "state": state})
     else:
@@ -88,9 +88,9 @@ def resume(
     from core_sdk.cli.running.attempt import run_attempt
     from core_sdk.tracking.attempts import starting
 
-    tracker = open_tracker()
-    folder = tracker.home.trial(trial_id)
-    trials.check_steered_alone(tracker.home, trial_id)
+    home = open_home()
+    folder = home.trial(trial_id)
+    trials.check_steered_alone(home, trial_id)
     _await_stop(folder)
     raise typer.Exit(
         run_attempt(agent, lambda: starting.resume(folder, command or (), is_again=again), is_detached=detach)
@@ -149,7 +149,7 @@ def continue_(
 
     described = Description(trial_name, notes, label or [])
     hparams, kept = parse_hparams(hparam or []), None if keep is None else _parse_keep(keep)
-    folder = open_tracker().home.trial(trial_id)
+    folder = open_home().trial(trial_id)
 
     def start() -> Any:
         return continue_from(

@@ -8,7 +8,7 @@ from typing import Any
 
 from core_sdk.client._orders.order import CheckpointSortBy, CheckpointState, OrderBy, in_order
 from core_sdk.records import SearcherMetric
-from core_sdk.tracking import Tracker, View
+from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.rows import CheckpointRow
 
 
@@ -24,7 +24,7 @@ class Scope:
 
 
 def list_checkpoints(
-    tracker: Tracker,
+    home: Home,
     scope: Scope,
     sort_by: CheckpointSortBy | str | None,
     order_by: OrderBy | None,
@@ -34,10 +34,10 @@ def list_checkpoints(
     if (sort_by is None) != (order_by is None):
         given, missing = ("sort_by", "order_by") if order_by is None else ("order_by", "sort_by")
         raise ValueError(f"{given} was given without {missing}: give both, or neither")
-    metric = searcher_metric(tracker, scope.experiment_id)
+    metric = searcher_metric(home, scope.experiment_id)
     if sort_by is CheckpointSortBy.SEARCHER_METRIC:
         sort_by = known_metric(metric, scope.experiment_id).name
-    with tracker.view() as view:
+    with open_view(home) as view:
         rows = [
             row
             for row in view.checkpoints(trial_id=scope.trial_id, experiment_id=scope.experiment_id)
@@ -53,13 +53,13 @@ def list_checkpoints(
 
 
 def top_checkpoints(
-    tracker: Tracker, scope: Scope, sort_by: str | None, smaller_is_better: bool | None
+    home: Home, scope: Scope, sort_by: str | None, smaller_is_better: bool | None
 ) -> list[CheckpointRow]:
     """Returns the checkpoints that have the validation metric, the best first.
 
     The contract is that of `Trial.top_checkpoint`.
     """
-    metric = searcher_metric(tracker, scope.experiment_id)
+    metric = searcher_metric(home, scope.experiment_id)
     if sort_by is None:
         sort_by = known_metric(metric, scope.experiment_id).name
         smaller_is_better = None
@@ -67,7 +67,7 @@ def top_checkpoints(
         if metric is None or metric.name != sort_by:
             raise ValueError(f"nothing says whether a smaller {sort_by!r} is better: give smaller_is_better")
         smaller_is_better = metric.smaller_is_better
-    found = list_checkpoints(tracker, scope, sort_by, best_first(smaller_is_better))
+    found = list_checkpoints(home, scope, sort_by, best_first(smaller_is_better))
     if not found:
         raise ValueError(f"{scope} has no checkpoint: there is no best")
     comparable = [row for row in found if (value := row.metrics.get(sort_by)) is not None and value == value]
@@ -76,9 +76,9 @@ def top_checkpoints(
     return comparable
 
 
-def searcher_metric(tracker: Tracker, experiment_id: int) -> SearcherMetric | None:
+def searcher_metric(home: Home, experiment_id: int) -> SearcherMetric | None:
     """Returns the metric by which checkpoints of the experiment are ranked, or None if none is recorded."""
-    return tracker.experiment_record(experiment_id).searcher_metric
+    return home.experiment(experiment_id).read().searcher_metric
 
 
 def known_metric(metric: SearcherMetric | None, experiment_id: int) -> SearcherMetric:

@@ -9,16 +9,16 @@ from typing import Any
 from core_sdk.client._orders.checkpoints import known_metric, searcher_metric
 from core_sdk.client._orders.order import OrderBy, TrialSortBy, in_order
 from core_sdk.records import Metric
-from core_sdk.tracking import Tracker, View
+from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.rows import TrialRow
 
 
 def list_trials(
-    tracker: Tracker, experiment_id: int, sort_by: TrialSortBy, order_by: OrderBy, limit: int | None
+    home: Home, experiment_id: int, sort_by: TrialSortBy, order_by: OrderBy, limit: int | None
 ) -> list[TrialRow]:
     """Returns the first `limit` trials in order. The contract is that of `Experiment.list_trials`."""
-    with tracker.view() as view:
-        key = _KEYS.get(sort_by) or _metric_key(tracker, view, experiment_id, sort_by)
+    with open_view(home) as view:
+        key = _KEYS.get(sort_by) or _metric_key(home, view, experiment_id, sort_by)
         return in_order(view.trials(experiment_id), key, order_by, limit)
 
 
@@ -34,9 +34,9 @@ _KEYS: Mapping[TrialSortBy, Callable[[TrialRow], Any]] = {
 
 
 def _metric_key(
-    tracker: Tracker, view: View, experiment_id: int, sort_by: TrialSortBy
+    home: Home, view: View, experiment_id: int, sort_by: TrialSortBy
 ) -> Callable[[TrialRow], Metric | None]:
-    metric = known_metric(searcher_metric(tracker, experiment_id), experiment_id)
+    metric = known_metric(searcher_metric(home, experiment_id), experiment_id)
     if sort_by is TrialSortBy.BEST_VALIDATION_METRIC:
         best = view.best_validations(experiment_id, metric.name, smaller_is_better=metric.smaller_is_better)
         return lambda row: best.get(row.trial_id)

@@ -26,7 +26,7 @@ from core_sdk.errors import RecordDamagedError
 from core_sdk.journal import Journal
 from core_sdk.pickling import OfOneProcess
 from core_sdk.records import StopAcknowledged
-from core_sdk.tracking import Tracker
+from core_sdk.tracking import Home
 
 if TYPE_CHECKING:
     from core_sdk.core._preempt._notices import NoticeListener
@@ -60,7 +60,7 @@ class PreemptContext(OfOneProcess):
     def __init__(
         self,
         *,
-        tracker: Tracker,
+        home: Home,
         trial_id: int,
         attempt: int,
         journal: Journal,
@@ -79,7 +79,7 @@ class PreemptContext(OfOneProcess):
         In a script a signal is meant for all of it: it also stops trainings that begin later in this process.
         The first rank of each node asks `clouds` for notices of its machine's end.
         """
-        self._tracker = tracker
+        self._home = home
         self._attempts = [(trial_id, attempt), *([] if starter is None else [starter])]
         self._journal = journal
         self._distributed = distributed
@@ -312,7 +312,7 @@ class PreemptContext(OfOneProcess):
 
     def _requested_by(self) -> str | None:
         try:
-            requests = [self._tracker.stop_request(trial_id, attempt) for trial_id, attempt in self._attempts]
+            requests = [self._home.folder(trial_id).read_stop_request(attempt) for trial_id, attempt in self._attempts]
         except RecordDamagedError:
             return "stop file"  # the file's presence is the request
         except OSError as error:

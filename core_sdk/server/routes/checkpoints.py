@@ -74,7 +74,7 @@ def checkpoints(records: Records, query: CheckpointsQuery) -> CheckpointsAnswer:
     page, cursor = page_of(found, query.cursor, query.limit)
     size_bytes = sum(row.size_bytes for row in found if row.state != "DELETED")
     experiment_id = query.experiment or (rows[0].experiment_id if rows else None)
-    metric = None if experiment_id is None else records.tracker.experiment_record(experiment_id).searcher_metric
+    metric = None if experiment_id is None else records.home.experiment(experiment_id).read().searcher_metric
     return CheckpointsAnswer(page, len(found), size_bytes, metric.name if metric else None, cursor)
 
 
@@ -85,9 +85,10 @@ def checkpoint(records: Records, storage_id: StorageId) -> CheckpointRow:
 
 def retention(records: Records, experiment_id: Id) -> RetentionAnswer:
     """Returns which checkpoints of an experiment its policy keeps, and why."""
-    from core_sdk.tracking.deletion.collection import Request  # storages, which other questions do not need
+    from core_sdk.tracking.deletion.collection import Collector, Request  # storages, which other questions do not need
 
-    plan = records.tracker.plan_collection(Request(experiment_id=experiment_id))
+    with Collector(records.home, Request(experiment_id=experiment_id)) as collector:
+        plan = collector.plan()
     rules = plan.rules.get(experiment_id)
     return RetentionAnswer(
         rules is not None,

@@ -63,9 +63,9 @@ def queue(records: Records) -> QueueAnswer:
 def _status(records: Records) -> dict[str, Any] | None:
     """Returns the status of the home's master, or of its journals if the master does not answer; None without one."""
     try:
-        return call_running(records.tracker.home.root, "status", is_patient=False)
+        return call_running(records.home.root, "status", is_patient=False)
     except MasterSilentError:
-        return journaled_status(records.tracker.home)
+        return journaled_status(records.home)
 
 
 def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperiment:

@@ -80,9 +80,9 @@ class FileAnswer(msgspec.Struct, frozen=True):
 
 def configuration(records: Records, experiment_id: Id) -> ConfigurationAnswer:
     """Returns the configuration of an experiment."""
-    if not records.tracker.experiment_record(experiment_id).is_submitted:
+    if not records.home.experiment(experiment_id).read().is_submitted:
         return ConfigurationAnswer(None, "", "")
-    submitted = SubmittedExperiment(records.tracker.home, experiment_id)
+    submitted = SubmittedExperiment(records.home, experiment_id)
     everything = to_mapping(submitted.config)
     shown = masked(everything)
     original = submitted.folder.read_original_config().decode(errors="replace") if shown == everything else ""
@@ -97,7 +97,7 @@ def trial_configuration(records: Records, trial_id: Id) -> ConfigurationAnswer:
 
 def code(records: Records, experiment_id: Id) -> CodeAnswer:
     """Returns the files of an experiment's code."""
-    home = records.tracker.home
+    home = records.home
     sha256 = _sha256(home, experiment_id)
     if sha256 is None:
         return CodeAnswer(None, [])
@@ -108,7 +108,7 @@ def code(records: Records, experiment_id: Id) -> CodeAnswer:
 
 def code_differences(records: Records, experiment_id: Id, query: CodeDifferencesQuery) -> CodeDifferencesAnswer:
     """Returns the files in which the code of two experiments differs."""
-    home = records.tracker.home
+    home = records.home
     sha256, other_sha256 = _sha256(home, experiment_id), _sha256(home, query.other)
     if sha256 is None or other_sha256 is None or sha256 == other_sha256:
         return CodeDifferencesAnswer(sha256, other_sha256, [])
@@ -124,7 +124,7 @@ def code_differences(records: Records, experiment_id: Id, query: CodeDifferences
 
 def code_archive(records: Records, experiment_id: Id) -> FileResponse:
     """Returns all files of an experiment's code, as an archive."""
-    home = records.tracker.home
+    home = records.home
     sha256 = _sha256(home, experiment_id)
     if sha256 is None:
         raise RequestError(404, "no_such_file", f"experiment {experiment_id} has no code of its own")
@@ -136,7 +136,7 @@ def code_archive(records: Records, experiment_id: Id) -> FileResponse:
 
 def code_file(records: Records, experiment_id: Id, query: CodeFileQuery) -> FileAnswer:
     """Returns the text of one file of an experiment's code."""
-    home = records.tracker.home
+    home = records.home
     sha256 = _sha256(home, experiment_id)
     if sha256 is not None:
         with _opened(home, sha256) as archive:

@@ -209,7 +209,7 @@ def _in_order(rows: Sequence[ExperimentRow], sort: str) -> list[ExperimentRow]:
 
 def experiment(records: Records, experiment_id: Id) -> ExperimentAnswer:
     """Returns the record of an experiment, and its best trial."""
-    record = records.tracker.experiment_record(experiment_id)
+    record = records.home.experiment(experiment_id).read()
     row = records.ask(lambda view: view.experiment(experiment_id))
     metric = record.searcher_metric
     best = None if metric is None else _best(records, experiment_id, metric.name, metric.smaller_is_better)
@@ -226,7 +226,7 @@ def experiment(records: Records, experiment_id: Id) -> ExperimentAnswer:
 
 
 def _choices(records: Records, experiment_id: int) -> dict[str, Choice]:
-    space = SubmittedExperiment(records.tracker.home, experiment_id).config.hyperparameters
+    space = SubmittedExperiment(records.home, experiment_id).config.hyperparameters
     choices = {}
     for path, leaf in space.leaves():
         match leaf:
@@ -249,7 +249,7 @@ def _best(records: Records, experiment_id: int, metric: str, smaller_is_better: 
 
 def search(records: Records, experiment_id: Id) -> SearchPicture:
     """Returns the rungs and brackets of a submitted experiment, and what became of each trial."""
-    if not records.tracker.experiment_record(experiment_id).is_submitted:
+    if not records.home.experiment(experiment_id).read().is_submitted:
         message = f"experiment {experiment_id} was not submitted, and has no search"
         raise RequestError(404, "no_search", message, "Its trials have curves all the same.")
     return records.search_picture(experiment_id)
@@ -273,7 +273,7 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
         drawn = []
         ranks: set[int] = set()
         for row in rows[: query.top]:
-            ranks.update(view.reporting_ranks(row.trial_id))
+            ranks.update(view.outline(row.trial_id).reporting_ranks)
             series = Series(row.trial_id, group, name, query.rank)
             buckets = series.buckets(view, query.buckets)
             if not buckets:
@@ -307,7 +307,7 @@ def _metric(records: Records, experiment_id: int, asked: str) -> tuple[str, str,
 
     Without a name it is the searcher's metric, or else any that a trial has. Raises `ValueError` for an unknown one.
     """
-    recorded = records.tracker.experiment_record(experiment_id).searcher_metric
+    recorded = records.home.experiment(experiment_id).read().searcher_metric
     smaller_is_better = recorded.smaller_is_better if recorded else True
     if not asked and recorded is not None:
         return "validation", recorded.name, smaller_is_better

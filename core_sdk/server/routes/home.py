@@ -34,14 +34,14 @@ def home(records: Records) -> HomeAnswer:
     snapshot = records.snapshot() if reading is None else Snapshot()
     rows = [one.row for one in snapshot.trials.values()]
     return HomeAnswer(
-        location=records.tracker.location,
+        location=str(records.home.root),
         version=__version__,
         num_trials=len(rows),
         num_experiments=len(snapshot.experiments),
         num_damaged_lines=sum(row.num_bad_lines for row in rows),
         num_dropped=sum(row.num_dropped for row in rows),
         left_out=records.ask(lambda view: view.left_out()) if reading is None else [],
-        has_master=is_master_running(records.tracker.home.root),
+        has_master=is_master_running(records.home.root),
         can_act=records.can_act,
         reading=reading,
     )

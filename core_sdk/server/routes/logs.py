@@ -9,6 +9,7 @@ import msgspec
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query, Rank, Text
+from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.log_levels import LogLevel
 from core_sdk.tracking.log_lines import LogFilter, LogPage
 from core_sdk.tracking.rows import AttemptRow
@@ -39,7 +40,7 @@ class LogsAnswer(msgspec.Struct, frozen=True):
 
 def logs(records: Records, trial_id: Id, query: LogsQuery) -> LogsAnswer:
     """Returns lines of an attempt's output. A search may give fewer than `limit`; `next_line` says where it goes on."""
-    attempts = records.tracker.attempts(trial_id)
+    attempts = attempt_rows(records.home.trial(trial_id))
     kept = [row.attempt for row in attempts if row.log_size_bytes is not None]
     attempt = (kept[-1] if kept else None) if query.attempt is None else query.attempt
     if attempt is None:

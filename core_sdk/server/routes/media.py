@@ -83,14 +83,14 @@ def media(records: Records, trial_id: Id, query: MediaQuery) -> MediaAnswer:
         view.trial(trial_id)
         return _answer(view.media(trial_id, rank=query.rank, superseded=query.superseded))
 
-    version = records.tracker.look_at_event_files(trial_id)  # it may take long, so it holds up no other question
+    version = records.media.look(trial_id)  # it may take long, so it holds up no other question
     return records.ask_of_trial(trial_id, ("media", query, version), read)
 
 
 def media_file(records: Records, trial_id: Id, file_name: FileName) -> Response:
     """Returns the content of a file of media, verified. HTML comes as text: only a frame of the page shows it."""
     try:
-        content = records.tracker.read_media(trial_id, file_name)
+        content = records.media.read(trial_id, file_name)
     except UnsafePathError as error:
         raise RequestError(404, "no_such_file", "the trial has no media of this name") from error
     media_type = _TYPES.get(file_name.partition(".")[2], "application/octet-stream")

@@ -127,7 +127,7 @@ def _whole(records: Records, trial_id: int, query: MetricsQuery) -> MetricsAnswe
             for group, name in known
             if query.group in ("", group) and (not wanted or name in wanted or f"{group}.{name}" in wanted)
         ]
-        ranks: Sequence[int | None] = [query.rank] if query.rank != "all" else view.reporting_ranks(trial_id)
+        ranks: Sequence[int | None] = [query.rank] if query.rank != "all" else view.outline(trial_id).reporting_ranks
         shown = chosen[: max(1, _MAX_SERIES // max(1, len(ranks)))]
 
         def curves_of(attempt: int | None = None) -> list[Curve]:
@@ -147,7 +147,7 @@ def _whole(records: Records, trial_id: int, query: MetricsQuery) -> MetricsAnswe
             if not alert.is_superseded and first <= alert.steps_completed <= last
         ]
         return MetricsAnswer(
-            curves, superseded, view.resume_points(trial_id), alerts[-_MAX_ALERTS:], len(chosen) - len(shown)
+            curves, superseded, view.outline(trial_id).resume_points, alerts[-_MAX_ALERTS:], len(chosen) - len(shown)
         )
 
     return records.ask_of_trial(trial_id, query, read)

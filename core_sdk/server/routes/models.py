@@ -109,7 +109,7 @@ def model(records: Records, model_id: Id) -> ModelVersionsAnswer:
 
 def lineage(records: Records, storage_id: StorageId) -> LineageAnswer:
     """Returns how a checkpoint came to be, and which versions of models it is."""
-    stretches = records.ask(lambda view: read_lineage(view, records.tracker.home, storage_id))
+    stretches = records.ask(lambda view: read_lineage(view, records.home, storage_id))
     registered = [
         RegisteredVersion(one.model_id, one.name, version.version)
         for one in _registry(records).models()
@@ -121,43 +121,43 @@ def lineage(records: Records, storage_id: StorageId) -> LineageAnswer:
 
 def create_model(records: Records, body: NewModelBody) -> Done:
     """Makes a model, which has no versions yet."""
-    made = models.create(records.tracker.home, body.name, description=body.description, labels=body.labels)
+    made = models.create(records.home, body.name, description=body.description, labels=body.labels)
     return Done(f"created model {made.model_id}")
 
 
 def change_model(records: Records, model_id: Id, body: ModelBody) -> Done:
     """Changes the description of a model."""
-    models.describe(records.tracker.home, model_id, body.description)
+    models.describe(records.home, model_id, body.description)
     return Done(f"changed model {model_id}")
 
 
 def label_model(records: Records, model_id: Id, body: LabelsBody) -> Done:
     """Gives a model labels, or takes them away."""
-    models.label(records.tracker.home, model_id, add=body.add, remove=body.remove)
+    models.label(records.home, model_id, add=body.add, remove=body.remove)
     return Done(f"changed the labels of model {model_id}")
 
 
 def archive_model(records: Records, model_id: Id) -> Done:
     """Hides a model from lists."""
-    models.archive(records.tracker.home, model_id)
+    models.archive(records.home, model_id)
     return Done(f"archived model {model_id}")
 
 
 def unarchive_model(records: Records, model_id: Id) -> Done:
     """Shows a model in lists again."""
-    models.unarchive(records.tracker.home, model_id)
+    models.unarchive(records.home, model_id)
     return Done(f"model {model_id} is in lists again")
 
 
 def delete_model(records: Records, model_id: Id) -> Done:
     """Takes a model with all its versions out of the registry; the checkpoints stay."""
-    models.delete(records.tracker.home, model_id)
+    models.delete(records.home, model_id)
     return Done(f"deleted model {model_id}")
 
 
 def register(records: Records, storage_id: StorageId, body: RegisterBody) -> Done:
     """Makes a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
-    home = records.tracker.home
+    home = records.home
     records.ask(lambda view: view.checkpoint(storage_id))  # an unknown one fails before a model is made
     try:
         found = _registry(records).model(body.model)
@@ -169,18 +169,18 @@ def register(records: Records, storage_id: StorageId, body: RegisterBody) -> Don
 
 def change_version(records: Records, model_id: Id, version: Id, body: VersionBody) -> Done:
     """Changes the name or the notes of a version."""
-    models.describe_version(records.tracker.home, model_id, version, name=body.name, notes=body.notes)
+    models.describe_version(records.home, model_id, version, name=body.name, notes=body.notes)
     return Done(f"changed version {version} of model {model_id}")
 
 
 def delete_version(records: Records, model_id: Id, version: Id) -> Done:
     """Takes a version out of the registry; its checkpoint stays, and can be deleted then."""
-    models.delete_version(records.tracker.home, model_id, version)
+    models.delete_version(records.home, model_id, version)
     return Done(f"deleted version {version} of model {model_id}")
 
 
 def _registry(records: Records) -> Registry:
-    return Registry(records.tracker.home)
+    return Registry(records.home)
 
 
 def _model(record: ModelRecord) -> ModelAnswer:

@@ -9,6 +9,7 @@ import msgspec
 from core_sdk.errors import RecordDamagedError
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id
+from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import AlertRow, AttemptRow, TrialRow
 
 _MAX_ALERTS = 1000
@@ -52,30 +53,27 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
         return (
             view.trial(trial_id),
             view.figures([trial_id]).get(trial_id, {}),
-            view.groups(trial_id),
-            view.resume_points(trial_id),
+            view.outline(trial_id),
             view.alerts(trial_id)[-_MAX_ALERTS:],
-            view.reporting_ranks(trial_id),
-            view.ranks_by_metric(trial_id),
         )
 
-    row, figures, groups, resume_points, alerts, reporting_ranks, ranks = records.ask(read)
+    row, figures, outline, alerts = records.ask(read)
     problem = ""
     try:
-        command = records.tracker.command(trial_id)
+        command = records.home.trial(trial_id).read_command()
     except RecordDamagedError as error:
         command, problem = None, str(error)
     return TrialAnswer(
         trial=row,
         series=[
-            SeriesName(group, name, found.last, ranks[group, name])
+            SeriesName(group, name, found.last, outline.ranks[group, name])
             for group, of_group in figures.items()
             for name, found in of_group.items()
         ],
-        system_groups=[group for group in groups if group not in figures],
-        resume_points=resume_points,
+        system_groups=[group for group in outline.groups if group not in figures],
+        resume_points=outline.resume_points,
         alerts=alerts,
-        reporting_ranks=reporting_ranks,
+        reporting_ranks=outline.reporting_ranks,
         command=command.argv if command else None,
         working_directory=command.cwd if command else None,
         problem=problem,
@@ -84,4 +82,4 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
 
 def attempts(records: Records, trial_id: Id) -> AttemptsAnswer:
     """Returns the executions of the trial's script, in order."""
-    return AttemptsAnswer(records.tracker.attempts(trial_id))
+    return AttemptsAnswer(attempt_rows(records.home.trial(trial_id)))

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 
 from core_sdk.alive import AliveLock, is_alive
 from core_sdk.errors import TrialRunningError
 from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.rows import AttemptRow
 
 _POLL_S = 0.05
+
+
+def attempt_rows(folder: TrialFolder) -> list[AttemptRow]:
+    """Returns the trial's attempts in order."""
+    running = folder.running_attempts()
+    others = folder.rank_journals()
+    return [
+        AttemptRow(
+            trial_id=folder.trial_id,
+            attempt=attempt,
+            is_running=attempt in running,
+            log_size_bytes=_size_bytes(folder.log_path(attempt)),
+            ranks=(0, *(rank for number, rank in others if number == attempt)),
+        )
+        for attempt in folder.attempts()
+    ]
 
 
 def await_end(folder: TrialFolder, timeout_s: float = math.inf) -> bool:
@@ -56,3 +74,10 @@ def take_for_dead(folder: TrialFolder) -> None:
 def _is_only_announced(folder: TrialFolder, attempt: int) -> bool:
     traces = (folder.log_path(attempt), folder.journal_path(attempt), folder.exit_path(attempt))
     return folder.run_info_path(attempt).exists() and not any(trace.exists() for trace in traces)
+
+
+def _size_bytes(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from core_sdk.alive import file_lock, is_alive
 from core_sdk.descriptors import HeldDirectory
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError, UnsafePathError
-from core_sdk.files import write_together, write_whole
+from core_sdk.files import opened_regular, write_together, write_whole
 from core_sdk.journal import encode_line
 from core_sdk.records import (
     MEDIA_DIRECTORY,
@@ -122,6 +122,14 @@ class TrialFolder:
 
     def log_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.log"
+
+    def read_log(self, attempt: int, offset: int, max_bytes: int) -> bytes:
+        """Returns the output of an attempt from byte `offset` on; empty at its end, and if none was kept."""
+        try:
+            with opened_regular(self.log_path(attempt)) as descriptor:
+                return os.pread(descriptor, max_bytes, offset)
+        except FileNotFoundError:
+            return b""
 
     def stop_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.stop"

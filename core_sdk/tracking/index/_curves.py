@@ -6,10 +6,11 @@ import math
 import sqlite3
 import sys
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from core_sdk.records import Metric
@@ -27,7 +28,16 @@ from core_sdk.tracking.index._schema import (
     among,
     of_rank,
 )
-from core_sdk.tracking.rows import Bins, Figures, FiguresByTrial, ProfileSeriesRow, SeriesBucket, SeriesRow, Summary
+from core_sdk.tracking.rows import (
+    Bins,
+    Figures,
+    FiguresByTrial,
+    Outline,
+    ProfileSeriesRow,
+    SeriesBucket,
+    SeriesRow,
+    Summary,
+)
 
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 _SHOWN_METRICS_OF_TRIALS = f"""trial JOIN attempt USING (trial_id)
@@ -43,24 +53,23 @@ def read_series(connection: sqlite3.Connection, trial_id: int, rank: int | None)
     return [SeriesRow(*row) for row in connection.execute(query, (trial_id, *ranked.values))]
 
 
-def read_reporting_ranks(connection: sqlite3.Connection, trial_id: int) -> list[int]:
-    query = f"SELECT DISTINCT rank FROM {_SERIES} WHERE attempt.trial_id = ? AND NOT is_profile ORDER BY rank"
-    return [rank for (rank,) in connection.execute(query, (trial_id,))]
-
-
-def read_ranks_by_metric(connection: sqlite3.Connection, trial_id: int) -> dict[tuple[str, str], list[int]]:
-    query = f"""SELECT DISTINCT group_name, name, rank FROM {_SERIES}
-        WHERE attempt.trial_id = ? AND NOT is_profile ORDER BY rank"""
-    ranks = defaultdict(list)
-    for group, name, rank in connection.execute(query, (trial_id,)):
-        ranks[group, name].append(rank)
-    return ranks
-
-
-def read_groups(connection: sqlite3.Connection, trial_id: int) -> list[str]:
-    query = f"""SELECT series.group_name FROM {_SERIES} WHERE attempt.trial_id = ?
-        GROUP BY series.group_name ORDER BY min(series.id)"""
-    return [group for (group,) in connection.execute(query, (trial_id,))]
+def read_outline(connection: sqlite3.Connection, trial_id: int) -> Outline:
+    query = f"""SELECT series.group_name, series.name, rank, is_profile FROM {_SERIES} WHERE attempt.trial_id = ?
+        GROUP BY series.group_name, series.name, rank, is_profile ORDER BY min(series.id)"""
+    groups: dict[str, None] = {}
+    ranks: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for group, name, rank, is_profile in connection.execute(query, (trial_id,)):
+        groups[group] = None
+        if not is_profile:
+            insort(ranks[group, name], rank)
+    query = """SELECT DISTINCT resumed_steps FROM attempt
+        WHERE trial_id = ? AND rank = 0 AND attempt > 1 AND resumed_steps > 0 ORDER BY resumed_steps"""
+    return Outline(
+        groups=list(groups),
+        ranks=ranks,
+        reporting_ranks=sorted(set(chain.from_iterable(ranks.values()))),
+        resume_points=[steps for (steps,) in connection.execute(query, (trial_id,))],
+    )
 
 
 def read_profile_series(connection: sqlite3.Connection, trial_id: int) -> list[ProfileSeriesRow]:
@@ -223,12 +232,6 @@ def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Se
             if steps[index] == end:
                 newest[end] = times[index]
     return [newest[end] for end in ends if end in newest]
-
-
-def read_resume_points(connection: sqlite3.Connection, trial_id: int) -> list[int]:
-    query = """SELECT DISTINCT resumed_steps FROM attempt
-        WHERE trial_id = ? AND rank = 0 AND attempt > 1 AND resumed_steps > 0 ORDER BY resumed_steps"""
-    return [steps for (steps,) in connection.execute(query, (trial_id,))]
 
 
 def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:

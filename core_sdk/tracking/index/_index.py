@@ -34,14 +34,16 @@ from core_sdk.tracking.index._holders import SuspendedError
 from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.index._transaction import IndexTransaction, ReadingProgress, RefreshResult
 from core_sdk.tracking.index._trials import AttemptKey
-from core_sdk.tracking.media import ScriptMedia
+from core_sdk.tracking.media import Media
 from core_sdk.tracking.rows import (
     AlertRow,
     Bins,
     CheckpointRow,
     ExperimentRow,
     FiguresByTrial,
+    Marks,
     MediaRow,
+    Outline,
     ProfileSeriesRow,
     Ranks,
     Reading,
@@ -51,7 +53,7 @@ from core_sdk.tracking.rows import (
     Summary,
     TrialRow,
 )
-from core_sdk.tracking.tracker import View
+from core_sdk.tracking.view import View
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -72,11 +74,11 @@ class Index(View):
         self,
         home: Home,
         on_progress: Callable[[Reading], None] | None = None,
-        script_media: ScriptMedia | None = None,
+        media: Media | None = None,
     ) -> None:
-        """`on_progress` is called with the progress of each refresh. `script_media` may know event files already."""
+        """`on_progress` is called with the progress of each refresh. `media` may know event files already."""
         self.home = home
-        self._script_media = script_media or ScriptMedia(home)
+        self._media = media or Media(home)
         self._on_progress = on_progress
         self._left_out: dict[Path, str] = {}
         can_write = os.access(home.root, os.W_OK)
@@ -110,11 +112,8 @@ class Index(View):
     def left_out(self) -> list[str]:
         return [str(path.relative_to(self.home.root)) for path in self._left_out]
 
-    def marks(self) -> dict[int, str]:
+    def marks(self) -> Marks:
         return self._ask(_trials.read_marks)
-
-    def experiment_marks(self) -> dict[int, str]:
-        return self._ask(_trials.read_experiment_marks)
 
     def experiments(self, experiment_ids: Collection[int] | None = None) -> list[ExperimentRow]:
         chosen = among("experiment_id", experiment_ids)
@@ -167,7 +166,7 @@ class Index(View):
 
     def media(self, trial_id: int, *, rank: Ranks = None, superseded: bool = False) -> list[MediaRow]:
         found = self._ask(_reports.read_media, _reports.ReportsOf(trial_id, None, rank, superseded))
-        if rank in (None, 0, "all") and (files := self._script_media.of(trial_id)) is not None:
+        if rank in (None, 0, "all") and (files := self._media.of(trial_id)) is not None:
             rows = files.rows(trial_id, self._ask(_trials.read_starts, trial_id))
             found += [row for row in rows if superseded or not row.is_superseded]
         return found
@@ -175,14 +174,8 @@ class Index(View):
     def alerts(self, trial_id: int) -> list[AlertRow]:
         return self._ask(_trials.read_alerts, trial_id)
 
-    def groups(self, trial_id: int) -> list[str]:
-        return self._ask(_curves.read_groups, trial_id)
-
-    def reporting_ranks(self, trial_id: int) -> list[int]:
-        return self._ask(_curves.read_reporting_ranks, trial_id)
-
-    def ranks_by_metric(self, trial_id: int) -> dict[tuple[str, str], list[int]]:
-        return self._ask(_curves.read_ranks_by_metric, trial_id)
+    def outline(self, trial_id: int) -> Outline:
+        return self._ask(_curves.read_outline, trial_id)
 
     def series(self, trial_id: int, *, rank: int | None = None) -> list[SeriesRow]:
         return self._ask(_curves.read_series, trial_id, rank)
@@ -235,9 +228,6 @@ class Index(View):
     ) -> list[float]:
         of = _curves.BucketsOf(trial_id, group, name, superseded_of=superseded_of, rank=rank)
         return self._ask(_curves.read_bucket_times, of, buckets)
-
-    def resume_points(self, trial_id: int) -> list[int]:
-        return self._ask(_curves.read_resume_points, trial_id)
 
     def summary(self, trial_id: int) -> Summary:
         return self._ask(_curves.read_summary, trial_id)

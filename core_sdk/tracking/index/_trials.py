@@ -13,7 +13,7 @@ from core_sdk.records import EnvironmentRecord, SearchRecord, Settled, from_json
 from core_sdk.tracking.home import Home
 from core_sdk.tracking.index._checkpoints import latest_checkpoints
 from core_sdk.tracking.index._schema import Where
-from core_sdk.tracking.rows import AlertRow, ExperimentRow, RankRow, TrialRow, TrialState
+from core_sdk.tracking.rows import AlertRow, ExperimentRow, Marks, RankRow, TrialRow, TrialState
 from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state, with_losses
 
 AttemptKey = tuple[int, int]
@@ -37,13 +37,10 @@ def in_experiments(where: Where) -> Where:
     return Where(f"experiment_id IN (SELECT experiment_id FROM experiment WHERE {where.sql})", where.values)
 
 
-def read_experiment_marks(connection: sqlite3.Connection) -> dict[int, str]:
-    query = f"SELECT experiment_id, signature FROM experiment WHERE {IS_LISTED}"
-    return dict(connection.execute(query).fetchall())
-
-
-def read_marks(connection: sqlite3.Connection) -> dict[int, str]:
-    return dict(connection.execute("SELECT trial_id, mark FROM trial ORDER BY trial_id").fetchall())
+def read_marks(connection: sqlite3.Connection) -> Marks:
+    trials = "SELECT trial_id, mark FROM trial ORDER BY trial_id"
+    experiments = f"SELECT experiment_id, signature FROM experiment WHERE {IS_LISTED}"
+    return Marks(*(dict(connection.execute(query).fetchall()) for query in (trials, experiments)))
 
 
 def read_trials(

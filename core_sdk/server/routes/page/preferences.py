@@ -48,14 +48,14 @@ class PreferencesBody(Body, frozen=True):
 def preferences(records: Records) -> Preferences:
     """Returns the page's preferences; if their file cannot be read, the defaults."""
     try:
-        return msgspec.json.decode(read_regular(records.tracker.home.page), type=Preferences)
+        return msgspec.json.decode(read_regular(records.home.page), type=Preferences)
     except (OSError, msgspec.MsgspecError):
         return Preferences()
 
 
 def keep(records: Records, body: PreferencesBody) -> Done:
     """Remembers the theme or a view, or forgets a view."""
-    home = records.tracker.home
+    home = records.home
     if not home.root.exists():
         raise RequestError(409, "no_home", "there is no home yet that could remember it", "Its first trial makes it.")
     with _lock:

@@ -1,49 +1,43 @@
-"""The seam between readers of records and the place where the records are kept.
+"""The questions that can be asked of the records of a home. Whoever needs the folder itself names `Home`.
 
-All of it could go over a network: rows are frozen values, long answers come in pages, and growing files are read from
-an offset. `HomeTracker` keeps the records in a folder.
+All of it could go over a network: rows are frozen values, and long answers come in pages.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from core_sdk.records import CommandRecord, ExperimentRecord, Metric, StopRequest, TrialRecord
+from core_sdk.records import Metric
+from core_sdk.tracking.home import Home
+from core_sdk.tracking.media import Media
 from core_sdk.tracking.rows import (
     AlertRow,
-    AttemptRow,
     Bins,
     CheckpointRow,
     ExperimentRow,
     FiguresByTrial,
+    Marks,
     MediaRow,
+    Outline,
     ProfileSeriesRow,
     Ranks,
     Reading,
     ReportPage,
     ReportRow,
-    ReportStretch,
     SeriesBucket,
     SeriesRow,
-    StreamPosition,
     Summary,
     TrialRow,
 )
 
-if TYPE_CHECKING:
-    from core_sdk.tracking.deletion.collection import CollectionPlan, Deletions, Request
-
 
 class View(Protocol):
-    """A snapshot of the records of a tracker. Only whether a process lives is looked up in each call."""
+    """A snapshot of the records of a home. Only whether a process lives is looked up in each call."""
 
     def experiments(self, experiment_ids: Collection[int] | None = None) -> list[ExperimentRow]:
         """Returns the experiments that have trials or were begun by a master. `experiment` finds others, too."""
-
-    def experiment_marks(self) -> dict[int, str]:
-        """Returns a mark for each of `experiments`. It changes whenever the experiment's record changes."""
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
         """Returns an experiment. Raises `ExperimentNotFoundError`, `AmbiguousNameError` or `RecordDamagedError`."""
@@ -54,8 +48,8 @@ class View(Protocol):
     def left_out(self) -> list[str]:
         """Returns the names of the records of trials and experiments that cannot be read."""
 
-    def marks(self) -> dict[int, str]:
-        """Returns a mark for each trial. It changes whenever anything is recorded about the trial."""
+    def marks(self) -> Marks:
+        """Returns what to compare, to learn what has changed since: of all trials, and of `experiments`."""
 
     def trials(
         self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None
@@ -101,14 +95,8 @@ class View(Protocol):
     def alerts(self, trial_id: int) -> list[AlertRow]:
         """Returns the alerts of the trial's script, in order."""
 
-    def groups(self, trial_id: int) -> list[str]:
-        """Returns the groups in which anything was reported, the profiler's too."""
-
-    def reporting_ranks(self, trial_id: int) -> list[int]:
-        """Returns the ranks that have reported metrics in any attempt, in order."""
-
-    def ranks_by_metric(self, trial_id: int) -> dict[tuple[str, str], list[int]]:
-        """Returns the ranks that have reported each metric in any attempt, by its group and its name."""
+    def outline(self, trial_id: int) -> Outline:
+        """Returns what the trial has reported, without the values."""
 
     def series(self, trial_id: int, *, rank: int | None = None) -> list[SeriesRow]:
         """Returns the metrics that a rank has reported. `Ranks` says what None means, here and in all methods."""
@@ -164,9 +152,6 @@ class View(Protocol):
     ) -> list[float]:
         """Returns the time at which the newest point of each of these buckets was reported."""
 
-    def resume_points(self, trial_id: int) -> list[int]:
-        """Returns the steps from which later attempts went on."""
-
     def summary(self, trial_id: int) -> Summary: ...
 
     def figures(self, trial_ids: Collection[int] | None = None, *, rank: int | None = None) -> FiguresByTrial:
@@ -184,49 +169,18 @@ class View(Protocol):
     def validation_metric_names(self, experiment_id: int) -> set[str]: ...
 
 
-class Tracker(Protocol):
-    """The place where records are kept. Each call answers from the records as they are when it is made."""
+@contextlib.contextmanager
+def open_view(
+    home: Home, on_progress: Callable[[Reading], None] | None = None, media: Media | None = None
+) -> Iterator[View]:
+    """Opens a view for questions that belong together. Leave it soon: it holds a file open.
 
-    @property
-    def location(self) -> str:
-        """The place of the records, for messages."""
+    A home that does not exist counts as empty. Two threads may not use the view at the same time. `on_progress` is
+    called with the progress of reading the records, here and in `refresh`; an exception that it raises ends the
+    reading. `media` may know event files already.
+    """
+    from core_sdk.tracking.index import Index  # a database, which most trainings do not need
 
-    def view(self, on_progress: Callable[[Reading], None] | None = None) -> AbstractContextManager[View]:
-        """Opens a view for questions that belong together. Leave it soon: it may hold a file or a connection open.
-
-        Two threads may not use it at the same time. `on_progress` is called with the progress of reading the records,
-        here and in `refresh`; an exception that it raises ends the reading.
-        """
-
-    def experiment_record(self, experiment_id: int) -> ExperimentRecord:
-        """Returns the record of an experiment. Raises `ExperimentNotFoundError` or `RecordDamagedError`."""
-
-    def trial_record(self, trial_id: int) -> TrialRecord:
-        """Returns the record of a trial. Raises `TrialNotFoundError` or `RecordDamagedError`."""
-
-    def command(self, trial_id: int) -> CommandRecord | None:
-        """Returns the command that starts the trial's script again, if known. Raises `RecordDamagedError`."""
-
-    def attempts(self, trial_id: int) -> list[AttemptRow]:
-        """Returns the trial's attempts in order. Raises `TrialNotFoundError`."""
-
-    def read_log(self, trial_id: int, attempt: int, offset: int, max_bytes: int) -> bytes:
-        """Returns the output of an attempt from byte `offset` on; empty at its end, and if none was kept."""
-
-    def read_media(self, trial_id: int, name: str) -> bytes:
-        """Returns the content of a file of media, by its `MediaFile.name`, and verifies it.
-
-        Raises `RecordDamagedError` if it is missing or damaged, and `UnsafePathError` for a name that no file has.
-        """
-
-    def read_reports(self, trial_id: int, start: StreamPosition, rank: int = 0) -> ReportStretch:
-        """Returns reports that a rank has made since `start`, in the order of the calls; empty if nothing is new."""
-
-    def stop_request(self, trial_id: int, attempt: int) -> StopRequest | None:
-        """Returns the request that the attempt stop, or None. Raises `RecordDamagedError` if it cannot be read."""
-
-    def plan_collection(self, request: Request) -> CollectionPlan:
-        """Returns what a policy would delete. Raises the errors of `tracking.deletion.collection.Collector.plan`."""
-
-    def carry_out_collection(self, request: Request, plan: CollectionPlan, *, wait_s: float = -1) -> Deletions:
-        """Deletes the checkpoints that `plan` and a second plan condemn. Raises `CollectionRunningError`."""
+    with Index(home, on_progress, media) as index:
+        index.refresh()
+        yield index

@@ -1,8 +1,6 @@
-"""What every tracker answers, asked of each kind that there is."""
+"""What a view of a home answers, and what its folders do while a trial runs."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 from parts import needs
@@ -15,18 +13,13 @@ from core_sdk.errors import (
 )
 from core_sdk.records import Alert
 from core_sdk.steering import trials
-from core_sdk.tracking import Home, HomeTracker, Tracker
+from core_sdk.tracking import Home, open_view
+from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import Figures, Reading, StreamPosition
+from core_sdk.tracking.streams import read_reports
 
 
-@pytest.fixture(params=[HomeTracker], ids=["home"])
-def tracker(request: pytest.FixtureRequest, home: Home) -> Tracker:
-    """A tracker over the records of `home`."""
-    make: Callable[[Home], Tracker] = request.param
-    return make(Home.create(home.root))
-
-
-def test_reports_are_read_in_stretches_that_lose_and_double_none(tracker: Tracker, home: Home) -> None:
+def test_reports_are_read_in_stretches_that_lose_and_double_none(home: Home) -> None:
     """A reader that goes on from the end of each stretch sees each report once, over all attempts."""
     folder = new_trial(home)
     record(folder, report(1, loss=1.0), report(2, loss=0.5))
@@ -34,7 +27,7 @@ def test_reports_are_read_in_stretches_that_lose_and_double_none(tracker: Tracke
 
     def read() -> None:
         nonlocal position
-        while (stretch := tracker.read_reports(folder.trial_id, position)).end != position:
+        while (stretch := read_reports(home.trial(folder.trial_id), position)).end != position:
             steps.extend([(row.attempt, row.steps_completed) for row in stretch.reports])
             position = stretch.end
 
@@ -47,23 +40,23 @@ def test_reports_are_read_in_stretches_that_lose_and_double_none(tracker: Tracke
     assert steps == [(1, 1), (1, 2), (1, 3), (2, 4)]
 
 
-def test_a_damaged_value_is_left_out_of_a_stretch(tracker: Tracker, home: Home) -> None:
+def test_a_damaged_value_is_left_out_of_a_stretch(home: Home) -> None:
     """One report that cannot be read does not keep others from being read."""
     folder = new_trial(home)
     record(folder, report(1, loss="nonsense"), report(2, loss=0.5))
 
-    rows = tracker.read_reports(folder.trial_id, StreamPosition()).reports
+    rows = read_reports(home.trial(folder.trial_id), StreamPosition()).reports
 
     assert [(row.steps_completed, row.metrics) for row in rows] == [(2, {"loss": 0.5})]
 
 
 @needs("many processes")
-def test_a_long_answer_comes_in_pages(tracker: Tracker, home: Home) -> None:
+def test_a_long_answer_comes_in_pages(home: Home) -> None:
     """Pages follow each other by steps, and together are all reports."""
     folder = new_trial(home)
     record(folder, *(report(step, loss=1.0) for step in range(60_000)))
 
-    with tracker.view() as view:
+    with open_view(home) as view:
         first = view.report_page(folder.trial_id)
         assert first.next_after is not None
         rest = view.report_page(folder.trial_id, after=first.next_after)
@@ -72,19 +65,19 @@ def test_a_long_answer_comes_in_pages(tracker: Tracker, home: Home) -> None:
     assert [row.steps_completed for row in first.reports + rest.reports] == list(range(60_000))
 
 
-def test_a_log_is_read_from_an_offset(tracker: Tracker, home: Home) -> None:
+def test_a_log_is_read_from_an_offset(home: Home) -> None:
     """At its end nothing more comes, and of an attempt without output neither does anything."""
     folder = new_trial(home)
     record(folder)
     folder.log_path(1).write_bytes(b"first\nsecond\n")
 
-    assert tracker.read_log(folder.trial_id, 1, 0, 5) == b"first"
-    assert tracker.read_log(folder.trial_id, 1, 6, 100) == b"second\n"
-    assert tracker.read_log(folder.trial_id, 1, 13, 100) == b""
-    assert tracker.read_log(folder.trial_id, 2, 0, 100) == b""
+    assert home.trial(folder.trial_id).read_log(1, 0, 5) == b"first"
+    assert home.trial(folder.trial_id).read_log(1, 6, 100) == b"second\n"
+    assert home.trial(folder.trial_id).read_log(1, 13, 100) == b""
+    assert home.trial(folder.trial_id).read_log(2, 0, 100) == b""
 
 
-def test_attempts_tell_what_runs_and_what_was_kept(tracker: Tracker, home: Home) -> None:
+def test_attempts_tell_what_runs_and_what_was_kept(home: Home) -> None:
     """An attempt is asked to stop only while it runs."""
     folder = new_trial(home)
     record(folder)
@@ -95,8 +88,8 @@ def test_attempts_tell_what_runs_and_what_was_kept(tracker: Tracker, home: Home)
     record(folder, attempt=2)
     alive = AliveLock(folder.alive_path(2))
     assert trials.pause(home, folder.trial_id, "test") == 2
-    first, second = tracker.attempts(folder.trial_id)
-    request = tracker.stop_request(folder.trial_id, 2)
+    first, second = attempt_rows(home.trial(folder.trial_id))
+    request = home.folder(folder.trial_id).read_stop_request(2)
     alive.release()
 
     assert (first.is_running, first.log_size_bytes) == (False, 5)
@@ -105,15 +98,15 @@ def test_attempts_tell_what_runs_and_what_was_kept(tracker: Tracker, home: Home)
     assert request.source == "test"
 
 
-def test_an_unknown_trial_is_named_by_every_call(tracker: Tracker) -> None:
+def test_an_unknown_trial_is_named_by_every_call(home: Home) -> None:
     """None of them makes one."""
     with pytest.raises(TrialNotFoundError):
-        tracker.attempts(7)
+        attempt_rows(home.trial(7))
     with pytest.raises(TrialNotFoundError):
-        tracker.read_reports(7, StreamPosition())
+        read_reports(home.trial(7), StreamPosition())
 
 
-def test_the_figures_of_all_trials_come_in_one_answer(tracker: Tracker, home: Home) -> None:
+def test_the_figures_of_all_trials_come_in_one_answer(home: Home) -> None:
     """The last value is that at the highest step; nothing counts behind which a later attempt went back."""
     folder = new_trial(home)
     record(folder, report(1, loss=1.0), report(2, loss=0.5), report(2, "validation", accuracy=0.9))
@@ -121,7 +114,7 @@ def test_the_figures_of_all_trials_come_in_one_answer(tracker: Tracker, home: Ho
     record(new_trial(home), report(7, loss=7.0))
     new_trial(home)
 
-    with tracker.view() as view:
+    with open_view(home) as view:
         figures = view.figures()
 
     assert figures == {
@@ -130,17 +123,17 @@ def test_the_figures_of_all_trials_come_in_one_answer(tracker: Tracker, home: Ho
     }
 
 
-def test_alerts_are_at_the_step_of_the_report_before_them(tracker: Tracker, home: Home) -> None:
+def test_alerts_are_at_the_step_of_the_report_before_them(home: Home) -> None:
     """A journal may be read in parts; a later attempt supersedes those beyond the step from which it goes on."""
     folder = new_trial(home)
     begin, low, high = (Alert(time=number, title=str(number), description="", level="warn") for number in range(3))
     record(folder, begin, report(40, loss=1.0), low, report(60, loss=0.5))
-    with tracker.view() as view:
+    with open_view(home) as view:
         first = [(one.title, one.steps_completed) for one in view.alerts(1)]
     append(folder, 1, lines(high))
     record(folder, Alert(time=9.0, title="again", description="it goes on", level="info"), attempt=2, resumed_steps=40)
 
-    with tracker.view() as view:
+    with open_view(home) as view:
         found = view.alerts(folder.trial_id)
 
     assert first == [("0", 0), ("1", 40)]
@@ -152,7 +145,7 @@ def test_alerts_are_at_the_step_of_the_report_before_them(tracker: Tracker, home
     ]
 
 
-def test_how_far_the_records_are_read_is_told(tracker: Tracker, home: Home) -> None:
+def test_how_far_the_records_are_read_is_told(home: Home) -> None:
     """Trial by trial. Whoever hears it may end the reading; the next one goes on."""
     for _ in range(3):
         record(new_trial(home), report(1, loss=1.0), report(2, loss=0.5))
@@ -163,9 +156,9 @@ def test_how_far_the_records_are_read_is_told(tracker: Tracker, home: Home) -> N
         if reading.num_read == 1:
             raise RuntimeError
 
-    with pytest.raises(RuntimeError), tracker.view(end_at_the_second):
+    with pytest.raises(RuntimeError), open_view(home, end_at_the_second):
         pass
-    with tracker.view(second.append) as view:
+    with open_view(home, second.append) as view:
         steps = [row.steps_completed for row in view.trials()]
 
     assert first[-1] == Reading(num_read=1, num_trials=3, num_points=2)
