@@ -24,7 +24,7 @@ from core_sdk.tracking.rows import TrialState
 from core_sdk.tracking.states import trial_state
 
 if TYPE_CHECKING:
-    from core_sdk.tracking.attempts.starting import Start
+    from core_sdk.tracking.attempts.starting import AttemptStart
 
 
 def pause(home: Home, trial_id: int, by: str) -> int:
@@ -86,7 +86,7 @@ def _is_steered_by_master(home: Home, experiment_id: int) -> bool:
     return search is not None and not search.has_ended and not search.is_damaged
 
 
-def resume(home: Home, trial_id: int) -> Start:
+def resume(home: Home, trial_id: int) -> AttemptStart:
     """Starts the next attempt in the background, from the newest good checkpoint; its output is kept.
 
     Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError`, `CommandError`, and the errors of
