@@ -15,7 +15,7 @@ from core_sdk.environment import agent_variables, child_variables
 from core_sdk.environment.names import HOME_VARIABLE, RUN_INFO_VARIABLE
 from core_sdk.errors import CommandNotExecutableError
 from core_sdk.processes import Spawner, start_helper
-from core_sdk.tracking.attempts.leftovers import mark_of_attempt
+from core_sdk.tracking.next_attempt import mark_of_attempt
 
 if TYPE_CHECKING:
     from core_sdk.tracking.attempts.starting import AttemptStart

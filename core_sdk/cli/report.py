@@ -11,7 +11,7 @@ import typer
 
 from core_sdk.cli._arguments import Experiment, parse_experiment
 from core_sdk.tracking import open_view
-from core_sdk.tracking.media import Media
+from core_sdk.tracking.media import HomeMedia
 
 if TYPE_CHECKING:
     from core_sdk.tracking import Home
@@ -150,7 +150,7 @@ def _media(home: Home, found: Sequence[Facts]) -> Iterable[str]:
             size_bytes += row.file.size_bytes
             try:
                 is_small = size_bytes <= _MOST_MEDIA_BYTES and not row.file.problem
-                content = Media(home).read(row.trial_id, row.file.name) if is_small else None
+                content = HomeMedia(home).read(row.trial_id, row.file.name) if is_small else None
             except RecordDamagedError:
                 content = None
             drawn = None if content is None else media_html(row.file, content)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 
 from core_sdk.tracking import Home
-from core_sdk.tracking.log_levels import LevelReader
-from core_sdk.tracking.log_stream import LogChunk, LogReader
-from core_sdk.tracking.ranks import check_rank_ids
+from core_sdk.tracking.logs.levels import LevelReader
+from core_sdk.tracking.logs.ranks import check_rank_ids
+from core_sdk.tracking.logs.stream import LogChunk, LogReader
 
 
 class LogLevel(enum.Enum):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core_sdk.client._metrics import to_datetime
 from core_sdk.tracking import Home
-from core_sdk.tracking.media import Media
+from core_sdk.tracking.media import HomeMedia
 from core_sdk.tracking.rows import MediaRow
 
 
@@ -31,7 +31,7 @@ class ReportedMedia:
 
     def read(self) -> bytes:
         """Returns the content. Raises `RecordDamagedError` if the file is missing, or is not what was reported."""
-        return Media(self._home).read(self.trial_id, self.file.name)
+        return HomeMedia(self._home).read(self.trial_id, self.file.name)
 
     def download(self, path: str | os.PathLike[str]) -> str:
         """Writes the content into the file `path`, and returns that path. Raises `RecordDamagedError`."""

@@ -22,8 +22,8 @@ from core_sdk.server.errors import RequestError
 from core_sdk.server.feed import Feed
 from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.finding.facts import Facts, facts
-from core_sdk.tracking.log_lines import LogFilter, LogLines, LogPage
-from core_sdk.tracking.media import Media
+from core_sdk.tracking.logs.lines import LogFilter, LogLines, LogPage
+from core_sdk.tracking.media import HomeMedia
 from core_sdk.tracking.rows import Bins, ExperimentRow, Marks, Reading
 
 logger = logging.getLogger("core_sdk.server")
@@ -79,7 +79,7 @@ class Records:
 
     def __init__(self, home: Home, *, can_act: bool = True) -> None:
         self.home = home
-        self.media = Media(home)
+        self.media = HomeMedia(home)
         self.can_act = can_act
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()

@@ -19,4 +19,5 @@ folder, `tracking.index` the database; only readers import the latter.
 """
 
 from core_sdk.tracking.home import Home, TrialFolder
-from core_sdk.tracking.view import View, open_view
+from core_sdk.tracking.opening import open_view
+from core_sdk.tracking.view import View

@@ -65,7 +65,7 @@ class ScriptMediaFiles(Protocol):
         """Returns the content of a medium by its `MediaFile.name`, or None if no file has it."""
 
 
-class Media:
+class HomeMedia:
     """The media of a home's trials. It remembers what it has read of files that scripts write. Any thread may ask."""
 
     def __init__(self, home: Home) -> None:

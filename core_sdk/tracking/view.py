@@ -5,13 +5,10 @@ All of it could go over a network: rows are frozen values, and long answers come
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from core_sdk.records import Metric
-from core_sdk.tracking.home import Home
-from core_sdk.tracking.media import Media
 from core_sdk.tracking.rows import (
     AlertRow,
     Bins,
@@ -23,7 +20,6 @@ from core_sdk.tracking.rows import (
     Outline,
     ProfileSeriesRow,
     Ranks,
-    Reading,
     ReportPage,
     ReportRow,
     SeriesBucket,
@@ -167,20 +163,3 @@ class View(Protocol):
         """Returns the best value of a validation metric by trial. Trials without one are left out. NaN never wins."""
 
     def validation_metric_names(self, experiment_id: int) -> set[str]: ...
-
-
-@contextlib.contextmanager
-def open_view(
-    home: Home, on_progress: Callable[[Reading], None] | None = None, media: Media | None = None
-) -> Iterator[View]:
-    """Opens a view for questions that belong together. Leave it soon: it holds a file open.
-
-    A home that does not exist counts as empty. Two threads may not use the view at the same time. `on_progress` is
-    called with the progress of reading the records, here and in `refresh`; an exception that it raises ends the
-    reading. `media` may know event files already.
-    """
-    from core_sdk.tracking.index import Index  # a database, which most trainings do not need
-
-    with Index(home, on_progress, media) as index:
-        index.refresh()
-        yield index

@@ -15,7 +15,7 @@ from parts import needs
 
 from core_sdk.client import Tracker
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.ranks import RankFilter
+from core_sdk.tracking.logs.ranks import RankFilter
 
 LAUNCH = [sys.executable, "-m", "launch.torch_distributed"]
 LAUNCHED = (

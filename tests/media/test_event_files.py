@@ -21,7 +21,7 @@ from core_sdk.tensorboard._decoding import ScriptMedium, media_of_event
 from core_sdk.tensorboard._frames import framed
 from core_sdk.tensorboard.script_files import ScriptFiles, rows_of_attempts
 from core_sdk.tracking import Home
-from core_sdk.tracking.media import Media
+from core_sdk.tracking.media import HomeMedia
 
 
 def write_all(directory: Path, *, step: int = 7) -> None:
@@ -129,7 +129,7 @@ def test_a_medium_whose_file_is_gone_is_told(home: Home) -> None:
     with pytest.raises(RecordDamagedError):
         words.read()
     with pytest.raises(RecordDamagedError):
-        Media(home).read(1, words.file.name)
+        HomeMedia(home).read(1, words.file.name)
     assert list(trial.iter_media()) == []
 
 

@@ -23,7 +23,7 @@ from core_sdk.journal import JournalWriter, RankJournal, encode_line, read_recor
 from core_sdk.records import AttemptStarted, Report
 from core_sdk.tensorboard.showing import export
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.media import Media
+from core_sdk.tracking.media import HomeMedia
 from core_sdk.tracking.spool.shipment import Shipment
 
 StartScript = Callable[..., Script]
@@ -281,7 +281,7 @@ def test_no_name_reaches_outside_the_directory(home: Home) -> None:
 
     for name in ("../trial.json", "x.png", image().file.sha256, f"{image().file.sha256}.exe", f"{'A' * 64}.png"):
         with pytest.raises(ValueError, match=re.escape(name)):
-            Media(home).read(1, name)
+            HomeMedia(home).read(1, name)
 
 
 def test_another_rank_keeps_media_with_its_journal(tmp_path: Path) -> None:

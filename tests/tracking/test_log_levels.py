@@ -6,8 +6,8 @@ import pytest
 from tracking.test_log_lines import lines_of
 
 from core_sdk.tracking import Home
-from core_sdk.tracking.log_levels import LevelReader
-from core_sdk.tracking.log_lines import LogFilter
+from core_sdk.tracking.logs.levels import LevelReader
+from core_sdk.tracking.logs.lines import LogFilter
 
 TRACEBACK = """\
 before

@@ -6,8 +6,8 @@ import pytest
 from tracking.journals import new_trial, record
 
 from core_sdk.tracking import Home
-from core_sdk.tracking.log_lines import LogFilter, LogLines
-from core_sdk.tracking.log_stream import LogReader
+from core_sdk.tracking.logs.lines import LogFilter, LogLines
+from core_sdk.tracking.logs.stream import LogReader
 
 LONG = 300_000
 

@@ -24,7 +24,7 @@ from core_sdk.records import SearcherMetric, format_number
 from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.finding.facts import read_facts
 from core_sdk.tracking.finding.order import in_order
-from core_sdk.tracking.log_stream import LogReader
+from core_sdk.tracking.logs.stream import LogReader
 
 _PAUSE_S = 0.5
 

@@ -13,9 +13,9 @@ from core_sdk.errors import CoreSDKError, NotRecordedError
 from core_sdk.records import strict_json
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.running import attempt_rows
-from core_sdk.tracking.log_levels import LogLevel
-from core_sdk.tracking.log_lines import LogFilter, LogLine, LogLines
-from core_sdk.tracking.log_stream import LogReader
+from core_sdk.tracking.logs.levels import LogLevel
+from core_sdk.tracking.logs.lines import LogFilter, LogLine, LogLines
+from core_sdk.tracking.logs.stream import LogReader
 
 _STDOUT = 1
 _PAGE_LINES = 10_000

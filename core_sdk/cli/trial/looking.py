@@ -31,7 +31,7 @@ from core_sdk.cli.trial.listing import choose_trials, print_trials, with_searche
 from core_sdk.cli.trial.logs import print_logs
 from core_sdk.records import MEDIA_KINDS
 from core_sdk.tracking import open_view
-from core_sdk.tracking.log_levels import LEVELS
+from core_sdk.tracking.logs.levels import LEVELS
 from core_sdk.tracking.rows import Ranks
 
 if TYPE_CHECKING:

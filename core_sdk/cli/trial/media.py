@@ -17,7 +17,7 @@ from core_sdk.cli.render.text import format_size
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import strict_json
 from core_sdk.tracking import Home
-from core_sdk.tracking.media import Media
+from core_sdk.tracking.media import HomeMedia
 from core_sdk.tracking.rows import MediaRow
 
 _COLUMNS = ["trial_id", "attempt", "rank", "group", "name", "steps_completed", "time"]
@@ -52,7 +52,7 @@ def download_media(home: Home, found: Sequence[MediaRow], directory: Path) -> No
             problems.append(f"{row.group} {row.name} at {row.steps_completed} was not kept: {row.file.problem}")
             continue
         try:
-            directory.joinpath(name).write_bytes(Media(home).read(row.trial_id, row.file.name))
+            directory.joinpath(name).write_bytes(HomeMedia(home).read(row.trial_id, row.file.name))
         except RecordDamagedError as error:
             problems.append(str(error))
         else:

@@ -10,8 +10,8 @@ from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query, Rank, Text
 from core_sdk.tracking.attempts.running import attempt_rows
-from core_sdk.tracking.log_levels import LogLevel
-from core_sdk.tracking.log_lines import LogFilter, LogPage
+from core_sdk.tracking.logs.levels import LogLevel
+from core_sdk.tracking.logs.lines import LogFilter, LogPage
 from core_sdk.tracking.rows import AttemptRow
 
 Ranks = Annotated[tuple[Rank, ...], msgspec.Meta(max_length=1000)]

@@ -15,8 +15,8 @@ from core_sdk.errors import AgentNotFoundError, TrialNotKilledError
 from core_sdk.processes import end_marked, guardians_of, is_any_marked
 from core_sdk.records import Settled
 from core_sdk.tracking.attempts.ending import read_end, record_end
-from core_sdk.tracking.attempts.leftovers import left_attempt, mark_of_attempt
 from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.next_attempt import left_attempt, mark_of_attempt
 
 _POLL_S = 0.05
 # An agent signs the attempt's lock as soon as it has got it.

@@ -17,4 +17,3 @@ belong to a time, not to a step: `reports` gives them when asked for by name; `s
 """
 
 from core_sdk.tracking.index._index import Index
-from core_sdk.tracking.index._transaction import RefreshResult

@@ -34,7 +34,7 @@ from core_sdk.tracking.index._holders import SuspendedError
 from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.index._transaction import IndexTransaction, ReadingProgress, RefreshResult
 from core_sdk.tracking.index._trials import AttemptKey
-from core_sdk.tracking.media import Media
+from core_sdk.tracking.media import HomeMedia
 from core_sdk.tracking.rows import (
     AlertRow,
     Bins,
@@ -74,11 +74,11 @@ class Index(View):
         self,
         home: Home,
         on_progress: Callable[[Reading], None] | None = None,
-        media: Media | None = None,
+        media: HomeMedia | None = None,
     ) -> None:
         """`on_progress` is called with the progress of each refresh. `media` may know event files already."""
         self.home = home
-        self._media = media or Media(home)
+        self._media = media or HomeMedia(home)
         self._on_progress = on_progress
         self._left_out: dict[Path, str] = {}
         can_write = os.access(home.root, os.W_OK)

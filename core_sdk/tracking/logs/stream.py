@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.home import Home
-from core_sdk.tracking.ranks import RankFilter, RankSearch
+from core_sdk.tracking.logs.ranks import RankFilter, RankSearch
 from core_sdk.tracking.rows import AttemptRow
 
 _POLL_INTERVAL_S = 0.1

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from core_sdk.tracking.home import Home
-from core_sdk.tracking.log_levels import LEVELS, LevelReader, LogLevel
+from core_sdk.tracking.logs.levels import LEVELS, LevelReader, LogLevel
 
 _BLOCK_BYTES = 1 << 18
 _TAIL_BYTES = 256

@@ -1,0 +1,1 @@
+"""The output of attempts: read as it grows, by lines, by levels and by ranks."""
