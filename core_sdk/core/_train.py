@@ -213,7 +213,7 @@ class TrainContext(OfOneProcess):
         return dict(from_json(stored))
 
     def get_metadata(self) -> dict[str, Any] | None:
-        """Returns the trial's metadata, from this or an earlier attempt. It asks the tracker: avoid it in inner loops.
+        """Returns the trial's metadata, from this or an earlier attempt. It asks the index: avoid it in inner loops.
 
         Not collective: any rank may call. Raises `HomeNotSharedError` if its node does not see the chief's home.
         """

@@ -448,13 +448,14 @@ def test_an_experiment_is_deleted_once_it_has_ended(cli: Cli, home: Home, comple
 
 
 def test_what_was_not_submitted_is_not_steered(cli: Cli, home: Home) -> None:
-    """An experiment that is only the name of trials has no searcher."""
+    """An experiment that is only the name of trials has no searcher; `pause` and `kill` are for its running trials."""
     new_trial(home, experiment="by hand")
 
-    ended = cli("experiment", "pause", "by hand")
+    activated, paused = (cli("experiment", command, "by hand") for command in ("activate", "pause"))
 
-    assert ended.status == 1
-    assert "experiment 1 was not submitted" in ended.errors
+    assert activated.status == paused.status == 1
+    assert "experiment 1 was not submitted" in activated.errors
+    assert "none of its trials is running" in paused.errors
 
 
 def test_a_test_shows_that_a_script_does_what_a_search_needs(cli: Cli, home: Home, tmp_path: Path) -> None:
