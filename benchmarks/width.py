@@ -21,10 +21,10 @@ import msgspec
 from core_sdk.environment import agent_variables
 from core_sdk.journal import encode_line
 from core_sdk.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
-from core_sdk.server.records import Records
 from core_sdk.server.routes.logs import LogsQuery, logs
 from core_sdk.server.routes.runs import ColumnsQuery, RunsQuery, columns, runs
 from core_sdk.server.routes.trials import trial
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import Home
 
 _EPOCH = 1_750_000_000.0
@@ -106,13 +106,13 @@ def measure(home: Home, last: int) -> None:
         elapsed_s = time.perf_counter() - begin
         failed = "" if answered.returncode == 0 else f", exit status {answered.returncode}"
         show(" ".join(arguments), elapsed_s, len(answered.stdout), target + failed)
-    with Records(home, can_act=False) as records:
-        records.look()
+    with SharedView(home, can_act=False) as shared:
+        shared.look()
         questions: dict[str, Callable[[], object]] = {
-            "/columns": lambda: columns(records, ColumnsQuery()),
-            "/runs": lambda: runs(records, RunsQuery()),
-            "/trials/ID": lambda: trial(records, last),
-            "/trials/ID/logs": lambda: logs(records, last, LogsQuery()),
+            "/columns": lambda: columns(shared, ColumnsQuery()),
+            "/runs": lambda: runs(shared, RunsQuery()),
+            "/trials/ID": lambda: trial(shared, last),
+            "/trials/ID/logs": lambda: logs(shared, last, LogsQuery()),
         }
         for path, ask in questions.items():
             begin = time.perf_counter()

@@ -26,10 +26,10 @@ from core_sdk.server.errors import RequestError, refusal_of
 from core_sdk.server.events import Events
 from core_sdk.server.openapi import describe
 from core_sdk.server.pages import PageFile
-from core_sdk.server.records import Records
 from core_sdk.server.route import Route
 from core_sdk.server.routes.table import ROUTES
 from core_sdk.server.security import FRAME_HEADERS, HEADERS, MAX_BODY_BYTES, Gate
+from core_sdk.server.shared_view import SharedView
 
 PREFIX = "/api/v1"
 _FILES = ("/file", "/archive")
@@ -42,11 +42,11 @@ _PAUSE_S = 0.01
 class App:
     """An ASGI application."""
 
-    def __init__(self, records: Records, gate: Gate, page: Mapping[str, PageFile]) -> None:
-        self._records = records
+    def __init__(self, shared: SharedView, gate: Gate, page: Mapping[str, PageFile]) -> None:
+        self._shared = shared
         self._gate = gate
         self._page = page
-        self._events = Events(records)
+        self._events = Events(shared)
         routes = [
             Routed(f"{PREFIX}/session", self._answer_session),
             Routed(f"{PREFIX}/ticket", self._answer_ticket),
@@ -119,20 +119,20 @@ class App:
 
     async def _answer(self, route: Route, request: Request) -> Response:
         await self._await_first_look(_PATIENCE_S if route.path == "/home" else math.inf)
-        self._records.check_home()
+        self._shared.check_home()
         arguments = {name: _converted(value, route, name) for name, value in request.path_params.items()}
         if "query" in route.hints:
             arguments["query"] = msgspec.convert(_query(request, route), route.query, strict=False)
         if "body" in route.hints:
             arguments["body"] = msgspec.json.decode(await _body(request) or b"{}", type=route.hints["body"])
-        answer = await run_in_threadpool(route.ask, self._records, **arguments)
+        answer = await run_in_threadpool(route.ask, self._shared, **arguments)
         return answer if isinstance(answer, Response) else _json(answer)
 
     async def _await_first_look(self, patience_s: float) -> None:
         """Waits for the first look, without a thread: there are few, and `/home` needs one to tell how far it is."""
         deadline = time.monotonic() + patience_s
         try:
-            while self._records.reading is not None and time.monotonic() < deadline:
+            while self._shared.reading is not None and time.monotonic() < deadline:
                 await asyncio.sleep(_PAUSE_S)
         except asyncio.CancelledError as error:
             raise RequestError(503, "server_ends", "the server ends before the records are read") from error

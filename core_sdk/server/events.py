@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 
 from core_sdk.server.errors import RequestError
 from core_sdk.server.feed import Change
-from core_sdk.server.records import Records
+from core_sdk.server.shared_view import SharedView
 
 logger = logging.getLogger("core_sdk.server")
 
@@ -24,8 +24,8 @@ _FAILURE_PAUSE_S = 5.0
 class Events:
     """The streams of events to open pages. One look at the records serves all; without open pages there is none."""
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
+    def __init__(self, shared: SharedView) -> None:
+        self._shared = shared
         self._news = asyncio.Condition()
         self._num_streams = 0
         self._looking: asyncio.Task[None] | None = None
@@ -49,12 +49,12 @@ class Events:
         try:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look())
-            await run_in_threadpool(self._records.look)  # the stream has what is recorded after this look
-            sent = self._records.feed.last_id if last_id is None else last_id
+            await run_in_threadpool(self._shared.look)  # the stream has what is recorded after this look
+            sent = self._shared.feed.last_id if last_id is None else last_id
             # This is sent at once, so that the page knows that it is connected, and has an id from which to go on.
             yield b"retry: 1000\n" + _encoded("hello", sent if last_id is None else None, Change())
             while not self._is_ending:
-                for event_id, change in self._records.feed.since(sent):
+                for event_id, change in self._shared.feed.since(sent):
                     yield _encoded("change", event_id, change)
                     sent = event_id
                 if not await self._has_news(sent) and not self._is_ending:
@@ -66,7 +66,7 @@ class Events:
         """Waits for an event after `sent`, and returns False if none has come for 15 seconds."""
         try:
             async with asyncio.timeout(_HEARTBEAT_S), self._news:
-                await self._news.wait_for(lambda: self._is_ending or self._records.feed.last_id != sent)
+                await self._news.wait_for(lambda: self._is_ending or self._shared.feed.last_id != sent)
         except TimeoutError:
             return False
         return True
@@ -74,7 +74,7 @@ class Events:
     async def _look(self) -> None:
         while self._num_streams > 0:
             try:
-                pause_s = await run_in_threadpool(self._records.look)
+                pause_s = await run_in_threadpool(self._shared.look)
             except Exception:  # the pages that are open wait for us: we look again
                 logger.exception("the records cannot be looked at; trying again in %g s", _FAILURE_PAUSE_S)
                 pause_s = _FAILURE_PAUSE_S

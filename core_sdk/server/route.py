@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import msgspec
 
 from core_sdk.records import MAX_INT
-from core_sdk.server.records import Records
+from core_sdk.server.shared_view import SharedView
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT - 1)]
 Rank = Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
@@ -41,8 +41,8 @@ class Route:
     answer: Callable[..., Any]
     method: Literal["GET", "POST"] = "GET"
 
-    def ask(self, records: Records, **arguments: Any) -> Any:
-        return self.answer(records, **arguments)
+    def ask(self, shared: SharedView, **arguments: Any) -> Any:
+        return self.answer(shared, **arguments)
 
     @property
     def summary(self) -> str:
@@ -74,10 +74,10 @@ class Action(Route):
 
     method: Literal["GET", "POST"] = "POST"
 
-    def ask(self, records: Records, **arguments: Any) -> Any:
-        records.check_actions()
-        done = self.answer(records, **arguments)
-        records.forget()
+    def ask(self, shared: SharedView, **arguments: Any) -> Any:
+        shared.check_actions()
+        done = self.answer(shared, **arguments)
+        shared.forget()
         return done
 
 

@@ -18,8 +18,8 @@ from core_sdk.errors import PortTakenError
 from core_sdk.server.app import App
 from core_sdk.server.connections import MOST_CONNECTIONS, protocol_of_a_server
 from core_sdk.server.pages import read_page
-from core_sdk.server.records import Records
 from core_sdk.server.security import LEAST_TOKEN_LENGTH, Gate
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import Home
 
 DEFAULT_PORT = 8650
@@ -85,11 +85,11 @@ def serve(
     check_exposure(host, token)
     with contextlib.ExitStack() as stack:
         listening = [stack.enter_context(each) for each in listen(host, port)]
-        records = stack.enter_context(Records(home, can_act=can_act))
+        shared = stack.enter_context(SharedView(home, can_act=can_act))
         own_name = f"{secrets.token_hex(_NAME_BYTES)}.localhost" if _is_localhost(host) else ""
         token = token or secrets.token_hex(_TOKEN_BYTES)
         address = Address(host, listening[0].getsockname()[1], token, own_name)
-        server = make_server(records, address)
+        server = make_server(shared, address)
         on_listening(address)
         if until is not None:
             threading.Thread(target=_end_with, args=[until, server], daemon=True).start()
@@ -104,9 +104,9 @@ def _end_with(source: IO[str], server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-def make_server(records: Records, address: Address) -> uvicorn.Server:
+def make_server(shared: SharedView, address: Address) -> uvicorn.Server:
     hosts = LOOPBACK_NAMES if is_loopback(address.host) else (*LOOPBACK_NAMES, *_names_of(address.host))
-    app = App(records, Gate(address.token, address.port, hosts, address.own_name), read_page())
+    app = App(shared, Gate(address.token, address.port, hosts, address.own_name), read_page())
     config = uvicorn.Config(
         app,
         log_level="warning",

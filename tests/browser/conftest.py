@@ -14,8 +14,8 @@ import pytest
 from browser.sample_home import write_sample_home
 from browser.sample_search import run_search
 
-from core_sdk.server.records import Records
 from core_sdk.server.serving import Address, listen, make_server
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import Home
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ OpenView = Callable[..., "Page"]
 def serving(home: Home, *, can_act: bool = True) -> Iterator[Site]:
     with ExitStack() as stack:
         listening = [stack.enter_context(each) for each in listen("127.0.0.1", 0)]
-        records = stack.enter_context(Records(home, can_act=can_act))
+        shared = stack.enter_context(SharedView(home, can_act=can_act))
         port = listening[0].getsockname()[1]
-        server = make_server(records, Address("127.0.0.1", port, _TOKEN, _NAME))
+        server = make_server(shared, Address("127.0.0.1", port, _TOKEN, _NAME))
         thread = threading.Thread(target=server.run, kwargs={"sockets": listening})
         thread.start()
         try:

@@ -46,7 +46,7 @@ def test_a_checkpoint_tells_how_it_came_to_be(visitor: Visitor, home: Home) -> N
     ]
     assert (way[0]["git_commit"][:4], way[0]["git_is_dirty"], way[1]["git_commit"]) == ("8c1f", True, "")
     home.folder(1).clear()
-    visitor.records.forget()
+    visitor.shared.forget()
     way = visitor.question("/checkpoints/third/lineage")["stretches"]
     assert [(one["storage_id"], one["trial_id"]) for one in way] == [("third", 2), ("second", 2), ("first", None)]
     assert visitor.get("/api/v1/checkpoints/first/lineage").status == 404

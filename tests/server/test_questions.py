@@ -308,7 +308,7 @@ def test_logs_are_read_by_line_rank_and_text(visitor: Visitor) -> None:
 def test_a_trial_that_was_deleted_meanwhile_is_named(visitor: Visitor, home: Home, trials: list[TrialFolder]) -> None:
     """Each of its questions has the same answer."""
     trials[0].clear()
-    visitor.records.forget()
+    visitor.shared.forget()
 
     for path in ("", "/metrics", "/logs", "/attempts", "/configuration", "/system"):
         answer = visitor.get(f"/api/v1/trials/1{path}")

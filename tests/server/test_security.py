@@ -314,7 +314,7 @@ def test_a_file_of_a_checkpoint_is_an_attachment(visitor: Visitor, home: Home) -
             time=0.0, storage_id="one", storage=url, steps_completed=1, metadata={}, resources={"page.html": 25}
         ),
     )
-    visitor.records.forget()
+    visitor.shared.forget()
 
     answer = visitor.get(target_of("/checkpoints/one/file", name="page.html"))
     outside = visitor.get(target_of("/checkpoints/one/file", name="../../home.json"))

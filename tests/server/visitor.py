@@ -13,8 +13,8 @@ import msgspec
 
 from core_sdk.server.app import App
 from core_sdk.server.pages import PageFile
-from core_sdk.server.records import Records
 from core_sdk.server.security import Gate
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import Home
 
 TOKEN = "0123456789abcdef0123"
@@ -49,19 +49,19 @@ class Visitor:
     """Speaks to the application without a socket, so that a request may be as wrong as it likes."""
 
     def __init__(self, home: Home, *, can_act: bool = True) -> None:
-        self.records = Records(home, can_act=can_act)
-        self.records.snapshot()  # what the test does next comes after the first look
-        self.app = App(self.records, Gate(TOKEN, PORT, HOSTS, OWN_NAME), PAGE)
+        self.shared = SharedView(home, can_act=can_act)
+        self.shared.snapshot()  # what the test does next comes after the first look
+        self.app = App(self.shared, Gate(TOKEN, PORT, HOSTS, OWN_NAME), PAGE)
 
     def close(self) -> None:
-        self.records.close()
+        self.shared.close()
 
     def get(self, target: str, **headers: str) -> Answer:
         return self.send("GET", target, headers=headers)
 
     def question(self, path: str, **query: object) -> Any:
         """The JSON of an answer that is a success."""
-        self.records.forget()
+        self.shared.forget()
         answer = self.get(target_of(path, **query))
         assert answer.status == 200, answer.content
         return answer.json

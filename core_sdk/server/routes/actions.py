@@ -6,9 +6,9 @@ from typing import Annotated
 
 import msgspec
 
-from core_sdk.server.records import Records
 from core_sdk.server.route import Id
 from core_sdk.server.routes.checkpoints import StorageId
+from core_sdk.server.shared_view import SharedView
 from core_sdk.steering import checkpoints, experiments, trials
 
 _BY = "core-sdk ui"
@@ -63,139 +63,139 @@ class Done(msgspec.Struct, frozen=True):
     """A text that says what was done."""
 
 
-def pause_trial(records: Records, trial_id: Id) -> Done:
+def pause_trial(shared: SharedView, trial_id: Id) -> Done:
     """Asks a running trial to save a checkpoint and stop."""
-    trials.pause(records.home, trial_id, _BY)
+    trials.pause(shared.home, trial_id, _BY)
     return Done(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
 
 
-def kill_one_trial(records: Records, trial_id: Id) -> Done:
+def kill_one_trial(shared: SharedView, trial_id: Id) -> Done:
     """Kills a trial with all its processes, at once; it is canceled."""
-    trials.kill(records.home, trial_id, _BY)
+    trials.kill(shared.home, trial_id, _BY)
     return Done(f"killed trial {trial_id}")
 
 
-def resume_trial(records: Records, trial_id: Id) -> Done:
+def resume_trial(shared: SharedView, trial_id: Id) -> Done:
     """Goes on with a trial from its newest good checkpoint, in the background; its output is kept."""
-    start = trials.resume(records.home, trial_id)
+    start = trials.resume(shared.home, trial_id)
     continuation = start.continuation
     checkpoint = None if continuation is None else continuation.checkpoint
     steps = "from its beginning" if checkpoint is None else f"from step {checkpoint.steps_completed}"
     return Done(f"resumed trial {trial_id} {steps}, as its attempt {start.number}")
 
 
-def archive_trial(records: Records, trial_id: Id) -> Done:
+def archive_trial(shared: SharedView, trial_id: Id) -> Done:
     """Hides a trial that does not run from lists, until it is resumed."""
-    trials.archive(records.home, trial_id)
+    trials.archive(shared.home, trial_id)
     return Done(f"archived trial {trial_id}")
 
 
-def unarchive_trial(records: Records, trial_id: Id) -> Done:
+def unarchive_trial(shared: SharedView, trial_id: Id) -> Done:
     """Shows a trial in lists again."""
-    trials.unarchive(records.home, trial_id)
+    trials.unarchive(shared.home, trial_id)
     return Done(f"trial {trial_id} is in lists again")
 
 
-def label_trial(records: Records, trial_id: Id, body: LabelsBody) -> Done:
+def label_trial(shared: SharedView, trial_id: Id, body: LabelsBody) -> Done:
     """Gives a trial labels, or takes them away."""
-    trials.label(records.home, trial_id, add=body.add, remove=body.remove)
+    trials.label(shared.home, trial_id, add=body.add, remove=body.remove)
     return Done(f"changed the labels of trial {trial_id}")
 
 
-def change_trial(records: Records, trial_id: Id, body: TrialBody) -> Done:
+def change_trial(shared: SharedView, trial_id: Id, body: TrialBody) -> Done:
     """Changes the name or the notes of a trial."""
-    trials.describe(records.home, trial_id, name=body.name, notes=body.notes)
+    trials.describe(shared.home, trial_id, name=body.name, notes=body.notes)
     return Done(f"changed trial {trial_id}")
 
 
-def delete_trial(records: Records, trial_id: Id, body: DeleteBody) -> Done:
+def delete_trial(shared: SharedView, trial_id: Id, body: DeleteBody) -> Done:
     """Deletes a trial, its records and its checkpoints."""
-    trials.delete(records.home, trial_id, is_forced=body.force)
+    trials.delete(shared.home, trial_id, is_forced=body.force)
     return Done(f"deleted trial {trial_id}")
 
 
-def pause_experiment(records: Records, experiment_id: Id) -> Done:
+def pause_experiment(shared: SharedView, experiment_id: Id) -> Done:
     """Lets the trials save their checkpoints and stop."""
-    done = experiments.pause(records.home, experiment_id, _BY)
+    done = experiments.pause(shared.home, experiment_id, _BY)
     if done.trial_ids:
         return Done(f"asked the trials of experiment {experiment_id} to stop")
     return Done(f"experiment {experiment_id}: {done.state}")
 
 
-def activate_experiment(records: Records, experiment_id: Id) -> Done:
+def activate_experiment(shared: SharedView, experiment_id: Id) -> Done:
     """Lets an experiment that is paused go on."""
-    return Done(f"experiment {experiment_id}: {experiments.activate(records.home, experiment_id, _BY).state}")
+    return Done(f"experiment {experiment_id}: {experiments.activate(shared.home, experiment_id, _BY).state}")
 
 
-def cancel_experiment(records: Records, experiment_id: Id) -> Done:
+def cancel_experiment(shared: SharedView, experiment_id: Id) -> Done:
     """Ends an experiment: its trials save their checkpoints and stop."""
-    return Done(f"experiment {experiment_id}: {experiments.cancel(records.home, experiment_id, _BY).state}")
+    return Done(f"experiment {experiment_id}: {experiments.cancel(shared.home, experiment_id, _BY).state}")
 
 
-def kill_experiment(records: Records, experiment_id: Id) -> Done:
+def kill_experiment(shared: SharedView, experiment_id: Id) -> Done:
     """Ends an experiment at once: its trials are killed."""
-    done = experiments.kill(records.home, experiment_id, _BY)
+    done = experiments.kill(shared.home, experiment_id, _BY)
     if done.trial_ids:
         return Done(f"killed the trials of experiment {experiment_id}")
     return Done(f"experiment {experiment_id}: {done.state}")
 
 
-def archive_experiment(records: Records, experiment_id: Id) -> Done:
+def archive_experiment(shared: SharedView, experiment_id: Id) -> Done:
     """Hides an experiment that has ended from lists."""
-    experiments.archive(records.home, experiment_id)
+    experiments.archive(shared.home, experiment_id)
     return Done(f"archived experiment {experiment_id}")
 
 
-def unarchive_experiment(records: Records, experiment_id: Id) -> Done:
+def unarchive_experiment(shared: SharedView, experiment_id: Id) -> Done:
     """Shows an experiment in lists again."""
-    experiments.unarchive(records.home, experiment_id)
+    experiments.unarchive(shared.home, experiment_id)
     return Done(f"experiment {experiment_id} is in lists again")
 
 
-def label_experiment(records: Records, experiment_id: Id, body: LabelsBody) -> Done:
+def label_experiment(shared: SharedView, experiment_id: Id, body: LabelsBody) -> Done:
     """Gives an experiment labels, or takes them away."""
-    experiments.label(records.home, experiment_id, add=body.add, remove=body.remove)
+    experiments.label(shared.home, experiment_id, add=body.add, remove=body.remove)
     return Done(f"changed the labels of experiment {experiment_id}")
 
 
-def change_experiment(records: Records, experiment_id: Id, body: ChangeBody) -> Done:
+def change_experiment(shared: SharedView, experiment_id: Id, body: ChangeBody) -> Done:
     """Changes the name, the description or the notes of an experiment."""
     texts = {"name": body.name, "description": body.description, "notes": body.notes}
-    experiments.describe(records.home, experiment_id, **texts)
+    experiments.describe(shared.home, experiment_id, **texts)
     return Done(f"changed experiment {experiment_id}")
 
 
-def set_experiment(records: Records, experiment_id: Id, body: SettingsBody) -> Done:
+def set_experiment(shared: SharedView, experiment_id: Id, body: SettingsBody) -> Done:
     """Changes how an experiment gets slots."""
-    experiments.set_slots(records.home, experiment_id, priority=body.priority, max_slots=body.max_slots)
+    experiments.set_slots(shared.home, experiment_id, priority=body.priority, max_slots=body.max_slots)
     return Done(f"changed the settings of experiment {experiment_id}")
 
 
-def delete_experiment(records: Records, experiment_id: Id, body: DeleteBody) -> Done:
+def delete_experiment(shared: SharedView, experiment_id: Id, body: DeleteBody) -> Done:
     """Deletes an experiment with its trials, records and checkpoints."""
-    experiments.delete(records.home, experiment_id, is_forced=body.force)
+    experiments.delete(shared.home, experiment_id, is_forced=body.force)
     return Done(f"deleted experiment {experiment_id}")
 
 
-def verify_checkpoint(records: Records, storage_id: StorageId) -> Done:
+def verify_checkpoint(shared: SharedView, storage_id: StorageId) -> Done:
     """Reads every file of a checkpoint and compares it with its checksum."""
-    checkpoints.verify(records.home, storage_id)
+    checkpoints.verify(shared.home, storage_id)
     return Done(f"checkpoint {storage_id} is whole: every byte is as it was stored")
 
 
-def pin_checkpoint(records: Records, storage_id: StorageId, body: PinBody) -> Done:
+def pin_checkpoint(shared: SharedView, storage_id: StorageId, body: PinBody) -> Done:
     """Protects a checkpoint from being deleted, by collection or by hand."""
-    checkpoints.pin(records.home, storage_id, body.note)
+    checkpoints.pin(shared.home, storage_id, body.note)
     return Done(f"pinned checkpoint {storage_id}")
 
 
-def unpin_checkpoint(records: Records, storage_id: StorageId) -> Done:
+def unpin_checkpoint(shared: SharedView, storage_id: StorageId) -> Done:
     """Takes the protection away."""
-    checkpoints.unpin(records.home, storage_id)
+    checkpoints.unpin(shared.home, storage_id)
     return Done(f"unpinned checkpoint {storage_id}")
 
 
-def delete_checkpoint(records: Records, storage_id: StorageId, body: DeleteBody) -> Done:
+def delete_checkpoint(shared: SharedView, storage_id: StorageId, body: DeleteBody) -> Done:
     """Deletes the files of a checkpoint."""
-    checkpoints.delete(records.home, storage_id, is_forced=body.force)
+    checkpoints.delete(shared.home, storage_id, is_forced=body.force)
     return Done(f"deleted checkpoint {storage_id}")

@@ -14,8 +14,8 @@ from starlette.responses import FileResponse
 
 from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.server.errors import RequestError
-from core_sdk.server.records import Records
 from core_sdk.server.route import Cursor, Id, Query, Text, page_of
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.rows import CheckpointRow
 
 if TYPE_CHECKING:
@@ -65,29 +65,29 @@ class CheckpointFileQuery(Query, frozen=True):
     """The name of one of the checkpoint's `resources`."""
 
 
-def checkpoints(records: Records, query: CheckpointsQuery) -> CheckpointsAnswer:
+def checkpoints(shared: SharedView, query: CheckpointsQuery) -> CheckpointsAnswer:
     """Returns the checkpoints of an experiment or of a trial, the newest first."""
     if query.experiment is None and query.trial is None:
         raise RequestError(400, "bad_parameter", "give the experiment or the trial whose checkpoints are wanted")
-    rows = records.ask(lambda view: view.checkpoints(trial_id=query.trial, experiment_id=query.experiment))
+    rows = shared.ask(lambda view: view.checkpoints(trial_id=query.trial, experiment_id=query.experiment))
     found = [row for row in rows if query.deleted or row.state != "DELETED"]
     page, cursor = page_of(found, query.cursor, query.limit)
     size_bytes = sum(row.size_bytes for row in found if row.state != "DELETED")
     experiment_id = query.experiment or (rows[0].experiment_id if rows else None)
-    metric = None if experiment_id is None else records.home.experiment(experiment_id).read().searcher_metric
+    metric = None if experiment_id is None else shared.home.experiment(experiment_id).read().searcher_metric
     return CheckpointsAnswer(page, len(found), size_bytes, metric.name if metric else None, cursor)
 
 
-def checkpoint(records: Records, storage_id: StorageId) -> CheckpointRow:
+def checkpoint(shared: SharedView, storage_id: StorageId) -> CheckpointRow:
     """Returns one checkpoint, with its files and metadata."""
-    return records.ask(lambda view: view.checkpoint(storage_id))
+    return shared.ask(lambda view: view.checkpoint(storage_id))
 
 
-def retention(records: Records, experiment_id: Id) -> RetentionAnswer:
+def retention(shared: SharedView, experiment_id: Id) -> RetentionAnswer:
     """Returns which checkpoints of an experiment its policy keeps, and why."""
     from core_sdk.tracking.deletion.collection import Collector, Request  # storages, which other questions do not need
 
-    with Collector(records.home, Request(experiment_id=experiment_id)) as collector:
+    with Collector(shared.home, Request(experiment_id=experiment_id)) as collector:
         plan = collector.plan()
     rules = plan.rules.get(experiment_id)
     return RetentionAnswer(
@@ -103,11 +103,11 @@ def _kept(verdict: Verdict) -> KeptAnswer:
     return KeptAnswer(verdict.storage_id, verdict.is_kept, list(verdict.reasons))
 
 
-def download(records: Records, storage_id: StorageId, query: CheckpointFileQuery) -> FileResponse:
+def download(shared: SharedView, storage_id: StorageId, query: CheckpointFileQuery) -> FileResponse:
     """Returns one file of a checkpoint, verified, as an attachment."""
     from core_sdk.storage import storage_from_url
 
-    row = checkpoint(records, storage_id)
+    row = checkpoint(shared, storage_id)
     if query.name not in row.resources or query.name.endswith("/"):
         raise RequestError(404, "no_such_file", "the checkpoint has no file of this name")
     directory = Path(tempfile.mkdtemp(prefix="core-sdk-download-"))

@@ -12,7 +12,7 @@ from core_sdk.experiments.calling import call_running
 from core_sdk.master.journaled import journaled_status
 from core_sdk.master.machine import Machine
 from core_sdk.master.occupancy import OccupiedSlot, occupied_slots
-from core_sdk.server.records import Records
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.rows import ExperimentRow
 
 
@@ -52,20 +52,20 @@ class SlotsAnswer(msgspec.Struct, frozen=True):
     clusters: list[Cluster]
 
 
-def queue(records: Records) -> QueueAnswer:
+def queue(shared: SharedView) -> QueueAnswer:
     """Returns the experiments in the order in which they get slots."""
-    status = _status(records)
-    rows = records.snapshot().experiments
+    status = _status(shared)
+    rows = shared.snapshot().experiments
     found = [_queued(one, rows.get(one["experiment_id"])) for one in (status or {"experiments": []})["experiments"]]
     return QueueAnswer(status is not None, sorted(found, key=lambda one: (one.priority, one.experiment_id)))
 
 
-def _status(records: Records) -> dict[str, Any] | None:
+def _status(shared: SharedView) -> dict[str, Any] | None:
     """Returns the status of the home's master, or of its journals if the master does not answer; None without one."""
     try:
-        return call_running(records.home.root, "status", is_patient=False)
+        return call_running(shared.home.root, "status", is_patient=False)
     except MasterSilentError:
-        return journaled_status(records.home)
+        return journaled_status(shared.home)
 
 
 def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperiment:
@@ -83,9 +83,9 @@ def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperim
     )
 
 
-def slots(records: Records) -> SlotsAnswer:
+def slots(shared: SharedView) -> SlotsAnswer:
     """Returns the slots of this machine, GPUs or places on the CPU, and of Ray clusters, and the trials on them."""
-    status = _status(records)
+    status = _status(shared)
     found = status or {"experiments": [], "clusters": [], **Machine.here().description}
     clusters = [Cluster(one["address"], one["problem"]) for one in found["clusters"]]
     return SlotsAnswer(status is not None, occupied_slots(found), clusters)

@@ -16,8 +16,8 @@ from core_sdk.config import from_mapping, masked, to_mapping, to_yaml
 from core_sdk.errors import CodeDamagedError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.server.errors import RequestError
-from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query, Text
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import Home
 
 _MAX_SHOWN_BYTES = 1 << 20
@@ -78,26 +78,26 @@ class FileAnswer(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-def configuration(records: Records, experiment_id: Id) -> ConfigurationAnswer:
+def configuration(shared: SharedView, experiment_id: Id) -> ConfigurationAnswer:
     """Returns the configuration of an experiment."""
-    if not records.home.experiment(experiment_id).read().is_submitted:
+    if not shared.home.experiment(experiment_id).read().is_submitted:
         return ConfigurationAnswer(None, "", "")
-    submitted = SubmittedExperiment(records.home, experiment_id)
+    submitted = SubmittedExperiment(shared.home, experiment_id)
     everything = to_mapping(submitted.config)
     shown = masked(everything)
     original = submitted.folder.read_original_config().decode(errors="replace") if shown == everything else ""
     return ConfigurationAnswer(shown, to_yaml(from_mapping(shown).config), original)
 
 
-def trial_configuration(records: Records, trial_id: Id) -> ConfigurationAnswer:
+def trial_configuration(shared: SharedView, trial_id: Id) -> ConfigurationAnswer:
     """Returns the configuration of a trial's experiment, and the trial's hyperparameters."""
-    row = records.ask(lambda view: view.trial(trial_id))
-    return msgspec.structs.replace(configuration(records, row.experiment_id), hparams=row.hparams)
+    row = shared.ask(lambda view: view.trial(trial_id))
+    return msgspec.structs.replace(configuration(shared, row.experiment_id), hparams=row.hparams)
 
 
-def code(records: Records, experiment_id: Id) -> CodeAnswer:
+def code(shared: SharedView, experiment_id: Id) -> CodeAnswer:
     """Returns the files of an experiment's code."""
-    home = records.home
+    home = shared.home
     sha256 = _sha256(home, experiment_id)
     if sha256 is None:
         return CodeAnswer(None, [])
@@ -106,9 +106,9 @@ def code(records: Records, experiment_id: Id) -> CodeAnswer:
     return CodeAnswer(sha256, files)
 
 
-def code_differences(records: Records, experiment_id: Id, query: CodeDifferencesQuery) -> CodeDifferencesAnswer:
+def code_differences(shared: SharedView, experiment_id: Id, query: CodeDifferencesQuery) -> CodeDifferencesAnswer:
     """Returns the files in which the code of two experiments differs."""
-    home = records.home
+    home = shared.home
     sha256, other_sha256 = _sha256(home, experiment_id), _sha256(home, query.other)
     if sha256 is None or other_sha256 is None or sha256 == other_sha256:
         return CodeDifferencesAnswer(sha256, other_sha256, [])
@@ -122,9 +122,9 @@ def code_differences(records: Records, experiment_id: Id, query: CodeDifferences
     return CodeDifferencesAnswer(sha256, other_sha256, files[:_MAX_FILES])
 
 
-def code_archive(records: Records, experiment_id: Id) -> FileResponse:
+def code_archive(shared: SharedView, experiment_id: Id) -> FileResponse:
     """Returns all files of an experiment's code, as an archive."""
-    home = records.home
+    home = shared.home
     sha256 = _sha256(home, experiment_id)
     if sha256 is None:
         raise RequestError(404, "no_such_file", f"experiment {experiment_id} has no code of its own")
@@ -134,9 +134,9 @@ def code_archive(records: Records, experiment_id: Id) -> FileResponse:
     return FileResponse(home.code_archive(sha256), media_type="application/gzip", filename=name)
 
 
-def code_file(records: Records, experiment_id: Id, query: CodeFileQuery) -> FileAnswer:
+def code_file(shared: SharedView, experiment_id: Id, query: CodeFileQuery) -> FileAnswer:
     """Returns the text of one file of an experiment's code."""
-    home = records.home
+    home = shared.home
     sha256 = _sha256(home, experiment_id)
     if sha256 is not None:
         with _opened(home, sha256) as archive:

@@ -14,9 +14,9 @@ from core_sdk.experiments.picture import SearchPicture
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
-from core_sdk.server.records import Records
 from core_sdk.server.route import Cursor, Id, Query, Rank, Text, page_of
 from core_sdk.server.routes.importance import Importance, importances
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.facts import Facts, flat_hparams
 from core_sdk.tracking.finding.where import ConditionError, parse_condition
@@ -144,7 +144,7 @@ class ImportanceAnswer(msgspec.Struct, frozen=True):
     importances: list[Importance]
 
 
-def experiments(records: Records, query: ExperimentsQuery) -> ExperimentsAnswer:
+def experiments(shared: SharedView, query: ExperimentsQuery) -> ExperimentsAnswer:
     """Returns the experiments, by default the newest first."""
     condition = parse_condition(query.where) if query.where else None
     for name, place in condition.names.items() if condition else ():
@@ -153,28 +153,28 @@ def experiments(records: Records, query: ExperimentsQuery) -> ExperimentsAnswer:
     text = query.search.casefold()
     found = [
         row
-        for row in records.snapshot().experiments.values()
+        for row in shared.snapshot().experiments.values()
         if (query.archived or not row.is_archived)
         and (condition is None or condition.holds(_values(row).get))
         and any(text in part.casefold() for part in (row.name, row.description, *row.labels))
     ]
     found = _in_order(found, query.sort)
     page, cursor = page_of(found, query.cursor, query.limit)
-    return ExperimentsAnswer(page, _figures(records, page), len(found), cursor)
+    return ExperimentsAnswer(page, _figures(shared, page), len(found), cursor)
 
 
-def _figures(records: Records, rows: Sequence[ExperimentRow]) -> list[ExperimentFigures]:
+def _figures(shared: SharedView, rows: Sequence[ExperimentRow]) -> list[ExperimentFigures]:
     trials: dict[int, list[Facts]] = defaultdict(list)
-    for one in records.snapshot().trials.values():
+    for one in shared.snapshot().trials.values():
         trials[one.row.experiment_id].append(one)
-    return [_figures_of(records, row, trials[row.experiment_id]) for row in rows]
+    return [_figures_of(shared, row, trials[row.experiment_id]) for row in rows]
 
 
-def _figures_of(records: Records, row: ExperimentRow, trials: Sequence[Facts]) -> ExperimentFigures:
+def _figures_of(shared: SharedView, row: ExperimentRow, trials: Sequence[Facts]) -> ExperimentFigures:
     started = min(row.created, *(one.row.created for one in trials)) if trials else row.created
     ended = (row.search and row.search.ended) or max((one.row.ended or 0.0 for one in trials), default=0.0)
     duration = None if row.state == "ACTIVE" or not ended else max(0.0, ended - started)
-    if (metric := records.searcher_metric(row.experiment_id)) is None:
+    if (metric := shared.searcher_metric(row.experiment_id)) is None:
         return ExperimentFigures(duration=duration)
     name = f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"
     values = [(value, one.row.trial_id) for one in trials if isinstance(value := one.metric(name), int | float)]
@@ -207,12 +207,12 @@ def _in_order(rows: Sequence[ExperimentRow], sort: str) -> list[ExperimentRow]:
     return [row for row, _ in with_value] + [row for row, value in keyed if value is None]
 
 
-def experiment(records: Records, experiment_id: Id) -> ExperimentAnswer:
+def experiment(shared: SharedView, experiment_id: Id) -> ExperimentAnswer:
     """Returns the record of an experiment, and its best trial."""
-    record = records.home.experiment(experiment_id).read()
-    row = records.ask(lambda view: view.experiment(experiment_id))
+    record = shared.home.experiment(experiment_id).read()
+    row = shared.ask(lambda view: view.experiment(experiment_id))
     metric = record.searcher_metric
-    best = None if metric is None else _best(records, experiment_id, metric.name, metric.smaller_is_better)
+    best = None if metric is None else _best(shared, experiment_id, metric.name, metric.smaller_is_better)
     return ExperimentAnswer(
         experiment=row,
         notes=record.notes,
@@ -220,13 +220,13 @@ def experiment(records: Records, experiment_id: Id) -> ExperimentAnswer:
         metric=metric.name if metric else None,
         smaller_is_better=metric.smaller_is_better if metric else None,
         best=best,
-        states=Counter(one.row.state for one in records.snapshot().trials_of(experiment_id)),
-        choices=_choices(records, experiment_id) if record.is_submitted else {},
+        states=Counter(one.row.state for one in shared.snapshot().trials_of(experiment_id)),
+        choices=_choices(shared, experiment_id) if record.is_submitted else {},
     )
 
 
-def _choices(records: Records, experiment_id: int) -> dict[str, Choice]:
-    space = SubmittedExperiment(records.home, experiment_id).config.hyperparameters
+def _choices(shared: SharedView, experiment_id: int) -> dict[str, Choice]:
+    space = SubmittedExperiment(shared.home, experiment_id).config.hyperparameters
     choices = {}
     for path, leaf in space.leaves():
         match leaf:
@@ -240,32 +240,30 @@ def _choices(records: Records, experiment_id: int) -> dict[str, Choice]:
     return choices
 
 
-def _best(records: Records, experiment_id: int, metric: str, smaller_is_better: bool) -> BestTrial | None:
-    values = records.ask(lambda view: view.best_validations(experiment_id, metric, smaller_is_better=smaller_is_better))
+def _best(shared: SharedView, experiment_id: int, metric: str, smaller_is_better: bool) -> BestTrial | None:
+    values = shared.ask(lambda view: view.best_validations(experiment_id, metric, smaller_is_better=smaller_is_better))
     choose = min if smaller_is_better else max
     trial_id = choose(values, key=lambda one: values[one], default=None)
     return None if trial_id is None else BestTrial(trial_id, values[trial_id])
 
 
-def search(records: Records, experiment_id: Id) -> SearchPicture:
+def search(shared: SharedView, experiment_id: Id) -> SearchPicture:
     """Returns the rungs and brackets of a submitted experiment, and what became of each trial."""
-    if not records.home.experiment(experiment_id).read().is_submitted:
+    if not shared.home.experiment(experiment_id).read().is_submitted:
         message = f"experiment {experiment_id} was not submitted, and has no search"
         raise RequestError(404, "no_search", message, "Its trials have curves all the same.")
-    return records.search_picture(experiment_id)
+    return shared.search_picture(experiment_id)
 
 
-def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAnswer:
+def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesAnswer:
     """Returns the learning curves of the best trials of an experiment."""
-    group, name, smaller_is_better = _metric(records, experiment_id, query.metric)
+    group, name, smaller_is_better = _metric(shared, experiment_id, query.metric)
     if not name:
         return CurvesAnswer("", [], 0, [])
-    found = _with_metric(records, experiment_id, group, name)
+    found = _with_metric(shared, experiment_id, group, name)
     best: dict[int, Any] = {one.row.trial_id: one.metrics[group][name] for one in found}
     if group == "validation":
-        best |= records.ask(
-            lambda view: view.best_validations(experiment_id, name, smaller_is_better=smaller_is_better)
-        )
+        best |= shared.ask(lambda view: view.best_validations(experiment_id, name, smaller_is_better=smaller_is_better))
     rows = [one.row for one in found]
     rows.sort(key=lambda row: _rank(best[row.trial_id], smaller_is_better))
 
@@ -294,7 +292,7 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
             )
         return CurvesAnswer(f"{group}.{name}", drawn, len(found), sorted(ranks))
 
-    return records.ask(read)
+    return shared.ask(read)
 
 
 def _rank(value: float, smaller_is_better: bool) -> tuple[bool, float]:
@@ -302,18 +300,18 @@ def _rank(value: float, smaller_is_better: bool) -> tuple[bool, float]:
     return value != value, value if smaller_is_better else -value
 
 
-def _metric(records: Records, experiment_id: int, asked: str) -> tuple[str, str, bool]:
+def _metric(shared: SharedView, experiment_id: int, asked: str) -> tuple[str, str, bool]:
     """Returns the metric's group and name, and whether smaller is better.
 
     Without a name it is the searcher's metric, or else any that a trial has. Raises `ValueError` for an unknown one.
     """
-    recorded = records.home.experiment(experiment_id).read().searcher_metric
+    recorded = shared.home.experiment(experiment_id).read().searcher_metric
     smaller_is_better = recorded.smaller_is_better if recorded else True
     if not asked and recorded is not None:
         return "validation", recorded.name, smaller_is_better
     known = {
         (group, name)
-        for one in records.snapshot().trials_of(experiment_id)
+        for one in shared.snapshot().trials_of(experiment_id)
         for group, metrics in one.metrics.items()
         for name in metrics
     }
@@ -325,16 +323,16 @@ def _metric(records: Records, experiment_id: int, asked: str) -> tuple[str, str,
     return "", "", smaller_is_better
 
 
-def importance(records: Records, experiment_id: Id, query: ImportanceQuery) -> ImportanceAnswer:
+def importance(shared: SharedView, experiment_id: Id, query: ImportanceQuery) -> ImportanceAnswer:
     """Returns how much of the differences in a metric each hyperparameter explains by itself."""
     asked = query.metric.removeprefix("min.").removeprefix("max.")
     extreme = query.metric[: len(query.metric) - len(asked)]
-    group, name, _ = _metric(records, experiment_id, asked)
+    group, name, _ = _metric(shared, experiment_id, asked)
     metric = f"{extreme}{group}.{name}"
-    values = [(one.hparams, one.metric(metric)) for one in _with_metric(records, experiment_id, group, name)]
+    values = [(one.hparams, one.metric(metric)) for one in _with_metric(shared, experiment_id, group, name)]
     told = importances([(hparams, value) for hparams, value in values if value is not None])
     return ImportanceAnswer(metric.strip("."), len(values), told)
 
 
-def _with_metric(records: Records, experiment_id: int, group: str, name: str) -> list[Facts]:
-    return [one for one in records.snapshot().trials_of(experiment_id) if name in one.metrics.get(group, {})]
+def _with_metric(shared: SharedView, experiment_id: int, group: str, name: str) -> list[Facts]:
+    return [one for one in shared.snapshot().trials_of(experiment_id) if name in one.metrics.get(group, {})]

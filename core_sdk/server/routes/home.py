@@ -6,7 +6,7 @@ import msgspec
 
 from core_sdk._version import __version__
 from core_sdk.experiments.calling import is_master_running
-from core_sdk.server.records import Records, Snapshot
+from core_sdk.server.shared_view import SharedView, Snapshot
 from core_sdk.tracking.rows import Reading
 
 
@@ -28,20 +28,20 @@ class HomeAnswer(msgspec.Struct, frozen=True):
     """The part of the records that is read, of a server that has just begun to: all other questions wait for that."""
 
 
-def home(records: Records) -> HomeAnswer:
+def home(shared: SharedView) -> HomeAnswer:
     """Returns which home is served, and how much of it can be read."""
-    reading = records.reading
-    snapshot = records.snapshot() if reading is None else Snapshot()
+    reading = shared.reading
+    snapshot = shared.snapshot() if reading is None else Snapshot()
     rows = [one.row for one in snapshot.trials.values()]
     return HomeAnswer(
-        location=str(records.home.root),
+        location=str(shared.home.root),
         version=__version__,
         num_trials=len(rows),
         num_experiments=len(snapshot.experiments),
         num_damaged_lines=sum(row.num_bad_lines for row in rows),
         num_dropped=sum(row.num_dropped for row in rows),
-        left_out=records.ask(lambda view: view.left_out()) if reading is None else [],
-        has_master=is_master_running(records.home.root),
-        can_act=records.can_act,
+        left_out=shared.ask(lambda view: view.left_out()) if reading is None else [],
+        has_master=is_master_running(shared.home.root),
+        can_act=shared.can_act,
         reading=reading,
     )

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 
 from core_sdk.server.errors import RequestError
-from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query, Rank, Text
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.logs.levels import LogLevel
 from core_sdk.tracking.logs.lines import LogFilter, LogPage
@@ -38,9 +38,9 @@ class LogsAnswer(msgspec.Struct, frozen=True):
     page: LogPage
 
 
-def logs(records: Records, trial_id: Id, query: LogsQuery) -> LogsAnswer:
+def logs(shared: SharedView, trial_id: Id, query: LogsQuery) -> LogsAnswer:
     """Returns lines of an attempt's output. A search may give fewer than `limit`; `next_line` says where it goes on."""
-    attempts = attempt_rows(records.home.trial(trial_id))
+    attempts = attempt_rows(shared.home.trial(trial_id))
     kept = [row.attempt for row in attempts if row.log_size_bytes is not None]
     attempt = (kept[-1] if kept else None) if query.attempt is None else query.attempt
     if attempt is None:
@@ -48,4 +48,4 @@ def logs(records: Records, trial_id: Id, query: LogsQuery) -> LogsAnswer:
     if attempt not in kept:
         raise RequestError(404, "no_such_attempt", f"no output of attempt {attempt} of trial {trial_id} was kept")
     wanted = LogFilter(query.rank, query.level, query.search)
-    return LogsAnswer(attempt, attempts, records.log_page(trial_id, attempt, query.first, query.limit, wanted))
+    return LogsAnswer(attempt, attempts, shared.log_page(trial_id, attempt, query.first, query.limit, wanted))

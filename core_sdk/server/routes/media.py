@@ -12,8 +12,8 @@ from starlette.responses import Response
 from core_sdk.errors import UnsafePathError
 from core_sdk.records import EXTENSIONS
 from core_sdk.server.errors import RequestError
-from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query, Rank
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import MediaRow
 
@@ -76,21 +76,21 @@ class MediaAnswer(msgspec.Struct, frozen=True):
     """The size of all files. Equal contents are one file."""
 
 
-def media(records: Records, trial_id: Id, query: MediaQuery) -> MediaAnswer:
+def media(shared: SharedView, trial_id: Id, query: MediaQuery) -> MediaAnswer:
     """Returns the names of a trial's media, and where their contents are."""
 
     def read(view: View) -> MediaAnswer:
         view.trial(trial_id)
         return _answer(view.media(trial_id, rank=query.rank, superseded=query.superseded))
 
-    version = records.media.look(trial_id)  # it may take long, so it holds up no other question
-    return records.ask_of_trial(trial_id, ("media", query, version), read)
+    version = shared.media.look(trial_id)  # it may take long, so it holds up no other question
+    return shared.ask_of_trial(trial_id, ("media", query, version), read)
 
 
-def media_file(records: Records, trial_id: Id, file_name: FileName) -> Response:
+def media_file(shared: SharedView, trial_id: Id, file_name: FileName) -> Response:
     """Returns the content of a file of media, verified. HTML comes as text: only a frame of the page shows it."""
     try:
-        content = records.media.read(trial_id, file_name)
+        content = shared.media.read(trial_id, file_name)
     except UnsafePathError as error:
         raise RequestError(404, "no_such_file", "the trial has no media of this name") from error
     media_type = _TYPES.get(file_name.partition(".")[2], "application/octet-stream")

@@ -10,8 +10,8 @@ import msgspec
 
 from core_sdk.charts.horizontal_axis import Series, places, steps_within
 from core_sdk.records import MAX_INT, Metric
-from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Names, Query, Rank, Text
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import AlertRow, SeriesBucket
 
@@ -95,10 +95,10 @@ class SystemAnswer(msgspec.Struct, frozen=True):
     num_left_out: int
 
 
-def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswer:
+def metrics(shared: SharedView, trial_id: Id, query: MetricsQuery) -> MetricsAnswer:
     """Returns the curves of a trial's metrics."""
     # The whole is remembered, so that of a zoom only a part has to be read.
-    whole = _whole(records, trial_id, msgspec.structs.replace(query, finer_from=None, finer_to=None))
+    whole = _whole(shared, trial_id, msgspec.structs.replace(query, finer_from=None, finer_to=None))
     if query.finer_from is None or query.finer_to is None:
         return whole
     within = query.finer_from, query.finer_to
@@ -111,10 +111,10 @@ def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswe
         )
         return msgspec.structs.replace(whole, curves=curves, superseded=superseded)
 
-    return records.ask(refine)
+    return shared.ask(refine)
 
 
-def _whole(records: Records, trial_id: int, query: MetricsQuery) -> MetricsAnswer:
+def _whole(shared: SharedView, trial_id: int, query: MetricsQuery) -> MetricsAnswer:
     wanted = set(query.names)
     within = _within(query.first, query.last)
 
@@ -150,7 +150,7 @@ def _whole(records: Records, trial_id: int, query: MetricsQuery) -> MetricsAnswe
             curves, superseded, view.outline(trial_id).resume_points, alerts[-_MAX_ALERTS:], len(chosen) - len(shown)
         )
 
-    return records.ask_of_trial(trial_id, query, read)
+    return shared.ask_of_trial(trial_id, query, read)
 
 
 def _within(first: int | None, last: int | None) -> tuple[int, int] | None:
@@ -207,7 +207,7 @@ def _columns(
     )
 
 
-def system(records: Records, trial_id: Id, query: SystemQuery) -> SystemAnswer:
+def system(shared: SharedView, trial_id: Id, query: SystemQuery) -> SystemAnswer:
     """Returns the profiler's figures of the trial's nodes, over time."""
     wanted = set(query.names)
     first, last = (None if at is None else int(at * 1000) for at in (query.first, query.last))
@@ -229,4 +229,4 @@ def system(records: Records, trial_id: Id, query: SystemQuery) -> SystemAnswer:
             curves.append(_columns(one.group, one.name, buckets, x, rank=one.rank))
         return SystemAnswer(curves, max(0, len(known) - _MAX_SERIES))
 
-    return records.ask_of_trial(trial_id, query, read)
+    return shared.ask_of_trial(trial_id, query, read)

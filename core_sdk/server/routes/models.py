@@ -8,10 +8,10 @@ import msgspec
 
 from core_sdk.errors import CheckpointNotFoundError, ModelNotFoundError
 from core_sdk.records import ModelRecord, ModelVersionRecord, from_json
-from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query
 from core_sdk.server.routes.actions import Body, Done, Labels, LabelsBody
 from core_sdk.server.routes.checkpoints import StorageId
+from core_sdk.server.shared_view import SharedView
 from core_sdk.steering import models
 from core_sdk.tracking.finding.lineage import Stretch, read_lineage
 from core_sdk.tracking.registry import Registry
@@ -95,92 +95,92 @@ class VersionBody(Body, frozen=True):
     notes: str | None = None
 
 
-def list_models(records: Records, query: ModelsQuery) -> ModelsAnswer:
+def list_models(shared: SharedView, query: ModelsQuery) -> ModelsAnswer:
     """Returns the models of the registry."""
-    found = _registry(records).models()
+    found = _registry(shared).models()
     return ModelsAnswer([_model(one) for one in found if query.archived or not one.is_archived])
 
 
-def model(records: Records, model_id: Id) -> ModelVersionsAnswer:
+def model(shared: SharedView, model_id: Id) -> ModelVersionsAnswer:
     """Returns a model with its versions and their checkpoints."""
-    found = _registry(records).model(model_id)
-    return ModelVersionsAnswer(_model(found), [_version(records, one) for one in reversed(found.versions)])
+    found = _registry(shared).model(model_id)
+    return ModelVersionsAnswer(_model(found), [_version(shared, one) for one in reversed(found.versions)])
 
 
-def lineage(records: Records, storage_id: StorageId) -> LineageAnswer:
+def lineage(shared: SharedView, storage_id: StorageId) -> LineageAnswer:
     """Returns how a checkpoint came to be, and which versions of models it is."""
-    stretches = records.ask(lambda view: read_lineage(view, records.home, storage_id))
+    stretches = shared.ask(lambda view: read_lineage(view, shared.home, storage_id))
     registered = [
         RegisteredVersion(one.model_id, one.name, version.version)
-        for one in _registry(records).models()
+        for one in _registry(shared).models()
         for version in one.versions
         if version.checkpoint == storage_id
     ]
     return LineageAnswer(stretches, registered)
 
 
-def create_model(records: Records, body: NewModelBody) -> Done:
+def create_model(shared: SharedView, body: NewModelBody) -> Done:
     """Makes a model, which has no versions yet."""
-    made = models.create(records.home, body.name, description=body.description, labels=body.labels)
+    made = models.create(shared.home, body.name, description=body.description, labels=body.labels)
     return Done(f"created model {made.model_id}")
 
 
-def change_model(records: Records, model_id: Id, body: ModelBody) -> Done:
+def change_model(shared: SharedView, model_id: Id, body: ModelBody) -> Done:
     """Changes the description of a model."""
-    models.describe(records.home, model_id, body.description)
+    models.describe(shared.home, model_id, body.description)
     return Done(f"changed model {model_id}")
 
 
-def label_model(records: Records, model_id: Id, body: LabelsBody) -> Done:
+def label_model(shared: SharedView, model_id: Id, body: LabelsBody) -> Done:
     """Gives a model labels, or takes them away."""
-    models.label(records.home, model_id, add=body.add, remove=body.remove)
+    models.label(shared.home, model_id, add=body.add, remove=body.remove)
     return Done(f"changed the labels of model {model_id}")
 
 
-def archive_model(records: Records, model_id: Id) -> Done:
+def archive_model(shared: SharedView, model_id: Id) -> Done:
     """Hides a model from lists."""
-    models.archive(records.home, model_id)
+    models.archive(shared.home, model_id)
     return Done(f"archived model {model_id}")
 
 
-def unarchive_model(records: Records, model_id: Id) -> Done:
+def unarchive_model(shared: SharedView, model_id: Id) -> Done:
     """Shows a model in lists again."""
-    models.unarchive(records.home, model_id)
+    models.unarchive(shared.home, model_id)
     return Done(f"model {model_id} is in lists again")
 
 
-def delete_model(records: Records, model_id: Id) -> Done:
+def delete_model(shared: SharedView, model_id: Id) -> Done:
     """Takes a model with all its versions out of the registry; the checkpoints stay."""
-    models.delete(records.home, model_id)
+    models.delete(shared.home, model_id)
     return Done(f"deleted model {model_id}")
 
 
-def register(records: Records, storage_id: StorageId, body: RegisterBody) -> Done:
+def register(shared: SharedView, storage_id: StorageId, body: RegisterBody) -> Done:
     """Makes a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
-    home = records.home
-    records.ask(lambda view: view.checkpoint(storage_id))  # an unknown one fails before a model is made
+    home = shared.home
+    shared.ask(lambda view: view.checkpoint(storage_id))  # an unknown one fails before a model is made
     try:
-        found = _registry(records).model(body.model)
+        found = _registry(shared).model(body.model)
     except ModelNotFoundError:
         found = models.create(home, body.model)
     version = models.register(home, found.model_id, storage_id, name=body.name, notes=body.notes)
     return Done(f"registered the checkpoint as version {version.version} of model {found.model_id}")
 
 
-def change_version(records: Records, model_id: Id, version: Id, body: VersionBody) -> Done:
+def change_version(shared: SharedView, model_id: Id, version: Id, body: VersionBody) -> Done:
     """Changes the name or the notes of a version."""
-    models.describe_version(records.home, model_id, version, name=body.name, notes=body.notes)
+    models.describe_version(shared.home, model_id, version, name=body.name, notes=body.notes)
     return Done(f"changed version {version} of model {model_id}")
 
 
-def delete_version(records: Records, model_id: Id, version: Id) -> Done:
+def delete_version(shared: SharedView, model_id: Id, version: Id) -> Done:
     """Takes a version out of the registry; its checkpoint stays, and can be deleted then."""
-    models.delete_version(records.home, model_id, version)
+    models.delete_version(shared.home, model_id, version)
     return Done(f"deleted version {version} of model {model_id}")
 
 
-def _registry(records: Records) -> Registry:
-    return Registry(records.home)
+def _registry(shared: SharedView) -> Registry:
+    return Registry(shared.home)
 
 
 def _model(record: ModelRecord) -> ModelAnswer:
@@ -198,9 +198,9 @@ def _model(record: ModelRecord) -> ModelAnswer:
     )
 
 
-def _version(records: Records, record: ModelVersionRecord) -> VersionAnswer:
+def _version(shared: SharedView, record: ModelVersionRecord) -> VersionAnswer:
     try:
-        row = records.ask(lambda view: view.checkpoint(record.checkpoint))
+        row = shared.ask(lambda view: view.checkpoint(record.checkpoint))
     except CheckpointNotFoundError:
         row = None
     return VersionAnswer(

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from core_sdk.server.errors import RequestError
-from core_sdk.server.records import Records, Snapshot
 from core_sdk.server.route import Cursor, Id, Names, Query, Text, page_of
+from core_sdk.server.shared_view import SharedView, Snapshot
 from core_sdk.tracking.finding.facts import Facts, problem_with, titles, without_figure
 from core_sdk.tracking.finding.groups import recorded_ranking
 from core_sdk.tracking.finding.order import in_order
@@ -119,11 +119,11 @@ class RunsAnswer(msgspec.Struct, frozen=True):
     """The cursor of the next page; null on the last."""
 
 
-def columns(records: Records, query: ColumnsQuery) -> ColumnsAnswer:
+def columns(shared: SharedView, query: ColumnsQuery) -> ColumnsAnswer:
     """Returns the columns that the table can have: fields, and the hyperparameters and metrics that trials have."""
-    snapshot, of = records.snapshot(), query.experiment
+    snapshot, of = shared.snapshot(), query.experiment
     if query.trials:
-        found = records.chosen_trials(query.trials)
+        found = shared.chosen_trials(query.trials)
         known = _columns_of(found)
         experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
     else:
@@ -135,7 +135,7 @@ def columns(records: Records, query: ColumnsQuery) -> ColumnsAnswer:
     page, cursor = page_of(fitting, query.cursor, query.limit)
     page = list(dict.fromkeys((*page, *(one for one in known if one.name in names)))) if names else page
     labels = Counter(label for one in found for label in one.row.labels)
-    ranking = recorded_ranking(map(records.searcher_metric, experiment_ids))
+    ranking = recorded_ranking(map(shared.searcher_metric, experiment_ids))
     return ColumnsAnswer(
         columns=[
             *(ColumnAnswer(name, "field", kind, len(found)) for name, kind in _FIELDS.items()),
@@ -195,12 +195,12 @@ def _type(value: Any) -> str:
             return "mixed"
 
 
-def runs(records: Records, query: RunsQuery) -> RunsAnswer:
+def runs(shared: SharedView, query: RunsQuery) -> RunsAnswer:
     """Returns the trials of all experiments, or of one, as a table."""
     condition = parse_condition(query.where) if query.where else None
-    snapshot = records.snapshot()
+    snapshot = shared.snapshot()
     everything = list(snapshot.trials.values())
-    found = records.chosen_trials(query.trials) if query.trials else _in_question(snapshot, query)
+    found = shared.chosen_trials(query.trials) if query.trials else _in_question(snapshot, query)
     for name, place in condition.names.items() if condition else ():
         if problem := _problem_with(name, found, everything):
             raise ConditionError(problem, query.where, place)

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from core_sdk.errors import RecordDamagedError
-from core_sdk.server.records import Records
 from core_sdk.server.route import Id
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import AlertRow, AttemptRow, TrialRow
 
@@ -46,7 +46,7 @@ class AttemptsAnswer(msgspec.Struct, frozen=True):
     attempts: list[AttemptRow]
 
 
-def trial(records: Records, trial_id: Id) -> TrialAnswer:
+def trial(shared: SharedView, trial_id: Id) -> TrialAnswer:
     """Returns the record of a trial, and the names of its metrics."""
 
     def read(view: Any) -> tuple[Any, ...]:
@@ -57,10 +57,10 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
             view.alerts(trial_id)[-_MAX_ALERTS:],
         )
 
-    row, figures, outline, alerts = records.ask(read)
+    row, figures, outline, alerts = shared.ask(read)
     problem = ""
     try:
-        command = records.home.trial(trial_id).read_command()
+        command = shared.home.trial(trial_id).read_command()
     except RecordDamagedError as error:
         command, problem = None, str(error)
     return TrialAnswer(
@@ -80,6 +80,6 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
     )
 
 
-def attempts(records: Records, trial_id: Id) -> AttemptsAnswer:
+def attempts(shared: SharedView, trial_id: Id) -> AttemptsAnswer:
     """Returns the executions of the trial's script, in order."""
-    return AttemptsAnswer(attempt_rows(records.home.trial(trial_id)))
+    return AttemptsAnswer(attempt_rows(shared.home.trial(trial_id)))

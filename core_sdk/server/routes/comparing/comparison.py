@@ -6,10 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query
 from core_sdk.server.routes.metrics import MetricsAnswer, MetricsQuery, metrics
 from core_sdk.server.routes.trials import TrialAnswer, trial
+from core_sdk.server.shared_view import SharedView
 
 TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(min_length=1, max_length=100)]
 
@@ -32,11 +32,11 @@ class ComparedMetricsAnswer(msgspec.Struct, frozen=True):
     """The answers in the order of the question."""
 
 
-def comparison(records: Records, query: ComparisonQuery) -> ComparisonAnswer:
+def comparison(shared: SharedView, query: ComparisonQuery) -> ComparisonAnswer:
     """Returns the records of several trials."""
-    return ComparisonAnswer([trial(records, trial_id) for trial_id in query.trials])
+    return ComparisonAnswer([trial(shared, trial_id) for trial_id in query.trials])
 
 
-def compared_metrics(records: Records, query: ComparedMetricsQuery) -> ComparedMetricsAnswer:
+def compared_metrics(shared: SharedView, query: ComparedMetricsQuery) -> ComparedMetricsAnswer:
     """Returns the curves of several trials."""
-    return ComparedMetricsAnswer([metrics(records, trial_id, query) for trial_id in query.trials])
+    return ComparedMetricsAnswer([metrics(shared, trial_id, query) for trial_id in query.trials])

@@ -12,9 +12,9 @@ from core_sdk.charts.common_bins import JoinedMetric
 from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join, refined
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
-from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Names, Query, Rank, Text
 from core_sdk.server.routes.metrics import Axis, Place
+from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.finding.facts import Facts, problem_with
 from core_sdk.tracking.finding.groups import (
     Ranking,
@@ -106,17 +106,15 @@ class GroupsAnswer(msgspec.Struct, frozen=True):
     num_trials: int
 
 
-def groups(records: Records, query: GroupsQuery) -> GroupsAnswer:
+def groups(shared: SharedView, query: GroupsQuery) -> GroupsAnswer:
     """Returns groups of trials, and one curve for each group and metric."""
-    found = _trials(records, query)
+    found = _trials(shared, query)
     for name in query.by:
         if problem := problem_with(name, found):
             raise RequestError(400, "unknown_name", problem)
     experiment_ids = dict.fromkeys(one.row.experiment_id for one in found)
     ranking = (
-        Ranking.named(query.best)
-        if query.best
-        else default_ranking(found, map(records.searcher_metric, experiment_ids))
+        Ranking.named(query.best) if query.best else default_ranking(found, map(shared.searcher_metric, experiment_ids))
     )
     grouped = group_trials(found, query.by) if query.by else []
     return GroupsAnswer(
@@ -124,18 +122,18 @@ def groups(records: Records, query: GroupsQuery) -> GroupsAnswer:
         metrics=metric_names(found)[:_MAX_NAMES],
         best_by=ranking.name if ranking else None,
         groups=[_group(one, ranking) for one in grouped],
-        charts=[_chart(records, query, grouped, metric) for metric in query.metrics[:_MAX_CHARTS]] if grouped else [],
+        charts=[_chart(shared, query, grouped, metric) for metric in query.metrics[:_MAX_CHARTS]] if grouped else [],
         num_trials=len(found),
     )
 
 
-def _trials(records: Records, query: GroupsQuery) -> list[Facts]:
+def _trials(shared: SharedView, query: GroupsQuery) -> list[Facts]:
     if query.experiment is not None:
-        found = [one for one in records.snapshot().trials_of(query.experiment) if not one.row.is_archived]
+        found = [one for one in shared.snapshot().trials_of(query.experiment) if not one.row.is_archived]
         if len(found) > _MAX_TRIALS:
             raise RequestError(400, "too_many_trials", f"at most {_MAX_TRIALS} trials can be grouped, not {len(found)}")
         return found
-    return records.chosen_trials(query.trials)
+    return shared.chosen_trials(query.trials)
 
 
 def _group(group: TrialGroup, ranking: Ranking | None) -> GroupAnswer:
@@ -144,31 +142,31 @@ def _group(group: TrialGroup, ranking: Ranking | None) -> GroupAnswer:
     return GroupAnswer(list(group.values), group.trial_ids, trial_id, value)
 
 
-def _chart(records: Records, query: GroupsQuery, grouped: Sequence[TrialGroup], metric: str) -> GroupedChartAnswer:
+def _chart(shared: SharedView, query: GroupsQuery, grouped: Sequence[TrialGroup], metric: str) -> GroupedChartAnswer:
     pair = next((pair for group in grouped for pair in _pairs(group) if f"{pair[0]}.{pair[1]}" == metric), None)
     if pair is None:
         raise RequestError(400, "unknown_name", f"no trial has a metric {metric!r}")
     trial_ids = [trial_id for group in grouped for trial_id in group.trial_ids]
     wanted = JoinedMetric(*pair, query.x, query.points, rank=query.rank)
-    bins = records.common_bins(trial_ids, wanted)
+    bins = shared.common_bins(trial_ids, wanted)
     curves = []
     for index, group in enumerate(grouped):
         if members := [bins[trial_id] for trial_id in group.trial_ids if trial_id in bins]:
-            curve = records.group_curve(members, query.centre, query.band)
-            curves.append(_curve(index, _finer(records, query, group, wanted, curve)))
+            curve = shared.group_curve(members, query.centre, query.band)
+            curves.append(_curve(index, _finer(shared, query, group, wanted, curve)))
     return GroupedChartAnswer(metric, curves)
 
 
 def _finer(
-    records: Records, query: GroupsQuery, group: TrialGroup, wanted: JoinedMetric, curve: GroupedCurve
+    shared: SharedView, query: GroupsQuery, group: TrialGroup, wanted: JoinedMetric, curve: GroupedCurve
 ) -> GroupedCurve:
     """Returns the curve with finer points where they are asked for."""
     if query.finer_from is None or query.finer_to is None or query.finer_from > query.finer_to:
         return curve
     for _ in range(2):  # what is wanted may be a small part of a single bin
         first, end = curve.bins_around(query.finer_from, query.finer_to)
-        bins = records.common_bins(group.trial_ids, replace(wanted, within=(first, end)))
-        part = records.group_curve(list(bins.values()), query.centre, query.band)
+        bins = shared.common_bins(group.trial_ids, replace(wanted, within=(first, end)))
+        part = shared.group_curve(list(bins.values()), query.centre, query.band)
         curve = refined(curve, part, first, end)
     return curve
 

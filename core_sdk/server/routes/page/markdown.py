@@ -9,7 +9,7 @@ import msgspec
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
-from core_sdk.server.records import Records
+from core_sdk.server.shared_view import SharedView
 
 _LINKS = ("http:", "https:", "mailto:")
 
@@ -34,7 +34,7 @@ class MarkdownAnswer(msgspec.Struct, frozen=True):
     content: list[Element | str]
 
 
-def markdown(records: Records, body: MarkdownBody) -> MarkdownAnswer:
+def markdown(shared: SharedView, body: MarkdownBody) -> MarkdownAnswer:
     """Returns what a text in Markdown shows. HTML and pictures stay text: nothing runs, no other server is asked."""
     return MarkdownAnswer(_drawn(SyntaxTreeNode(_reader().parse(body.text))))
 

@@ -12,9 +12,9 @@ import msgspec
 
 from core_sdk.files import read_regular, write_atomically
 from core_sdk.server.errors import RequestError
-from core_sdk.server.records import Records
 from core_sdk.server.route import Name
 from core_sdk.server.routes.actions import Body, Done
+from core_sdk.server.shared_view import SharedView
 
 _MAX_VIEWS = 1000
 
@@ -45,21 +45,21 @@ class PreferencesBody(Body, frozen=True):
     forget_view: Name | None = None
 
 
-def preferences(records: Records) -> Preferences:
+def preferences(shared: SharedView) -> Preferences:
     """Returns the page's preferences; if their file cannot be read, the defaults."""
     try:
-        return msgspec.json.decode(read_regular(records.home.page), type=Preferences)
+        return msgspec.json.decode(read_regular(shared.home.page), type=Preferences)
     except (OSError, msgspec.MsgspecError):
         return Preferences()
 
 
-def keep(records: Records, body: PreferencesBody) -> Done:
+def keep(shared: SharedView, body: PreferencesBody) -> Done:
     """Remembers the theme or a view, or forgets a view."""
-    home = records.home
+    home = shared.home
     if not home.root.exists():
         raise RequestError(409, "no_home", "there is no home yet that could remember it", "Its first trial makes it.")
     with _lock:
-        kept = preferences(records)
+        kept = preferences(shared)
         gone = {body.forget_view, body.save_view.name if body.save_view else None}
         views = [view for view in kept.views if view.name not in gone]
         views += [body.save_view] if body.save_view else []

@@ -70,7 +70,7 @@ class _ClosingError(Exception):
     """The records are being closed, so that reading them ends."""
 
 
-class Records:
+class SharedView:
     """Keeps one view open, from construction to `close`. Any thread may ask; one question is answered at a time.
 
     The first look begins at once, in a thread. It may take minutes in a home that nobody has looked at yet; questions
