@@ -31,8 +31,8 @@ def insert_later(
     """Inserts points that were reported after all that the series has, and hides what they repeat.
 
     `points` are in order; `has_ties` says whether some of them have the same step. What a report holds beside numbers
-    is repeated as a whole, by what a later report of the same metric holds. A line that was copied in the journal
-    counts once.
+    is repeated as a whole, by what a later report of the same metric holds. A line of the journal that was copied is
+    repeated by its copy, and so counts once.
     """
     (last,) = connection.execute(f"SELECT {LAST_STEPS} FROM series WHERE id = ?", (series_id,)).fetchone()
     goes_back = last is not None and points.steps[0] <= last
@@ -52,22 +52,14 @@ def _common_steps(connection: sqlite3.Connection, series_id: int, steps: array[i
 def _split(points: SeriesPoints, *, is_metric: bool) -> tuple[SeriesPoints, SeriesPoints]:
     """Returns the points that count, and those that are repeated."""
     counting, repeated = list[int](), list[int]()
-    step, later = -1, dict[object, int]()
+    step, later = -1, set[str | None]()
     for place in reversed(range(len(points.steps))):
         if points.steps[place] != step:
-            step, later = points.steps[place], {}
+            step, later = points.steps[place], set()
         names = {None} if is_metric else names_beside(points.values[place])
-        repeating = {later[name] for name in names if name in later}
-        if not repeating:
-            counting.append(place)
-        elif not any(_is_copy(points, place, other) for other in repeating):
-            repeated.append(place)
-        later = dict.fromkeys(names, place) | later
+        (counting if later.isdisjoint(names) else repeated).append(place)
+        later |= names
     return chosen(points, counting[::-1]), chosen(points, repeated[::-1])
-
-
-def _is_copy(points: SeriesPoints, place: int, other: int) -> bool:
-    return (points.times[place], points.values[place]) == (points.times[other], points.values[other])
 
 
 def _hide(connection: sqlite3.Connection, series_id: int, points: SeriesPoints) -> None:
