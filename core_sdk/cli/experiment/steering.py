@@ -12,7 +12,7 @@ import typer
 from core_sdk.cli._arguments import parse_experiment
 from core_sdk.cli._each import for_each
 from core_sdk.cli._failures import ExitCode
-from core_sdk.cli._home import make_home, open_home, submitted_id
+from core_sdk.cli._home import open_home, submitted_id
 from core_sdk.cli._messages import say
 from core_sdk.cli.render.json import print_list, print_object
 from core_sdk.cli.render.output import AsJson
@@ -69,7 +69,7 @@ def wait(experiments: Experiments, as_json: AsJson = False) -> None:
 
     An experiment that is paused is waited for too: it may be activated.
     """
-    home = make_home()
+    home = open_home()
     states: dict[int, str] = {}
     asked = time.monotonic()
     pending = [submitted_id(text) for text in experiments]
@@ -115,8 +115,8 @@ def set_(
     """
     if setting is not Setting.LABELS and len(values) > 1:
         raise typer.BadParameter(f"give one value; put it in quotes if it has spaces: {' '.join(values)!r}")
-    home = make_home()
-    (experiment_id,) = _ids([experiment])
+    home = open_home()
+    (experiment_id,) = _ids(home, [experiment])
     value = values[0]
     match setting:
         case Setting.PRIORITY:
@@ -141,7 +141,7 @@ def set_(
 def _steer(
     experiments: Iterable[str], verb: Callable[[Home, int, str], verbs.Steered], command: str, as_json: bool
 ) -> None:
-    home = make_home()
+    home = open_home()
 
     def steer(experiment_id: int) -> str:
         done = verb(home, experiment_id, f"core-sdk experiment {command}")
@@ -149,21 +149,21 @@ def _steer(
             say(f"asked {len(done.trial_ids)} trials to stop: each does when it next calls should_preempt()")
         return done.state
 
-    for_each("experiment", _ids(experiments), steer, as_json)
+    for_each("experiment", _ids(home, experiments), steer, as_json)
 
 
 def _archive(experiments: Iterable[str], verb: Callable[[Home, int], None], state: str, as_json: bool) -> None:
-    home = make_home()
+    home = open_home()
 
     def change(experiment_id: int) -> str:
         verb(home, experiment_id)
         return state
 
-    for_each("experiment", _ids(experiments), change, as_json)
+    for_each("experiment", _ids(home, experiments), change, as_json)
 
 
-def _ids(experiments: Iterable[str]) -> list[int]:
-    with open_view(open_home()) as view:
+def _ids(home: Home, experiments: Iterable[str]) -> list[int]:
+    with open_view(home) as view:
         return [view.experiment(parse_experiment(text)).experiment_id for text in experiments]
 
 
