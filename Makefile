@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all test-versions check format-check lint types floors page recording format bench clean
+.PHONY: help packages demo test test-integrations test-all test-versions coverage check format-check lint types floors page recording format bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -62,6 +62,9 @@ test-all: $(ALL_INSTALLED)  ## both, and the slow tests
 
 test-versions: | $(PYTHON)  ## the tests that touch torch, with the oldest and the newest Python and torch; takes hours and 15 GB
 	@$(PYTHON) .ci/versions.py
+
+coverage: $(INSTALLED)  ## the lines that `make test` does not reach in its own processes; those of scripts and commands are not seen
+	@$(PYTEST) --cov=core_sdk --cov=launch --cov-report=term-missing:skip-covered
 
 check: format-check lint types floors page  ## all that continuous integration runs
 	@$(MAKE) test
