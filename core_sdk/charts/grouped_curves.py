@@ -275,8 +275,9 @@ def _finite(cells: Iterable[_TrialBin]) -> list[_TrialBin]:
 def _centre(values: Sequence[float], centre: Centre) -> float:
     if centre == "median":
         ordered = sorted(values)
-        middle = len(ordered) // 2
-        return ordered[middle] if len(ordered) % 2 else ordered[middle - 1] / 2 + ordered[middle] / 2
+        low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+        # Halves do not overflow, but nothing is left of the half of the smallest number.
+        return min(max(low / 2 + high / 2, low), high)
     return mean(values)
 
 
