@@ -181,7 +181,7 @@ def test_the_queue_says_whether_a_master_runs(site: Site, open_view: OpenView) -
 
 
 def test_a_page_that_only_reads_offers_no_actions(own_site: Site, open_view: OpenView) -> None:
-    """It says so."""
+    """Instead it says that it can only read."""
     with serving(own_site.home, can_act=False) as site:
         page = open_view(site, "trials/25")
 

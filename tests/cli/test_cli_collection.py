@@ -171,7 +171,7 @@ def test_all_checkpoints_are_verified_a_line_each(home: Home, folder: TrialFolde
 
 @needs("many processes")
 def test_verify_takes_an_id_or_all(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """Not both, and not neither."""
+    """One of the two, and exactly one."""
     assert cli("checkpoint", "verify").status == 2
     assert cli("checkpoint", "verify", "a", "--all").status == 2
 

@@ -69,7 +69,7 @@ def test_the_metric_that_counts_stands_before_all_others(home: Home, cli: Cli) -
 
 
 def test_a_long_hyperparameter_stands_behind_short_ones(home: Home, cli: Cli) -> None:
-    """So that it is the first for which 80 columns leave no room."""
+    """So that it is the first that is not shown in 80 columns."""
     for number in range(2):
         hparams = {"data": f"/data/sets/of-many-pictures/part-{number}", "lr": 0.1 * (number + 1)}
         new_attempt(new_trial(home, hparams=hparams)).end("completed")
@@ -122,7 +122,7 @@ def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
     assert ids(cli, "--where", "model.layers >= 1") == [2, 3]
     assert ids(cli, "--where", "max.accuracy > 0.74 or training.loss < 0") == [1, 2]
     assert ids(cli, "--where", "not accuracy > 0") == [3]
-    assert cli("trial", "list", "--where", "lr > 1").output == "No trial is like that.\n"
+    assert cli("trial", "list", "--where", "lr > 1").output == "No trial fulfils the condition.\n"
 
 
 @needs("many processes")

@@ -86,7 +86,7 @@ def test_a_table_says_what_it_leaves_out(home: Home, cli: Cli) -> None:
     wide = cli("checkpoint", "list", "--deleted", COLUMNS="120").output
 
     assert "0c1a4a1e-8f4b-4be1-9d3b-4d3c5e3c9b11" in narrow
-    assert "(56 columns leave no room for State, Size, Stored)" in narrow
+    assert "(not shown in 56 columns: State, Size, Stored)" in narrow
     assert "no room" not in wide
 
 

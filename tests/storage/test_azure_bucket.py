@@ -192,7 +192,7 @@ def test_a_login_page_in_azures_place_may_pass(
 def test_a_busy_service_is_asked_once_and_its_pause_is_told(
     scripted: Callable[..., Scripted], operation: Callable[[AzureBucket], object]
 ) -> None:
-    """Trying again is the engine's."""
+    """The adapter does not try again: the transfer does, which all buckets share."""
     script = scripted(refusal(503, "ServerBusy", **{"Retry-After": "7"}))
 
     with closing(script.open()) as bucket, pytest.raises(TransientError, match="ServerBusy") as raised:

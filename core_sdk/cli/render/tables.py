@@ -55,7 +55,7 @@ def print_table(
         for index in range(len(rows))
     )
     left_out = [titles[column] for column, width in zip(shown, widths, strict=True) if not width]
-    sys.stdout.write(f"{_MARGIN}({total} columns leave no room for {_some(left_out, num_more)})\n" if left_out else "")
+    sys.stdout.write(f"{_MARGIN}(not shown in {total} columns: {_some(left_out, num_more)})\n" if left_out else "")
     sys.stdout.write("\n")
 
 

@@ -99,7 +99,7 @@ def _chosen(home: Home, trial_ids: list[int] | None, where: str) -> list[int]:
     with open_view(home) as view:
         found, _ = choose_trials(view, None, labels=(), where=where, sort="", columns=(), with_archived=True)
     if not found:
-        say("no trial is like that")
+        say("no trial fulfils the condition")
     return [one.row.trial_id for one in found]
 
 

@@ -102,7 +102,7 @@ def list_trials(
             return
         if not found and form is Format.TABLE:
             any_trials = bool(view.trials(experiment_id))
-            typer.echo("No trial is like that." if any_trials else _NO_TRIALS)
+            typer.echo("No trial fulfils the condition." if any_trials else _NO_TRIALS)
             return
     if experiment_id is not None and form is Format.TABLE:
         names = with_searched(names, home.experiment(experiment_id).read().searcher_metric, found)
