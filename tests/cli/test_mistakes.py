@@ -97,7 +97,8 @@ COMMANDS = [
     Command("compare --group-by lrr", "did you mean lr?", 2),
     Command("compare --group-by lr --best accuracy", "give min.METRIC or max.METRIC", 2),
     Command("checkpoint download x", "`core-sdk checkpoint list` shows those that exist", 3),
-    Command("experiment pause digits", "what concerns its trials is under `core-sdk trial`", 1),
+    Command("experiment activate digits", "`core-sdk trial resume ID` goes on with a trial that is paused", 1),
+    Command("experiment pause digits", "none of its trials is running", 1),
     Command("model describe nothing", "`core-sdk model list` shows those that exist", 3),
     Command("home merge nowhere", "nowhere is not the folder of another home", 2),
 ]

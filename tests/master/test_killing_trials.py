@@ -61,7 +61,8 @@ def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: 
 def test_a_trial_that_has_ended_cannot_be_killed(home: Home, tmp_path: Path) -> None:
     """Its experiment goes on; nothing is said to have been killed, and its state stays."""
     experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_SECOND)
-    wait_for(lambda: home.folder(2).exists() and home.folder(2).running_attempt() is not None)
+    # The lock of the attempt is held before the master has recorded which trial it is of; its journal is made after.
+    wait_for(lambda: home.folder(2).exists() and home.folder(2).journal_path(1).exists())
     num_events = len(events_of(home, experiment_id))
 
     with pytest.raises(MasterError, match="trial 1 has ended: it is COMPLETED"):
