@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cli.commands import WarmCli
+from parts import needs
 from server.visitor import Visitor
 from tracking.journals import new_trial, record, report, stored
 
@@ -91,6 +92,7 @@ VERBS = [
 ]
 
 
+@needs("many processes")
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.command.replace(LONG, "long").format("ID"))
 def test_a_verb_is_the_same_through_all_doors(verb: Verb, tmp_path: Path, warm_cli: WarmCli) -> None:
     """Done to what can bear it, to what cannot, and to what is unknown."""
