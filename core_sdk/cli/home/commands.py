@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from core_sdk.cli._group import command_group
-from core_sdk.cli._home import open_home
+from core_sdk.cli._home import make_home
 from core_sdk.cli.home.merged import print_merged
 from core_sdk.tracking import Home
 
@@ -28,7 +28,7 @@ def adopt() -> None:
     from core_sdk.experiments.reviving import go_on_here
     from core_sdk.tracking.moving.relocation import adopt as adopt_home
 
-    home = open_home()
+    home = make_home()
     if not adopt_home(home):
         typer.echo(f"nothing in {home.root} was begun elsewhere")
         return
@@ -44,7 +44,7 @@ def copy() -> None:
     A copy is noticed as such, and needs this only if it was made below the file system, like an image of a disk or of
     a virtual machine.
     """
-    home = open_home()
+    home = make_home()
     home.draw_identity()
     typer.echo(f"{home.root} is a home of its own, and leaves alone what was begun and stored before")
 
@@ -60,7 +60,7 @@ def merge(
     """
     from core_sdk.tracking.moving.merging import merge as merge_homes
 
-    home = open_home()
+    home = make_home()
     if not (other / "home.json").exists() or other.resolve() == home.root.resolve():
         raise typer.BadParameter(f"{other} is not the folder of another home")
     print_merged(merge_homes(home, Home.open(other)))

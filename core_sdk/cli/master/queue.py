@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core_sdk.cli._group import command_group
-from core_sdk.cli._home import open_home
+from core_sdk.cli._home import make_home
 from core_sdk.cli.master.status import read_status
 from core_sdk.cli.render.output import AsJson, Format, print_rows
 from core_sdk.cli.render.tables import Column
@@ -32,7 +32,7 @@ class QueueRow:
 def list_queue(as_json: AsJson = False) -> None:
     """List the experiments that have not ended, in the order in which they get slots."""
     experiments = (read_status() or {"experiments": []})["experiments"]
-    home = open_home()
+    home = make_home()
     rows = [
         QueueRow(
             found["experiment_id"],

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._home import open_home
+from core_sdk.cli._home import make_home
 from core_sdk.cli._trials import TrialIds
 
 
@@ -27,7 +27,7 @@ def export(
     """
     from core_sdk.tracking.moving.archive import export_trials
 
-    export_trials(open_home(), trials, file)
+    export_trials(make_home(), trials, file)
     typer.echo(f"wrote {len(set(trials))} trials to {file}")
 
 
@@ -36,4 +36,4 @@ def import_file(file: Annotated[Path, typer.Argument(metavar="FILE", help="What 
     from core_sdk.cli.home.merged import print_merged
     from core_sdk.tracking.moving.archive import import_trials
 
-    print_merged(import_trials(open_home(), file))
+    print_merged(import_trials(make_home(), file))
