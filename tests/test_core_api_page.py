@@ -19,7 +19,7 @@ import core_api_page  # noqa: E402 - it is a program beside the pages
 
 
 def test_the_pages_are_what_the_docstrings_say(tmp_path: Path) -> None:
-    """`python docs/core_api_page.py` writes them."""
+    """The API pages are what `docs/core_api_page.py` generates from the docstrings."""
     subprocess.run([sys.executable, str(DOCS / "core_api_page.py"), str(tmp_path)], check=True)
 
     for page in core_api_page.PAGES:
@@ -28,7 +28,7 @@ def test_the_pages_are_what_the_docstrings_say(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("module", "file_name"), [(core, "core-api.md"), (loop, "loop.md")])
 def test_each_public_name_has_a_section(module: Any, file_name: str) -> None:
-    """A name that is added appears by itself."""
+    """Each public name has a section on its page."""
     headings = set((DOCS / file_name).read_text().splitlines())
 
     assert [name for name in module.__all__ if f"## `{name}`" not in headings] == []
@@ -38,7 +38,7 @@ def test_each_public_name_has_a_section(module: Any, file_name: str) -> None:
     "described", [pytest.param(each, id=name) for page in core_api_page.PAGES for name, each in page.documented.items()]
 )
 def test_nothing_is_without_a_description(described: Any) -> None:
-    """Each class, method, property and attribute says what it is."""
+    """Each public class, method, property and attribute has a description."""
     members = core_api_page.members(described) if inspect.isclass(described) else {}
     attributes = core_api_page.attributes(described) if inspect.isclass(described) else {}
 
@@ -48,7 +48,7 @@ def test_nothing_is_without_a_description(described: Any) -> None:
 
 
 def test_each_argument_of_init_is_described() -> None:
-    """What it does, its default, and what has precedence over it."""
+    """Each argument of init() is described."""
     text = inspect.getdoc(core.init) or ""
 
     assert [each for each in inspect.signature(core.init).parameters if f"`{each}`" not in text] == []

@@ -40,13 +40,13 @@ CONTINUED = """
 
 @pytest.fixture(autouse=True)
 def closed_again() -> Iterator[None]:
-    """No test leaves its Context to the next."""
+    """Closes the Context after each test."""
     yield
     core_v2.close()
 
 
 def test_the_parts_of_the_context_stand_in_the_module() -> None:
-    """From `init()` to `close()`."""
+    """init() puts the Context's parts into the module, and close() removes them."""
     core_v2.init(config=core_v2.Config(name="digits", hparams={"lr": 0.1}, labels=["first"], description="how"))
     assert core_v2.train is not None and core_v2.info is not None and core_v2.preempt is not None
     core_v2.train.report_training_metrics(steps_completed=1, metrics={"loss": 0.5})
@@ -65,7 +65,7 @@ def test_the_parts_of_the_context_stand_in_the_module() -> None:
 
 
 def test_a_second_init_closes_the_context_before() -> None:
-    """As a program does that trains once per set of hyperparameters."""
+    """A second init() closes the first Context."""
     for learning_rate in (0.1, 0.2):
         core_v2.init(config=core_v2.Config(name="sweep", hparams={"lr": learning_rate}))
 
@@ -75,7 +75,7 @@ def test_a_second_init_closes_the_context_before() -> None:
 
 
 def test_the_context_can_be_had_for_a_with_block() -> None:
-    """The module's own parts are not touched."""
+    """init_context() gives a Context for a with block and leaves the module's parts unset."""
     with core_v2.init_context(config=core_v2.Config(name="digits")) as context:
         context.train.report_validation_metrics(steps_completed=1, metrics={"loss": 1})
         assert core_v2.train is None
@@ -85,7 +85,7 @@ def test_the_context_can_be_had_for_a_with_block() -> None:
 
 @needs("many processes")
 def test_a_start_with_the_same_external_ids_goes_on_with_the_trial(run_script: RunScript) -> None:
-    """Also under another file's name; other ids begin a trial of their own."""
+    """A start with the same external ids continues the trial, and other ids begin a new one."""
     first = run_script(CONTINUED, "search", "one")
     again = run_script(CONTINUED, "search", "one", name="renamed.py")
     other = run_script(CONTINUED, "search", "two")
@@ -106,7 +106,7 @@ def test_a_start_with_the_same_external_ids_goes_on_with_the_trial(run_script: R
 
 
 def test_external_ids_are_not_mixed_up() -> None:
-    """A slash in one of them does not make it part of the other."""
+    """A slash in an external id does not mix up the two ids."""
     for experiment_id, trial_id in (("a/b", "c"), ("a", "b/c")):
         core_v2.init(config=core_v2.Config(external_experiment_id=experiment_id, external_trial_id=trial_id))
 
@@ -124,7 +124,7 @@ def test_external_ids_are_not_mixed_up() -> None:
 def test_ids_that_cannot_be_kept_are_refused(
     config: core_v2.Config, error: type[Exception], words: str, home: Home
 ) -> None:
-    """Before anything is recorded."""
+    """Invalid external ids are refused before anything is recorded."""
     with pytest.raises(error, match=words):
         core_v2.init(config=config)
 
@@ -132,7 +132,7 @@ def test_ids_that_cannot_be_kept_are_refused(
 
 
 def test_the_searcher_of_a_config_names_the_metric_of_the_experiment(home: Home) -> None:
-    """So that "best" means something for its checkpoints."""
+    """The searcher in a config sets the experiment's metric."""
     searcher = {"name": "single", "metric": "accuracy", "smaller_is_better": False, "max_length": {"epochs": 2}}
 
     with core_v2.init_context(config=core_v2.Config(searcher=searcher)) as context:
@@ -150,21 +150,21 @@ def test_the_searcher_of_a_config_names_the_metric_of_the_experiment(home: Home)
 
 
 def test_a_workspace_is_said_to_mean_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """It is not dropped in silence."""
+    """A warning says that workspace and project are not recorded."""
     core_v2.init(config=core_v2.Config(workspace="vision", project="digits"))
 
     assert "workspace and project are not recorded" in caplog.text
 
 
 def test_a_client_of_another_home_is_refused(tmp_path: Path) -> None:
-    """What it reads is not what this process records."""
+    """A client of another home is refused."""
     core_v2.init(client=client.Tracker())
     with pytest.raises(ValueError, match="choose the home with CORE_SDK_HOME"):
         core_v2.init(client=client.Tracker(tmp_path / "other"))
 
 
 def test_the_url_of_the_experiment_is_that_of_its_folder(home: Home) -> None:
-    """There is no page to open, but scripts print it."""
+    """The URL of the experiment is that of its folder."""
     with pytest.raises(RuntimeError, match="no experiment yet"):
         core_v2.url_reverse_webui_exp_view()
     core_v2.init()
@@ -174,7 +174,7 @@ def test_the_url_of_the_experiment_is_that_of_its_folder(home: Home) -> None:
 
 @needs("many processes")
 def test_a_context_that_nobody_closes_ends_with_the_interpreter(run_script: RunScript) -> None:
-    """With the error that ended it."""
+    """A Context that is not closed ends with the interpreter and its error."""
     run_script("from core_sdk.experimental import core_v2\ncore_v2.init()\nraise ValueError('too far')")
 
     trial = client.get_trial(1)
@@ -182,7 +182,7 @@ def test_a_context_that_nobody_closes_ends_with_the_interpreter(run_script: RunS
 
 
 def test_importing_experimental_is_light() -> None:
-    """Its modules, and the client's names in it, are loaded when they are named."""
+    """Importing `experimental` loads neither the client nor the core until their names are used."""
     program = (
         "import sys; from core_sdk import experimental; assert 'core_sdk.client' not in sys.modules;"
         "from core_sdk import client; assert experimental.client is client;"

@@ -38,7 +38,7 @@ def test_a_command_is_recorded_as_a_terminal_shows_it(tmp_path: Path) -> None:
 
 
 def test_the_recording_shows_no_machine(tmp_path: Path) -> None:
-    """The committed recording is whole, and names neither this checkout nor anybody's home."""
+    """The committed recording is complete and contains no local paths."""
     text = (DOCS / "demo.svg").read_text()
 
     lines = [shown(each) for each in ElementTree.fromstring(text).iter(f"{SVG}text")]

@@ -147,7 +147,7 @@ def descriptors() -> set[int]:
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["closed", "replaced"])
 @pytest.mark.parametrize("kept", KEPT)
 def test_a_file_of_the_script_s_is_left_alone(tmp_path: Path, kept: Kept, is_replaced: bool) -> None:
-    """It is neither written nor read nor locked nor closed, whoever used its number before."""
+    """A script's file that reuses one of our descriptor numbers is not touched."""
     own = tmp_path / "own"
     own.write_bytes(CONTENT)
     (tmp_path / "ours").mkdir()
@@ -189,7 +189,7 @@ def is_open(number: int) -> bool:
 
 
 def test_descriptors_stand_higher_than_what_makes_a_daemon_closes(tmp_path: Path) -> None:
-    """Usual recipes close the first 64 or 256."""
+    """Our descriptors are above 256, which usual daemon recipes do not close."""
     kept = KeptDescriptor(os.open(tmp_path, os.O_RDONLY))
 
     assert 256 < kept.fileno() < 1024
@@ -197,7 +197,7 @@ def test_descriptors_stand_higher_than_what_makes_a_daemon_closes(tmp_path: Path
 
 
 def test_a_journal_whose_descriptor_was_closed_loses_nothing(tmp_path: Path) -> None:
-    """It is opened again, and the script goes on without a word."""
+    """If a journal's descriptor is closed, the journal is opened again and loses nothing."""
     writer = JournalWriter(tmp_path / "1.journal")
     writer.append(report(1))
 
@@ -210,7 +210,7 @@ def test_a_journal_whose_descriptor_was_closed_loses_nothing(tmp_path: Path) -> 
 
 
 def test_records_in_a_file_of_the_script_s_are_counted(tmp_path: Path) -> None:
-    """At the next look the journal has its descriptor back, and says exactly how many records it has not got."""
+    """If a script's file replaces a journal's descriptor, the lost records are counted exactly."""
     writer = JournalWriter(tmp_path / "1.journal", fsync_interval_s=0.05)
     writer.append(report(1))
     with warnings.catch_warnings(), (tmp_path / "own").open("wb") as own:

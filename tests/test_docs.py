@@ -43,7 +43,7 @@ PAUSED = 75
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    """Whoever has just cloned follows the README, and what takes no second; some guides train for a minute."""
+    """Returns the marks of a document's test; only the quick documents run by default."""
     is_quick = name in ("README.md", "docs/format.md", "docs/variables.md")
     return [] if is_quick else [needs("many processes"), pytest.mark.timeout(900)]
 
@@ -58,7 +58,7 @@ class Block:
 
 @dataclass
 class Reader:
-    """Somebody who follows a document in an empty home: saves its files, types its commands, compares."""
+    """A reader who follows a document in an empty home: saves files, runs commands and compares output."""
 
     directory: Path
     warm_cli: WarmCli
@@ -81,7 +81,7 @@ class Reader:
                 self.type(command, expected)
 
     def save_or_run(self, program: str) -> None:
-        """A program whose first line is `# name.py` is a file; any other is run at once."""
+        """Saves a program whose first line is `# name.py`, and runs any other."""
         name = re.match(r"# (\w+\.py)\n", program)
         if name:
             (self.directory / name[1]).write_text(program)
@@ -110,7 +110,7 @@ class Reader:
             self.finish()
 
     def run(self, command: str) -> Finished:
-        """As a shell does, and without one where nothing needs it."""
+        """Runs a command as a shell would, or directly where that is enough."""
         if (arguments := core_sdk_arguments(command)) is not None:
             return self.warm_cli.run_with(self.variables, self.directory, *arguments)
         ended = subprocess.run(
@@ -125,7 +125,7 @@ class Reader:
         return Finished(ended.returncode, ended.stdout, ended.stderr)
 
     def wait_for_a_checkpoint(self, process: subprocess.Popen[bytes]) -> None:
-        """A person who starts a training looks at it for a while before the next command."""
+        """Waits until the training in the background has stored a checkpoint."""
         give_up = time.monotonic() + TIMEOUT_S
         while not any(self.directory.glob(".local/share/core-sdk/checkpoints/*-*")) and process.poll() is None:
             assert time.monotonic() < give_up, "the training in the background stores no checkpoint"
@@ -138,12 +138,12 @@ class Reader:
 
 
 def without_widths(output: str) -> str:
-    """With rules of one character, since the width of a table depends on how many digits its figures have."""
+    """Shortens rules to one character, since the widths of tables vary."""
     return re.sub("─+", "─", output)
 
 
 def core_sdk_arguments(command: str) -> list[str] | None:
-    """Those of a command that is one call of `core-sdk`; None for any other, such as a pipe."""
+    """Returns the arguments of a plain call of `core-sdk`, or None for another command."""
     words = shlex.shlex(command, posix=True, punctuation_chars=True)
     words.whitespace_split = True
     program, *arguments = words
@@ -176,7 +176,7 @@ def my_bucket(reader: Reader) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in NAMES])
 def test_what_a_document_shows_can_be_followed(name: str, reader: Reader, request: pytest.FixtureRequest) -> None:
-    """From top to bottom, every program and command does what stands beside it."""
+    """Every program and command in a document does what the text beside it shows."""
     if "gs://my-bucket" in (ROOT / name).read_text():
         request.getfixturevalue("my_bucket")
 
@@ -188,7 +188,7 @@ def test_what_a_document_shows_can_be_followed(name: str, reader: Reader, reques
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_block_of_a_document_is_of_a_kind_that_is_checked(name: str) -> None:
-    """A block in an unknown language would be believed by readers and held by nobody."""
+    """Every block of a document is in a language that is checked."""
     languages = {block.language for block in blocks(ROOT / name)}
 
     assert languages <= KNOWN_LANGUAGES
@@ -196,7 +196,7 @@ def test_every_block_of_a_document_is_of_a_kind_that_is_checked(name: str) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_setup_commands_name_targets_and_extras_that_exist(name: str) -> None:
-    """What would install or test the project itself is not run here; continuous integration does."""
+    """make targets and extras in documents exist."""
     text = "\n".join(block.text for block in blocks(ROOT / name) if block.language == "sh")
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -207,7 +207,7 @@ def test_setup_commands_name_targets_and_extras_that_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_links_to_files_lead_somewhere(name: str) -> None:
-    """Relative links name files of the repository."""
+    """Relative links in documents lead to files."""
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / name).read_text())
 
     missing = [link for link in links if not (ROOT / name).parent.joinpath(link).exists()]
@@ -216,7 +216,7 @@ def test_links_to_files_lead_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_journal_lines_are_as_the_journal_writes_them(name: str, tmp_path: Path) -> None:
-    """Checksums included."""
+    """Journal lines in documents have valid checksums."""
     journal = tmp_path / "1.journal"
     journal.write_text("".join(block.text for block in blocks(ROOT / name) if block.language == "journal"))
 
@@ -225,7 +225,7 @@ def test_journal_lines_are_as_the_journal_writes_them(name: str, tmp_path: Path)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_manifests_are_as_storages_write_them(name: str) -> None:
-    """Checksums included; the line breaks are for the reader."""
+    """Manifests in documents are valid, with their checksums."""
     for block in blocks(ROOT / name):
         if block.language == "manifest":
             content = "".join(line.strip() for line in block.text.splitlines())
@@ -234,7 +234,7 @@ def test_manifests_are_as_storages_write_them(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_records_are_as_the_home_writes_them(name: str) -> None:
-    """Checksums included."""
+    """Records in documents are valid, with their checksums."""
     for block in blocks(ROOT / name):
         if block.language == "record":
             decode_file(block.text.strip().encode(), TrialRecord)
@@ -242,7 +242,7 @@ def test_records_are_as_the_home_writes_them(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_configurations_load(name: str) -> None:
-    """Without errors and without warnings."""
+    """Configurations in documents load without warnings."""
     for block in blocks(ROOT / name):
         if block.language == "yaml":
             assert load(block.text, source=name).warnings == ()
@@ -250,7 +250,7 @@ def test_configurations_load(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_named_in_the_text_exist(name: str) -> None:
-    """Those in code spans, which nobody runs; `core-sdk trial list`, say."""
+    """Commands that are named in code spans exist."""
     named = re.findall(r"`core-sdk ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", (ROOT / name).read_text())
 
     root = typer.main.get_command(app)
@@ -262,7 +262,7 @@ def test_commands_named_in_the_text_exist(name: str) -> None:
 
 
 def test_the_index_names_each_document() -> None:
-    """A page that it does not name would be found by nobody."""
+    """The index of the documents names each of them."""
     links = set(re.findall(r"\]\(([^)#]+)", (ROOT / "docs" / "README.md").read_text()))
 
     assert {name for name in NAMES if name.startswith("docs/")} - {f"docs/{link}" for link in links} == {
@@ -272,7 +272,7 @@ def test_the_index_names_each_document() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_additions_in_diffs_stand_in_an_example(name: str) -> None:
-    """What a document says that a step adds is in the script, line for line."""
+    """Lines that a document adds in diffs stand in an example."""
     scripts = "\n".join(script.read_text() for script in (ROOT / "examples").glob("[0-9]_*.py"))
     diffs = [block.text for block in blocks(ROOT / name) if block.language == "diff"]
 

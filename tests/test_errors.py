@@ -33,7 +33,7 @@ from core_sdk.errors import (
     ids=lambda error: type(error).__name__,
 )
 def test_errors_can_be_pickled(error: CoreSDKError) -> None:
-    """A process pool, or another rank, gets the same error with the same data."""
+    """Each error can be pickled and keeps its data."""
     unpickled = pickle.loads(pickle.dumps(error))
 
     assert type(unpickled) is type(error)
@@ -43,7 +43,7 @@ def test_errors_can_be_pickled(error: CoreSDKError) -> None:
 
 
 def test_the_tree_in_the_docstring_has_every_error() -> None:
-    """With those of Python's that each error is, too."""
+    """The tree in the docstring of `errors` has every error."""
     defined = {kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__}
     drawn = set(re.findall(r"^[ │├└─]*(\w+)", (errors.__doc__ or "").partition("\n\n")[2], re.MULTILINE))
 

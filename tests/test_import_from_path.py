@@ -16,7 +16,7 @@ from core_sdk import import_from_path
 
 @pytest.fixture(autouse=True)
 def same_modules_afterwards() -> Iterator[None]:
-    """What a test imports is gone with it, however it ends."""
+    """Restores the modules and the search path after each test."""
     modules, path = dict(sys.modules), list(sys.path)
     yield
     for name in [name for name in sys.modules if name not in modules]:
@@ -41,7 +41,7 @@ def version_of(module: str) -> object:
 
 
 def test_each_path_gives_its_own_version_of_a_module(tmp_path: Path) -> None:
-    """The name is the same, the module is not."""
+    """Modules of one name from two paths are different."""
     first = write_code(tmp_path / "first", model_def="VERSION = 1")
     second = write_code(tmp_path / "second", model_def="VERSION = 2")
 
@@ -55,7 +55,7 @@ def test_each_path_gives_its_own_version_of_a_module(tmp_path: Path) -> None:
 
 
 def test_each_path_gives_its_own_version_of_a_packages_modules(tmp_path: Path) -> None:
-    """Sub-modules are forgotten with their package."""
+    """Modules of a package are forgotten with the package."""
     first = write_code(tmp_path / "first", models__net="VERSION = 1")
     second = write_code(tmp_path / "second", models__net="VERSION = 2")
 
@@ -69,7 +69,7 @@ def test_each_path_gives_its_own_version_of_a_packages_modules(tmp_path: Path) -
 
 
 def test_sub_packages_without_a_file_are_forgotten_too(tmp_path: Path) -> None:
-    """A directory without an __init__.py is a package that has no file of its own."""
+    """Packages without an __init__.py are forgotten too."""
     code = write_code(tmp_path / "code", models__net="")
     (code / "models" / "blocks").mkdir()
     (code / "models" / "blocks" / "residual.py").touch()
@@ -96,7 +96,7 @@ def test_a_file_that_was_put_there_a_moment_ago_is_found(tmp_path: Path) -> None
 
 
 def test_a_path_reached_through_a_link_is_forgotten_too(tmp_path: Path) -> None:
-    """Files are compared by where they really are."""
+    """Modules of a path that is reached through a link are forgotten too."""
     write_code(tmp_path / "real", models__net="VERSION = 1")
     (tmp_path / "link").symlink_to(tmp_path / "real")
 
@@ -108,7 +108,7 @@ def test_a_path_reached_through_a_link_is_forgotten_too(tmp_path: Path) -> None:
 
 
 def test_code_that_extends_the_search_path_below_the_path_is_forgotten(tmp_path: Path) -> None:
-    """Its modules came with the path, and its entries leave with it."""
+    """Modules from search paths that the code adds below the path are forgotten too."""
     code = write_code(
         tmp_path / "code",
         model_def=f"import sys; sys.path.insert(0, {str(tmp_path / 'code/src')!r}); import inner_part",
@@ -126,7 +126,7 @@ def test_code_that_extends_the_search_path_below_the_path_is_forgotten(tmp_path:
 def test_modules_of_the_current_directory_step_aside_and_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The running code's modules are neither used inside nor lost afterwards."""
+    """Modules of the current directory are hidden inside and restored afterwards."""
     monkeypatch.chdir(write_code(tmp_path / "here", model_def="VERSION = 'here'", only_here=""))
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     mine, only_here = importlib.import_module("model_def"), importlib.import_module("only_here")
@@ -146,7 +146,7 @@ def test_modules_of_the_current_directory_step_aside_and_come_back(
 def test_a_package_imported_from_elsewhere_steps_aside_for_its_namesake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script's own directory need not be the current one."""
+    """A package of the same name is hidden inside and restored afterwards."""
     monkeypatch.syspath_prepend(
         str(write_code(tmp_path / "script", models__net="VERSION = 'script'", models__extra=""))
     )
@@ -164,7 +164,7 @@ def test_a_package_imported_from_elsewhere_steps_aside_for_its_namesake(
 
 
 def test_the_standard_library_and_the_sdk_stay_themselves(tmp_path: Path) -> None:
-    """A kept file of such a name does not break what is running."""
+    """Modules of the standard library and of the SDK are never replaced."""
     import json
 
     code = write_code(tmp_path / "code", json="VERSION = 'kept'", core_sdk="VERSION = 'kept'")
@@ -204,7 +204,7 @@ def test_no_bytecode_is_written_below_the_path(tmp_path: Path, monkeypatch: pyte
 
 
 def test_objects_outlive_the_context(tmp_path: Path) -> None:
-    """Only the names are forgotten."""
+    """Imported objects can be used after the block."""
     code = write_code(tmp_path / "code", model_def="SCALE = 3\ndef scaled(x): return SCALE * x")
 
     with import_from_path(code):
@@ -229,13 +229,13 @@ def test_everything_is_restored_after_an_error(tmp_path: Path) -> None:
 
 
 def test_nesting_is_refused(tmp_path: Path) -> None:
-    """Two answers to one name cannot both be given."""
+    """Nested use is refused."""
     with import_from_path(tmp_path), pytest.raises(RuntimeError, match="open already"), import_from_path(tmp_path):
         pass
 
 
 def test_a_second_thread_is_refused(tmp_path: Path) -> None:
-    """The search path is the process's."""
+    """Use from a second thread is refused, since the search path belongs to the process."""
     refusals: list[RuntimeError] = []
 
     def enter() -> None:
@@ -254,6 +254,6 @@ def test_a_second_thread_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
-    """A misspelled path would otherwise import the running code."""
+    """A path that is no directory is refused."""
     with pytest.raises(NotADirectoryError, match="missing"), import_from_path(tmp_path / "missing"):
         pass

@@ -312,7 +312,7 @@ TORCHRUN = {
 
 
 def curve(trial_id: int, group: str = "training") -> list[tuple[int, int | None, float]]:
-    """Attempt, step and x of each report."""
+    """Returns attempt, step and x of each report."""
     reports = client.get_trial(trial_id).iter_metrics(group)
     return [(report.trial_run_id, report.steps_completed, report.metrics["x"]) for report in reports]
 
@@ -323,7 +323,7 @@ def as_torchrun_does(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
 
 
 def test_a_script_that_reports_runs_where_it_stands(run_script: RunScript) -> None:
-    """And what it reports is kept, with no cluster."""
+    """A script that reports metrics runs unchanged without a cluster."""
     status, _, errors = run_script(METRICS)
 
     assert status == 0, errors
@@ -355,7 +355,7 @@ def test_a_script_that_insists_on_a_cluster_finds_one_under_core_sdk_run(tmp_pat
 
 @needs("many processes")
 def test_a_data_parallel_script_is_paused_and_goes_on_on_two_ranks(tmp_path: Path) -> None:
-    """The launcher's module is renamed with the import. Only what rank 0 reports is there, each epoch once."""
+    """A data-parallel script can be paused and resumed on two ranks with the renamed launcher."""
     script = tmp_path / "train.py"
     script.write_text("\n".join(line[4:] for line in DATA_PARALLEL.splitlines()))
     launcher = [sys.executable, "-m", "core_sdk.launch.torch_distributed", "--nproc-per-node=2"]
@@ -378,7 +378,7 @@ def test_a_data_parallel_script_is_paused_and_goes_on_on_two_ranks(tmp_path: Pat
 
 
 def test_a_script_that_falls_back_to_one_process_does_so(home: Home, run_script: RunScript) -> None:
-    """Where no torchrun started it, it catches the KeyError; event files of its own and metadata.json are at hand."""
+    """A script that falls back to one process runs without torchrun."""
     status, output, errors = run_script(FINE_TUNING)
 
     assert status == 0, errors
@@ -389,7 +389,7 @@ def test_a_script_that_falls_back_to_one_process_does_so(home: Home, run_script:
 
 @needs("many processes")
 def test_a_detached_script_goes_on_with_its_trial_on_several_ranks(tmp_path: Path, home: Home) -> None:
-    """No server, and nothing but its own two ids."""
+    """A detached script continues its trial on several ranks by its external ids."""
     script = tmp_path / "train.py"
     script.write_text("\n".join(line[4:] for line in DETACHED_RANKS.splitlines()))
 
@@ -412,7 +412,7 @@ def test_a_detached_script_goes_on_with_its_trial_on_several_ranks(tmp_path: Pat
 
 
 def test_a_detached_script_may_use_a_block(run_script: RunScript, home: Home) -> None:
-    """Steps count from 0 there."""
+    """A detached script may use a with block."""
     status, output, errors = run_script(DETACHED_BLOCK)
 
     assert (status, output) == (0, "experiment 1\n"), errors
@@ -423,7 +423,7 @@ def test_a_detached_script_may_use_a_block(run_script: RunScript, home: Home) ->
 
 @needs("many processes")
 def test_a_script_that_starts_its_own_ranks_does_so_on_its_slots(tmp_path: Path) -> None:
-    """By `info.slot_ids`, and `wrap_rank` for each."""
+    """A script that starts its own ranks finds its slots and `wrap_rank`."""
     script = tmp_path / "train.py"
     script.write_text("\n".join(line[4:] for line in OWN_RANKS.splitlines()))
 
@@ -436,7 +436,7 @@ def test_a_script_that_starts_its_own_ranks_does_so_on_its_slots(tmp_path: Path)
 
 @needs("many processes")
 def test_a_search_of_ones_own_is_recorded_and_analysed(run_script: RunScript, tmp_path: Path) -> None:
-    """One trial after the other in a process, and then what a notebook asks of them."""
+    """A search in one process is recorded and can be analysed with the client."""
     searched, hparams, search_errors = run_script(TRIALS)
     analysed, answers, errors = run_script(ANALYSIS, name="analysis.py")
 
@@ -455,7 +455,7 @@ def test_a_search_of_ones_own_is_recorded_and_analysed(run_script: RunScript, tm
 
 @pytest.mark.parametrize("framework", ["from_torch_distributed", "from_deepspeed"])
 def test_a_script_for_any_framework_runs_without_its_launcher(framework: str, run_script: RunScript) -> None:
-    """It tries to join, catches the KeyError, and trains alone."""
+    """A script for a launcher catches the KeyError and trains alone."""
     source = f"""
         import core_sdk as det
 
@@ -473,7 +473,7 @@ def test_a_script_for_any_framework_runs_without_its_launcher(framework: str, ru
 
 
 def test_torchrun_with_one_process_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ranks are those that torchrun tells."""
+    """Under torchrun with one process, a script is a single rank."""
     as_torchrun_does(monkeypatch)
 
     with det.core.init(distributed=det.core.DistributedContext.from_torch_distributed()) as context:
@@ -483,7 +483,7 @@ def test_torchrun_with_one_process_is_one_rank(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", sorted(TORCHRUN))
 def test_a_missing_rank_variable_is_a_key_error_that_names_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scripts take it for "no torchrun here"."""
+    """A missing variable of torchrun is a KeyError that names it."""
     as_torchrun_does(monkeypatch)
     monkeypatch.delenv(name)
 
@@ -493,14 +493,14 @@ def test_a_missing_rank_variable_is_a_key_error_that_names_it(name: str, monkeyp
 
 @pytest.mark.parametrize("framework", ["torch_distributed", "deepspeed"])
 def test_a_script_that_needs_its_launcher_says_what_to_type(framework: str) -> None:
-    """The error ends a script that catches nothing."""
+    """Without its launcher, the error says which command to type."""
     with pytest.raises(KeyError, match=rf"Type `python -m launch\.{framework} .*-- python SCRIPT`"):
         getattr(det.core.DistributedContext, f"from_{framework}")()
 
 
 @pytest.mark.parametrize("value", ["", "one", "1.0"])
 def test_a_rank_variable_that_is_no_number_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not taken for a missing one, which would train as another job."""
+    """A rank variable that is no number is refused by name."""
     as_torchrun_does(monkeypatch, WORLD_SIZE=value)
 
     with pytest.raises(ValueError, match=f"WORLD_SIZE is '{value}'"):
@@ -508,7 +508,7 @@ def test_a_rank_variable_that_is_no_number_is_named(value: str, monkeypatch: pyt
 
 
 def test_several_ranks_that_know_nothing_of_each_other_are_refused(monkeypatch: pytest.MonkeyPatch, home: Home) -> None:
-    """Each would record a training of its own."""
+    """Several ranks without a DistributedContext are refused."""
     as_torchrun_does(monkeypatch, RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
 
     with pytest.raises(ValueError, match=r"2 ranks were started, .*DistributedContext\.from_torch_distributed\(\)"):
@@ -573,7 +573,7 @@ def test_a_checkpoint_may_begin_as_a_copy_of_another() -> None:
 
 
 def test_hyperparameters_come_from_the_context_where_no_search_gives_them() -> None:
-    """A script that is ready for a search runs by itself, for the length that it says."""
+    """Without a search, hyperparameters and length come from the call of init()."""
     with det.core.init(hparams={"increment_by": 2}, max_length={"epochs": 3}) as context:
         x = 0
         for operation in context.searcher.operations():
@@ -587,7 +587,7 @@ def test_hyperparameters_come_from_the_context_where_no_search_gives_them() -> N
 
 
 def test_the_info_has_the_private_attributes_that_scripts_read() -> None:
-    """Not promised by the predecessor, but its own examples read them."""
+    """Private attributes that the predecessor's examples read exist."""
     with det.core.init() as context:
         info = context.info
 
@@ -597,7 +597,7 @@ def test_the_info_has_the_private_attributes_that_scripts_read() -> None:
 
 
 def test_modes_may_be_given_by_their_values() -> None:
-    """As strings, at every call that takes a mode."""
+    """Modes may be given as strings in every call."""
     with det.core.init(preempt_mode="CHIEF_ONLY", tensorboard_mode="MANUAL") as context:  # type: ignore[arg-type]
         assert not context.preempt.should_preempt()
         context.train.upload_tensorboard_files()
@@ -608,7 +608,7 @@ def test_modes_may_be_given_by_their_values() -> None:
 
 @needs("many processes")
 def test_a_launcher_is_started_by_its_renamed_module(tmp_path: Path) -> None:
-    """As scripts start it that only renamed `determined`."""
+    """A launcher can be started by its renamed module."""
     (tmp_path / "train.py").write_text("import os; print('rank', os.environ['RANK'])")
     command = [sys.executable, "-m", "core_sdk.launch.torch_distributed", "--nproc-per-node=1", "--", "train.py"]
 

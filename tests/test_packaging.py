@@ -23,7 +23,7 @@ ALLOWED_MODULES = {"google_crc32c", "msgspec", "typing_extensions", "xxhash"}
 
 
 def _constrained(name: str) -> str:
-    """The version that `constraints.txt` installs."""
+    """Returns the version in `constraints.txt`."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     return next(line.partition("==")[2] for line in lines if line.startswith(f"{name}=="))
 
@@ -50,7 +50,7 @@ def test_the_wheel_holds_both_packages_and_what_they_need(wheel: zipfile.ZipFile
 
 
 def test_the_wheel_holds_the_whole_web_page(wheel: zipfile.ZipFile) -> None:
-    """Byte by byte, with the licences of what others wrote, but without the types that only the checks need."""
+    """The wheel has all of the page's files except the types."""
     folder = ROOT / "core_sdk" / "server" / "page"
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".ts"]
 
@@ -61,7 +61,7 @@ def test_the_wheel_holds_the_whole_web_page(wheel: zipfile.ZipFile) -> None:
 
 
 def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
-    """The command line and the launchers are console scripts of the wheel."""
+    """The wheel installs the command line and the launchers as console scripts."""
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
 
     content = wheel.read(entry_points).decode()
@@ -79,7 +79,7 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
     ],
 )
 def test_only_versions_that_the_tests_run_on_are_claimed(name: str, tested: str, untested: list[str]) -> None:
-    """The dependency accepts the version that the tests install, and neither the one before nor the one after."""
+    """Each optional dependency accepts exactly the versions that the tests install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     claimed = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
     (requirement,) = (each for each in map(Requirement, claimed) if each.name == name)
@@ -101,14 +101,14 @@ def test_torch_is_bounded_below_only() -> None:
 
 
 def test_a_launch_begins_without_torch() -> None:
-    """Importing it takes as long as all else up to the start of the ranks."""
+    """Importing a launcher does not import torch."""
     program = "import launch.torch_distributed, sys; print('torch' in sys.modules)"
 
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "False"
 
 
 def test_each_subpackage_is_loaded_when_it_is_first_used() -> None:
-    """`import core_sdk` alone is enough, and costs next to nothing."""
+    """`import core_sdk` makes all subpackages available and loads them on first use."""
     names = [
         "client",
         "core",
@@ -145,7 +145,7 @@ print(json.dumps(sorted(after - sys.stdlib_module_names)))
 
 
 def test_a_training_of_one_rank_loads_no_channel() -> None:
-    """Sockets and codes are imported by those that have somebody to speak to."""
+    """A training on one rank does not import the channel."""
     script = (
         "import sys; from core_sdk import core; core.DistributedContext(); "
         "sys.exit('core_sdk.distributed.calls._collectives' in sys.modules)"

@@ -37,7 +37,7 @@ inner(0)
 
 
 def test_the_source_is_found_in_another_process(tmp_path: Path) -> None:
-    """Tracebacks show their lines, also those of nested functions, and `inspect.getsource()` finds a method."""
+    """In another process, tracebacks of unpickled functions show their source, and inspect.getsource() finds it."""
     script = tmp_path / "script.py"
     script.write_text(_SENDER)
     pickled = subprocess.run([sys.executable, script], capture_output=True, check=True).stdout
@@ -50,7 +50,7 @@ def test_the_source_is_found_in_another_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("send", [pickle.dumps, copy.deepcopy, copy.copy])
 def test_a_context_and_its_parts_say_why_they_stay_in_their_process(send: Callable[[object], object]) -> None:
-    """Instead of naming a lock; what other processes need of it, its description, can be sent."""
+    """A Context and its parts refuse to be pickled or copied, and only the info can be sent."""
     with core.init() as context:
         parts = [context, *(value for name, value in vars(context).items() if name in core.Context.__annotations__)]
 

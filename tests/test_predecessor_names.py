@@ -140,7 +140,7 @@ SIGNATURES = {
 
 @pytest.fixture
 def owners() -> dict[str, Any]:
-    """What the names belong to: modules, and one object of each kind."""
+    """Returns the modules and an object of each kind that the names belong to."""
     with det.core.init() as context, context.checkpoint.store_path({"steps_completed": 1}) as (path, uuid):
         (path / "weights").touch()
         context.train.report_training_metrics(steps_completed=1, metrics={"loss": 0.5})
@@ -162,7 +162,7 @@ def owners() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def differences() -> set[str]:
-    """Every name in the first column of the guide's tables."""
+    """Returns every name in the first column of the guide's tables."""
     rows = re.findall(r"^\| (.*?) \|", GUIDE.read_text(), re.MULTILINE)
     return {name for row in rows for span in re.findall(r"`([^`]+)`", row) for name in re.findall(r"\w+", span)}
 
@@ -171,7 +171,7 @@ def differences() -> set[str]:
 def test_each_name_is_here_or_stands_among_the_differences(
     owner: str, owners: dict[str, Any], differences: set[str]
 ) -> None:
-    """So that nobody meets an AttributeError that no page speaks of."""
+    """Each name of the predecessor exists or is listed in the guide's differences."""
     found = look_up(owner, owners)
 
     missing = [name for name in NAMES[owner].split() if not hasattr(found, name) and name not in differences]
@@ -183,7 +183,7 @@ def test_each_name_is_here_or_stands_among_the_differences(
 def test_each_parameter_is_here_or_stands_among_the_differences(
     function: str, owners: dict[str, Any], differences: set[str]
 ) -> None:
-    """In the same order, with the same default; what is added comes behind, or by keyword only."""
+    """Each parameter of the predecessor exists in the same order or is listed in the guide."""
     given = list(parameters(look_up(function, owners)))
 
     expected = [name for name in SIGNATURES[function].split() if name in given or name not in differences]

@@ -15,7 +15,7 @@ def parameters(function: Any) -> list[str]:
 
 
 def test_the_front_door() -> None:
-    """What scripts take from the package itself."""
+    """The package itself exports what scripts take from it."""
     assert det.LOG_FORMAT == "%(levelname)s: [%(process)s] %(name)s: %(message)s"
     assert det.get_cluster_info() is None
     assert issubclass(det.InvalidHP, Exception)
@@ -77,12 +77,12 @@ def test_core_exports(name: str) -> None:
     ],
 )
 def test_signatures(owner: str, method: str, expected: list[str]) -> None:
-    """Positional and keyword calls mean what they meant."""
+    """Methods have the predecessor's parameters in the same order."""
     assert parameters(getattr(getattr(det.core, owner), method)) == expected
 
 
 def test_init_takes_what_it_took_and_more() -> None:
-    """All by keyword."""
+    """init() has the predecessor's arguments first, and all are keyword-only."""
     signature = inspect.signature(det.core.init)
 
     assert list(signature.parameters)[:4] == ["distributed", "checkpoint_storage", "preempt_mode", "tensorboard_mode"]
@@ -101,11 +101,11 @@ def test_init_takes_what_it_took_and_more() -> None:
     ],
 )
 def test_enum_values(enumeration: str, values: set[str]) -> None:
-    """Modes may be given as strings."""
+    """Enumerations have the predecessor's values."""
     assert {member.value for member in getattr(det.core, enumeration)} == values
 
 
 def test_invalid_hp_takes_a_message() -> None:
-    """And nothing else."""
+    """InvalidHP takes a message and nothing else."""
     with pytest.raises(TypeError):
         det.InvalidHP(3)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_each_is_named_with_its_reason() -> None:
-    """One that is not in the list is to be mended."""
+    """A test that passed only at its second try is listed with its reason or with advice."""
     lines = describe(["tests/a.py::one", "tests/a.py::two"], {"tests/a.py::two": "it measures time"})
 
     assert lines == [
@@ -27,7 +27,7 @@ def test_each_is_named_with_its_reason() -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_list_names_tests_that_exist(name: str) -> None:
-    """A test that was renamed or mended leaves the list."""
+    """The list of known second tries names existing tests."""
     path, _, function = name.partition("::")
 
     assert f"def {function.partition('[')[0]}(" in (ROOT / path).read_text()

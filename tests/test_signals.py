@@ -25,14 +25,14 @@ print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 
 
 def _ignore() -> None:
-    """As `nohup` and a shell script that starts a command by `&`."""
+    """Ignores and blocks signals as `nohup` and background commands of a shell do."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def test_a_process_hears_again_what_its_starter_ignores() -> None:
-    """The tests do so once, for all that they start, and so does a master."""
+    """A process can undo the ignored and blocked signals that it inherited."""
     run = subprocess.run([sys.executable, "-c", LOOKING], preexec_fn=_ignore, capture_output=True, text=True)
 
     assert run.stdout.splitlines() == ["[True, True, True] True", "[False, False, False] False", "True"], run.stderr

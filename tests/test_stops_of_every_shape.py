@@ -94,7 +94,7 @@ def passes(stop: Stop, has_saved: bool, directory: Path) -> None:
 def test_a_stop_ends_every_shape_within_two_reports(
     shape: Shape, kind: Kind, has_saved: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In a true state; what is lost is said."""
+    """A stop ends every kind of training within two reports in the right state, and losses are said."""
     stop, directory = Stop(kind), tmp_path / "files"
     directory.mkdir()
 

@@ -23,7 +23,7 @@ def graph() -> grimp.ImportGraph:
 
 
 def test_no_modules_import_each_other_in_a_circle(graph: grimp.ImportGraph) -> None:
-    """Not even within a package."""
+    """No modules import each other in a circle."""
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
     try:
@@ -33,7 +33,7 @@ def test_no_modules_import_each_other_in_a_circle(graph: grimp.ImportGraph) -> N
 
 
 def test_a_package_of_many_modules_has_folders(graph: grimp.ImportGraph) -> None:
-    """Modules lie in folders by concept; folders are not counted."""
+    """A package with many modules has folders."""
     modules = [module for module in graph.modules if not graph.find_children(module)]
 
     counts = Counter(module.rpartition(".")[0] for module in modules if not module.endswith(".__main__"))
@@ -54,7 +54,7 @@ _SHARED_CLASS_NAMES = {
 
 
 def test_no_two_modules_define_a_class_of_one_name() -> None:
-    """One word has one meaning, private classes of a module included."""
+    """No two modules define classes of the same name."""
     counts = Counter(
         node.name
         for folder in ("core_sdk", "launchers")
@@ -67,14 +67,14 @@ def test_no_two_modules_define_a_class_of_one_name() -> None:
 
 
 def test_test_files_have_names_of_their_own() -> None:
-    """Pytest cannot collect two of one name."""
+    """Test files have distinct names."""
     counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
 
     assert [name for name, count in counts.items() if count > 1] == []
 
 
 def test_what_an_inner_package_exports_is_imported_from_it() -> None:
-    """A package exports what its `__init__` imports, and somebody outside of the package needs it."""
+    """A package exports only what code outside of it imports."""
     inits = {init: ast.parse(init.read_text()) for init in (ROOT / "core_sdk").rglob("__init__.py")}
     exported = {
         (_package(init), name)
@@ -100,14 +100,14 @@ def _package(file: Path) -> str:
 
 
 def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Module and name of each `from … import …`."""
+    """Yields the module and the name of each `from … import …`."""
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from ((node.module, alias.name) for alias in node.names)
 
 
 def test_contributors_are_told_the_floors_as_they_are() -> None:
-    """Those of `pyproject.toml`, from the highest to the lowest."""
+    """CONTRIBUTING.md shows the layers of `pyproject.toml` in order."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (floors,) = [contract["layers"] for contract in contracts if contract["id"] == "floors"]
 
@@ -178,12 +178,12 @@ def _is_private(name: str) -> bool:
 
 @pytest.mark.parametrize("code", ["library._name", "getattr(library, '_name', None)", "hasattr(self.library, '_name')"])
 def test_a_private_name_is_seen_however_it_is_written(code: str) -> None:
-    """In the code, or in a text."""
+    """Uses of private names are found in attributes and in getattr() calls."""
     assert _foreign_private_names(ast.parse(code)) == ["_name"]
 
 
 def test_the_map_names_modules_that_exist() -> None:
-    """Whoever follows a way finds each of its stations."""
+    """Modules that docs/architecture.md names exist."""
     named = re.findall(r"`((?:core_sdk|launchers)/[\w/.-]+)`", (ROOT / "docs/architecture.md").read_text())
 
     assert len(named) > 50

@@ -60,7 +60,7 @@ def state(cli: Cli) -> str:
 def test_a_killed_command_loses_neither_the_output_nor_the_exit_status(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """The trial runs on, and its failure is recorded although nobody watches."""
+    """A trial whose command was killed runs on, and its output and exit status are recorded."""
     script = write_script(COUNTING + "    raise SystemExit(3)")
     run = start_cli("run", "--", sys.executable, str(script))
     run.read_until("started")
@@ -83,7 +83,7 @@ def test_a_killed_command_loses_neither_the_output_nor_the_exit_status(
 def test_a_trial_whose_command_was_killed_can_be_paused_and_resumed(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """As if nothing had happened."""
+    """A trial whose command was killed can be paused and resumed as usual."""
     run = start_cli("run", "--", sys.executable, str(write_script(COUNTING)))
     run.read_until("started")
     run.process.kill()
@@ -102,7 +102,7 @@ def test_a_trial_whose_command_was_killed_can_be_paused_and_resumed(
 def test_a_script_that_has_not_come_to_its_init_cannot_be_started_twice(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """The agent holds the attempt's lock, also when nobody watches."""
+    """While a script has not yet called init(), its agent's lock prevents a second start, even without its command."""
     script = write_script(WAITING)
     run = start_cli("run", "--", sys.executable, str(script))
     run.read_until("started")
@@ -119,7 +119,7 @@ def test_a_script_that_has_not_come_to_its_init_cannot_be_started_twice(
 
 @needs("many processes")
 def test_a_killed_agent_leaves_no_script(start_cli: StartCli, cli: Cli, write_script: WriteScript) -> None:
-    """Nor anything that the script has started; the command tells of a death without a word."""
+    """When an agent is killed, its script and all processes of it are ended, and the command reports the death."""
     script = write_script(
         """
         import subprocess, time
@@ -151,7 +151,7 @@ def test_a_killed_agent_leaves_no_script(start_cli: StartCli, cli: Cli, write_sc
 def test_what_a_script_leaves_behind_is_ended_with_it(
     home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """In its session; what it has given a session of its own lives on, and its output is still kept."""
+    """Processes in a script's session end with it; one in its own session lives on, and its output is kept."""
     script = write_script(
         """
         import pathlib, subprocess, sys
@@ -176,7 +176,7 @@ def test_what_a_script_leaves_behind_is_ended_with_it(
 
 
 def test_all_processes_of_a_script_get_ctrl_c_once(start_cli: StartCli, write_script: WriteScript) -> None:
-    """As from a terminal: a shell and the Python in it."""
+    """All processes of a script, such as a shell and its Python, get Ctrl-C exactly once."""
     script = write_script(
         """
         import signal, time
@@ -199,7 +199,7 @@ def test_all_processes_of_a_script_get_ctrl_c_once(start_cli: StartCli, write_sc
 
 
 def test_other_signals_reach_the_script(start_cli: StartCli, write_script: WriteScript) -> None:
-    """What is waited for is told at once, and its death by one at the end."""
+    """Other signals are passed on to the script at once, and its death by one is reported at the end."""
     run = start_cli("run", "--", sys.executable, str(write_script("import time; print('started'); time.sleep(600)")))
     run.read_until("started")
 
@@ -213,7 +213,7 @@ def test_other_signals_reach_the_script(start_cli: StartCli, write_script: Write
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_what_is_ignored_stays_ignored(start_cli: StartCli, write_script: WriteScript, number: int) -> None:
-    """After `nohup` the script ignores SIGHUP too, and SIGINT as a command that a script starts in the background."""
+    """A signal that the command ignores, such as SIGHUP after `nohup`, is ignored in the script too."""
     script = write_script(f"import signal; print(signal.getsignal({int(number)}) == signal.SIG_IGN)")
 
     before = signal.signal(number, signal.SIG_IGN)
@@ -228,7 +228,7 @@ def test_what_is_ignored_stays_ignored(start_cli: StartCli, write_script: WriteS
 def test_ctrl_z_stops_the_script_with_the_command(
     home: Home, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """And `fg` lets both go on."""
+    """Ctrl-Z stops the script together with the command, and `fg` lets both go on."""
     script = write_script(WAITING)
     run = start_cli("run", "--", sys.executable, str(script))
     run.read_until("started")
@@ -246,7 +246,7 @@ def test_ctrl_z_stops_the_script_with_the_command(
 def test_a_working_directory_shadows_none_of_our_modules(
     home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """The user may have a `json.py`, or a `core_sdk.py`."""
+    """Files in the working directory named like modules, such as `json.py`, are not imported by the agent."""
     for name in ("json", "core_sdk", "socket", "selectors"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')")
 
@@ -263,7 +263,7 @@ def test_a_working_directory_shadows_none_of_our_modules(
 
 
 def test_an_agent_without_an_attempt_ends() -> None:
-    """Its starter has died, or thought better of it."""
+    """An agent ends when its starter closes it without giving it an attempt."""
     agent = Agent()
 
     agent.close()
@@ -272,7 +272,7 @@ def test_an_agent_without_an_attempt_ends() -> None:
 
 
 def test_the_agent_is_light() -> None:
-    """It lives as long as the training."""
+    """The agent, which lives as long as the training, imports no large libraries."""
     heavy = ("torch", "sqlite3", "typer", "rich", "requests", "google.cloud")
     script = f"import sys, core_sdk.agent.__main__; print([name for name in {heavy} if name in sys.modules])"
 

@@ -79,7 +79,7 @@ def run(start: AttemptStart) -> Any:
 
 
 def test_numbers_that_are_not_finite_reach_the_script(begin_trial: Begin, home: Home, tmp_path: Path) -> None:
-    """JSON has none, and a limit that is infinite must not become None: in a search, when resumed, and by hand."""
+    """Infinite and NaN hyperparameters reach a script unchanged: in a search, when resumed, and by hand."""
     source = """
         import json, core_sdk
         trial = core_sdk.get_cluster_info().trial
@@ -99,7 +99,7 @@ def test_numbers_that_are_not_finite_reach_the_script(begin_trial: Begin, home: 
 
 
 def test_a_script_is_told_of_its_slots_and_its_experiment(begin_trial: Begin, home: Home) -> None:
-    """What it says in `init()` does not move it to another experiment, and only adds to the hyperparameters."""
+    """A script gets its slots and the search's hyperparameters; its own init() arguments only add to them."""
     config = {"name": "search", "data": {"rows": 3}, "environment": {"environment_variables": ["GREETING=hello=you"]}}
 
     slots, data, name, hparams, variables = run(begin_trial(TELL, config=config, slots=Slots((2,))))
@@ -117,7 +117,7 @@ def test_a_script_is_told_of_its_slots_and_its_experiment(begin_trial: Begin, ho
 
 
 def test_a_script_sees_only_its_own_gpus(begin_trial: Begin) -> None:
-    """By their names as the master sees them; of the variables for devices it gets those for GPUs."""
+    """A script sees only its own GPUs, by the names that the master uses, and gets the variables for GPUs."""
     variables = {"cpu": ["GREETING=cpu"], "cuda": ["GREETING=cuda"], "rocm": []}
     config = {"environment": {"environment_variables": variables}}
 
@@ -129,7 +129,7 @@ def test_a_script_sees_only_its_own_gpus(begin_trial: Begin) -> None:
 
 @pytest.mark.parametrize("config", [{}, {"environment": {"environment_variables": ["OMP_NUM_THREADS=5"]}}])
 def test_the_user_chooses_the_number_of_threads(begin_trial: Begin, config: dict[str, Any]) -> None:
-    """In the configuration, or else in the environment."""
+    """The number of threads is that of the configuration, or else of the environment, not that of the slots."""
     os.environ["OMP_NUM_THREADS"] = "3"
 
     *_, variables = run(begin_trial(TELL, config=config, slots=Slots((0,), num_threads=2)))
@@ -142,7 +142,7 @@ def test_the_user_chooses_the_number_of_threads(begin_trial: Begin, config: dict
 def test_the_configuration_says_where_checkpoints_go_and_which_to_keep(
     begin_trial: Begin, home: Home, tmp_path: Path, has_place: bool
 ) -> None:
-    """Also in attempts that a person starts later."""
+    """The configuration determines storage and retention of checkpoints, also in attempts started later by hand."""
     place = {"type": "directory", "container_path": str(tmp_path / "kept")} if has_place else {}
     config = {
         "checkpoint_storage": {**place, "save_trial_latest": 2},
@@ -172,7 +172,7 @@ def test_the_configuration_says_where_checkpoints_go_and_which_to_keep(
 
 
 def test_a_trial_is_found_again_by_its_request(begin_trial: Begin, home: Home) -> None:
-    """Whatever becomes of whoever has made it; a trial that nobody has asked for is not found."""
+    """Trials of an experiment are found by their request ids; damaged and unrelated trials are not listed."""
     for request_id in ("a", "b"):
         begin_trial("", request_id).lock.release()
     begin(home.root, ["true"]).lock.release()
@@ -185,7 +185,7 @@ def test_a_trial_is_found_again_by_its_request(begin_trial: Begin, home: Home) -
 
 
 def test_a_trial_that_cannot_be_filled_leaves_nothing(begin_trial: Begin, home: Home) -> None:
-    """Its code cannot be unpacked, say."""
+    """If preparing a new trial fails, for example unpacking its code, nothing of the trial is left."""
 
     def fail(folder: TrialFolder) -> CommandRecord:
         (folder.path / "code").mkdir()
@@ -199,7 +199,7 @@ def test_a_trial_that_cannot_be_filled_leaves_nothing(begin_trial: Begin, home: 
 
 
 def test_a_trial_that_is_taken_back_leaves_its_experiment(begin_trial: Begin, home: Home) -> None:
-    """Although the experiment is not found by its name."""
+    """A trial that is withdrawn leaves no directory, and its experiment remains."""
     start = begin_trial("")
 
     start.withdraw()
@@ -210,7 +210,7 @@ def test_a_trial_that_is_taken_back_leaves_its_experiment(begin_trial: Begin, ho
 
 @needs("many processes")
 def test_the_next_attempt_gets_other_slots(begin_trial: Begin, home: Home) -> None:
-    """Those that the master gives it; it is the same trial."""
+    """The next attempt of a trial gets the slots that the master gives it then."""
     run(begin_trial(TELL, config={"name": "search"}, slots=Slots((0,))))
 
     slots, _, name, *_ = run(resume(home.trial(1), is_again=True, config={"name": "renamed"}, slots=Slots((4,))))

@@ -85,7 +85,7 @@ def test_a_training_outlives_the_terminal_of_its_command(
 def test_a_resumed_training_outlives_the_terminal(
     cli: Cli, start_cli: StartCli, open_terminal: Open, tmp_path: Path, verb: str
 ) -> None:
-    """`trial resume` and `trial continue` are as `run`."""
+    """A training started by `trial resume` or `trial continue` outlives its terminal, as with `run`."""
     first = start_cli("run", "--", sys.executable, "train.py")
     first.read_until("started")
     cli("trial", "kill", "1")
@@ -104,7 +104,7 @@ def test_a_resumed_training_outlives_the_terminal(
 
 @needs("many processes")
 def test_a_launcher_outlives_its_terminal(home: Home, open_terminal: Open, tmp_path: Path) -> None:
-    """It stays, since it supervises the ranks; what it would show is dropped."""
+    """A launcher outlives its terminal, since it supervises the ranks, and its further output is dropped."""
     person = open_terminal(LAUNCH)
     person.reads("[rank=1] started")
 
@@ -118,7 +118,7 @@ def test_a_launcher_outlives_its_terminal(home: Home, open_terminal: Open, tmp_p
 def test_a_stopped_training_goes_on_when_its_terminal_is_closed(
     home: Home, open_terminal: Open, tmp_path: Path
 ) -> None:
-    """Somebody had pressed Ctrl-Z before: a stopped command gets SIGHUP and SIGCONT."""
+    """A command stopped by Ctrl-Z trains on after its terminal is closed, which sends SIGHUP and SIGCONT."""
     person = open_terminal([*COMMAND, "run", "--", sys.executable, "train.py"])
     person.reads("started")
     command = psutil.Process(person.process.pid)
@@ -136,7 +136,7 @@ def test_a_stopped_training_goes_on_when_its_terminal_is_closed(
 def test_a_hang_up_says_how_to_find_the_training(
     home: Home, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """Where somebody can still read it."""
+    """After a hang-up, the command's last line says that the trial trains on and how to follow its output."""
     write_script(TRAINING)
     run = start_cli("run", "--", sys.executable, "train.py")
     run.read_until("started")
@@ -171,7 +171,7 @@ def test_a_detached_training_needs_no_terminal(home: Home, cli: Cli, write_scrip
 def test_a_trial_is_resumed_detached(
     home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path, verb: str
 ) -> None:
-    """It says from which checkpoint it goes on, as in the foreground."""
+    """A trial resumed or continued with --detach prints its id, and from which checkpoint it goes on."""
     write_script(TRAINING)
     cli("run", "--detach", "--", sys.executable, "train.py")
     wait_for(lambda: "started" in home.trial(1).log_path(1).read_text())
@@ -188,7 +188,7 @@ def test_a_trial_is_resumed_detached(
 
 
 def test_a_detached_command_that_does_not_exist_leaves_no_trial(home: Home, cli: Cli) -> None:
-    """It is refused as in the foreground."""
+    """A detached command that does not exist is refused as in the foreground, and no trial is left."""
     run = cli("run", "--detach", "--", "no-such-program")
 
     assert (run.status, run.output) == (127, "")

@@ -105,7 +105,7 @@ def open_terminal(home: Home, tmp_path: Path, write_script: WriteScript) -> Iter
 @needs("many processes")
 @HOW
 def test_the_first_ctrl_c_lets_a_script_save(open_terminal: Open, command: Sequence[str]) -> None:
-    """The terminal sends it to all processes, but the workers live until they are not needed any more."""
+    """The first Ctrl-C at a terminal, which reaches all processes, lets the script save and pauses the trial."""
     person = open_terminal(SAVING, command)
 
     person.types(CTRL_C)
@@ -124,7 +124,7 @@ def test_the_first_ctrl_c_lets_a_script_save(open_terminal: Open, command: Seque
 @needs("many processes")
 @HOW
 def test_the_second_ctrl_c_ends_the_training_at_once(open_terminal: Open, command: Sequence[str]) -> None:
-    """The script may not come to its next step."""
+    """The second Ctrl-C ends a training at once, even if the script never reaches its next step."""
     person = open_terminal(STUCK, command)
     person.types(CTRL_C)
     person.reads("stopping at the next step")
@@ -139,7 +139,7 @@ def test_the_second_ctrl_c_ends_the_training_at_once(open_terminal: Open, comman
 @needs("many processes")
 @pytest.mark.parametrize("command", [PLAIN, (*RUN, *LAUNCH)], ids=["script", "run of a launcher"])
 def test_one_ctrl_c_ends_a_script_that_never_asks(open_terminal: Open, command: Sequence[str]) -> None:
-    """As without Core SDK."""
+    """One Ctrl-C ends a script that never asks should_preempt(), as without Core SDK."""
     person = open_terminal(STUCK.replace("context.preempt.should_preempt()", "pass"), command)
 
     person.types(CTRL_C)
@@ -155,7 +155,7 @@ def test_one_ctrl_c_ends_a_script_that_never_asks(open_terminal: Open, command: 
 def test_the_same_ctrl_c_ends_what_a_script_that_never_asks_has_forked(
     open_terminal: Open, command: Sequence[str]
 ) -> None:
-    """The script waits for it at its end."""
+    """One Ctrl-C ends a script that never asks should_preempt() together with its forked child."""
     person = open_terminal(FORKING, command)
 
     person.types(CTRL_C)
@@ -165,7 +165,7 @@ def test_the_same_ctrl_c_ends_what_a_script_that_never_asks_has_forked(
 
 @needs("many processes")
 def test_a_shell_around_the_script_may_die_of_ctrl_c(open_terminal: Open) -> None:
-    """The script inside has saved: it is paused."""
+    """If Ctrl-C kills the shell around a script that has saved, the trial is paused with status 75."""
     person = open_terminal(SAVING, [*RUN, "sh", "-c", f"{sys.executable} train.py; echo on"])
 
     person.types(CTRL_C)
@@ -175,7 +175,7 @@ def test_a_shell_around_the_script_may_die_of_ctrl_c(open_terminal: Open) -> Non
 
 
 def test_a_script_keeps_its_own_handler(open_terminal: Open) -> None:
-    """Ctrl-C is then the script's alone."""
+    """A script with its own handler of SIGINT gets Ctrl-C alone."""
     source = STUCK.replace(
         "import os, time", "import os, signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit('mine'))"
     )
@@ -189,7 +189,7 @@ def test_a_script_keeps_its_own_handler(open_terminal: Open) -> None:
 
 @needs("many processes")
 def test_without_a_checkpoint_nobody_is_told_that_a_resume_goes_on(cli: Cli, open_terminal: Open) -> None:
-    """It would begin anew, and hide what was reported; the resume says so too."""
+    """Without a checkpoint, an interrupted trial and its resume say that it begins anew and supersedes its reports."""
     reporting = "context.train.report_training_metrics(1, {'loss': 1.0}); context.preempt.should_preempt()"
     person = open_terminal(STUCK.replace("context.preempt.should_preempt()", reporting), [*RUN, *PLAIN])
     person.types(CTRL_C)

@@ -32,13 +32,13 @@ def plain(*chunks: bytes) -> bytes:
     ],
 )
 def test_only_what_stays_on_the_screen_is_kept(written: bytes, left: bytes) -> None:
-    """Whole, and byte by byte."""
+    """The log keeps only what stays on the screen, also if the output comes byte by byte."""
     assert plain(written) == left
     assert plain(*(bytes([byte]) for byte in written)) == left
 
 
 def test_bars_that_are_redrawn_together_leave_their_last_state() -> None:
-    """Once the cursor was seen to move up, as many lines are held back; the very first lines were given by then."""
+    """Of bars that are redrawn together only the last state is kept, except lines given before the first redraw."""
     frames = [b"a %d\nb %d\nc %d" % (step, step, step) for step in range(4)]
 
     left = plain(*(frame + b"\r\x1b[2K\x1b[1A\x1b[2K\x1b[1A\x1b[2K" for frame in frames), b"log\n", frames[-1], b"\n")
@@ -47,14 +47,14 @@ def test_bars_that_are_redrawn_together_leave_their_last_state() -> None:
 
 
 def test_a_line_is_given_as_soon_as_it_ends() -> None:
-    """Whoever follows the log sees it."""
+    """A line is given as soon as it ends, for those who follow the log."""
     lines = PlainLines()
 
     assert [lines.feed(b"a\nb"), lines.feed(b"c\n")] == [b"a\n", b"bc\n"]
 
 
 def test_an_endless_line_does_not_fill_the_memory() -> None:
-    """It is given in pieces, of which nothing is missing."""
+    """A line without an end is given in pieces and completely, so that it does not fill the memory."""
     lines = PlainLines()
 
     early = b"".join(lines.feed(b"x" * 65536) for _ in range(64))
@@ -64,7 +64,7 @@ def test_an_endless_line_does_not_fill_the_memory() -> None:
 
 
 def test_a_live_display_of_rich_leaves_its_last_state() -> None:
-    """The library's own output."""
+    """Of a live display of the rich library, the log keeps the last state and the lines printed above it."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -64,7 +64,7 @@ def pids(directory: Path) -> list[int]:
 def test_the_end_of_an_attempt_is_seen_by_whoever_has_not_started_it(
     start: Callable[..., AttemptStart], home: Home, tmp_path: Path
 ) -> None:
-    """With its exit status, from which the trial's state follows."""
+    """A process that did not start an attempt sees its end with its exit status, which gives the trial's state."""
     begun = start(WAITING)
     pids(tmp_path)
 
@@ -84,7 +84,7 @@ def test_the_end_of_an_attempt_is_seen_by_whoever_has_not_started_it(
 def test_a_killed_attempt_leaves_no_process_and_has_an_end(
     start: Callable[..., AttemptStart], home: Home, tmp_path: Path
 ) -> None:
-    """Also of processes in sessions of their own; the next attempt can begin at once."""
+    """A killed attempt leaves no process, in whatever session, has an end, and the next attempt can begin at once."""
     begun = start(WAITING)
     started = pids(tmp_path)
 
@@ -99,7 +99,7 @@ def test_a_killed_attempt_leaves_no_process_and_has_an_end(
 
 
 def test_an_attempt_that_has_ended_is_not_killed(start: Callable[..., AttemptStart]) -> None:
-    """Its agent's pid may mean another process."""
+    """Killing an attempt that has ended kills nothing, since its agent's pid may belong to another process."""
     begun = start("")
     await_end(begun.folder, TIMEOUT_S)
 
@@ -111,7 +111,7 @@ def test_an_attempt_that_has_ended_is_not_killed(start: Callable[..., AttemptSta
 
 
 def test_no_other_process_is_killed_in_place_of_an_agent(start: Callable[..., AttemptStart], tmp_path: Path) -> None:
-    """The lock is signed by a pid that belongs to another process. What the agent has started is known by its mark."""
+    """If the recorded pid belongs to another process, kill() spares it and finds the attempt's own by their mark."""
     begun = start(WAITING)
     started = pids(tmp_path)
     with subprocess.Popen(["sleep", "600"]) as other:
@@ -126,7 +126,7 @@ def test_no_other_process_is_killed_in_place_of_an_agent(start: Callable[..., At
 
 
 def test_an_attempt_of_another_machine_is_not_killed(home: Home) -> None:
-    """Its lock is held, and nothing here carries its mark."""
+    """An attempt whose lock is held but that has no process here cannot be killed: it runs on another machine."""
     begun = begin(home.root, ["true"])
 
     with pytest.raises(AgentNotFoundError, match="cannot kill trial 1"):
@@ -136,7 +136,7 @@ def test_an_attempt_of_another_machine_is_not_killed(home: Home) -> None:
 
 
 def test_an_attempt_whose_starter_died_in_time_never_began(home: Home) -> None:
-    """It is taken back, and the next one has its number."""
+    """An attempt whose starter died before the start is taken back, and the next attempt gets its number."""
     begun = begin(home.root, ["true"])
     is_starting = never_began(begun.folder, 1)
     with pytest.raises(TrialRunningError):
@@ -153,7 +153,7 @@ def test_an_attempt_whose_starter_died_in_time_never_began(home: Home) -> None:
 
 
 def test_an_attempt_that_has_run_is_not_taken_back(start: Callable[..., AttemptStart]) -> None:
-    """While it runs, and afterwards, also without an exit status."""
+    """An attempt that has run is not taken back, neither while it runs nor afterwards without an exit status."""
     begun = start(WAITING)
 
     def is_refused(folder: TrialFolder) -> bool:
@@ -173,7 +173,7 @@ def test_an_attempt_that_has_run_is_not_taken_back(start: Callable[..., AttemptS
 def test_what_was_taken_for_dead_does_not_count_as_running_and_records_no_end(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its end would be taken for that of the attempt which has begun elsewhere since."""
+    """An attempt that was taken for dead does not count as running, and its later end is not recorded."""
     monkeypatch.chdir(tmp_path)
     begun = begin(home.root, [sys.executable, "-c", WAITING])
     agent = Agent()
@@ -193,7 +193,7 @@ def test_what_was_taken_for_dead_does_not_count_as_running_and_records_no_end(
 
 
 def test_an_attempt_can_end_with_another_process(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all its processes; whoever sees that process end knows it, and no end is recorded."""
+    """With ends_with, an attempt with all its processes ends with another process, and no end is recorded."""
     monkeypatch.chdir(tmp_path)
     begun = begin(home.root, [sys.executable, "-c", WAITING])
     agent = Agent()

@@ -76,7 +76,7 @@ def process_of(spawner: AgentSpawner) -> psutil.Process:
 
 
 def test_a_forked_agent_runs_its_command(run: Run) -> None:
-    """With its output, its exit status and the environment of the starter as it is now."""
+    """A forked agent runs its command with the starter's present environment, and records output and exit status."""
     os.environ["NEWEST"] = "yes"
 
     start, agent = run("import os, sys; print(os.environ['NEWEST']); sys.exit(3)")
@@ -86,7 +86,7 @@ def test_a_forked_agent_runs_its_command(run: Run) -> None:
 
 
 def test_a_command_finds_the_signals_as_with_any_other_agent(run: Run) -> None:
-    """Which are blocked, and which are ignored."""
+    """A command under a forked agent has the same blocked and ignored signals as under any other agent."""
     tell = "print([line for line in open('/proc/self/status') if line.startswith(('SigBlk', 'SigIgn'))])"
     alone = Agent()
 
@@ -104,7 +104,7 @@ def test_a_command_finds_the_signals_as_with_any_other_agent(run: Run) -> None:
 def test_a_forked_agent_says_that_a_command_cannot_be_started(
     home: Home, spawner: AgentSpawner, tmp_path: Path
 ) -> None:
-    """As any other does."""
+    """A forked agent reports a command that cannot be executed, as any other agent does."""
     broken = tmp_path / "broken"
     broken.write_text("no program")
     broken.chmod(0o700)
@@ -121,7 +121,7 @@ def test_a_forked_agent_says_that_a_command_cannot_be_started(
 
 @needs("many processes")
 def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: AgentSpawner, tmp_path: Path) -> None:
-    """Neither a sibling's lock nor its log, and each has a session of its own."""
+    """A forked agent inherits no lock or log file of a sibling, and each has its own session."""
     first, second = run(WAITING, "1")[0], run(WAITING, "2")[0]
     child_of_script(tmp_path, "2")
 
@@ -137,7 +137,7 @@ def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: AgentSpawne
 def test_attempts_outlive_the_spawner_and_another_takes_its_place(
     run: Run, spawner: AgentSpawner, tmp_path: Path
 ) -> None:
-    """Their ends are still told and recorded."""
+    """Attempts outlive a killed spawner and report their ends, and a new spawner replaces it."""
     _, first = run(WAITING, "1")
     child_of_script(tmp_path, "1")
     process = process_of(spawner)
@@ -152,7 +152,7 @@ def test_attempts_outlive_the_spawner_and_another_takes_its_place(
 
 
 def test_an_agent_that_the_spawner_never_forked_is_forked_by_the_next(run: Run, spawner: AgentSpawner) -> None:
-    """The spawner was killed after it had got the request."""
+    """If the spawner is killed before it forks a requested agent, the next spawner forks it."""
     run("pass")[1].wait()
     process = process_of(spawner)
     process.suspend()
@@ -168,7 +168,7 @@ def test_an_agent_that_the_spawner_never_forked_is_forked_by_the_next(run: Run, 
 
 
 def test_a_killed_forked_agent_leaves_no_script(run: Run, tmp_path: Path) -> None:
-    """Its guardian ends what is left."""
+    """When a forked agent is killed, its guardian ends the script."""
     start, agent = run(WAITING, "1")
     child = child_of_script(tmp_path, "1")
 
@@ -179,7 +179,7 @@ def test_a_killed_forked_agent_leaves_no_script(run: Run, tmp_path: Path) -> Non
 
 
 def test_a_command_that_its_starter_kills_leaves_nothing(run: Run, tmp_path: Path) -> None:
-    """Its agent lives on, and records how it ended."""
+    """A command killed by its starter leaves no process, and its agent records how it ended."""
     start, agent = run(WAITING, "1")
     child = child_of_script(tmp_path, "1")
 
@@ -194,7 +194,7 @@ def test_a_command_that_its_starter_kills_leaves_nothing(run: Run, tmp_path: Pat
 
 
 def test_a_signal_that_comes_before_the_command_reaches_it(run: Run, spawner: AgentSpawner) -> None:
-    """Whoever starts it in another thread may want to stop it meanwhile."""
+    """A signal sent before the command has started reaches it once it starts."""
     agent = Agent(spawner)
     agent.signal(signal.SIGTERM)
 
@@ -204,7 +204,7 @@ def test_a_signal_that_comes_before_the_command_reaches_it(run: Run, spawner: Ag
 
 
 def test_the_spawner_leaves_no_zombies(run: Run, spawner: AgentSpawner) -> None:
-    """However many agents it has forked."""
+    """The spawner leaves no zombies, however many agents it has forked."""
     for _ in range(3):
         run("pass")[1].wait()
 
@@ -212,7 +212,7 @@ def test_the_spawner_leaves_no_zombies(run: Run, spawner: AgentSpawner) -> None:
 
 
 def test_the_spawner_ends_with_its_starter(tmp_path: Path, run_script: Callable[..., tuple[int, str, str]]) -> None:
-    """Also when that is killed."""
+    """The spawner ends with its starter, even if the starter is killed."""
     source = """
         import os, signal, socket
         from core_sdk.agent.starting import AgentSpawner

@@ -43,7 +43,7 @@ def log(home: Home) -> str:
 
 @needs("many processes")
 def test_the_script_sees_a_terminal(run: Run, home: Home) -> None:
-    """Of the size of the person's, and colours reach that; the log has the text."""
+    """The script's terminal has the size of the person's and shows colours there; the log has plain text."""
     person = run(
         """
         import os, sys
@@ -63,7 +63,7 @@ def test_the_script_sees_a_terminal(run: Run, home: Home) -> None:
 
 @needs("many processes")
 def test_a_progress_bar_moves_on_the_screen_and_leaves_one_line_in_the_log(run: Run, home: Home) -> None:
-    """As tqdm draws it."""
+    """A progress bar moves on the screen and leaves one line in the log."""
     person = run(
         """
         import sys
@@ -81,7 +81,7 @@ def test_a_progress_bar_moves_on_the_screen_and_leaves_one_line_in_the_log(run: 
 
 
 def test_the_window_can_be_resized(run: Run) -> None:
-    """The script is told by SIGWINCH."""
+    """When the window is resized, the script gets SIGWINCH and the new size."""
     person = run(
         """
         import os, signal
@@ -101,7 +101,7 @@ def test_the_window_can_be_resized(run: Run) -> None:
 
 
 def test_the_script_can_be_answered(run: Run, home: Home) -> None:
-    """What is typed is shown once, by the person's own terminal."""
+    """The script reads what the person types, which is shown once, by the person's own terminal."""
     person = run("name = input('Name? ')\nprint('hello', name)\nimport sys; print(repr(sys.stdin.read()))")
     person.reads("Name? ")
 
@@ -117,7 +117,7 @@ def test_the_script_can_be_answered(run: Run, home: Home) -> None:
 
 @needs("many processes")
 def test_the_script_can_be_debugged(run: Run) -> None:
-    """With pdb, a line at a time."""
+    """A script can be debugged with pdb at the terminal."""
     person = run("value = 6\nbreakpoint()\nprint('went on')")
     person.reads("(Pdb) ")
 
@@ -131,7 +131,7 @@ def test_the_script_can_be_debugged(run: Run) -> None:
 
 @needs("many processes")
 def test_ctrl_c_reaches_the_script(run: Run) -> None:
-    """It cleans up, and the terminal is as it was."""
+    """Ctrl-C reaches the script, which can clean up, and the terminal's mode is restored."""
     person = run(
         """
         import time
@@ -154,7 +154,7 @@ def test_ctrl_c_reaches_the_script(run: Run) -> None:
 
 
 def test_a_command_killed_on_a_terminal_leaves_it_as_it_was(run: Run, home: Home, tmp_path: Path) -> None:
-    """The script goes on, and the log is kept."""
+    """A killed command leaves the terminal's mode as it was; the script goes on, and the log is complete."""
     person = run(
         """
         import pathlib, time
@@ -194,7 +194,7 @@ def test_a_terminal_that_takes_nothing_holds_up_nothing(run: Run, home: Home) ->
 
 @needs("many processes")
 def test_output_into_a_pipe_is_no_terminal(run: Run, home: Home) -> None:
-    """Although stderr is one: stdout decides."""
+    """If stdout is a pipe, the script sees no terminal, even if stderr is one."""
     read, write = os.pipe()
     person = run("import sys; print(sys.stdout.isatty(), sys.stderr.isatty(), '\\r\\x1b[31m')", stdout=write)
     os.close(write)

@@ -33,7 +33,7 @@ _NAME = "0123456789abcdef.localhost"
 
 @dataclass(frozen=True)
 class Site:
-    """A home that is served."""
+    """A home and its server."""
 
     home: Home
     port: int
@@ -87,7 +87,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def firefox(playwright: Playwright) -> Iterator[Browser]:
-    """Debian's Firefox, which Playwright steers by WebDriver BiDi."""
+    """Debian's Firefox, controlled by Playwright through WebDriver BiDi."""
     browser = playwright.firefox.launch(channel="moz-firefox", executable_path=FIREFOX)
     yield browser
     browser.close()
@@ -95,7 +95,7 @@ def firefox(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def sample_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """Trials 1 to 24 are of many kinds, 25 has three attempts, and experiment 5 is a search. Nobody changes it."""
+    """A home with many kinds of trials, of which 25 has three attempts; experiment 5 is a search. Read only."""
     directory = tmp_path_factory.mktemp("page")
     home = write_sample_home(directory / "home")
     run_search(home.root, directory / "search")
@@ -110,7 +110,7 @@ def site(sample_home: Home) -> Iterator[Site]:
 
 @pytest.fixture
 def own_site(sample_home: Home, tmp_path: Path) -> Iterator[Site]:
-    """A copy, which the test may change."""
+    """Serves a copy of the sample home that the test may change."""
     shutil.copytree(sample_home.root, tmp_path / "own")
     with serving(Home.open(tmp_path / "own")) as site:
         yield site
@@ -130,7 +130,7 @@ def open_in_firefox(firefox: Browser) -> Iterator[OpenView]:
 
 @contextmanager
 def opening(browser: Browser) -> Iterator[OpenView]:
-    """At the end no view has met an error, run what a run has written, or asked anybody but its server."""
+    """Opens views and checks at the end that none had an error or contacted another server."""
     complaints: list[str] = []
     pages: list[Page] = []
 

@@ -152,7 +152,7 @@ def write_many_trials(home: Home, num_trials: int, num_reports: int = 1) -> None
 
 
 def write_log_lines(folder: TrialFolder, num_lines: int) -> None:
-    """Output of very many lines, each of which names its number."""
+    """Writes an output of very many numbered lines."""
     with folder.log_path(1).open("w") as log:
         for number in range(num_lines):
             log.write(f"[rank={number % 4}] INFO step {number}: loss {1 / (number + 1):.6f}\n")

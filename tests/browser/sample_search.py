@@ -50,7 +50,7 @@ with core_sdk.core.init() as ctx:
 
 
 def run_search(home_root: Path, directory: Path, *, num_trials: int = 9) -> None:
-    """Adds the experiment to the home, and returns when it has ended."""
+    """Runs the search in the home and returns when it has ended."""
     (directory / "model").mkdir(parents=True)
     (directory / "model" / "train.py").write_text(TRAIN)
     (directory / "search.yaml").write_text(CONFIG.replace("NUM_TRIALS", str(num_trials)))

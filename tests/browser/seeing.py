@@ -16,7 +16,7 @@ _PATIENCE_MS = 15_000
 
 
 def expect(locator: Locator) -> LocatorAssertions:
-    """Waits until what is expected is so."""
+    """Waits until the expectation is met."""
     from playwright.sync_api import expect as expect_of_playwright
 
     expect_of_playwright.set_options(timeout=_PATIENCE_MS)
@@ -39,7 +39,7 @@ def open_settings(page: Page) -> None:
 
 
 def wait_for_query(page: Page, part: str) -> None:
-    """Waits until the address of the page has this part behind `#`."""
+    """Waits until the page's address contains this text after `#`."""
     page.wait_for_function("part => decodeURIComponent(location.hash).includes(part)", arg=part)
 
 

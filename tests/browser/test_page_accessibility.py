@@ -26,7 +26,7 @@ VIEWS = [
 @pytest.mark.timeout(400)  # the checker takes seconds for each view
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_checker_finds_no_fault_in_any_view(site: Site, open_view: OpenView, theme: str) -> None:
-    """By the rules of WCAG 2.2 AA, contrast included."""
+    """axe finds no serious fault by WCAG 2.2 AA in any view or theme."""
     page = open_view(site, VIEWS[0], theme=theme)
     expect(page.locator(".grid-row").first).to_be_visible()
     page.evaluate(AXE)
@@ -51,7 +51,7 @@ def test_a_checker_finds_no_fault_in_any_view(site: Site, open_view: OpenView, t
 
 @pytest.mark.parametrize("view", [*VIEWS, "experiments/4711", "trials/x", "compare", "compare?trials=4711", "nowhere"])
 def test_every_view_has_a_head(site: Site, open_view: OpenView, view: str) -> None:
-    """One of the first level, also where what it is about does not exist."""
+    """Every view has exactly one h1, also a view of something that does not exist."""
     page = open_view(site, view)
     page.wait_for_function("() => document.querySelector('main h1') && !document.querySelector('.loading')")
 
@@ -73,7 +73,7 @@ def test_every_view_has_a_head(site: Site, open_view: OpenView, view: str) -> No
     ],
 )
 def test_a_narrow_window_needs_no_scrolling_sideways(site: Site, open_view: OpenView, view: str) -> None:
-    """Only tables, output and pictures scroll, within themselves."""
+    """A narrow window needs no sideways scrolling of the page."""
     page = open_view(site, view, size=(390, 800))
     page.wait_for_function("() => !document.querySelector('.loading, [aria-busy=true]')")
 
@@ -83,7 +83,7 @@ def test_a_narrow_window_needs_no_scrolling_sideways(site: Site, open_view: Open
 
 
 def test_the_theme_follows_the_system_until_it_is_chosen(site: Site, open_view: OpenView) -> None:
-    """The choice outlives a reload."""
+    """The theme follows the system until one is chosen, and the choice survives a reload."""
     page = open_view(site, "runs", theme="dark")
     expect(page.locator("html[data-theme=dark]")).to_be_attached()
 
@@ -95,7 +95,7 @@ def test_the_theme_follows_the_system_until_it_is_chosen(site: Site, open_view: 
 
 
 def test_the_first_key_skips_to_the_content(site: Site, open_view: OpenView) -> None:
-    """Past the head of the page."""
+    """The first Tab key offers a link that skips to the content."""
     page = open_view(site, "runs")
     expect(page.locator("main")).to_be_visible()
 

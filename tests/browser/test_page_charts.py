@@ -41,7 +41,7 @@ def hover(page: Page, plot: Locator, part: float) -> None:
 
 
 def mark_plots(page: Page) -> int:
-    """Marks all plots, once each chart has its own; those that are made later have no mark."""
+    """Marks all existing plots, so that new ones can be told apart, and returns their number."""
     expect(page.locator(".loading")).to_have_count(0)
     expect(page.locator(".chart:not(:has(.uplot))")).to_have_count(0)
     script = """() => {
@@ -62,7 +62,7 @@ def mark_plots(page: Page) -> int:
     ],
 )  # fmt: skip
 def test_the_readout_follows_the_pointer(straight: Site, open_view: OpenView, view: str, name: str) -> None:
-    """Not one plot is made anew by moving and zooming, and the value is that of the place."""
+    """The readout shows the value under the pointer, and plots are not made anew."""
     page = open_view(straight, view)
     chart = page.locator(".chart").filter(has=page.locator(".chart-title", has_text=name)).first
     over = chart.locator(".u-over")
@@ -88,7 +88,7 @@ def test_the_readout_follows_the_pointer(straight: Site, open_view: OpenView, vi
     ],
 )  # fmt: skip
 def test_a_drag_zooms_where_it_was_made(straight: Site, open_view: OpenView, view: str) -> None:
-    """From the middle to three quarters; the plots stay, and the readout goes on."""
+    """Dragging zooms to the dragged range, and plots are not made anew."""
     page = open_view(straight, view)
     over = page.locator(".chart .u-over").first
     expect(over).to_be_visible()
@@ -112,7 +112,7 @@ def test_a_drag_zooms_where_it_was_made(straight: Site, open_view: OpenView, vie
 
 
 def test_the_readout_names_a_step_at_which_something_was_reported(tmp_path: Path, open_view: OpenView) -> None:
-    """The nearest one of any curve; a curve without a point there says where its own is. Larger values come first."""
+    """The readout shows the nearest reported step; curves without a point there show their own step."""
     home = Home.create(tmp_path / "home")
     record(new_trial(home), *(report(step, loss=1.0) for step in (1, 100)))
     record(new_trial(home), *(report(step, loss=2.0) for step in (1, 40, 100)))
@@ -135,14 +135,14 @@ def test_the_readout_names_a_step_at_which_something_was_reported(tmp_path: Path
 
 
 def test_the_last_value_of_a_long_curve_is_a_value(long: Site, open_view: OpenView) -> None:
-    """Its last bucket has many."""
+    """The last value shown for a long curve is the last reported value."""
     page = open_view(long, "trials/1?metrics=height")
 
     expect(page.locator(".chart-value")).to_have_text("5,000")
 
 
 def test_a_chart_in_which_nothing_can_be_drawn_says_why(tmp_path: Path, open_view: OpenView) -> None:
-    """On a logarithmic axis, for numbers that are none, and for numbers that are too large."""
+    """An empty chart says why: values of 0 or below on a log axis, NaN or too large."""
     home = Home.create(tmp_path / "home")
     record(
         new_trial(home),
@@ -210,7 +210,7 @@ def test_a_zoom_shows_finer_points(long: Site, open_view: OpenView, view: str, c
 
 @pytest.mark.parametrize("view", ["trials/1?smoothing=0.9", "compare?trials=1,2&group=lr&smoothing=0.9"])
 def test_smoothing_counts_points(straight: Site, open_view: OpenView, view: str) -> None:
-    """At one step it is the same value, however far one has zoomed in."""
+    """Smoothing gives the same value at a step at any zoom."""
     page = open_view(straight, view)
     over = page.locator(".chart .u-over").first
     expect(over).to_be_visible()
@@ -231,7 +231,7 @@ def test_smoothing_counts_points(straight: Site, open_view: OpenView, view: str)
 
 
 def test_a_report_leaves_the_pointer_alone(tmp_path: Path, open_view: OpenView) -> None:
-    """New points are drawn into the plot that is there."""
+    """New reports are added to the existing plot and do not move the readout."""
     home = Home.create(tmp_path / "home")
     folder = write_straight_trial(home, created=time.time() - 3600, num_steps=NUM_STEPS)
     with serving(home) as site:
@@ -275,7 +275,7 @@ def second_attempt(trial_id: int, resumed_steps: int) -> bytes:
 
 @pytest.mark.parametrize("name", ["constructor", "__proto__"])
 def test_names_that_every_object_has_are_names(tmp_path: Path, open_view: OpenView, name: str) -> None:
-    """As hyperparameters and as metrics, in each view that looks values up by them."""
+    """Names such as "constructor" work as metrics and hyperparameters in every view."""
     home = Home.create(tmp_path / "home")
     for number in (1, 2, 3):
         write_straight_trial(home, created=time.time() - 3600, num_steps=number, metric=name, hparams={name: number})
@@ -293,7 +293,7 @@ def test_names_that_every_object_has_are_names(tmp_path: Path, open_view: OpenVi
 
 
 def test_every_metric_has_its_curve_however_many_there_are(tmp_path: Path, open_view: OpenView) -> None:
-    """One answer has at most 64 curves of a trial, and each chart asks for its own."""
+    """Every metric has its curve, even if there are more than one answer can hold."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home)
     metrics: dict[str, Any] = {f"m{index:02d}": index for index in range(70)}
@@ -319,7 +319,7 @@ def test_every_metric_has_its_curve_however_many_there_are(tmp_path: Path, open_
 
 
 def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) -> None:
-    """The lowest rank is shown, or one, or a curve for each trial and rank."""
+    """A comparison shows the lowest rank, a chosen one or all ranks."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home, "ranks")
     record(folder, report(1, loss=0.5))
@@ -346,7 +346,7 @@ def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) ->
 
 
 def test_learning_curves_are_those_of_any_rank(tmp_path: Path, open_view: OpenView) -> None:
-    """The lowest rank is shown until one is chosen."""
+    """Learning curves show the lowest rank until another is chosen."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home, "ranks")
     record(folder, report(1, "validation", loss=0.5))
@@ -369,7 +369,7 @@ def test_learning_curves_are_those_of_any_rank(tmp_path: Path, open_view: OpenVi
 
 
 def test_each_rank_is_shown_when_it_is_asked_for(tmp_path: Path, open_view: OpenView) -> None:
-    """Else the lowest that reports the metric; a rank has charts of its own metrics only."""
+    """A trial's charts show the lowest rank of each metric, one rank or all."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home)
     record(folder, report(1, loss=0.5), report(2, loss=0.25))
@@ -395,7 +395,7 @@ def test_each_rank_is_shown_when_it_is_asked_for(tmp_path: Path, open_view: Open
 
 
 def test_a_single_point_is_a_dot_also_in_a_saved_picture(tmp_path: Path, open_view: OpenView) -> None:
-    """It has no line."""
+    """A single point is drawn as a dot, also in a saved picture."""
     home = Home.create(tmp_path / "home")
     record(new_trial(home), report(7, loss=0.5))
     with serving(home) as site:

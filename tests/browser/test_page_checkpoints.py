@@ -20,7 +20,7 @@ def own_site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_the_policy_is_told_in_words(site: Site, open_view: OpenView) -> None:
-    """With the metric by which a checkpoint is the best."""
+    """The retention policy is described in words, with its metric and each checkpoint's verdict."""
     page = open_view(site, "experiments/2/checkpoints")
 
     expect(page.get_by_text("The policy keeps the best 1 of the experiment")).to_contain_text("the smallest loss")
@@ -29,7 +29,7 @@ def test_the_policy_is_told_in_words(site: Site, open_view: OpenView) -> None:
 
 
 def test_an_experiment_without_a_policy_keeps_all(site: Site, open_view: OpenView) -> None:
-    """No column says what nothing decides."""
+    """Without a policy the view says that everything is kept and has no column for it."""
     page = open_view(site, "experiments/1/checkpoints")
 
     expect(page.get_by_text("No policy: every checkpoint is kept.")).to_be_visible()
@@ -37,7 +37,7 @@ def test_an_experiment_without_a_policy_keeps_all(site: Site, open_view: OpenVie
 
 
 def test_a_checkpoint_shows_its_files_and_metadata(site: Site, open_view: OpenView) -> None:
-    """A link opens it; names that a script chose are text."""
+    """A link opens a checkpoint's files and metadata, and hostile names are shown as text."""
     page = open_view(site, "trials/25/checkpoints?checkpoint=c00025-001200")
     details = page.locator(".details")
 
@@ -47,7 +47,7 @@ def test_a_checkpoint_shows_its_files_and_metadata(site: Site, open_view: OpenVi
 
 
 def test_a_file_of_a_checkpoint_is_downloaded(site: Site, open_view: OpenView, tmp_path: Path) -> None:
-    """Verified by the server."""
+    """A checkpoint's file can be downloaded unchanged."""
     page = open_view(site, "trials/25/checkpoints?checkpoint=c00025-001200")
 
     with page.expect_download() as download:
@@ -58,7 +58,7 @@ def test_a_file_of_a_checkpoint_is_downloaded(site: Site, open_view: OpenView, t
 
 
 def test_what_the_policy_does_not_keep_is_deleted(own_site: Site, open_view: OpenView) -> None:
-    """After a question with the ids."""
+    """Checkpoints that the policy does not keep can be deleted after a question with their ids."""
     page = open_view(own_site, "trials/25/checkpoints")
 
     page.get_by_role("button", name="Choose the 3 checkpoints that it does not keep").click()
@@ -73,7 +73,7 @@ def test_what_the_policy_does_not_keep_is_deleted(own_site: Site, open_view: Ope
 
 
 def test_a_pin_says_why_and_holds_until_it_is_forced(own_site: Site, open_view: OpenView) -> None:
-    """The refusal names the reason."""
+    """A pinned checkpoint shows its reason and is deleted only by force."""
     page = open_view(own_site, "trials/25/checkpoints?checkpoint=c00025-000600")
     details = page.locator(".details")
     row = page.get_by_role("row", name=re.compile("c00025-000600")).first
@@ -99,7 +99,7 @@ def test_a_pin_says_why_and_holds_until_it_is_forced(own_site: Site, open_view: 
 
 
 def test_checkpoints_are_verified_by_keys_only(site: Site, open_view: OpenView) -> None:
-    """Chosen by Space, verified together."""
+    """Checkpoints can be chosen and verified with the keyboard."""
     page = open_view(site, "trials/25/checkpoints")
 
     for name in ("c00025-000600", "c00025-000300"):
@@ -113,7 +113,7 @@ def test_checkpoints_are_verified_by_keys_only(site: Site, open_view: OpenView) 
 
 
 def test_a_damaged_checkpoint_is_named(own_site: Site, open_view: OpenView) -> None:
-    """The storage says which file is not as it was written."""
+    """Verifying a damaged checkpoint names the damaged file."""
     (own_site.home.root / "checkpoints" / "c00025-000600" / "model.pt").write_bytes(b"torn")
     page = open_view(own_site, "trials/25/checkpoints?checkpoint=c00025-000600")
 
@@ -123,7 +123,7 @@ def test_a_damaged_checkpoint_is_named(own_site: Site, open_view: OpenView) -> N
 
 
 def test_a_page_that_only_reads_verifies_nothing(own_site: Site, open_view: OpenView) -> None:
-    """Files can be read all the same."""
+    """A read-only page offers no verification, but files can be downloaded."""
     with serving(own_site.home, can_act=False) as site:
         page = open_view(site, "trials/25/checkpoints?checkpoint=c00025-000600")
 
@@ -132,7 +132,7 @@ def test_a_page_that_only_reads_verifies_nothing(own_site: Site, open_view: Open
 
 
 def test_a_metric_stands_beside_each_checkpoint(site: Site, open_view: OpenView) -> None:
-    """The searcher's at first; another one can be chosen."""
+    """Each checkpoint shows the searcher's metric or a chosen one."""
     page = open_view(site, "trials/25/checkpoints")
     row = page.get_by_role("row", name=re.compile("c00025-001200"))
 

@@ -45,7 +45,7 @@ def two_experiments(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_a_configuration_is_shown_in_three_forms(site: Site, open_view: OpenView) -> None:
-    """As written, with defaults, and what the defaults add."""
+    """A configuration is shown as written, with defaults and as the difference."""
     page = open_view(site, "experiments/5/code")
     expect(page.get_by_role("region", name="Configuration")).to_contain_text("max_restarts: 0")
 
@@ -57,7 +57,7 @@ def test_a_configuration_is_shown_in_three_forms(site: Site, open_view: OpenView
 
 
 def test_trials_that_were_started_by_hand_have_no_configuration(site: Site, open_view: OpenView) -> None:
-    """Their hyperparameters are shown all the same."""
+    """Trials without a configuration show their hyperparameters."""
     page = open_view(site, "trials/25/code")
 
     expect(page.get_by_text("No configuration.")).to_be_visible()
@@ -67,7 +67,7 @@ def test_trials_that_were_started_by_hand_have_no_configuration(site: Site, open
 
 
 def test_files_are_shown_and_saved(two_experiments: Site, open_view: OpenView, tmp_path: Path) -> None:
-    """One of them, or all in an archive; what is no text says so."""
+    """One file or all files can be shown and saved, and a binary file is named as such."""
     page = open_view(two_experiments, "experiments/1/code?show=code&file=train.py")
     expect(page.get_by_role("region", name="train.py")).to_contain_text("b = 2")
 
@@ -82,7 +82,7 @@ def test_files_are_shown_and_saved(two_experiments: Site, open_view: OpenView, t
 
 
 def test_code_of_two_experiments_differs_in_files_and_lines(two_experiments: Site, open_view: OpenView) -> None:
-    """By keys only; files that are the same are not listed."""
+    """The code of two experiments is compared by files and lines, with the keyboard."""
     page = open_view(two_experiments, "experiments/2/code?show=code")
     files = page.get_by_role("navigation", name="Files")
 
@@ -101,7 +101,7 @@ def test_code_of_two_experiments_differs_in_files_and_lines(two_experiments: Sit
 
 
 def test_configurations_of_two_experiments_differ_in_lines(two_experiments: Site, open_view: OpenView) -> None:
-    """What is the same for long is folded."""
+    """Configurations of two experiments are compared by lines, with equal parts folded."""
     page = open_view(two_experiments, "experiments/2/code?with=1")
 
     expect(page.locator(".diff-removed")).to_contain_text(["name: one", "0.1"])
@@ -110,7 +110,7 @@ def test_configurations_of_two_experiments_differ_in_lines(two_experiments: Site
 
 
 def test_trials_of_one_experiment_differ_in_their_hyperparameters(site: Site, open_view: OpenView) -> None:
-    """Rows that differ are marked; code and configuration are the same."""
+    """Trials of one experiment are compared by their hyperparameters."""
     page = open_view(site, "trials/26/code?with=27")
 
     expect(page.locator("tr.differs", has_text="learning_rate")).to_be_visible()
@@ -120,14 +120,14 @@ def test_trials_of_one_experiment_differ_in_their_hyperparameters(site: Site, op
 
 
 def test_another_experiment_that_does_not_exist_says_so(site: Site, open_view: OpenView) -> None:
-    """It may have been deleted meanwhile."""
+    """A comparison with a missing experiment shows an error."""
     page = open_view(site, "experiments/5/code?with=4711")
 
     expect(page.get_by_role("alert")).to_contain_text("deleted meanwhile")
 
 
 def test_a_damaged_archive_says_so(two_experiments: Site, open_view: OpenView) -> None:
-    """The configuration can be read all the same."""
+    """A damaged archive shows an error, and the configuration is still shown."""
     for archive in (two_experiments.home.root / "code").iterdir():
         archive.write_bytes(archive.read_bytes()[:60])
     page = open_view(two_experiments, "experiments/1/code?show=code")
@@ -138,7 +138,7 @@ def test_a_damaged_archive_says_so(two_experiments: Site, open_view: OpenView) -
 
 
 def test_a_thousand_files_are_found_by_their_names(open_view: OpenView, tmp_path: Path) -> None:
-    """Not all of them are listed at once."""
+    """Thousands of files can be searched by name, and not all are listed at once."""
     model = tmp_path / "model"
     for folder in range(10):
         (model / f"part{folder}").mkdir(parents=True)

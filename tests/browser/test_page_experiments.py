@@ -12,7 +12,7 @@ from tracking.journals import new_trial, record, report
 
 
 def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: OpenView) -> None:
-    """HTML in them is text, and links leave the page safely."""
+    """HTML in notes is shown as text, and links open safely."""
     page = open_view(site, "experiments/2")
     notes = page.locator(".markdown")
 
@@ -24,7 +24,7 @@ def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: Op
 
 
 def test_notes_are_edited(own_site: Site, open_view: OpenView) -> None:
-    """The new ones are shown at once."""
+    """Edited notes are saved and shown at once."""
     page = open_view(own_site, "experiments/2")
     page.get_by_role("button", name="Edit").click()
 
@@ -36,7 +36,7 @@ def test_notes_are_edited(own_site: Site, open_view: OpenView) -> None:
 
 
 def test_an_overview_begins_with_the_curves_of_the_best_trials(site: Site, open_view: OpenView) -> None:
-    """Above all else, at the height at which one sees it first."""
+    """The overview begins with the curves of the best trials."""
     page = open_view(site, "experiments/2")
     chart = page.get_by_role("img", name=re.compile("^Chart of validation.loss, the best 9 of 9 trials"))
 
@@ -45,7 +45,7 @@ def test_an_overview_begins_with_the_curves_of_the_best_trials(site: Site, open_
 
 
 def test_a_search_shows_its_rungs_and_brackets(site: Site, open_view: OpenView) -> None:
-    """And what became of each trial."""
+    """A search shows its rungs, brackets and trials."""
     page = open_view(site, "experiments/5/search")
 
     expect(page.get_by_role("img", name=re.compile("^Chart of loss by epochs"))).to_be_visible()
@@ -55,7 +55,7 @@ def test_a_search_shows_its_rungs_and_brackets(site: Site, open_view: OpenView) 
 
 
 def test_learning_curves_of_the_best_trials_lie_over_each_other(site: Site, open_view: OpenView) -> None:
-    """As many as are asked for."""
+    """The learning curves of the best trials share a chart, as many as are chosen."""
     page = open_view(site, "experiments/5/curves")
     values = page.locator(".chart").first.locator(".chart-value")
     expect(values).to_have_count(9)
@@ -81,7 +81,7 @@ def test_learning_curves_of_the_best_trials_lie_over_each_other(site: Site, open
     ],
 )
 def test_hyperparameters_have_pictures(site: Site, open_view: OpenView, picture: str, description: str) -> None:
-    """Each says to a screen reader what it shows."""
+    """Each picture of hyperparameters has a description for screen readers."""
     page = open_view(site, "experiments/5/hyperparameters")
 
     page.get_by_role("button", name=picture, exact=True).click()
@@ -90,7 +90,7 @@ def test_hyperparameters_have_pictures(site: Site, open_view: OpenView, picture:
 
 
 def test_a_picture_is_saved_as_svg(site: Site, open_view: OpenView, tmp_path: Path) -> None:
-    """With its colours, and without a class of ours."""
+    """A picture is saved as SVG with its colours and without class names."""
     page = open_view(site, "experiments/5/hyperparameters")
     page.get_by_role("button", name="Export Parallel coordinates").click()
 
@@ -104,7 +104,7 @@ def test_a_picture_is_saved_as_svg(site: Site, open_view: OpenView, tmp_path: Pa
 
 
 def test_ranges_of_parallel_coordinates_are_chosen_by_keys(site: Site, open_view: OpenView) -> None:
-    """By sliders; dragging on an axis does the same."""
+    """Ranges of parallel coordinates can be set with the keyboard."""
     page = open_view(site, "experiments/5/hyperparameters")
     slider = page.get_by_label("Upper end of smallest validation.loss")
 
@@ -126,21 +126,21 @@ def test_axes_of_hyperparameters_are_those_of_the_configuration(site: Site, open
 
 
 def test_importance_is_told_in_figures(site: Site, open_view: OpenView) -> None:
-    """A share for each hyperparameter."""
+    """The importance of each hyperparameter is shown in percent."""
     page = open_view(site, "experiments/5/hyperparameters?picture=importance")
 
     expect(page.get_by_role("row", name=re.compile(r"learning_rate.*%"))).to_be_visible()
 
 
 def test_trials_of_an_experiment_have_the_same_table(site: Site, open_view: OpenView) -> None:
-    """Only theirs are in it."""
+    """The trials of an experiment are shown in the same kind of table."""
     page = open_view(site, "experiments/5/trials")
 
     expect(page.locator(".toolbar [role=status]")).to_have_text("9 trials")
 
 
 def test_configuration_and_code_are_shown(site: Site, open_view: OpenView) -> None:
-    """As written, with defaults, and what the defaults add."""
+    """Configuration and code are shown, also with defaults and differences."""
     page = open_view(site, "experiments/5/code")
     expect(page.locator(".source")).to_contain_text("max_restarts: 0")
 
@@ -154,7 +154,7 @@ def test_configuration_and_code_are_shown(site: Site, open_view: OpenView) -> No
 
 
 def test_trials_are_compared(site: Site, open_view: OpenView) -> None:
-    """Their curves share charts, and values that differ are marked."""
+    """A comparison has common charts, and values that differ are marked."""
     page = open_view(site, "compare?trials=22,23,25")
     expect(page.get_by_role("img", name=re.compile("Chart of validation.loss.*22.*23.*25"))).to_be_visible()
 
@@ -166,14 +166,14 @@ def test_trials_are_compared(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_comparison_without_trials_leads_to_the_table(site: Site, open_view: OpenView) -> None:
-    """Where they are chosen."""
+    """A comparison without trials links to the table of runs."""
     page = open_view(site, "compare")
 
     expect(page.get_by_role("link", name="Choose them in the table of runs")).to_be_visible()
 
 
 def test_the_queue_says_whether_a_master_runs(site: Site, open_view: OpenView) -> None:
-    """And what the machine has."""
+    """The queue says whether a master runs and shows the machine's slots."""
     page = open_view(site, "queue")
 
     expect(page.get_by_text("No master runs")).to_be_visible()
@@ -181,7 +181,7 @@ def test_the_queue_says_whether_a_master_runs(site: Site, open_view: OpenView) -
 
 
 def test_a_page_that_only_reads_offers_no_actions(own_site: Site, open_view: OpenView) -> None:
-    """Instead it says that it can only read."""
+    """A read-only page says so and offers no actions."""
     with serving(own_site.home, can_act=False) as site:
         page = open_view(site, "trials/25")
 
@@ -190,7 +190,7 @@ def test_a_page_that_only_reads_offers_no_actions(own_site: Site, open_view: Ope
 
 
 def test_a_server_that_went_away_is_told_of(own_site: Site, open_view: OpenView) -> None:
-    """What was read stays on the screen."""
+    """If the server is gone, the page says so and keeps what it shows."""
     with serving(own_site.home) as site:
         page = open_view(site, "trials/25")
         expect(page.locator(".connection-live")).to_be_visible()
@@ -203,7 +203,7 @@ def test_a_server_that_went_away_is_told_of(own_site: Site, open_view: OpenView)
 
 
 def test_a_question_that_did_not_reach_the_server_is_asked_again(site: Site, open_view: OpenView) -> None:
-    """The page does it by itself, while all else works."""
+    """A request that fails is repeated by the page itself."""
     page = open_view(site, "queue")
     expect(page.locator(".connection-live")).to_be_visible()
     page.route("**/api/v1/comparison/metrics?*", lambda route: route.abort())
@@ -217,7 +217,7 @@ def test_a_question_that_did_not_reach_the_server_is_asked_again(site: Site, ope
 
 
 def test_a_page_that_was_cut_off_hears_of_what_comes_afterwards(own_site: Site, open_view: OpenView) -> None:
-    """Also if it was refused: it tries again by itself."""
+    """A page whose event stream failed reconnects by itself and shows new data."""
     page = open_view(own_site, "runs")
     expect(page.locator(".connection-live")).to_be_visible()
     page.route("**/api/v1/events", lambda route: route.fulfill(status=503, body="{}"))

@@ -43,7 +43,7 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def test_a_metric_that_no_trial_of_the_list_has_is_no_failure(tmp_path: Path, open_view: OpenView) -> None:
-    """Its chart says that nothing was reported."""
+    """A metric that no listed trial has gives an empty chart and no error."""
     home = Home.create(tmp_path / "home")
     record(new_trial(home, lr=0.5), report(1, loss=1.0))
     record(new_trial(home, lr=0.25), report(1, accuracy=1.0))
@@ -109,7 +109,7 @@ def test_groups_are_drawn_over_time_and_any_metric(tmp_path: Path, open_view: Op
 
 
 def test_all_but_the_seed_makes_groups_whose_last_values_are_bars(seeds: Site, open_view: OpenView) -> None:
-    """With their errors and the number of trials; the link names the hyperparameters."""
+    """Groups of all hyperparameters but the seed can be drawn as bars of last values with errors."""
     page = open_view(seeds, "runs?view=charts&band=range")
 
     page.get_by_label("Group by", exact=True).select_option("all but seed")
@@ -125,7 +125,7 @@ def test_all_but_the_seed_makes_groups_whose_last_values_are_bars(seeds: Site, o
 
 
 def test_two_hyperparameters_make_a_table_for_a_paper(seeds: Site, open_view: OpenView) -> None:
-    """Of mean and standard deviation, to be saved as CSV or LaTeX."""
+    """A table of two hyperparameters shows means and deviations and can be saved as LaTeX."""
     page = open_view(seeds, "experiments/1/hyperparameters?picture=pivot&hx=seed&hy=lr")
     expect(page.get_by_role("row", name=re.compile("^0.25 "))).to_contain_text("0.25 n = 11.25 n = 12.25 n = 1")
 
@@ -136,7 +136,7 @@ def test_two_hyperparameters_make_a_table_for_a_paper(seeds: Site, open_view: Op
 
 
 def test_a_group_leads_to_its_best_trial(seeds: Site, open_view: OpenView) -> None:
-    """The searcher's metric says which it is, or any other one."""
+    """A group links to its best trial by the searcher's or another metric."""
     page = open_view(seeds, "experiments/1/curves?group=lr")
     group = page.locator(".grid-group", has_text="lr: 0.25")
 
@@ -165,7 +165,7 @@ def test_keys_are_added_and_taken_away(seeds: Site, open_view: OpenView) -> None
 
 
 def test_a_report_joins_the_curve_of_its_group(tmp_path: Path, open_view: OpenView) -> None:
-    """The plot stays, and so does the pointer."""
+    """A new report changes its group's curve without making a new plot."""
     home = Home.create(tmp_path / "home")
     folders = write_seeds(home)
     with serving(home) as site:
@@ -183,7 +183,7 @@ def test_a_report_joins_the_curve_of_its_group(tmp_path: Path, open_view: OpenVi
 
 
 def test_the_table_has_the_mean_and_the_best_of_each_group(seeds: Site, open_view: OpenView) -> None:
-    """In the columns of metrics, for several keys, of which the table holds all in its address."""
+    """The table shows the mean and best of each group, also for several keys."""
     page = open_view(seeds, "experiments/1/trials?columns=id,lr,validation.loss&group=lr")
     heads = page.locator(".grid-group")
 
@@ -196,7 +196,7 @@ def test_the_table_has_the_mean_and_the_best_of_each_group(seeds: Site, open_vie
 
 
 def test_a_spike_of_one_seed_is_in_the_band(tmp_path: Path, open_view: OpenView) -> None:
-    """However many points there are: the band from minimum to maximum has every value."""
+    """The band from minimum to maximum includes a spike of a single seed."""
     home = Home.create(tmp_path / "home")
     for spike in (0, 99_999):
         folder = new_trial(home, "spikes", lr=0.1)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def card(page: Page, title: str) -> Locator:
-    """The card of a name."""
+    """Returns the card with this title."""
     return page.locator(".medium", has=page.locator(".chart-title", has_text=re.compile(f"^{re.escape(title)}$")))
 
 
@@ -29,7 +29,7 @@ def set_step(page: Page, index: int) -> None:
 
 
 def pixels(card: Locator) -> list[int]:
-    """The first column of the picture that is shown."""
+    """Returns the first column of pixels of the shown picture."""
     found: list[int] = card.locator("img").evaluate("""async (image) => {
         await image.decode();
         const canvas = new OffscreenCanvas(image.naturalWidth, image.naturalHeight);
@@ -41,7 +41,7 @@ def pixels(card: Locator) -> list[int]:
 
 
 def test_a_slider_shows_the_media_of_each_step(site: Site, open_view: OpenView) -> None:
-    """The last one at first; those that were superseded are left out. The address keeps the step."""
+    """A slider selects the step of media, at first the last one, and the address keeps it."""
     page = open_view(site, "trials/25/media")
     samples = card(page, "samples")
     expect(samples).to_contain_text("step 1200")
@@ -59,7 +59,7 @@ def test_a_slider_shows_the_media_of_each_step(site: Site, open_view: OpenView) 
 
 
 def test_superseded_media_are_shown_when_asked_for_and_marked(site: Site, open_view: OpenView) -> None:
-    """Beside one that counts, they give way."""
+    """Superseded media are hidden until they are asked for, and are then marked."""
     page = open_view(site, "trials/25/media?step=500")
     expect(card(page, "tone")).to_contain_text("step 400")
 
@@ -72,7 +72,7 @@ def test_superseded_media_are_shown_when_asked_for_and_marked(site: Site, open_v
 
 
 def test_media_of_several_trials_stand_side_by_side(site: Site, open_view: OpenView) -> None:
-    """By their names; a trial without media has no card."""
+    """Media of several trials are shown side by side."""
     page = open_view(site, "compare/media?trials=23,25")
 
     section = page.get_by_role("region", name="validation.samples")
@@ -80,7 +80,7 @@ def test_media_of_several_trials_stand_side_by_side(site: Site, open_view: OpenV
 
 
 def test_audio_and_video_play(site: Site, open_view: OpenView) -> None:
-    """From what the page has asked for with its key."""
+    """Audio and video can be played."""
     page = open_view(site, "trials/25/media")
 
     for kind, title in (("audio", "tone"), ("video", "rollout")):
@@ -96,7 +96,7 @@ def test_audio_and_video_play(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_table_sorts_and_filters(site: Site, open_view: OpenView) -> None:
-    """Numbers by value, and not as text."""
+    """A media table can be sorted by value and filtered."""
     page = open_view(site, "trials/25/media")
     table = card(page, "worst")
     cells = table.locator("tbody td:nth-child(2)")
@@ -112,7 +112,7 @@ def test_a_table_sorts_and_filters(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_text_shows_how_it_differs_from_the_step_before(site: Site, open_view: OpenView) -> None:
-    """Line by line."""
+    """A text can show its difference to the previous step."""
     page = open_view(site, "trials/25/media")
     text = card(page, "generated")
     expect(text).to_contain_text("is of step 1200")
@@ -124,7 +124,7 @@ def test_a_text_shows_how_it_differs_from_the_step_before(site: Site, open_view:
 
 
 def test_histograms_and_matrices_tell_what_they_show(site: Site, open_view: OpenView) -> None:
-    """Also to a screen reader."""
+    """Histograms and confusion matrices have descriptions for screen readers."""
     page = open_view(site, "trials/25/media")
 
     expect(page.get_by_role("img", name=re.compile("Histogram of 500 values from -"))).to_be_visible()
@@ -133,7 +133,7 @@ def test_histograms_and_matrices_tell_what_they_show(site: Site, open_view: Open
 
 
 def test_content_is_saved_under_a_name_that_says_what_it_is(site: Site, open_view: OpenView, tmp_path: Path) -> None:
-    """With the bytes that were reported."""
+    """A medium is saved under a descriptive name with its original bytes."""
     page = open_view(site, "trials/25/media")
 
     with page.expect_download() as downloading:
@@ -165,7 +165,7 @@ Promise.all(asked).then((answers) => {
 
 @pytest.fixture
 def evil() -> Iterator[tuple[str, list[str]]]:
-    """The address of a server of somebody else, and the paths that it was asked for."""
+    """Yields the address of another server and the paths that it was asked for."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -187,7 +187,7 @@ def evil() -> Iterator[tuple[str, list[str]]]:
 def test_html_runs_after_a_click_in_a_frame_that_reaches_nothing(
     site: Site, browser: Browser, evil: tuple[str, list[str]]
 ) -> None:
-    """Not the page, its storage, its server or another window; no request of its leaves, and its frame stays."""
+    """HTML runs only after a click, in a frame without access to page, storage, server or network."""
     address, asked = evil
     context = browser.new_context()
     page = context.new_page()
@@ -231,7 +231,7 @@ def test_pictures_run_nothing(site: Site, open_view: OpenView) -> None:
 
 
 def test_damage_is_shown_in_its_place(own_site: Site, open_view: OpenView) -> None:
-    """All other media are shown."""
+    """A damaged medium shows an error in its place, and others are shown."""
     for path in own_site.home.folder(25).media_path.glob("*.svg"):
         path.write_bytes(b"<svg/>")
     page = open_view(own_site, "trials/25/media")

@@ -11,7 +11,7 @@ from core_sdk.tracking.registry import Registry
 
 
 def test_a_checkpoint_is_registered_and_looked_at(own_site: Site, open_view: OpenView) -> None:
-    """It is found in its trial and shown as a version, with the way to it; then the version is deleted."""
+    """A checkpoint can be registered, shown as a model version and unregistered."""
     trial = new_trial(own_site.home, "continued")
     begun = msgspec.structs.replace(started(trial), latest_checkpoint="c00025-001200")
     append(trial, 1, lines(begun, report(9, "validation", accuracy=0.75), stored("continued", 9)))
@@ -43,7 +43,7 @@ def test_a_checkpoint_is_registered_and_looked_at(own_site: Site, open_view: Ope
 
 
 def test_a_model_is_made_described_and_archived(own_site: Site, open_view: OpenView) -> None:
-    """And deleted, after which the others are shown."""
+    """A model can be created, archived and deleted."""
     page = open_view(own_site, "models")
     page.get_by_role("button", name="New model …").click()
     page.get_by_label("Name of the model").fill("日本語")

@@ -109,7 +109,7 @@ class Stranger:
 
     @property
     def heard(self) -> str:
-        """All that the server was sent: addresses, headers and bodies."""
+        """Returns all addresses, headers and bodies that the server got."""
         return "\n".join(self._lines()[1:])
 
     def end(self) -> None:
@@ -125,7 +125,7 @@ StartUi = Callable[..., "Ui"]
 
 
 class Ui:
-    """`core-sdk ui` of the user whose browser it is."""
+    """`core-sdk ui` of the browser's own user."""
 
     def __init__(self, home: Home, *options: str) -> None:
         self._process = subprocess.Popen(
@@ -199,20 +199,20 @@ def _enter(page: Page, ui: Ui) -> None:
 
 
 def _follow(page: Page, address: str) -> None:
-    """As a click on a link of the page that is shown, which sends what the browser has for the address."""
+    """Follows a link to the address, with everything that the browser would send."""
     page.evaluate("address => { location.href = address; }", address)
     page.wait_for_function("() => document.title === 'registered'")
 
 
 def _hosts(ui: Ui) -> list[str]:
-    """The names under which the browser finds servers of this machine."""
+    """Returns the names by which the browser reaches servers of this machine."""
     return list(dict.fromkeys(["127.0.0.1", "localhost", urlsplit(ui.url).hostname or ""]))
 
 
 def test_a_server_of_another_user_to_which_a_link_leads_gets_no_token(
     start_ui: StartUi, start_stranger: StartStranger, page: Page
 ) -> None:
-    """At another port, under each name of this machine, also of the server's own."""
+    """Another user's server on this machine does not get the token, under any of its names."""
     ui, stranger = start_ui(), start_stranger()
     _enter(page, ui)
 
@@ -227,7 +227,7 @@ def test_a_server_of_another_user_to_which_a_link_leads_gets_no_token(
 def test_who_takes_the_port_of_a_server_that_has_ended_does_not_get_the_token_of_the_next(
     start_ui: StartUi, start_stranger: StartStranger, page: Page, tmp_path: Path, has_own_token: bool
 ) -> None:
-    """Neither by a service worker that is left at the port, nor from the page that was open."""
+    """A server that takes over an ended server's port does not get the next server's token."""
     (tmp_path / "token").write_text("a" * 32)
     (tmp_path / "token").chmod(0o600)
     options = ["--token", f"@{tmp_path / 'token'}"] if has_own_token else []
@@ -269,7 +269,7 @@ def test_a_worker_that_was_left_at_a_fixed_address_ends(
 
 
 def test_a_tab_that_a_link_has_opened_needs_no_address(start_ui: StartUi, page: Page) -> None:
-    """It asks the other tabs of the server; a tab that nobody helps says what to do."""
+    """A new tab gets the token from other tabs, or says how to open the page."""
     ui = start_ui()
     _enter(page, ui)
     link = page.url
@@ -308,7 +308,7 @@ def test_nobody_listens_beside_the_server_at_the_other_address_of_loopback(
 
 
 def test_the_address_with_the_token_is_in_no_history(browser: Browser, start_ui: StartUi, tmp_path: Path) -> None:
-    """Neither behind the back button, nor among the addresses that the browser lists and suggests."""
+    """The address with the token is not in the browser's history."""
     ui = start_ui()
     profile = tmp_path / "profile"
     context: BrowserContext = browser.browser_type.launch_persistent_context(

@@ -39,7 +39,7 @@ max_restarts: 0
 
 @contextmanager
 def _two_experiments(directory: Path) -> Iterator[Site]:
-    """On one slot: the first one runs, the second one waits."""
+    """Serves a home in which one experiment runs and another one waits for the only slot."""
     model = directory / "model"
     model.mkdir()
     (model / "train.py").write_text(_TRAIN)
@@ -52,7 +52,7 @@ def _two_experiments(directory: Path) -> Iterator[Site]:
 
 @contextmanager
 def _answering(home: Home, status: dict[str, Any]) -> Iterator[None]:
-    """In the place of a master: no machine of these tests has a Ray cluster of several nodes."""
+    """Answers in the place of a master with this status."""
 
     class Answer(StreamRequestHandler):
         def handle(self) -> None:
@@ -68,13 +68,13 @@ def _answering(home: Home, status: dict[str, Any]) -> Iterator[None]:
 
 
 def _names(site: Site) -> list[tuple[int, int]]:
-    """The ids and priorities, as the master tells them."""
+    """Returns the priorities and ids of the master's experiments."""
     experiments = call(site.home.root, "status")["experiments"]
     return sorted((one["priority"], one["experiment_id"]) for one in experiments)
 
 
 def test_the_queue_says_that_no_master_runs(site: Site, open_view: OpenView) -> None:
-    """And what the machine has."""
+    """Without a master the queue says so and shows the machine's slots."""
     page = open_view(site, "queue")
 
     expect(page.get_by_text("No master runs")).to_be_visible()
@@ -83,7 +83,7 @@ def test_the_queue_says_that_no_master_runs(site: Site, open_view: OpenView) -> 
 
 
 def test_the_queue_shows_who_runs_and_who_waits(open_view: OpenView, tmp_path: Path) -> None:
-    """In the order in which they get slots, with links to all of them."""
+    """The queue shows running and waiting trials in order, with links."""
     with _two_experiments(tmp_path) as site:
         page = open_view(site, "queue")
         rows = page.get_by_role("region", name="Queue").locator("tbody tr")
@@ -98,7 +98,7 @@ def test_the_queue_shows_who_runs_and_who_waits(open_view: OpenView, tmp_path: P
 
 
 def test_a_priority_changes_the_order(open_view: OpenView, tmp_path: Path) -> None:
-    """What is no priority changes nothing, and Escape leaves it as it was."""
+    """Changing a priority changes the order; invalid input and Escape change nothing."""
     with _two_experiments(tmp_path) as site:
         page = open_view(site, "queue")
         field = page.get_by_role("textbox", name="Priority of experiment 2")
@@ -117,7 +117,7 @@ def test_a_priority_changes_the_order(open_view: OpenView, tmp_path: Path) -> No
 
 
 def test_the_most_slots_are_limited_and_unlimited(open_view: OpenView, tmp_path: Path) -> None:
-    """An empty field takes the limit away."""
+    """The most slots of an experiment can be limited and unlimited."""
     with _two_experiments(tmp_path) as site:
         page = open_view(site, "queue")
         field = page.get_by_role("textbox", name="Most slots of experiment 2")
@@ -136,7 +136,7 @@ def test_the_most_slots_are_limited_and_unlimited(open_view: OpenView, tmp_path:
 
 
 def test_an_experiment_is_paused_resumed_and_killed_by_keys_only(open_view: OpenView, tmp_path: Path) -> None:
-    """The menu of its row has what can be done; killing asks first, with the id."""
+    """An experiment can be paused, resumed and killed with the keyboard; killing asks first."""
     with _two_experiments(tmp_path) as site:
         page = open_view(site, "queue")
         menu = page.get_by_role("button", name="Actions on experiment 2")
@@ -166,7 +166,7 @@ def test_an_experiment_is_paused_resumed_and_killed_by_keys_only(open_view: Open
 
 
 def test_a_page_that_only_reads_has_no_menus(open_view: OpenView, tmp_path: Path) -> None:
-    """The queue is shown all the same."""
+    """A read-only page shows the queue without menus or fields."""
     with _two_experiments(tmp_path) as site, serving(site.home, can_act=False) as reading:
         page = open_view(reading, "queue")
 
@@ -176,7 +176,7 @@ def test_a_page_that_only_reads_has_no_menus(open_view: OpenView, tmp_path: Path
 
 
 def test_the_slots_of_a_ray_cluster_are_shown(home: Home, open_view: OpenView) -> None:
-    """By its nodes, with the trials on them; a cluster that does not answer says why."""
+    """The slots of Ray clusters are shown by node, and a cluster that is away says so."""
     Home.create(home.root)
     nodes = [{"node": "node-7", "num_slots": 2, "device": "GPU"}, {"node": "node-8", "num_slots": 1, "device": "CPU"}]
     running = [{"trial_id": 31, "slots": [0], "node": "node-7"}]

@@ -20,7 +20,7 @@ from core_sdk.tracking.index._database import database_lock
 
 
 def test_all_trials_are_in_the_table(site: Site, open_view: OpenView) -> None:
-    """The newest first; a name of HTML is text."""
+    """All trials are listed, the newest first, and HTML in names is shown as text."""
     page = open_view(site, "runs")
 
     expect(page.locator(".toolbar [role=status]")).to_contain_text("34 trials")
@@ -29,7 +29,7 @@ def test_all_trials_are_in_the_table(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_filter_is_a_condition(site: Site, open_view: OpenView) -> None:
-    """The address holds it."""
+    """A filter reduces the table and is kept in the address."""
     page = open_view(site, "runs")
     expect(rows(page).first).to_be_visible()
 
@@ -41,7 +41,7 @@ def test_a_filter_is_a_condition(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_filter_that_does_not_parse_says_where(site: Site, open_view: OpenView) -> None:
-    """The mark stands at the place, and the table stays."""
+    """A filter with a syntax error marks the position, and the table stays."""
     page = open_view(site, "runs")
     expect(rows(page).first).to_be_visible()
 
@@ -53,7 +53,7 @@ def test_a_filter_that_does_not_parse_says_where(site: Site, open_view: OpenView
 
 
 def test_a_head_sorts(site: Site, open_view: OpenView) -> None:
-    """One way, then the other; the address holds it."""
+    """A click on a column's head sorts in both directions and is kept in the address."""
     page = open_view(site, "runs?columns=id,steps")
     head = page.get_by_role("button", name="Steps")
 
@@ -68,7 +68,7 @@ def test_a_head_sorts(site: Site, open_view: OpenView) -> None:
 
 
 def test_groups_fold(site: Site, open_view: OpenView) -> None:
-    """A click on a group's head hides its rows."""
+    """Groups of rows can be folded."""
     page = open_view(site, "runs?group=state&columns=id,state")
     group = page.locator(".grid-group", has_text="state: ERROR")
     expect(group).to_be_visible()
@@ -81,7 +81,7 @@ def test_groups_fold(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_search_finds_words(site: Site, open_view: OpenView) -> None:
-    """In names, labels and hyperparameters."""
+    """The search finds words in names, labels and hyperparameters."""
     page = open_view(site, "runs")
 
     page.get_by_label("Search names, labels, reasons and hyperparameters").fill("learning rate")
@@ -90,7 +90,7 @@ def test_a_search_finds_words(site: Site, open_view: OpenView) -> None:
 
 
 def test_columns_are_chosen(site: Site, open_view: OpenView) -> None:
-    """They can be added, moved and taken away."""
+    """Columns can be added, moved and removed."""
     page = open_view(site, "runs?columns=id,state,steps")
     page.get_by_role("button", name="Columns", exact=True).click()
     dialog = page.get_by_role("dialog", name="Columns")
@@ -106,7 +106,7 @@ def test_columns_are_chosen(site: Site, open_view: OpenView) -> None:
 
 
 def test_the_smallest_value_of_a_metric_is_a_column(site: Site, open_view: OpenView) -> None:
-    """It sorts the table, too."""
+    """The smallest value of a metric can be a column and a sort key."""
     page = open_view(site, "runs?columns=id,training.loss&sort=min.training.loss")
     page.get_by_role("button", name="Columns", exact=True).click()
     dialog = page.get_by_role("dialog", name="Columns")
@@ -120,7 +120,7 @@ def test_the_smallest_value_of_a_metric_is_a_column(site: Site, open_view: OpenV
 
 
 def test_a_view_is_saved_and_found_again(site: Site, open_view: OpenView) -> None:
-    """By its name, after a reload too."""
+    """A view can be saved and opened by its name after a reload."""
     page = open_view(site, "runs?where=optimizer = adam&sort=steps")
     page.get_by_role("button", name="Saved views").click()
     page.get_by_role("menuitem", name="Save this view").click()
@@ -138,7 +138,7 @@ def test_a_view_is_saved_and_found_again(site: Site, open_view: OpenView) -> Non
 
 
 def test_views_and_the_theme_outlive_the_server(own_site: Site, open_view: OpenView) -> None:
-    """The home remembers them: the next server has another address."""
+    """Saved views and the theme survive a restart of the server."""
     page = open_view(own_site, "runs?sort=steps")
     page.get_by_role("button", name="Saved views").click()
     page.get_by_role("menuitem", name="Save this view").click()
@@ -157,7 +157,7 @@ def test_views_and_the_theme_outlive_the_server(own_site: Site, open_view: OpenV
 
 
 def test_chosen_trials_are_compared(site: Site, open_view: OpenView) -> None:
-    """The comparison's address names them."""
+    """Chosen trials can be compared, and the address names them."""
     page = open_view(site, "runs")
     page.get_by_label("Choose 24").check()
     page.get_by_label("Choose 25").check()
@@ -169,7 +169,7 @@ def test_chosen_trials_are_compared(site: Site, open_view: OpenView) -> None:
 
 
 def test_hidden_trials_come_back(site: Site, open_view: OpenView) -> None:
-    """The table says how many are hidden."""
+    """Hidden trials are counted and can be shown again."""
     page = open_view(site, "runs")
     page.get_by_label("Choose 24").check()
     page.get_by_role("button", name="Hide").click()
@@ -181,7 +181,7 @@ def test_hidden_trials_come_back(site: Site, open_view: OpenView) -> None:
 
 
 def test_the_table_is_saved_as_csv(site: Site, open_view: OpenView, tmp_path: Path) -> None:
-    """All rows, and what a spreadsheet would run as a formula is text."""
+    """The table can be saved as CSV with all rows, and formulas are escaped."""
     page = open_view(site, "runs?columns=id,experiment,steps")
     expect(rows(page).first).to_be_visible()
 
@@ -197,7 +197,7 @@ def test_the_table_is_saved_as_csv(site: Site, open_view: OpenView, tmp_path: Pa
 
 
 def test_a_trial_is_deleted_after_a_question_with_its_id(own_site: Site, open_view: OpenView) -> None:
-    """The question names what will be deleted."""
+    """Deleting a trial asks first with its id."""
     page = open_view(own_site, "runs")
     page.get_by_label("Choose 24").check()
     page.get_by_role("button", name="Delete …").click()
@@ -213,7 +213,7 @@ def test_a_trial_is_deleted_after_a_question_with_its_id(own_site: Site, open_vi
 
 
 def test_trials_are_labelled(own_site: Site, open_view: OpenView) -> None:
-    """The table shows the labels soon."""
+    """Labels can be added to chosen trials and are shown soon."""
     page = open_view(own_site, "runs?columns=id,label")
     page.get_by_label("Choose 24").check()
     page.get_by_label("Choose 25").check()
@@ -226,7 +226,7 @@ def test_trials_are_labelled(own_site: Site, open_view: OpenView) -> None:
 
 
 def test_a_trial_is_archived_and_brought_back(own_site: Site, open_view: OpenView) -> None:
-    """From the table and on its own page; the table leaves it out unless archived ones are asked for."""
+    """A trial can be archived and unarchived, and the table hides archived ones."""
     page = open_view(own_site, "runs?where=id+%3E+30")
     rows(page).first.get_by_role("checkbox").click()
     page.get_by_role("button", name="Archive", exact=True).click()
@@ -245,7 +245,7 @@ def test_a_trial_is_archived_and_brought_back(own_site: Site, open_view: OpenVie
 
 
 def test_an_experiment_is_archived_and_brought_back(own_site: Site, open_view: OpenView) -> None:
-    """The table leaves archived ones out unless they are asked for."""
+    """An experiment can be archived and unarchived, and the table hides archived ones."""
     page = open_view(own_site, "runs?kind=experiments")
     page.get_by_label("Choose 5").check()
     page.get_by_role("button", name="Archive", exact=True).click()
@@ -262,7 +262,7 @@ def test_an_experiment_is_archived_and_brought_back(own_site: Site, open_view: O
 
 
 def test_the_table_is_steered_by_keys_only(site: Site, open_view: OpenView) -> None:
-    """Arrows move, Space chooses, Shift extends, C compares, Enter opens."""
+    """The table can be used with the keyboard alone."""
     page = open_view(site, "runs")
     expect(rows(page).first).to_be_visible()
     page.get_by_role("grid", name="Trials").focus()
@@ -282,7 +282,7 @@ def test_the_table_is_steered_by_keys_only(site: Site, open_view: OpenView) -> N
 
 
 def test_keys_go_to_views_and_show_themselves(site: Site, open_view: OpenView) -> None:
-    """Also to the search."""
+    """Key shortcuts open views, the list of keys and the search."""
     page = open_view(site, "runs")
     expect(rows(page).first).to_be_visible()
 
@@ -302,7 +302,7 @@ def test_keys_go_to_views_and_show_themselves(site: Site, open_view: OpenView) -
 
 
 def test_thousands_of_trials_scroll(open_view: OpenView, tmp_path: Path) -> None:
-    """Only the rows in view are in the document."""
+    """A table of thousands of trials keeps only the visible rows in the document."""
     home = Home.create(tmp_path / "many")
     write_many_trials(home, 4_000)
     with serving(home) as site:
@@ -319,7 +319,7 @@ def test_thousands_of_trials_scroll(open_view: OpenView, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_an_empty_home_says_how_it_is_filled(open_view: OpenView, tmp_path: Path, theme: str) -> None:
-    """With an example."""
+    """An empty home shows an example of how to fill it."""
     with serving(Home.create(tmp_path / "empty")) as site:
         page = open_view(site, "runs", theme=theme)
 
@@ -328,7 +328,7 @@ def test_an_empty_home_says_how_it_is_filled(open_view: OpenView, tmp_path: Path
 
 
 def test_names_with_a_comma_are_names(home: Home, open_view: OpenView) -> None:
-    """Of hyperparameters, metrics and labels: as columns, as charts, side by side, and in the address."""
+    """Names with commas work as columns, charts and sort keys."""
     numbers: list[dict[str, Any]] = [{"top,1": 0.5}, {"top,1": 0.75}]
     for lr in (0.1, 0.2):
         record(new_trial(home, "commas", **{"a,b": lr}), report(1, **numbers[0]), report(2, **numbers[1]))
@@ -352,7 +352,7 @@ def test_names_with_a_comma_are_names(home: Home, open_view: OpenView) -> None:
 
 
 def test_the_page_says_how_far_the_records_are_read(home: Home, open_view: OpenView) -> None:
-    """At once; the view is there as soon as they are."""
+    """While records are being read, the page says so, and then shows the view."""
     for _ in range(3):
         record(new_trial(home), report(1, loss=1.0))
     with ExitStack() as held:
@@ -369,7 +369,7 @@ def test_the_page_says_how_far_the_records_are_read(home: Home, open_view: OpenV
 def test_records_that_cannot_be_read_are_named(
     home: Home, open_view: OpenView, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All others are shown; the server's log says it once, however often it looks."""
+    """Unreadable records are named, and all others are shown."""
     record(new_trial(home), report(1, loss=1.0))
     damaged = new_trial(home)
     (damaged.path / "trial.json").write_bytes(b"{broken")

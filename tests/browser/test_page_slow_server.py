@@ -76,7 +76,7 @@ def click(name: str) -> Callable[[Page], None]:
 def test_an_old_answer_is_gone_while_another_one_loads(
     site: Site, open_view: OpenView, view: str, shown: str, question: str, change: Callable[[Page], None]
 ) -> None:
-    """Nothing says that there is nothing, either."""
+    """While another answer loads, the old one is not shown, and nothing says that there is no data."""
     page = open_view(site, view)
     expect(page.locator(shown).first).to_be_visible()
 
@@ -90,7 +90,7 @@ def test_an_old_answer_is_gone_while_another_one_loads(
 
 
 def test_an_old_answer_does_not_come_back_with_a_failure(site: Site, open_view: OpenView) -> None:
-    """A server that does not answer is said, without the curves of other trials."""
+    """A failed request does not show the curves of the previous trials."""
     page = open_view(site, "compare?trials=1,2,3")
     expect(charts(page).first).to_be_visible()
 
@@ -116,7 +116,7 @@ def test_the_rows_of_a_former_filter_are_marked(site: Site, open_view: OpenView)
 
 
 def test_a_zoom_keeps_the_curves_until_finer_ones_are_there(site: Site, open_view: OpenView) -> None:
-    """They are of the same question: only a part of it is wanted."""
+    """While a zoom loads finer curves, the old ones stay."""
     page = open_view(site, "trials/25")
     plot = page.locator(".chart-plot").first
     plot.focus()
@@ -130,7 +130,7 @@ def test_a_zoom_keeps_the_curves_until_finer_ones_are_there(site: Site, open_vie
 def test_a_question_is_asked_again_that_a_server_with_too_many_connections_refused(
     site: Site, open_view: OpenView
 ) -> None:
-    """Its answer has no words of the server's own, and nothing has to be loaded anew."""
+    """When a server with too many connections refuses a request (503), the page repeats it and shows no failure."""
     page = open_view(site, "queue")
     page.route(api("runs**"), lambda route: route.fulfill(status=503, body="Service Unavailable"), times=1)
 
@@ -141,7 +141,7 @@ def test_a_question_is_asked_again_that_a_server_with_too_many_connections_refus
 
 
 def test_a_home_that_was_moved_is_named_until_it_is_back(own_site: Site, open_view: OpenView) -> None:
-    """The page does not go on showing what it has read as if it were there."""
+    """A home that was moved away is named until it is back."""
     page = open_view(own_site, "runs")
     expect(rows(page).first).to_be_visible()
     root = own_site.home.root

@@ -27,7 +27,7 @@ _FORM = {"method": "POST", "mode": "no-cors", "credentials": "include", "body": 
 
 @pytest.fixture(scope="module")
 def misled_browser(browser: Browser) -> Iterator[Browser]:
-    """To it, evil.test is a name of this machine."""
+    """A browser for which evil.test is a name of this machine."""
     rules = "--host-resolver-rules=MAP evil.test 127.0.0.1"
     misled = browser.browser_type.launch(executable_path=CHROMIUM, args=[*OPTIONS, rules])
     yield misled
@@ -36,7 +36,7 @@ def misled_browser(browser: Browser) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(misled_browser: Browser, own_site: Site) -> Iterator[Page]:
-    """Of a person who has entered the site before, in the same browser."""
+    """A page of a browser that has entered the site before."""
     context = misled_browser.new_context()
     page = context.new_page()
     page.goto(own_site.entrance)
@@ -68,7 +68,7 @@ def test_a_name_that_was_rebound_to_this_machine_is_refused(own_site: Site, page
 
 
 def test_a_page_of_a_rebound_name_can_neither_read_nor_act(own_site: Site, page: Page) -> None:
-    """Its own address leads to the server by now, so that nothing is foreign to the browser."""
+    """A page of a rebound name can neither read nor act."""
     before = _state(own_site)
     evil = f"http://evil.test:{own_site.port}"
     page.goto(f"{evil}/attack")  # a document of this origin, although it is only a refusal
@@ -86,7 +86,7 @@ def test_a_page_of_a_rebound_name_can_neither_read_nor_act(own_site: Site, page:
 
 
 def test_a_page_of_another_site_can_neither_read_nor_act(own_site: Site, page: Page) -> None:
-    """By its own requests, by a form, or by a frame; also with all that a browser would send along."""
+    """A page of another site can neither read nor act, by requests, forms or frames."""
     before = _state(own_site)
     target = own_site.origin
     form = f"<form method=post action='{target}/api/v1/trials/24/actions/delete'><button>win</button></form>"

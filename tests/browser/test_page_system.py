@@ -12,7 +12,7 @@ from core_sdk.records import Profile
 
 
 def test_figures_have_names_and_units(site: Site, open_view: OpenView) -> None:
-    """GPUs share a chart."""
+    """Figures have names and units, and GPUs share a chart."""
     page = open_view(site, "trials/25/system")
 
     expect(page.get_by_role("img", name=re.compile("^Chart of GPU. GPU-0: last .* %.*GPU-1"))).to_be_visible()
@@ -21,7 +21,7 @@ def test_figures_have_names_and_units(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_metric_of_the_trial_is_beside_them(site: Site, open_view: OpenView) -> None:
-    """Another one, or none, is chosen."""
+    """A chosen metric of the trial is shown beside the figures."""
     page = open_view(site, "trials/25/system")
     expect(page.get_by_role("img", name=re.compile("^Chart of training.loss"))).to_be_visible()
 
@@ -33,7 +33,7 @@ def test_a_metric_of_the_trial_is_beside_them(site: Site, open_view: OpenView) -
 
 
 def test_all_charts_zoom_together_by_keys(site: Site, open_view: OpenView) -> None:
-    """One can go on to what is beside, and back to the whole."""
+    """All charts zoom and move together with the keyboard."""
     page = open_view(site, "trials/25/system")
     chart = page.get_by_role("img", name=re.compile("^Chart of CPU"))
 
@@ -50,7 +50,7 @@ def test_all_charts_zoom_together_by_keys(site: Site, open_view: OpenView) -> No
 
 
 def test_nothing_is_drawn_where_nothing_was_measured(site: Site, open_view: OpenView) -> None:
-    """A stretch without figures says so, and leads back."""
+    """A range without figures says so and links back to the whole."""
     page = open_view(site, "trials/25/system?from=900000&to=900100")
 
     expect(page.get_by_text("Nothing was measured in this stretch of time.")).to_be_visible()
@@ -60,14 +60,14 @@ def test_nothing_is_drawn_where_nothing_was_measured(site: Site, open_view: Open
 
 
 def test_a_trial_without_figures_says_how_they_are_recorded(site: Site, open_view: OpenView) -> None:
-    """The line for the script."""
+    """A trial without figures shows the line that records them."""
     page = open_view(site, "trials/1/system")
 
     expect(page.get_by_text("ctx.profiler.on()")).to_be_visible()
 
 
 def test_a_new_figure_is_on_the_screen_soon(own_site: Site, open_view: OpenView) -> None:
-    """Also one that we have no name for."""
+    """A new figure, also one with an unknown name, is soon shown."""
     page = open_view(own_site, "trials/25/system")
     expect(page.get_by_role("img", name=re.compile("^Chart of CPU"))).to_be_visible()
 

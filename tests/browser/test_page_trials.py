@@ -36,7 +36,7 @@ OBEDIENT = """
 
 
 def test_each_metric_has_a_chart(site: Site, open_view: OpenView) -> None:
-    """By group, or those of one name together; a screen reader hears the values."""
+    """Each metric has a chart with a description, by group or by name."""
     page = open_view(site, "trials/25")
     chart = page.get_by_role("img", name=re.compile(f"^Chart of {LOSS}"))
 
@@ -50,7 +50,7 @@ def test_each_metric_has_a_chart(site: Site, open_view: OpenView) -> None:
 
 
 def test_an_alert_is_shown_where_it_happened(site: Site, open_view: OpenView) -> None:
-    """The pointer at it shows the words, which also stand in the overview."""
+    """An alert is shown at its step in the charts and in the overview."""
     page = open_view(site, "trials/25?from=758&to=798")
     plot = page.locator(".chart .u-over").first
     expect(page.get_by_role("button", name="Show all").first).to_be_visible()
@@ -66,7 +66,7 @@ def test_an_alert_is_shown_where_it_happened(site: Site, open_view: OpenView) ->
 
 
 def test_a_trial_is_named_and_noted(own_site: Site, open_view: OpenView) -> None:
-    """And found by both; what deletes it is red, unlike what names it."""
+    """A trial can be named and noted, and can be found by both."""
     page = open_view(own_site, "trials/25/overview")
     page.get_by_role("button", name="Rename …").click()
     page.get_by_label("New name").fill("the good one")
@@ -88,7 +88,7 @@ def test_a_trial_is_named_and_noted(own_site: Site, open_view: OpenView) -> None
 
 
 def test_a_spike_of_one_point_is_drawn(site: Site, open_view: OpenView) -> None:
-    """Its column of pixels is coloured near the top of the plot."""
+    """A spike of a single point is drawn."""
     page = open_view(site, "trials/25?superseded=0")
     expect(page.locator(".chart canvas").first).to_be_visible()
 
@@ -105,7 +105,7 @@ def test_a_spike_of_one_point_is_drawn(site: Site, open_view: OpenView) -> None:
 
 
 def test_the_address_holds_how_charts_are_drawn(site: Site, open_view: OpenView) -> None:
-    """A link shows a colleague the same."""
+    """The options of charts are kept in the address."""
     page = open_view(site, "trials/25")
     page.get_by_role("button", name="Time").click()
     open_settings(page)
@@ -125,7 +125,7 @@ def test_the_address_holds_how_charts_are_drawn(site: Site, open_view: OpenView)
 
 
 def test_charts_zoom_by_keys_and_by_dragging(site: Site, open_view: OpenView) -> None:
-    """All charts of the trial zoom together."""
+    """All charts of a trial zoom together by keys and by dragging."""
     page = open_view(site, "trials/25")
     plot = page.get_by_role("img", name=re.compile(f"^Chart of {LOSS}"))
     plot.focus()
@@ -151,7 +151,7 @@ def test_charts_zoom_by_keys_and_by_dragging(site: Site, open_view: OpenView) ->
 
 @pytest.mark.parametrize(("item", "beginning"), [("PNG", b"\x89PNG"), ("SVG", b"<svg xmlns"), ("CSV", b"curve,is_")])
 def test_a_chart_is_saved(site: Site, open_view: OpenView, tmp_path: Path, item: str, beginning: bytes) -> None:
-    """As a picture or as a table."""
+    """A chart can be saved as PNG, SVG or CSV."""
     page = open_view(site, "trials/25")
     page.get_by_role("button", name=f"More of {LOSS}").click()
 
@@ -166,7 +166,7 @@ def test_a_chart_is_saved(site: Site, open_view: OpenView, tmp_path: Path, item:
 
 
 def test_a_report_is_on_the_screen_soon(own_site: Site, open_view: OpenView) -> None:
-    """Without a reload."""
+    """A new report is soon shown without a reload."""
     page = open_view(own_site, "trials/24")
     expect(page.locator(".chart").first).to_be_visible()
 
@@ -178,7 +178,7 @@ def test_a_report_is_on_the_screen_soon(own_site: Site, open_view: OpenView) -> 
 
 
 def test_the_overview_tells_the_facts(site: Site, open_view: OpenView) -> None:
-    """Values, hyperparameters, the command and the machine."""
+    """The overview shows values, hyperparameters, the command and the machine."""
     page = open_view(site, "trials/25/overview")
 
     for fact in ("model.dropout", "validation.perplexity", "python3 train.py", "NVIDIA H100", "8c1f0e2d4b5a"):
@@ -186,7 +186,7 @@ def test_the_overview_tells_the_facts(site: Site, open_view: OpenView) -> None:
 
 
 def test_figures_of_the_machine_have_charts(site: Site, open_view: OpenView) -> None:
-    """Those of several GPUs share one."""
+    """Figures of the machine have charts, and GPUs share one."""
     page = open_view(site, "trials/25/system")
 
     expect(page.get_by_role("img", name=re.compile("Chart of CPU"))).to_be_visible()
@@ -194,7 +194,7 @@ def test_figures_of_the_machine_have_charts(site: Site, open_view: OpenView) -> 
 
 
 def test_output_is_shown_as_text_with_its_colours(site: Site, open_view: OpenView) -> None:
-    """HTML in it is text."""
+    """Output is shown with its colours, and HTML in it as text."""
     page = open_view(site, "trials/25/logs?attempt=1")
 
     expect(page.locator(".log")).to_contain_text(HOSTILE)
@@ -203,7 +203,7 @@ def test_output_is_shown_as_text_with_its_colours(site: Site, open_view: OpenVie
 
 
 def test_output_is_filtered_by_text_rank_and_level(site: Site, open_view: OpenView) -> None:
-    """The number of lines found is told."""
+    """Output can be filtered by text, rank and level, and the lines found are counted."""
     page = open_view(site, "trials/25/logs?attempt=1")
     status = page.locator(".toolbar [role=status]")
     expect(status).to_contain_text("lines")
@@ -219,7 +219,7 @@ def test_output_is_filtered_by_text_rank_and_level(site: Site, open_view: OpenVi
 
 
 def test_a_link_leads_to_a_line(site: Site, open_view: OpenView) -> None:
-    """The line is in view, chosen and shown in full."""
+    """A link to a line shows and highlights it."""
     page = open_view(site, "trials/25/logs?attempt=1&line=900")
 
     expect(page.locator(".log-line.chosen")).to_contain_text("step 449")
@@ -230,7 +230,7 @@ def test_a_link_leads_to_a_line(site: Site, open_view: OpenView) -> None:
 
 
 def test_a_hundred_thousand_lines_scroll(own_site: Site, open_view: OpenView) -> None:
-    """To the end and back; only what is in view is in the document."""
+    """A log of 100,000 lines keeps only the visible lines in the document."""
     write_log_lines(own_site.home.folder(3), 100_000)
     page = open_view(own_site, "trials/3/logs")
     expect(page.locator(".toolbar [role=status]")).to_contain_text("100,000 lines")
@@ -245,14 +245,14 @@ def test_a_hundred_thousand_lines_scroll(own_site: Site, open_view: OpenView) ->
 
 
 def test_a_trial_that_does_not_exist_says_so(site: Site, open_view: OpenView) -> None:
-    """It may have been deleted meanwhile."""
+    """A missing trial shows an error."""
     page = open_view(site, "trials/4711")
 
     expect(page.get_by_role("alert")).to_contain_text("deleted meanwhile")
 
 
 def test_a_paused_trial_is_resumed(home: Home, open_view: OpenView, start_script: Callable[..., Script]) -> None:
-    """By its button; the page follows it, and the button becomes one to pause it."""
+    """A paused trial can be resumed and paused again by its button."""
     script = start_script(OBEDIENT)
     assert script.process.stdout is not None
     script.process.stdout.readline()
@@ -271,7 +271,7 @@ def test_a_paused_trial_is_resumed(home: Home, open_view: OpenView, start_script
 
 
 def test_going_to_a_trial_asks_for_nothing_twice(site: Site, open_view: OpenView) -> None:
-    """Neither for the home again, nor for the icon, which a browser wants at each change of the address."""
+    """Opening a trial requests nothing twice."""
     page = open_view(site, "runs")
     expect(page.locator(".grid-row").first).to_be_visible()
     session = page.context.new_cdp_session(page)

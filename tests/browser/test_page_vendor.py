@@ -21,7 +21,7 @@ OUR_FILES = [path for path in sorted(PAGE.rglob("*.*")) if "vendor" not in path.
 
 @pytest.mark.parametrize("folder", [PAGE / "vendor", AXE], ids=["page", "axe"])
 def test_vendored_files_are_those_of_their_packages(folder: Path) -> None:
-    """Each is listed with its hash, and nothing else is there."""
+    """Vendored files are exactly those in SHA256SUMS, with the right hashes."""
     lines = [line.split() for line in (folder / "SHA256SUMS").read_text().splitlines()]
     listed = {name: hash_ for hash_, name in lines}
 
@@ -35,7 +35,7 @@ def test_vendored_files_are_those_of_their_packages(folder: Path) -> None:
 
 
 def test_each_library_has_its_licence() -> None:
-    """And a line in the README."""
+    """Each vendored library has its licence and a line in the README."""
     folders = [path for path in (PAGE / "vendor").iterdir() if path.is_dir()]
 
     assert all((folder / "LICENSE").exists() for folder in folders)
@@ -44,7 +44,7 @@ def test_each_library_has_its_licence() -> None:
 
 
 def test_the_page_is_light() -> None:
-    """All of it as a browser gets it, also what only some views load."""
+    """All of the page's files together are below the size limit when compressed."""
     sent = {name: file for name, file in read_page().items() if name.endswith((".js", ".css", ".html", ".svg"))}
 
     assert sum(len(gzip.compress(file.content)) for file in sent.values()) <= MAX_PAGE_BYTES
@@ -63,7 +63,7 @@ def test_a_browser_gets_modules_without_their_jsdoc_and_libraries_as_they_are() 
 
 @pytest.mark.parametrize("path", OUR_FILES, ids=lambda path: path.relative_to(PAGE).as_posix())
 def test_a_file_of_the_page_holds_nothing_inline_and_nothing_from_elsewhere(path: Path) -> None:
-    """So that the policy of the content can forbid both. The frame for HTML of runs has a policy of its own."""
+    """No file of the page has inline code or loads anything from another site."""
     text = path.read_text()
     if path == PAGE / "frame.html":
         text = text.replace("<script>", "", 1).replace("document.write(data)", "", 1)
@@ -75,5 +75,5 @@ def test_a_file_of_the_page_holds_nothing_inline_and_nothing_from_elsewhere(path
 
 @pytest.mark.parametrize("path", [path for path in OUR_FILES if path.suffix == ".js"], ids=lambda path: path.name)
 def test_a_module_begins_with_what_it_is_for(path: Path) -> None:
-    """In one sentence or a few."""
+    """Each module begins with a comment that says what it is for."""
     assert re.match(r"/\*\*\s", path.read_text())

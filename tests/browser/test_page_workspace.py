@@ -80,7 +80,7 @@ def test_an_eye_shows_and_hides_the_curve_of_a_trial(sweep: Site, open_view: Ope
 
 
 def test_a_curve_stands_out_wherever_it_is_pointed_at(sweep: Site, open_view: OpenView) -> None:
-    """Its row marks the values of all charts, and the curve marks its row; one pointer is in all charts."""
+    """Pointing at a row marks its values in all charts, and pointing at a curve marks its row."""
     page = open_view(sweep, "runs?view=charts&columns=id,lr")
     marked = page.locator(".chart-value.marked")
     expect(page.locator(".chart .u-over")).to_have_count(3)
@@ -95,7 +95,7 @@ def test_a_curve_stands_out_wherever_it_is_pointed_at(sweep: Site, open_view: Op
 
 
 def test_a_baseline_is_drawn_in_every_chart(sweep: Site, open_view: OpenView) -> None:
-    """Beside trials and groups, and in the next view, until another one is chosen."""
+    """A baseline trial is drawn in every chart and in later views."""
     page = open_view(sweep, "runs?view=charts&where=id < 3&metrics=loss")
     values = page.locator(".chart-value")
     expect(values).to_have_count(2)
@@ -113,7 +113,7 @@ def test_a_baseline_is_drawn_in_every_chart(sweep: Site, open_view: OpenView) ->
 
 
 def test_colours_tell_a_hyperparameter(sweep: Site, open_view: OpenView) -> None:
-    """The legend is a scale with numbers, logarithmic if they span much; or it names the states."""
+    """Colours can show a hyperparameter, with a numeric scale as legend, or the trials' states."""
     page = open_view(sweep, "runs?view=charts")
     legend = page.get_by_role("group", name="Colours")
 
@@ -133,7 +133,7 @@ def test_colours_tell_a_hyperparameter(sweep: Site, open_view: OpenView) -> None
 
 @pytest.mark.parametrize(("view", "num_curves"), [("runs?view=charts&", 6), ("trials/1?", 2)])
 def test_a_chart_has_settings_of_its_own(sweep: Site, open_view: OpenView, view: str, num_curves: int) -> None:
-    """Metrics by a regular expression, any metric as axis, logarithms, limits and a caption; a link holds them."""
+    """A chart has its own metrics, axis, scales, limits and caption, and a link keeps them all."""
     page = open_view(sweep, f"{view}metrics=loss")
     expect(titles(page)).to_have_text(["training.loss"])
 
@@ -159,7 +159,7 @@ def test_a_chart_has_settings_of_its_own(sweep: Site, open_view: OpenView, view:
 
 
 def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
-    """Pinned, moved by keys and by dragging, enlarged and hidden; other trials have them so, and a view with a name."""
+    """Charts can be pinned, moved, enlarged and hidden, and saved views keep the arrangement."""
     page = open_view(sweep, "runs?view=charts")
     expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
 
@@ -195,7 +195,7 @@ def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
 
 
 def test_charts_whose_data_is_known_already_are_arranged_like_the_last_ones(sweep: Site, open_view: OpenView) -> None:
-    """They are drawn at once, together with what gives them the arrangement."""
+    """An arrangement of charts also applies to charts that are drawn from known data."""
     page = open_view(sweep, "compare?trials=1,2")
     expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
     page.goto(sweep.address("compare?trials=1,2,3"))
@@ -209,14 +209,14 @@ def test_charts_whose_data_is_known_already_are_arranged_like_the_last_ones(swee
 
 @pytest.mark.parametrize("panels", ["[1", "{}", '[{"id": 5}]', json.dumps([{"id": "+1", "of": [3], "y": ["a", None]}])])
 def test_a_link_that_somebody_has_spoilt_shows_the_charts(sweep: Site, open_view: OpenView, panels: Any) -> None:
-    """As they are without it."""
+    """A link with an invalid arrangement shows the default charts."""
     page = open_view(sweep, f"runs?view=charts&panels={panels}")
 
     expect(titles(page)).to_have_text(["training.loss", "training.accuracy", "training.tokens"])
 
 
 def test_alerts_are_marks_in_a_comparison(tmp_path: Path, open_view: OpenView) -> None:
-    """The marks have the colour of the trial's curve, and its name. A curve that stands out has only its own."""
+    """Alerts of compared trials are marks in the colours of their curves."""
     home = Home.create(tmp_path / "home")
     write_trials(home)
     for number, step, num_alerts in ((2, 25, 1), (1, 5, 7)):

@@ -29,7 +29,7 @@ def drop_request(after_bytes: int | None = None) -> Fault:
 
 
 def lose_answer() -> Fault:
-    """The server does what was asked; nobody learns of it."""
+    """A fault in which the server does what was asked, but its answer is lost."""
 
     def lose(exchange: Exchange) -> None:
         exchange.forward_request()
@@ -40,7 +40,7 @@ def lose_answer() -> Fault:
 
 
 def drop_answer(after_bytes: int) -> Fault:
-    """The connection breaks after so many bytes of the answer's body."""
+    """A fault in which the connection breaks after this number of bytes of the answer's body."""
 
     def drop(exchange: Exchange) -> None:
         exchange.forward_request()
@@ -62,7 +62,7 @@ def truncate_answer(after_bytes: int) -> Fault:
 
 
 def status(code: int, retry_after_s: int | None = None) -> Fault:
-    """The store, or a balancer before it, refuses."""
+    """A fault in which the store, or a load balancer before it, answers with this status."""
     headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
     return answer(f"{code} {_REASONS[code]}", headers, b"")
 
@@ -83,7 +83,7 @@ def redirect_to_portal(code: int = 302) -> Fault:
 
 
 def slow(up_bytes_per_s: float | None = None, down_bytes_per_s: float | None = None) -> Fault:
-    """This request's bytes travel no faster."""
+    """A fault in which the bytes of this request and its answer travel at most at these rates."""
 
     def pass_slowly(exchange: Exchange) -> None:
         exchange.up_throttle = None if up_bytes_per_s is None else Throttle(up_bytes_per_s)
@@ -94,7 +94,7 @@ def slow(up_bytes_per_s: float | None = None, down_bytes_per_s: float | None = N
 
 
 def latency(seconds: float) -> Fault:
-    """The answer takes so much longer."""
+    """A fault in which the answer comes this many seconds later."""
 
     def pass_late(exchange: Exchange) -> None:
         exchange.forward_request()

@@ -65,7 +65,7 @@ class Exchange:
         self.down_throttle: Throttle | None = None
 
     def pass_on(self) -> None:
-        """All of it, as without a fault."""
+        """Forwards the request and its answer completely, as without a fault."""
         self.forward_request()
         self.forward_answer()
 
@@ -84,7 +84,7 @@ class Exchange:
                 pass
 
     def drain_request(self) -> None:
-        """Reads the body, and forgets it."""
+        """Reads the request's body and discards it."""
         for piece in self._body():
             self.bytes_up += len(piece)
 
@@ -100,19 +100,19 @@ class Exchange:
         self.is_last = not answer.keeps_connection()
 
     def drain_answer(self) -> None:
-        """Waits until the server has answered all of it, and forgets it."""
+        """Reads the server's answer completely and discards it."""
         for _ in self._connection.upstream_wire.body(self._answer_head().answer_framing(self.request.method)):
             pass
 
     def answer(self, line: str, headers: dict[str, str], body: bytes) -> None:
-        """Instead of the server."""
+        """Answers the client in place of the server."""
         content = b"" if self.request.method == "HEAD" else body
         head = Head(f"HTTP/1.1 {line}", [*headers.items(), ("Content-Length", str(len(body)))])
         self._connection.client.send(head.encode() + content)
         self.bytes_down += len(content)
 
     def url_of(self, path: str) -> str:
-        """Of something that the proxy has itself."""
+        """The URL of a page that the proxy itself serves."""
         return self._connection.addresses[1] + path
 
     def _answer_head(self) -> Head:
@@ -183,7 +183,7 @@ class Proxy:
 
     @property
     def requests(self) -> int:
-        """How many have come since the last `reset`."""
+        """The number of requests since the last `reset`."""
         return self._num_requests
 
     @property
@@ -199,7 +199,7 @@ class Proxy:
             self._faults.append((at, fault))
 
     def reset(self) -> None:
-        """Forgets faults, and what has passed."""
+        """Removes all faults, and clears the log and the number of requests."""
         with self._lock:
             self._lock.wait_for(lambda: self._num_open == 0, timeout=_SETTLE_S)
             self._faults.clear()
@@ -220,7 +220,7 @@ class Proxy:
             thread.join(timeout=5)
 
     def fault_for(self, request: Request) -> Fault:
-        """Counts the request."""
+        """Counts the request, and returns the fault that is armed for it."""
         with self._lock:
             self._num_requests += 1
             self._num_open += 1
@@ -295,7 +295,7 @@ class _Connection:
             self._upstream.shutdown()
 
     def _serve_request(self) -> bool:
-        """Whether another may follow."""
+        """Serves one request; returns whether another one may follow on the connection."""
         try:
             head = self.client.read_head()
         except ConnectionEndedError:

@@ -40,7 +40,7 @@ class Stand:
         return [item.name for item in self.bucket.list()]
 
     def remains(self) -> list[str]:
-        """What still lies there once all that was abandoned is swept, and all that is listed is deleted."""
+        """The objects and uploads that remain after a sweep and the deletion of all listed checkpoints."""
         self.sweeper.sweep()
         for storage_id in checkpoint_ids(self.direct):
             self.direct.delete(storage_id)

@@ -47,11 +47,11 @@ class Wire:
         self._socket.sendall(content)
 
     def is_idle(self) -> bool:
-        """Whether it is open, and nothing has come that nobody asked for."""
+        """Whether the connection is open and no unexpected bytes have arrived."""
         return not self._pending and not select.select([self._socket], [], [], 0)[0]
 
     def shutdown(self) -> None:
-        """Ends what any thread waits for."""
+        """Shuts the connection down, which ends the waiting of any thread."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -59,7 +59,7 @@ class Wire:
         self._socket.close()
 
     def reset(self) -> None:
-        """Closes as a broken connection does."""
+        """Closes the connection with a reset, as if it broke."""
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
@@ -133,7 +133,7 @@ class Head:
 
     @property
     def status(self) -> int:
-        """Of an answer."""
+        """The status of an answer."""
         return int(self.line.split(" ", 2)[1])
 
     def keeps_connection(self) -> bool:

@@ -103,7 +103,7 @@ class Outcome:
 
 
 def run(stand: Stand, work: Work, scene: Scene, arm: Callable[[], None] = lambda: None) -> Outcome:
-    """Prepares without faults, then arms them; disarms them again."""
+    """Prepares without faults, arms them, does the work, and disarms them again."""
     if work.begins_with:
         save(stand.direct, scene)
     stand.proxy.reset()
@@ -137,7 +137,7 @@ def check(stand: Stand, work: Work, scene: Scene, outcome: Outcome) -> None:
 
 
 def check_checkpoint(storage: Storage, storage_id: str, allowed: Sequence[Content | None], directory: Path) -> None:
-    """Every byte, as the storage verifies it and as a restore gives it."""
+    """Checks every byte, as the storage verifies it and as a restore gives it."""
     storage.verify(storage_id)
     storage.download(storage_id, directory)
     content = directory_content(directory)
@@ -150,6 +150,6 @@ def check_directory(directory: Path, content: Content) -> None:
 
 
 def directory_content(directory: Path) -> Content:
-    """The script's own files."""
+    """The script's own files in the directory, with their content."""
     files = {str(path.relative_to(directory)): path for path in directory.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in files.items() if name not in ("metadata.json", ".manifest.json")}

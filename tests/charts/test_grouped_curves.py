@@ -45,7 +45,7 @@ def curve_of(
 
 
 def test_seeds_with_the_same_steps_are_joined_at_each_step() -> None:
-    """The centre is the mean or the median, and the band is the chosen one."""
+    """Trials with the same steps are joined at each step, with the mean or median and the chosen band."""
     curve = curve_of([1, 4], [3, 4], [5, 10])
     median = curve_of([1, 4], [3, 4], [5, 10], centre="median", band="std")
     error = curve_of([1, 4], [3, 4], [5, 10], band="sem")
@@ -59,7 +59,7 @@ def test_seeds_with_the_same_steps_are_joined_at_each_step() -> None:
 
 
 def test_a_trial_that_has_ended_is_not_continued() -> None:
-    """The points behind its end say that fewer trials are in them."""
+    """Beyond a trial's end, the curve has the remaining trials, and says how many they are."""
     curve = curve_of([1, 1, 1, 1], [3, 3])
 
     assert curve.centres == [2, 2, 1, 1]
@@ -67,7 +67,7 @@ def test_a_trial_that_has_ended_is_not_continued() -> None:
 
 
 def test_only_the_common_steps_are_drawn_where_most_are_common() -> None:
-    """Otherwise the curve would jump between its trials."""
+    """Where most steps are common, only these are drawn, since the curve would jump between trials."""
     curve = curve_of({10: 1, 20: 1, 30: 1, 40: 1}, {10: 3, 20: 3, 25: 9, 30: 3, 40: 3})
 
     assert (curve.join, curve.x, curve.num_unshared) == ("common", [10, 20, 30, 40], 1)
@@ -75,7 +75,7 @@ def test_only_the_common_steps_are_drawn_where_most_are_common() -> None:
 
 
 def test_trials_with_few_common_steps_are_joined_in_bins() -> None:
-    """The bins are wide enough for each trial to have points in them."""
+    """Trials with few common steps are joined in bins that are wide enough to have points of each trial."""
     sparse, dense = dict.fromkeys(range(0, 640, 10), 1.0), dict.fromkeys(range(0, 640, 7), 3.0)
 
     curve = curve_of(sparse, dense)
@@ -86,14 +86,14 @@ def test_trials_with_few_common_steps_are_joined_in_bins() -> None:
 
 
 def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
-    """A point of which nothing is left is not drawn."""
+    """Values that are not finite are left out and counted, and a point without any value is not drawn."""
     curve = curve_of([1, math.nan, math.inf], [3, 3, -math.inf])
 
     assert (curve.x, curve.centres, curve.num_trials, curve.num_left_out) == ([1, 2], [2, 3], [2, 1], 3)
 
 
 def test_a_single_trial_has_no_deviation() -> None:
-    """Its band is absent, not of no width."""
+    """At points of a single trial, the deviation band is absent rather than of width zero."""
     curve = curve_of([1, 1], [3], band="std")
 
     assert curve.lows == [pytest.approx(2 - math.sqrt(2)), None]
@@ -109,12 +109,12 @@ def test_long_curves_keep_their_extremes() -> None:
 
 
 def test_nothing_makes_no_curve() -> None:
-    """Trials without points, and no trials."""
+    """Without trials, or without points, the curve is empty."""
     assert curve_of().x == curve_of({}).x == []
 
 
 def test_a_part_of_a_curve_is_drawn_in_finer_points() -> None:
-    """Not if these have fewer trials, since a part may have too few points to tell how to join them."""
+    """A part of a curve is refined with narrower bins, unless these have fewer trials."""
     trials = [{10.0 * number + shift: float(number) for number in range(40)} for shift in (0, 3, 5)]
     coarse = group_curve([placed(one, 64.0) for one in trials])
     first, end = coarse.bins_around(100, 150)
@@ -139,7 +139,7 @@ def test_a_part_of_a_curve_is_drawn_in_finer_points() -> None:
     ("first", "last", "width"), [(0, 0, 1), (1, 300, 1), (1, 301, 2), (0, 99_999, 512), (-10, 10, 1), (10**9, 10**9, 1)]
 )
 def test_a_width_is_a_power_of_two(first: int, last: int, width: int) -> None:
-    """So that bins can be joined exactly, and stay where they are while a trial goes on."""
+    """The width of bins is a power of two, so that bins can be joined exactly as a trial grows."""
     assert bin_width(first, last, 300) == width
 
 
@@ -150,7 +150,7 @@ def placed(points: Mapping[float, float], width: float) -> Bins:
 
 
 def test_trials_are_joined_at_common_places_of_another_axis() -> None:
-    """Epochs, which each of them reports, are such places."""
+    """On another axis, trials are joined at places that they have in common, such as epochs."""
     curve = group_curve([placed({0.5: 1, 1: 2, 1.5: 3}, 0.25), placed({0.5: 3, 1: 4}, 0.25)], band="none")
 
     assert (curve.join, curve.x, curve.centres, curve.num_trials) == ("common", [0.5, 1, 1.5], [2, 3, 3], [2, 2, 1])
@@ -158,7 +158,7 @@ def test_trials_are_joined_at_common_places_of_another_axis() -> None:
 
 @pytest.mark.parametrize("num_points", [2, 40])
 def test_trials_without_common_places_are_joined_in_bins(num_points: int) -> None:
-    """Each point says how many trials are in it, as over time. A place that is not known is in none."""
+    """Trials without common places are joined in bins, each with its number of trials; unknown places are left out."""
     quick = {10.0 * number: 1.0 for number in range(num_points)}
     slow = {14.0 * number + 3: 3.0 for number in range(num_points)}
 
@@ -195,7 +195,7 @@ def test_a_long_pause_does_not_widen_the_bins() -> None:
     ],
 )
 def test_a_width_may_be_a_part_of_one(first: float, last: float, width: float | None) -> None:
-    """A power of two, whatever the size of the places."""
+    """The width of places is a power of two, and may be below one."""
     found = place_width(first, last, 300)
 
     assert math.frexp(found)[0] == 0.5
@@ -212,7 +212,7 @@ CENTRES, BANDS = st.sampled_from(["mean", "median"]), st.sampled_from(["range", 
 def test_the_order_of_the_trials_does_not_matter(
     trials: list[Points], width: int, centre: Centre, band: Band, data: st.DataObject
 ) -> None:
-    """Whatever the values are."""
+    """The curve of a group does not depend on the order of its trials."""
     other = data.draw(st.permutations(trials))
 
     assert curve_of(*trials, width=width, centre=centre, band=band) == curve_of(
@@ -222,7 +222,7 @@ def test_the_order_of_the_trials_does_not_matter(
 
 @given(points=st.dictionaries(st.floats(-1e9, 1e9), VALUES, max_size=30), width=st.sampled_from([0.25, 1.0, 4096.0]))
 def test_bins_of_another_axis_lose_nothing(points: Mapping[float, float], width: float) -> None:
-    """Each point is in the bin of its place."""
+    """Bins of another axis keep all points, each in the bin of its place."""
     bins = placed(points, width)
 
     finite = [value for value in points.values() if math.isfinite(value)]
@@ -235,7 +235,7 @@ def test_bins_of_another_axis_lose_nothing(points: Mapping[float, float], width:
 
 @given(points=st.dictionaries(st.integers(-100, 100), VALUES, max_size=30), centre=CENTRES)
 def test_a_group_of_one_is_the_trial(points: Points, centre: Centre) -> None:
-    """Each finite value of it, and nothing else."""
+    """The curve of a single trial has exactly its finite values."""
     finite = {step: value for step, value in sorted(points.items()) if math.isfinite(value)}
 
     curve = curve_of(points, centre=centre)
@@ -247,7 +247,7 @@ def test_a_group_of_one_is_the_trial(points: Points, centre: Centre) -> None:
 
 @given(trials=TRIALS, width=st.sampled_from([1, 4, 32]), centre=CENTRES)
 def test_the_centre_lies_within_the_range(trials: list[Points], width: int, centre: Centre) -> None:
-    """In each point, of which no trial is counted twice, and no value is lost."""
+    """At each point, the centre lies between lowest and highest value, and no trial is counted twice."""
     curve = curve_of(*trials, width=width, centre=centre)
 
     for low, at, high, num in zip(curve.lows, curve.centres, curve.highs, curve.num_trials, strict=True):

@@ -28,12 +28,12 @@ def chart(*values: float) -> Chart:
     ],
 )  # fmt: skip
 def test_ticks_are_round_numbers(low: float, high: float, is_logarithmic: bool, ticks: list[float]) -> None:
-    """As on the page."""
+    """Ticks are at round numbers, as on the page."""
     assert round_ticks(low, high, is_logarithmic=is_logarithmic) == ticks
 
 
 def test_a_picture_has_the_title_the_labels_and_the_size_that_are_asked_for() -> None:
-    """Each chart has the size, and names are text."""
+    """Each chart of a picture has the given title, labels and size, with names escaped as text."""
     look = Look("Loss of <A>", "updates", "cross entropy", width=600, height=400)
 
     picture = svg([chart(1, 2), chart(2, 3)], look)
@@ -44,7 +44,7 @@ def test_a_picture_has_the_title_the_labels_and_the_size_that_are_asked_for() ->
 
 
 def test_a_logarithmic_picture_leaves_out_what_is_not_above_zero() -> None:
-    """Equal factors are equally far from each other."""
+    """A logarithmic picture leaves out values that are not above zero, and refuses a curve without others."""
     picture = svg([chart(100, 10, 1, 0, -5)], Look(is_logarithmic=True))
 
     (points,) = re.findall(r'<polyline points="([^"]*)"', picture)

@@ -33,20 +33,20 @@ WriteScript = Callable[[str], Path]
 
 
 class WarmCli:
-    """`core-sdk` commands that need not import what they use."""
+    """Runs `core-sdk` commands in a process that has already imported what they use."""
 
     def __init__(self, program: WarmProgram, output_directory: Path) -> None:
         self._program = program
         self._output_directory = output_directory
 
     def run(self, directory: Path, *arguments: str, stdin: str = "", **variables: str) -> Finished:
-        """`variables` are beside those of this process."""
+        """Runs a command with these variables added to those of this process."""
         if any(name.startswith(_OF_THE_INTERPRETER) for name in variables):
             return run_cli(directory, *arguments, stdin=stdin, **variables)
         return self.run_with(os.environ | variables, directory, *arguments, stdin=stdin)
 
     def run_with(self, variables: Mapping[str, str], directory: Path, *arguments: str, stdin: str = "") -> Finished:
-        """With these variables only."""
+        """Runs a command with these environment variables only."""
         with tempfile.TemporaryDirectory(dir=self._output_directory) as outputs:
             (Path(outputs) / "stdin").write_text(stdin)
             process = self._program.start(
@@ -62,7 +62,7 @@ class WarmCli:
 
 
 def run_cli(directory: Path, *arguments: str, stdin: str = "", **variables: str) -> Finished:
-    """A command in a process that imports all it needs itself."""
+    """Runs a command in a process that imports everything itself."""
     ended = subprocess.run(
         [*COMMAND, *arguments],
         input=stdin,
@@ -77,7 +77,7 @@ def run_cli(directory: Path, *arguments: str, stdin: str = "", **variables: str)
 
 
 def start_cli_in(directory: Path, *arguments: str) -> Script:
-    """In a process group of its own."""
+    """Starts a command in a process group of its own."""
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         stdout=subprocess.PIPE,

@@ -26,7 +26,7 @@ def train(home: Home, accuracies: list[float], saved: str) -> None:
 
 
 def test_the_best_value_has_its_own_checkpoint(home: Home, cli: Cli) -> None:
-    """Not the newest one of the trial; its step stands beside it."""
+    """The checkpoint of the best value is shown with its step, even if the trial has newer ones."""
     train(home, [0.5, 0.9, 0.6], "abc")
 
     shown = cli(*BEST).output
@@ -56,7 +56,7 @@ def test_a_best_value_without_a_checkpoint_says_so(home: Home, cli: Cli) -> None
 
 @needs("many processes")
 def test_a_deleted_checkpoint_is_not_the_best(home: Home, cli: Cli) -> None:
-    """Without any checkpoint that was validated, none is named."""
+    """If the best value's checkpoint was deleted, no checkpoint is named."""
     train(home, [0.9], "a")
     assert cli("checkpoint", "delete", "a" * 8, "--yes").status == 0
 
@@ -69,7 +69,7 @@ def test_a_deleted_checkpoint_is_not_the_best(home: Home, cli: Cli) -> None:
 
 @needs("many processes")
 def test_checkpoints_are_listed_with_their_metric(home: Home, cli: Cli) -> None:
-    """That of the searcher, or a chosen one; programs get all that was validated."""
+    """Lists show the searcher's metric of each checkpoint, and JSON has all validation metrics."""
     train(home, [0.5, 0.9], "ab")
     with home.experiment(1).edit() as record:
         record.searcher_metric = SearcherMetric(name="accuracy", smaller_is_better=False)
@@ -87,7 +87,7 @@ def test_checkpoints_are_listed_with_their_metric(home: Home, cli: Cli) -> None:
 
 @needs("many processes")
 def test_a_metric_is_chosen_for_a_list_of_checkpoints(home: Home, cli: Cli) -> None:
-    """One that no checkpoint has is refused, with those that there are."""
+    """`--metric` chooses the column, and a metric that no checkpoint has is refused."""
     train(home, [0.5, 0.9], "ab")
 
     listed = cli("checkpoint", "list", "--metric", "accuracy").output.splitlines()
@@ -100,7 +100,7 @@ def test_a_metric_is_chosen_for_a_list_of_checkpoints(home: Home, cli: Cli) -> N
 
 @needs("many processes")
 def test_the_best_checkpoints_of_an_experiment_are_listed_and_downloaded(home: Home, cli: Cli, tmp_path: Path) -> None:
-    """By the commands that Determined's scripts have; a download takes one of each trial."""
+    """Determined's commands list the best checkpoints and download the best one of each trial."""
     train(home, [0.5, 0.9, 0.6], "abc")
     train(home, [0.7], "d")
     with home.experiment(1).edit() as record:
@@ -118,7 +118,7 @@ def test_the_best_checkpoints_of_an_experiment_are_listed_and_downloaded(home: H
 
 
 def test_experiments_of_several_metrics_name_each(home: Home, cli: Cli) -> None:
-    """A column that holds metrics of several names says which."""
+    """If experiments have different metrics, each value stands with its metric's name."""
     for number, metric in ((1, "accuracy"), (2, "loss")):
         training = new_attempt(new_trial(home, experiment=f"of {metric}"))
         training.report(10, "validation", **{metric: number / 4})

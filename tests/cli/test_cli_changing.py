@@ -50,7 +50,7 @@ def test_a_trial_is_deleted_after_a_question(home: Home, folder: TrialFolder, cl
 
 @needs("many processes")
 def test_a_running_trial_is_not_deleted(folder: TrialFolder, cli: Cli) -> None:
-    """Neither alone nor with its experiment."""
+    """A running trial is not deleted, neither by itself nor with its experiment."""
     training = new_attempt(folder)
 
     alone = cli("trial", "delete", "1", "--yes")
@@ -63,7 +63,7 @@ def test_a_running_trial_is_not_deleted(folder: TrialFolder, cli: Cli) -> None:
 
 @needs("many processes")
 def test_an_experiment_is_deleted_with_its_trials(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """By name or number."""
+    """An experiment may be named by its name or number; its trials and checkpoints are deleted with it."""
     new_trial(home, experiment="letters")
 
     deleted = cli("experiment", "delete", "digits", "--yes")
@@ -76,7 +76,7 @@ def test_an_experiment_is_deleted_with_its_trials(home: Home, folder: TrialFolde
 
 @needs("many processes")
 def test_a_deleted_checkpoint_is_remembered(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """Also one whose files had vanished: from then on its trial does not count on it."""
+    """A checkpoint whose files are gone can be deleted too, and no resume tries it afterwards."""
     DirectoryStorage(home.checkpoints).delete("a")
 
     deleted = [cli("checkpoint", "delete", storage_id, "--yes").status for storage_id in ("a", "b")]
@@ -90,7 +90,7 @@ def test_a_deleted_checkpoint_is_remembered(home: Home, folder: TrialFolder, cli
 
 @needs("many processes")
 def test_a_checkpoint_is_verified_and_downloaded(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """A damaged one fails both, naming its file."""
+    """A damaged checkpoint fails `verify` and `download`, which name its file."""
     damage(home, "b")
 
     whole = cli("checkpoint", "verify", "a")
@@ -107,7 +107,7 @@ def test_a_checkpoint_is_verified_and_downloaded(home: Home, folder: TrialFolder
 
 @needs("many processes")
 def test_labels_are_given_and_taken_away(folder: TrialFolder, cli: Cli) -> None:
-    """What the experiment has already, or does not have, is no failure."""
+    """Adding a label twice or removing an unknown label is no error."""
     given = cli("experiment", "label", "digits", "fast", "good", "fast")
     taken = cli("experiment", "label", "1", "fast", "unknown", "--remove")
 
@@ -119,7 +119,7 @@ def test_labels_are_given_and_taken_away(folder: TrialFolder, cli: Cli) -> None:
 
 @needs("many processes")
 def test_archived_trials_are_hidden(folder: TrialFolder, home: Home, cli: Cli) -> None:
-    """One that does not exist fails alone."""
+    """Archived trials are hidden from lists, and an unknown trial does not stop the others."""
     new_attempt(new_trial(home)).end()
 
     archived = cli("trial", "archive", "1", "7")
@@ -136,7 +136,7 @@ def test_archived_trials_are_hidden(folder: TrialFolder, home: Home, cli: Cli) -
 
 @needs("many processes")
 def test_the_beginning_of_an_id_names_a_checkpoint(home: Home, cli: Cli) -> None:
-    """In every command, whatever its letters' case; one that begins several ids is refused and changes nothing."""
+    """An unambiguous prefix of an id works in every command; an ambiguous one is refused."""
     training = new_attempt(new_trial(home))
     store(training, "0c1a-first", 10)
     store(training, "0c1b-second", 20)
@@ -164,7 +164,7 @@ def test_the_beginning_of_an_id_names_a_checkpoint(home: Home, cli: Cli) -> None
 
 
 def test_a_whole_id_is_not_taken_for_the_beginning_of_another(home: Home, cli: Cli) -> None:
-    """`a` is a checkpoint, although `ab` begins with it."""
+    """A full id is preferred over longer ids that begin with it."""
     training = new_attempt(new_trial(home))
     store(training, "a", 10)
     store(training, "ab", 20)
@@ -175,7 +175,7 @@ def test_a_whole_id_is_not_taken_for_the_beginning_of_another(home: Home, cli: C
 
 @needs("many processes")
 def test_several_trials_are_deleted_after_one_question(home: Home, cli: Cli) -> None:
-    """Each is told before it; an unknown one among them changes nothing."""
+    """Trials are listed before a single question, and an unknown trial cancels the whole command."""
     for _ in range(3):
         new_attempt(new_trial(home)).end()
 
@@ -195,7 +195,7 @@ def test_several_trials_are_deleted_after_one_question(home: Home, cli: Cli) -> 
 
 @needs("many processes")
 def test_trials_are_chosen_by_a_condition_or_a_name(home: Home, cli: Cli) -> None:
-    """For labels, the archive and deletion; the numbers alone are for other commands."""
+    """Labels, archiving and deletion accept names and conditions; other commands need one trial."""
     for lr in (0.1, 0.2, 0.3):
         new_attempt(new_trial(home, hparams={"lr": lr})).end()
     for trial_id in ("1", "2"):
@@ -223,7 +223,7 @@ def test_trials_are_chosen_by_a_condition_or_a_name(home: Home, cli: Cli) -> Non
 
 
 def test_a_home_in_which_nothing_can_be_made_is_told_at_once(cli: Cli) -> None:
-    """Nobody waits for a lock whose file cannot be."""
+    """A home in which no index can be written is named at once, without waiting for a lock."""
     listed = cli("trial", "list", CORE_SDK_HOME="/proc")
 
     assert listed.status == 0

@@ -34,7 +34,7 @@ def stored(home: Home) -> list[str]:
 
 @needs("many processes")
 def test_gc_shows_asks_and_deletes(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """What stays and why, what goes, how much is freed; "no" deletes nothing."""
+    """`gc` shows what it keeps, why, and what it frees, and the answer "no" deletes nothing."""
     options = ("checkpoint", "gc", "--save-trial-best", "1", "--metric", "loss")
 
     shown = cli(*options, "--dry-run")
@@ -74,7 +74,7 @@ def test_gc_refuses_a_metric_that_nobody_reported(home: Home, cli: Cli) -> None:
 
 
 def test_gc_by_a_metric_of_another_experiment_deletes_nothing_that_lacks_it(home: Home, cli: Cli) -> None:
-    """All are asked about: those of the one are ranked, what the other validated stays."""
+    """`gc` over all experiments ranks only those with the metric and keeps what others validated."""
     for experiment, metric in (("first", "loss"), ("second", "error")):
         training = new_attempt(new_trial(home, experiment=experiment))
         for number, value in enumerate((0.1, 0.5, 0.6), start=1):
@@ -107,7 +107,7 @@ def test_gc_without_any_policy_removes_only_what_dead_processes_have_left(
 
 
 def test_gc_tells_programs_what_it_decided(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """As JSON: the rules, every verdict, what was deleted; options stand above the recorded policy."""
+    """JSON has the rules, all verdicts and deletions; options override the recorded policy."""
     with home.experiment(1).edit() as record:
         record.retention = RetentionPolicy(save_trial_latest=9)
 
@@ -125,7 +125,7 @@ def test_gc_tells_programs_what_it_decided(home: Home, folder: TrialFolder, cli:
 
 @needs("many processes")
 def test_pins_are_shown_and_respected(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """By list, describe, gc and delete."""
+    """list, describe, gc and delete show and respect pins."""
     pinned = cli("checkpoint", "pin", "a", "b", "--note", "for the paper")
     listed = cli("checkpoint", "list")
     described = cli("checkpoint", "describe", "a")
@@ -144,7 +144,7 @@ def test_pins_are_shown_and_respected(home: Home, folder: TrialFolder, cli: Cli)
 
 
 def test_a_mistyped_id_pins_nothing(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """Not even the ids before it."""
+    """If one id is unknown, no checkpoint is pinned."""
     result = cli("checkpoint", "pin", "a", "nothing")
 
     assert result.status == 3
@@ -152,7 +152,7 @@ def test_a_mistyped_id_pins_nothing(home: Home, folder: TrialFolder, cli: Cli) -
 
 
 def test_all_checkpoints_are_verified_a_line_each(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """Damaged and vanished ones are told apart, and make the status 1."""
+    """Each checkpoint has a line that tells damaged from missing; both make the status 1."""
     whole = cli("checkpoint", "verify", "--all", "--trial", "1")
     damage(home, "a")
     DirectoryStorage(home.checkpoints).delete("b")
@@ -171,14 +171,14 @@ def test_all_checkpoints_are_verified_a_line_each(home: Home, folder: TrialFolde
 
 @needs("many processes")
 def test_verify_takes_an_id_or_all(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """One of the two, and exactly one."""
+    """`verify` needs either an id or --all, and refuses both together."""
     assert cli("checkpoint", "verify").status == 2
     assert cli("checkpoint", "verify", "a", "--all").status == 2
 
 
 @needs("many processes")
 def test_a_checkpoint_is_downloaded_to_the_directory_named_after_it(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """Or to the one that an argument names."""
+    """A download goes to checkpoints/ID or to the directory in the argument."""
     named = cli("checkpoint", "download", "a", "copy")
     unnamed = cli("checkpoint", "download", "a")
 
@@ -187,7 +187,7 @@ def test_a_checkpoint_is_downloaded_to_the_directory_named_after_it(home: Home, 
 
 
 def test_a_part_of_a_checkpoint_is_deleted(home: Home, cli: Cli) -> None:
-    """The rest says of itself that it is a rest."""
+    """--glob deletes only matching files; deleting all of them deletes the checkpoint."""
     folder = new_trial(home)
     training = new_attempt(folder)
     store(training, "a", 10)

@@ -34,12 +34,12 @@ from core_sdk.tracking.attempts.command import resolve, script_name
     ],
 )
 def test_an_experiment_is_named_after_the_script(command: str, name: str) -> None:
-    """Whatever stands before the script, and whatever it is given."""
+    """The experiment's name is the script's, whatever interpreter, options or arguments the command has."""
     assert script_name(command.split()) == name
 
 
 def test_a_virtual_environments_python_stays_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its link must not be followed: the interpreter behind it lacks the environment's packages."""
+    """The link of a virtual environment's Python is not followed, since its target lacks the environment's packages."""
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -50,7 +50,7 @@ def test_a_virtual_environments_python_stays_itself(tmp_path: Path, monkeypatch:
 
 
 def test_a_relative_program_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resume starts it from anywhere."""
+    """A relative program is recorded as an absolute path, so that a resume can start it from anywhere."""
     program = tmp_path / "train"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
@@ -60,7 +60,7 @@ def test_a_relative_program_becomes_absolute(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_cannot_be_started_is_refused(tmp_path: Path) -> None:
-    """A program that is missing, one without permission, a directory."""
+    """A missing program, one without permission and a directory are refused."""
     script = tmp_path / "train.py"
     script.write_text("")
 
@@ -75,6 +75,6 @@ def test_what_cannot_be_started_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_argument_that_json_cannot_keep_is_refused() -> None:
-    """A file name that is not UTF-8 reaches Python as a lone surrogate."""
+    """An argument that is not UTF-8 is refused, since JSON cannot keep it."""
     with pytest.raises(CommandNotRecordableError, match="udcff"):
         resolve([sys.executable, "\udcff"])

@@ -33,7 +33,7 @@ def two_trials(home: Home) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_what_differs_between_compared_trials_comes_first(cli: Cli) -> None:
-    """Side by side; curves are drawn if a metric is named."""
+    """Values that differ between the trials are listed first, and --metric adds curves."""
     compared = cli("compare", "1", "2", "1")
     with_curves = cli("compare", "1", "2", "--metric", "loss")
     as_json = json.loads(cli("compare", "1", "2", "--json").output)
@@ -50,7 +50,7 @@ def test_what_differs_between_compared_trials_comes_first(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("two_trials")
 def test_curves_are_drawn_into_a_file(cli: Cli, tmp_path: Path) -> None:
-    """SVG is well-formed whatever a metric is called, HTML embeds it, and a resume point is marked in both."""
+    """The SVG is well-formed for any metric name, the HTML embeds it, and both mark the resume."""
     shown = cli("trial", "plot", "1", "--output", "curves.svg")
     cli("trial", "plot", "1", "-o", "curves.html", "--metric", "loss")
 
@@ -66,7 +66,7 @@ def test_curves_are_drawn_into_a_file(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("two_trials")
 def test_a_chart_for_a_paper_has_the_words_and_the_size_that_are_asked_for(cli: Cli, tmp_path: Path) -> None:
-    """A terminal has none of these, and one title is no title of several charts."""
+    """Titles, labels and sizes apply to pictures only, and a title needs a single chart."""
     look = ["--title", "Runs", "--y-label", "nats", "--log-y", "--size", "600x400"]
     drawn = cli("trial", "plot", "1", "--metric", "loss", *look, "-o", "paper.svg")
     in_terminal = cli("trial", "plot", "1", "--log-y")
@@ -94,7 +94,7 @@ def test_a_picture_in_png_needs_a_library(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("two_trials")
 def test_a_picture_of_another_kind_is_refused(cli: Cli) -> None:
-    """With the kinds that there are."""
+    """An unknown kind of picture is refused with a list of the known ones."""
     refused = cli("trial", "plot", "1", "-o", "curves.jpg")
 
     assert refused.status == 2
@@ -104,7 +104,7 @@ def test_a_picture_of_another_kind_is_refused(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_one_metric_is_shown_alone(cli: Cli) -> None:
-    """In every form; one that nobody reported is refused with those that there are."""
+    """--metric works in every form of output; an unknown metric is refused with a list of the known ones."""
     table = cli("trial", "metrics", "1", "--metric", "loss").output
     reports = json.loads(cli("trial", "metrics", "1", "--metric", "loss", "--json").output)
     mistyped = [cli("trial", "metrics", "1", "--metric", "los", *form) for form in ((), ("--plot",), ("--json",))]
@@ -117,7 +117,7 @@ def test_one_metric_is_shown_alone(cli: Cli) -> None:
 
 @needs("many processes")
 def test_reports_are_followed_until_the_trial_ends(home: Home, start_cli: StartCli, cli: Cli) -> None:
-    """What was there and what comes, a line each."""
+    """--follow prints existing and new reports, one per line, until the trial ends."""
     training = new_attempt(new_trial(home))
     training.report(1, loss=1.0)
     following = start_cli("trial", "metrics", "1", "--follow", "--json")
@@ -151,7 +151,7 @@ def seeds(home: Home) -> None:
 
 @pytest.mark.usefixtures("seeds")
 def test_groups_are_compared(cli: Cli, tmp_path: Path) -> None:
-    """All trials, some, or those of an experiment: a row for each group, and a curve where curves are drawn."""
+    """`compare --group-by` has a row for each group of trials, and draws a curve for each."""
     everything = cli("compare", "--group-by", "lr")
     with_curves = cli("compare", "1", "2", "--group-by", "seed", "--best", "max.loss", "--metric", "loss")
     as_json = json.loads(cli("compare", "--group-by", "lr", "--json").output)
@@ -171,7 +171,7 @@ def test_groups_are_compared(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_curves_are_drawn_over_another_axis(home: Home, cli: Cli, tmp_path: Path) -> None:
-    """Trials and groups are drawn, in the terminal and in files. An axis that nobody reported is named."""
+    """--x draws curves over another metric or time; a metric that was not reported is named."""
     for slowness in (1, 2):
         training = new_attempt(new_trial(home, hparams={"lr": 0.1}))
         for step in (1, 2, 3, 4):
@@ -225,7 +225,7 @@ def test_what_is_compared_is_chosen_by_its_values(cli: Cli) -> None:
     ],
 )
 def test_a_mistake_in_groups_is_named(cli: Cli, words: list[str], problem: str) -> None:
-    """As wrong usage."""
+    """Mistakes in groups and conditions end with status 2 and a hint."""
     refused = cli(*words)
 
     assert refused.status == 2

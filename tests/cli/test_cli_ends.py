@@ -71,7 +71,7 @@ CASES = [
 def test_state_and_status_agree(
     stage: str, way: str, end: tuple[str, int], home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
-    """As the table in docs/stop.md says."""
+    """The trial's state and the exit status are those of the table in docs/stop.md."""
     path = write_script(SCRIPT)
 
     status = cli("run", "--", sys.executable, str(path), stage, way).status
@@ -105,7 +105,7 @@ HELD_TABLE = {
 def test_state_and_status_agree_however_the_context_is_held(
     hold: str, way: str, home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
-    """Also where Python closes the Context: the exit status says how the script has ended."""
+    """State and exit status agree even if Python closes the Context."""
     path = write_script(IMPORTS + HOLDS[hold].replace("END", way))
 
     status = cli("run", "--", sys.executable, str(path)).status

@@ -75,7 +75,7 @@ def test_the_rungs_and_the_stopped_trials_of_a_search_are_drawn(cli: Cli, tmp_pa
 
 @needs("many processes")
 def test_a_search_without_rungs_is_drawn_by_steps(cli: Cli) -> None:
-    """In the terminal, with the letter of the best trial on top."""
+    """A search without rungs is drawn over steps, with the best trial's curve on top."""
     run(
         cli,
         "--config",
@@ -95,7 +95,7 @@ def test_a_search_without_rungs_is_drawn_by_steps(cli: Cli) -> None:
 
 @needs("many processes")
 def test_a_search_that_has_reported_nothing_is_not_drawn(cli: Cli, tmp_path: Path) -> None:
-    """It is said, and no file is written."""
+    """Without reports the plot says so and writes no file."""
     cli("experiment", "create", "search.yaml", "model", "--paused")
 
     shown = cli("experiment", "plot", "1")

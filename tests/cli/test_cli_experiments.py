@@ -107,7 +107,7 @@ def test_a_followed_experiment_tells_what_happens(cli: Cli, home: Home) -> None:
 
 
 def test_a_failed_experiment_tells_what_its_script_said_last(cli: Cli, model: Path) -> None:
-    """An exit status alone would send people looking for the logs."""
+    """A failed experiment shows the last line of its script's output."""
     (model / "train.py").write_text("print('begins')\nraise SystemExit('no data here')")
 
     ended = cli("experiment", "create", "search.yaml", "model", "--follow")
@@ -131,7 +131,7 @@ def test_an_experiment_waits_until_it_is_activated(cli: Cli, home: Home) -> None
 
 @needs("many processes")
 def test_several_experiments_are_killed_at_once(cli: Cli, home: Home) -> None:
-    """One that cannot be killed does not spare the others."""
+    """If one experiment cannot be killed, the others are killed all the same."""
     first, second = create(cli, "--paused"), create(cli, "--paused")
     cli("experiment", "kill", str(first))
 
@@ -147,7 +147,7 @@ def test_several_experiments_are_killed_at_once(cli: Cli, home: Home) -> None:
 
 @needs("many processes")
 def test_a_pause_lets_trials_save_and_go_on_later(cli: Cli, home: Home) -> None:
-    """And a cancel ends them with their checkpoints."""
+    """A pause lets trials save and continue later, and a cancel ends them."""
     experiment_id = create(cli, "--config", "data.endless=true")
     wait_until_running(home, experiment_id)
 
@@ -166,7 +166,7 @@ def test_a_pause_lets_trials_save_and_go_on_later(cli: Cli, home: Home) -> None:
 
 @needs("many processes")
 def test_one_trial_of_a_search_is_not_paused_alone(cli: Cli, home: Home) -> None:
-    """Nor resumed beside the master, until the experiment has ended; the refusal names what does it."""
+    """A trial of a running search cannot be paused or resumed alone; the refusal names the right commands."""
     experiment_id = create(cli, "--config", "data.endless=true")
     wait_until_running(home, experiment_id)
 
@@ -189,7 +189,7 @@ def test_one_trial_of_a_search_is_not_paused_alone(cli: Cli, home: Home) -> None
 
 @needs("many processes")
 def test_ctrl_c_leaves_a_followed_experiment_running(start_cli: StartCli, home: Home) -> None:
-    """And says how to come back."""
+    """Ctrl-C ends the command but not the experiment, and prints how to follow it again."""
     following = start_cli("experiment", "create", "search.yaml", "model", "-f", "--config", "data.endless=true")
     read_until_line_begins(following, "trial 1 begins")
 
@@ -203,7 +203,7 @@ def test_ctrl_c_leaves_a_followed_experiment_running(start_cli: StartCli, home: 
 
 @needs("many processes")
 def test_a_terminal_shows_one_table(home: Home, tmp_path: Path) -> None:
-    """With the state, the metric and the best value of each trial, and the progress of the search."""
+    """On a terminal, --follow shows each trial's state and best value and the search's progress."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(tmp_path)
@@ -243,7 +243,7 @@ def _read(terminal: int) -> bytes:
     ],
 )
 def test_bad_input_is_told_at_once(cli: Cli, home: Home, tmp_path: Path, arguments: list[str], words: str) -> None:
-    """With exit status 2, and nothing half-made."""
+    """Bad input ends with status 2 and leaves nothing behind."""
     (tmp_path / "train.bin").write_bytes(b"name: \xff\x00\n")
 
     ended = cli("experiment", "create", *arguments)
@@ -255,7 +255,7 @@ def test_bad_input_is_told_at_once(cli: Cli, home: Home, tmp_path: Path, argumen
 
 
 def test_each_mistake_in_a_configuration_has_a_line(cli: Cli) -> None:
-    """With the nearest key."""
+    """Each unknown key of a configuration has a line of its own with the nearest known key."""
     ended = cli("experiment", "create", "search.yaml", "model", "--config", "nam=x", "--config", "searcher.metrc=y")
 
     assert ended.status == 2
@@ -265,7 +265,7 @@ def test_each_mistake_in_a_configuration_has_a_line(cli: Cli) -> None:
 
 
 def test_what_the_master_refuses_is_told_in_its_words(cli: Cli, home: Home) -> None:
-    """Once, and nothing is left."""
+    """The master's refusal is printed once, and no experiment is left."""
     ended = cli("experiment", "create", "search.yaml", "model", "--config", "resources.slots_per_trial=99")
 
     assert ended.status == 2
@@ -276,7 +276,7 @@ def test_what_the_master_refuses_is_told_in_its_words(cli: Cli, home: Home) -> N
 
 @needs("many processes")
 def test_a_metric_that_is_not_a_number_is_told_as_such(cli: Cli, model: Path) -> None:
-    """As it is in tables."""
+    """A NaN metric is shown as NaN, as in tables."""
     (model / "train.py").write_text(TRAIN.replace('info.trial.hparams["lr"] + 1 / step', "float('nan')"))
 
     ended = cli("experiment", "create", "search.yaml", "model", "--follow")
@@ -285,7 +285,7 @@ def test_a_metric_that_is_not_a_number_is_told_as_such(cli: Cli, model: Path) ->
 
 
 def test_code_over_the_limit_is_refused(cli: Cli, home: Home, model: Path) -> None:
-    """With the names of its largest files."""
+    """Code above the size limit is refused with the names of its largest files."""
     (model / "large.bin").write_bytes(bytes(2 << 20))
 
     refused = cli("experiment", "create", "search.yaml", "model", "--max-code-size", "1")
@@ -296,7 +296,7 @@ def test_code_over_the_limit_is_refused(cli: Cli, home: Home, model: Path) -> No
 
 @needs("many processes")
 def test_archived_experiments_are_hidden(cli: Cli, home: Home) -> None:
-    """Only those that have ended can be archived."""
+    """An experiment can be archived only after its end and is then hidden from lists."""
     experiment_id = create(cli, "--paused")
     early = cli("experiment", "archive", str(experiment_id))
     cli("experiment", "kill", str(experiment_id))
@@ -314,7 +314,7 @@ def test_archived_experiments_are_hidden(cli: Cli, home: Home) -> None:
 
 @needs("many processes")
 def test_settings_change_while_an_experiment_runs(cli: Cli, home: Home) -> None:
-    """What people see of it, and what the master goes by."""
+    """Names, labels, priority and slots can be changed while the experiment runs."""
     create(cli, "--paused")
     settings: list[tuple[str, ...]] = [
         ("name", "renamed"),
@@ -361,7 +361,7 @@ def test_the_configuration_is_shown_without_secrets(cli: Cli, home: Home) -> Non
 
 @needs("many processes")
 def test_the_code_comes_back(cli: Cli, home: Home, tmp_path: Path) -> None:
-    """Into a directory of its own, which must not exist."""
+    """The code is downloaded into a new directory, and an existing one is refused."""
     create(cli, "--paused")
 
     first, again = cli("experiment", "download-code", "1"), cli("experiment", "download-code", "1")
@@ -382,7 +382,7 @@ def completed(cli: Cli, home: Home) -> int:
 
 
 def test_the_best_trials_come_first(cli: Cli, completed: int) -> None:
-    """By the searcher's metric; `best` shows one of them with its checkpoint."""
+    """Trials are sorted by the searcher's metric, and `best` shows the first one with its checkpoint."""
     trials = json.loads(cli("experiment", "trials", str(completed), "--json").output)
     best = json.loads(cli("experiment", "best", str(completed), "--json").output)
     shown = cli("experiment", "best", str(completed))
@@ -396,7 +396,7 @@ def test_the_best_trials_come_first(cli: Cli, completed: int) -> None:
 
 @needs("many processes")
 def test_the_output_of_all_trials_is_printed(cli: Cli, completed: int) -> None:
-    """Each line says whose it is; following ends with the experiment."""
+    """Each line of an experiment's output names its trial, and --follow ends with the experiment."""
     now, followed = cli("experiment", "logs", str(completed)), cli("experiment", "logs", str(completed), "--follow")
 
     assert sorted(now.output.splitlines()) in (
@@ -425,7 +425,7 @@ def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, complete
 
 @needs("many processes")
 def test_an_experiment_is_deleted_once_it_has_ended(cli: Cli, home: Home, completed: int) -> None:
-    """Several at once, with all that belongs to them; code goes with the last experiment that has it."""
+    """Ended experiments are deleted with all that belongs to them, and code with the last experiment that uses it."""
     running = create(cli, "--paused")
 
     refused = cli("experiment", "delete", str(running), "--yes", "--json")
@@ -459,7 +459,7 @@ def test_what_was_not_submitted_is_not_steered(cli: Cli, home: Home) -> None:
 
 
 def test_a_test_shows_that_a_script_does_what_a_search_needs(cli: Cli, home: Home, tmp_path: Path) -> None:
-    """It starts, reports, stops with a checkpoint and goes on; nothing of it remains."""
+    """--test runs the script, stops and resumes it, and leaves no trial or experiment."""
     ended = cli("experiment", "create", "search.yaml", "model", "--test", "--config", "data.endless=true")
 
     assert ended.status == 0, ended.errors
@@ -473,7 +473,7 @@ def test_a_test_shows_that_a_script_does_what_a_search_needs(cli: Cli, home: Hom
 
 @needs("many processes")
 def test_a_test_says_what_a_script_does_not_do(cli: Cli, home: Home, model: Path) -> None:
-    """With the last lines of its output."""
+    """A failed --test names what the script does not do and shows the end of its output."""
     (model / "train.py").write_text("print('not a word of the metric')\n")
 
     ended = cli("experiment", "create", "search.yaml", "model", "--test")

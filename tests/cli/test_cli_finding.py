@@ -38,7 +38,7 @@ def ids(cli: Cli, *arguments: str) -> list[int]:
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
-    """In a table and in CSV; JSON has the hyperparameters as they were given, and the last values."""
+    """Columns whose values differ come first in tables and CSV; JSON keeps hyperparameters as given."""
     head = cli("trial", "list", COLUMNS="200").output.splitlines()[0].split()
     rows = list(csv.DictReader(io.StringIO(cli("trial", "list", "--csv").output)))
     objects = json.loads(cli("trial", "list", "--json").output)
@@ -55,7 +55,7 @@ def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_the_metric_that_counts_stands_before_all_others(home: Home, cli: Cli) -> None:
-    """The searcher's in lists of its experiment, and otherwise that of a validation."""
+    """Lists show the searcher's metric of an experiment first, or else a validation metric."""
     with home.experiment(1).edit() as record:
         record.searcher_metric = SearcherMetric(name="loss")
 
@@ -69,7 +69,7 @@ def test_the_metric_that_counts_stands_before_all_others(home: Home, cli: Cli) -
 
 
 def test_a_long_hyperparameter_stands_behind_short_ones(home: Home, cli: Cli) -> None:
-    """So that it is the first that is not shown in 80 columns."""
+    """A long hyperparameter comes after short ones, so that a narrow table drops it first."""
     for number in range(2):
         hparams = {"data": f"/data/sets/of-many-pictures/part-{number}", "lr": 0.1 * (number + 1)}
         new_attempt(new_trial(home, hparams=hparams)).end("completed")
@@ -80,7 +80,7 @@ def test_a_long_hyperparameter_stands_behind_short_ones(home: Home, cli: Cli) ->
 
 
 def test_a_metric_with_the_name_of_a_hyperparameter_is_told_apart(home: Home, cli: Cli) -> None:
-    """By its group, as is one that has the name of a column that every list has."""
+    """A metric named like a hyperparameter or a fixed column is shown with its group."""
     for number in (1, 2):
         training = new_attempt(new_trial(home, hparams={"dropout": 0.1 * number}))
         training.report(1, dropout=0.3 * number, state=number)
@@ -101,7 +101,7 @@ def test_a_metric_with_the_name_of_a_hyperparameter_is_told_apart(home: Home, cl
 
 
 def test_what_a_trainer_counts_stands_last(home: Home, cli: Cli) -> None:
-    """The steps say as much, and the room belongs to metrics."""
+    """A trainer's counts of batches and epochs are the last columns, since steps say the same."""
     for _ in range(2):
         training = new_attempt(new_trial(home))
         for steps in (10, 20):
@@ -117,7 +117,7 @@ def test_what_a_trainer_counts_stands_last(home: Home, cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
-    """On hyperparameters, on last values, on extremes and on the state."""
+    """--where compares hyperparameters, last values, extremes and states."""
     assert ids(cli, "--where", "lr<=0.01 and state=error") == [2]
     assert ids(cli, "--where", "model.layers >= 1") == [2, 3]
     assert ids(cli, "--where", "max.accuracy > 0.74 or training.loss < 0") == [1, 2]
@@ -128,7 +128,7 @@ def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_ordered_by_a_value(cli: Cli) -> None:
-    """Those without it come last, whichever way; what was asked for is shown first."""
+    """--sort puts trials without the value last in both directions and shows the value first."""
     listed = cli("trial", "list", "--sort", "-min.loss", "--column", "reason", COLUMNS="200").output
 
     assert ids(cli, "--sort", "accuracy") == [1, 2, 3]
@@ -139,7 +139,7 @@ def test_trials_are_ordered_by_a_value(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
-    """With names that are written alike."""
+    """An unknown name in a condition is marked, and similar names are suggested."""
     refused = cli("trial", "list", "--where", "lr>0 and acuracy>1")
     unsorted = cli("trial", "list", "--sort", "-acuracy")
 
@@ -152,7 +152,7 @@ def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_found_by_their_names_and_notes(cli: Cli) -> None:
-    """The list shows names as soon as one was given."""
+    """Trials can be found by name and notes, and lists have a Name column once a trial has a name."""
     before = cli("trial", "list", COLUMNS="200").output
     renamed = cli("trial", "rename", "2", "the good one")
     cli("trial", "note", "1", "A *wide* model.")
@@ -171,7 +171,7 @@ def test_trials_are_found_by_their_names_and_notes(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_found_by_their_labels(cli: Cli) -> None:
-    """Labels are given and taken away; one that is refused changes nothing."""
+    """Trials can be found by label; an empty label is refused and changes nothing."""
     cli("trial", "label", "1", "good", "fast")
     cli("trial", "label", "2", "good")
     taken = cli("trial", "label", "2", "fast", "good", "unknown", "--remove")
@@ -188,7 +188,7 @@ def test_trials_are_found_by_their_labels(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
-    """By the metric that somebody names, over all that was validated."""
+    """`describe --metric` shows the best trial over all validations and the experiment's trials."""
     described = cli("experiment", "describe", "digits", "--metric", "accuracy", "--larger-is-better")
     smallest = json.loads(cli("experiment", "describe", "1", "--metric", "loss", "--json").output)
     unknown = cli("experiment", "describe", "1", "--metric", "acuracy")
@@ -206,7 +206,7 @@ def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
 
 @needs("many processes")
 def test_a_description_tells_the_code_and_the_machine(home: Home, cli: Cli) -> None:
-    """The commit, whether files had changed since, versions, and what the machine has."""
+    """A description shows the commit, uncommitted changes, package versions and the machine."""
     folder = new_trial(home)
     record = EnvironmentRecord(
         git_commit="0c1a4a1e",
@@ -234,7 +234,7 @@ def test_a_description_tells_the_code_and_the_machine(home: Home, cli: Cli) -> N
 @needs("many processes")
 @pytest.mark.usefixtures("three_trials")
 def test_several_trials_get_a_label_at_once(cli: Cli) -> None:
-    """Leading numbers are trials, never labels; those of a list are its whole output with --quiet."""
+    """The first arguments of `trial label` are trials and the others labels; `list --quiet` prints trials for it."""
     listed = cli("trial", "list", "--where", "lr<=0.01", "--quiet")
     labelled = cli("trial", "label", *listed.output.split(), "paper")
     without_label = cli("trial", "label", "1", "2")
@@ -279,7 +279,7 @@ def shadowing_trials(home: Home) -> list[dict[str, str]]:
 def test_every_column_is_named_so_that_it_means_one_thing(
     home: Home, cli: Cli, shadowing_trials: list[dict[str, str]]
 ) -> None:
-    """What CSV, a table and the page call a column means the same in conditions, orders, columns and groups."""
+    """A column's name in CSV, tables and the page also works in conditions, sorting and grouping."""
     rows = list(csv.DictReader(io.StringIO(cli("trial", "list", "--csv").output)))
     head = cli("trial", "list", COLUMNS="2000").output.splitlines()[0].split()
     visitor = Visitor(home)

@@ -81,7 +81,7 @@ OF_A_CREATOR_TRAINER = """
 def test_a_trial_is_continued_with_what_the_command_line_keeps(
     cli: Cli, write_script: WriteScript, source: str
 ) -> None:
-    """Whatever the script says."""
+    """--keep decides what is restored, whatever kind of script the trial runs."""
     script = write_script(source)
 
     def found(*arguments: str) -> list[str]:
@@ -124,7 +124,7 @@ OF_A_SCRIPT = """
 
 @needs("many processes")
 def test_a_script_that_cannot_obey_fails(cli: Cli, write_script: WriteScript, tmp_path: Path) -> None:
-    """Before it restores anything. One that asks can obey, and a resume from the trial's own checkpoint keeps all."""
+    """A script that cannot apply --keep fails before it restores; a script that reads it and a resume succeed."""
     script = write_script(OF_A_SCRIPT)
     function = tmp_path / "function.py"
     function.write_text(textwrap.dedent(OF_A_FUNCTION))

@@ -23,7 +23,7 @@ def files(tmp_path: Path) -> None:
 
 
 def test_a_local_experiment_runs_inside_the_command(tmp_path: Path, home: Home) -> None:
-    """No process remains."""
+    """--local runs the experiment without leaving a master process."""
     ended = run_cli(tmp_path, "experiment", "create", "search.yaml", "model", "--local", "--slots", "2")
 
     assert ended.status == 0, ended.errors
@@ -34,7 +34,7 @@ def test_a_local_experiment_runs_inside_the_command(tmp_path: Path, home: Home) 
 @needs("many processes")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_pauses_a_local_experiment(start_cli: StartCli, home: Home, number: signal.Signals) -> None:
-    """Its trials save their checkpoints; the exit status says that it can go on."""
+    """A signal pauses a local experiment, whose trials save checkpoints, and the command exits with 75."""
     command = start_cli("e", "create", "search.yaml", "model", "--local", "--config", "data.endless=true")
     read_until_line_begins(command, "trial 1: loss")
 
@@ -48,7 +48,7 @@ def test_a_stop_pauses_a_local_experiment(start_cli: StartCli, home: Home, numbe
 
 @needs("many processes")
 def test_a_home_has_one_master(tmp_path: Path, home: Home) -> None:
-    """Two would give the same slots away twice."""
+    """--local and a second master are refused while the home has a master."""
     with running_master(Home.create(home.root)):
         ended = run_cli(tmp_path, "experiment", "create", "search.yaml", "model", "--local")
         up = run_cli(tmp_path, "master", "up")
@@ -60,7 +60,7 @@ def test_a_home_has_one_master(tmp_path: Path, home: Home) -> None:
 
 @needs("many processes")
 def test_a_local_test_leaves_nothing_behind(tmp_path: Path, home: Home) -> None:
-    """Neither a master nor a trial; a trainer would know that it is tested."""
+    """A local test leaves neither a master nor a trial, and sets CORE_SDK_TEST_MODE."""
     script = TRAIN.replace("import time", "import os, time\nassert os.environ['CORE_SDK_TEST_MODE'] == '1'")
     (tmp_path / "model" / "train.py").write_text(script)
     options = ("--local", "--test", "--slots", "2", "--config", "data.endless=true")

@@ -26,7 +26,7 @@ def folder(home: Home) -> TrialFolder:
 
 @needs("many processes")
 def test_all_attempts_are_printed_in_order(folder: TrialFolder, cli: Cli) -> None:
-    """Bytes as they are; an attempt without output is passed over, and one can be chosen."""
+    """`trial logs` prints the output of all attempts in order, byte by byte, or that of one attempt."""
     everything = cli("trial", "logs", "1")
     first = cli("trial", "logs", "1", "--attempt", "1")
 
@@ -46,7 +46,7 @@ def test_all_attempts_are_printed_in_order(folder: TrialFolder, cli: Cli) -> Non
     ],
 )
 def test_the_tail_is_the_last_lines(folder: TrialFolder, cli: Cli, num_lines: str, expected: list[str]) -> None:
-    """Found from the end, however long the log is."""
+    """--tail prints the last lines of a log of any length."""
     folder.log_path(3).write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)))
 
     ended = cli("trial", "logs", "1", "--tail", num_lines)
@@ -56,7 +56,7 @@ def test_the_tail_is_the_last_lines(folder: TrialFolder, cli: Cli, num_lines: st
 
 @needs("many processes")
 def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """The script was started by itself, or there is no such attempt."""
+    """An error says that there is no output of a trial or attempt, and how to keep it."""
     new_attempt(new_trial(home)).end()
 
     of_trial = cli("trial", "logs", "2")
@@ -71,7 +71,7 @@ def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFold
 def test_following_ends_with_the_attempt(
     home: Home, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """What was printed before, what comes, and the last words."""
+    """--follow prints earlier output, new output and the last line, and ends with the attempt."""
     script = write_script(
         """
         import pathlib, time

@@ -49,7 +49,7 @@ def as_bytes(output: str) -> bytes:
 
 @given(log=st.sampled_from([LAUNCHED, LAUNCHED.replace(b"\n", b"\r\n")]), cuts=st.lists(st.integers(0, len(LAUNCHED))))
 def test_the_lines_of_a_rank_are_the_same_however_they_are_read(log: bytes, cuts: list[int]) -> None:
-    """In whatever chunks a growing log gives them."""
+    """A rank's lines are the same, whether the log is read in chunks or at once."""
     places = pairwise([0, *sorted(cuts), len(log)])
     in_chunks, at_once = (RankFilter([1], is_launched=True) for _ in range(2))
 
@@ -60,7 +60,7 @@ def test_the_lines_of_a_rank_are_the_same_however_they_are_read(log: bytes, cuts
 
 @needs("many processes")
 def test_the_lines_of_one_rank_come_as_it_wrote_them(folder: TrialFolder, cli: Cli) -> None:
-    """Bytes as they are, without the prefix; the launcher's own lines belong to no rank."""
+    """`--rank` prints the lines of one rank as written, without the prefix and without the launcher's own lines."""
     of_rank_0 = cli("trial", "logs", "1", "--rank", "0", "--attempt", "2")
     of_rank_1 = cli("trial", "logs", "1", "--rank", "1", "--attempt", "2")
 
@@ -70,7 +70,7 @@ def test_the_lines_of_one_rank_come_as_it_wrote_them(folder: TrialFolder, cli: C
 
 
 def test_without_a_launcher_all_lines_are_of_rank_0(folder: TrialFolder, cli: Cli) -> None:
-    """So that the same question fits the same script on 1 or N ranks."""
+    """Without a launcher, all lines belong to rank 0."""
     of_rank_0 = cli("trial", "logs", "1", "--rank", "0")
     of_rank_1 = cli("trial", "logs", "1", "--rank", "1", "--attempt", "1")
 
@@ -80,7 +80,7 @@ def test_without_a_launcher_all_lines_are_of_rank_0(folder: TrialFolder, cli: Cl
 
 
 def test_several_ranks_keep_their_prefixes(folder: TrialFolder, cli: Cli) -> None:
-    """Nobody could tell them apart otherwise."""
+    """Lines keep their prefixes if several ranks are chosen."""
     ended = cli("trial", "logs", "1", "--rank", "10", "--rank", "0", "--attempt", "2")
 
     assert as_bytes(ended.output) == b"[rank=0] one\n[rank=0] \n[rank=10] ten\n[rank=0] two \xff"
@@ -88,14 +88,14 @@ def test_several_ranks_keep_their_prefixes(folder: TrialFolder, cli: Cli) -> Non
 
 @pytest.mark.parametrize(("num_lines", "expected"), [(0, b""), (1, b"two \xff"), (2, b"\ntwo \xff"), (9, OF_RANK_0)])
 def test_the_tail_counts_the_ranks_own_lines(folder: TrialFolder, cli: Cli, num_lines: int, expected: bytes) -> None:
-    """Of the last attempt that kept any output."""
+    """--tail counts only the rank's lines, in the last attempt that has output."""
     ended = cli("trial", "logs", "1", "--rank", "0", "--tail", str(num_lines))
 
     assert as_bytes(ended.output) == expected
 
 
 def test_lines_of_ranks_are_read_from_python(home: Home, folder: TrialFolder) -> None:
-    """Chosen, searched and counted by what is shown."""
+    """In Python, lines can be filtered by rank, count and text."""
     trial = Tracker(home.root).get_trial(1)
 
     assert list(trial.iter_logs(rank_ids=[1])) == ["1%\r2%\r\n", "a [rank=0] in the middle\r\n"]
@@ -109,7 +109,7 @@ def test_lines_of_ranks_are_read_from_python(home: Home, folder: TrialFolder) ->
 def test_a_rank_is_followed_to_the_end_of_the_attempt(
     start_cli: StartCli, write_script: WriteScript, cli: Cli, tmp_path: Path
 ) -> None:
-    """What `core-sdk run` keeps of a launcher's output is there once, each line with its rank."""
+    """--rank with --follow prints a rank's lines until the attempt ends, and the log has each line once."""
     script = write_script(
         """
         import pathlib, subprocess, sys, time
@@ -149,7 +149,7 @@ def test_a_rank_is_followed_to_the_end_of_the_attempt(
 
 @needs("many processes")
 def test_the_output_of_launched_ranks_is_kept(cli: Cli, write_script: WriteScript, home: Home) -> None:
-    """Once, each line with its rank; and the experiment has the script's name, not the launcher's."""
+    """Each line of a launched rank is logged once, and the experiment has the script's name."""
     script = write_script("import os; print('rank', os.environ['RANK'])")
 
     ended = cli("run", "--", *LAUNCH, "--nproc-per-node=2", "--", "python3", str(script))

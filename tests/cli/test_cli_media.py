@@ -28,7 +28,7 @@ def trial(home: Home) -> Home:
 
 @pytest.mark.usefixtures("trial")
 def test_media_are_listed_as_table_json_and_csv(cli: Cli) -> None:
-    """The same in all three, and only those that are asked for."""
+    """Media are listed in a table, JSON and CSV, and --kind selects some of them."""
     table = cli("trial", "media", "1")
     objects = json.loads(cli("trial", "media", "1", "--json").output)
     rows = list(csv.DictReader(io.StringIO(cli("trial", "media", "1", "--csv", "--kind", "text").output)))
@@ -50,7 +50,7 @@ def test_media_are_listed_as_table_json_and_csv(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("trial")
 def test_files_get_names_that_are_harmless(cli: Cli, tmp_path: Path) -> None:
-    """Whatever the metrics are called, they stay in the directory."""
+    """Downloaded files stay in the directory, whatever the metrics are called."""
     written = cli("trial", "media", "1", "--download", str(tmp_path / "files"))
 
     assert sorted(path.name for path in (tmp_path / "files").iterdir()) == [
@@ -65,7 +65,7 @@ def test_files_get_names_that_are_harmless(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_named_and_the_others_are_written(trial: Home, cli: Cli, tmp_path: Path) -> None:
-    """The command then fails."""
+    """A damaged file fails the command, but the other files are written."""
     broken = media.Text("one").file.name
     (trial.folder(1).media_path / broken).write_bytes(b"other")
 
@@ -77,7 +77,7 @@ def test_a_damaged_file_is_named_and_the_others_are_written(trial: Home, cli: Cl
 
 
 def test_a_trial_without_media_says_so(home: Home, cli: Cli) -> None:
-    """And a kind that does not exist is refused."""
+    """A trial without media says so, and an unknown kind is refused."""
     with core.init() as context:
         context.train.report_training_metrics(1, {"loss": 0.5})
 
@@ -87,7 +87,7 @@ def test_a_trial_without_media_says_so(home: Home, cli: Cli) -> None:
 
 @pytest.mark.usefixtures("home")
 def test_media_of_event_files_are_listed_downloaded_and_reported(cli: Cli, tmp_path: Path) -> None:
-    """As those that were reported."""
+    """Media in event files are treated like reported media."""
     with core.init(name="digits") as context, SummaryWriter(str(context.train.get_tensorboard_path())) as writer:
         writer.add_text("../words", "some words", 3)
 

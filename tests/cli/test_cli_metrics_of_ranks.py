@@ -26,7 +26,7 @@ def folder(home: Home) -> TrialFolder:
 
 @needs("many processes")
 def test_the_lowest_rank_is_shown_and_the_others_are_mentioned(folder: TrialFolder, cli: Cli) -> None:
-    """So that nobody takes a part for the whole."""
+    """The lowest rank of each metric is shown, and a note lists the ranks that have reported."""
     ended = cli("trial", "metrics", "1")
     as_json = cli("trial", "metrics", "1", "--json")
 
@@ -42,7 +42,7 @@ def test_the_lowest_rank_is_shown_and_the_others_are_mentioned(folder: TrialFold
 
 
 def test_one_rank_or_all_can_be_asked_for(folder: TrialFolder, cli: Cli) -> None:
-    """In tables, JSON and CSV, and with the group or the metric that is wanted."""
+    """--rank selects one rank or all, in every form of output and together with --group and --metric."""
     of_1 = cli("trial", "metrics", "1", "--rank", "1", "--group", "training")
     of_all = cli("trial", "metrics", "1", "--rank", "all", "--csv", "--metric", "loss")
 
@@ -67,7 +67,7 @@ def test_one_rank_or_all_can_be_asked_for(folder: TrialFolder, cli: Cli) -> None
 def test_a_rank_without_reports_is_a_mistake_that_is_named(
     folder: TrialFolder, cli: Cli, options: list[str], words: str
 ) -> None:
-    """Not an empty table."""
+    """A rank without reports is an error that lists the ranks with reports."""
     ended = cli("trial", "metrics", "1", *options)
 
     assert ended.status != 0
@@ -81,7 +81,7 @@ def output_of(script: Script) -> IO[str]:
 
 @needs("many processes")
 def test_ranks_are_followed(home: Home, start_cli: StartCli) -> None:
-    """Also one whose journal comes later."""
+    """--follow also prints reports of a rank whose journal appears later."""
     folder = new_trial(home)
     append(folder, 1, lines(started(folder), report(1, loss=0.5)))
     alive = AliveLock(folder.alive_path(1))

@@ -45,7 +45,7 @@ def test_a_checkpoint_becomes_a_version_of_a_model(cli: Cli) -> None:
 
 @needs("many processes")
 def test_a_registered_checkpoint_is_deleted_only_after_its_version(cli: Cli) -> None:
-    """The refusal names the model, and what to do."""
+    """A registered checkpoint cannot be deleted before its version; the refusal names the model."""
     cli("model", "create", "digits")
     cli("model", "register-version", "digits", "abc")
 
@@ -64,7 +64,7 @@ def test_a_registered_checkpoint_is_deleted_only_after_its_version(cli: Cli) -> 
 
 @needs("many processes")
 def test_wrong_models_are_refused(cli: Cli) -> None:
-    """With the exit status of what does not exist, or of wrong usage."""
+    """An unknown model ends with status 3, and a name that is taken with status 2."""
     cli("model", "create", "digits")
 
     taken = cli("model", "create", "digits")

@@ -39,7 +39,7 @@ from core_sdk.tracking import Home
     ],
 )
 def test_short_and_old_names_of_commands_work(home: Home, cli: Cli, arguments: str) -> None:
-    """As typed for years."""
+    """Short names and the predecessor's names of commands work."""
     training = new_attempt(new_trial(home))
     training.report(1, "validation", loss=0.5)
     store(training, "a", 1)
@@ -53,7 +53,7 @@ def test_short_and_old_names_of_commands_work(home: Home, cli: Cli, arguments: s
 
 @needs("many processes")
 def test_several_experiments_are_described_at_once(home: Home, cli: Cli) -> None:
-    """Separated by commas; --json gives a list of them."""
+    """Several experiments, separated by commas, are described at once; --json gives a list."""
     for name in ("first", "second"):
         new_attempt(new_trial(home, experiment=name)).end()
 
@@ -77,7 +77,7 @@ def test_labels_are_added_by_the_old_words(home: Home, cli: Cli) -> None:
 
 @needs("many processes")
 def test_a_name_and_notes_of_the_command_line_have_precedence(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """Labels add to those of the script. A trial that continues another has none of these from it."""
+    """Name and notes of the command line win, labels add up, and a continued trial inherits none of them."""
     script = write_script(
         """
         from core_sdk import core
@@ -106,7 +106,7 @@ def test_a_name_and_notes_of_the_command_line_have_precedence(home: Home, cli: C
 
 @needs("many processes")
 def test_a_checkpoint_of_a_trial_is_downloaded(home: Home, cli: Cli, tmp_path: Path) -> None:
-    """The best or the latest one, to a directory that an option names."""
+    """`trial download` copies the best or latest checkpoint to the directory of an option."""
     training = new_attempt(new_trial(home))
     for step, loss in ((1, 0.1), (2, 0.9)):
         training.report(step, "validation", loss=loss)
@@ -137,7 +137,7 @@ def test_a_checkpoint_of_a_trial_is_downloaded(home: Home, cli: Cli, tmp_path: P
     ],
 )
 def test_what_was_probably_meant_is_said(cli: Cli, typed: str, meant: str) -> None:
-    """For names of groups in the plural, other words, and slips."""
+    """Plural groups, synonyms and typing errors are answered with the command that was probably meant."""
     refused = cli(*typed.split())
 
     assert refused.status == 2
@@ -146,7 +146,7 @@ def test_what_was_probably_meant_is_said(cli: Cli, typed: str, meant: str) -> No
 
 @needs("many processes")
 def test_logs_are_cut_and_filtered(home: Home, cli: Cli) -> None:
-    """Their first lines, or those of a level and above."""
+    """Logs can be cut to their first lines and filtered by level."""
     folder = new_trial(home)
     new_attempt(folder).end()
     folder.log_path(1).write_text("INFO: one\nERROR: two\nWARNING: three\nfour\n")

@@ -73,7 +73,7 @@ def folder(home: Home) -> TrialFolder:
 
 
 def submitted(home: Home, *, warm_start: str | None = None, wanted: str | None = None) -> ExperimentFolder:
-    """An experiment that waits, paused, and whose trials have not begun."""
+    """Allots a paused experiment whose trials have not begun."""
     folder = home.allot_experiment()
     search = SearchRecord(searcher="custom", state="PAUSED", beginnings=[wanted] if wanted else [])
     folder.write_submission(SubmissionRecord(cwd="/", warm_start=warm_start))
@@ -140,7 +140,7 @@ def needing(what: str, folder: TrialFolder, start_script: Callable[..., Script])
 
 
 def deletions(folder: TrialFolder, cli: Cli, visitor: Visitor) -> dict[str, Callable[[], object]]:
-    """All ways in which the checkpoint would be deleted."""
+    """Returns every way of deleting the checkpoint by its name."""
     home, storage = Home(folder.home_root), DirectoryStorage(folder.home_root / "checkpoints")
     others = OtherTrials(home, folder.trial_id)
     return {
@@ -165,7 +165,7 @@ def deletions(folder: TrialFolder, cli: Cli, visitor: Visitor) -> dict[str, Call
 def test_what_is_needed_is_deleted_by_nobody(
     home: Home, folder: TrialFolder, cli: Cli, start_script: Callable[..., Script], what: str
 ) -> None:
-    """Neither by a policy, nor by hand, nor by the end of its trial or experiment. Then it is deleted by all."""
+    """A needed checkpoint is not deleted by any way of deletion, and is deleted when it is no longer needed."""
     storage, visitor = DirectoryStorage(home.checkpoints), Visitor(home)
     ways = deletions(folder, cli, visitor)
 

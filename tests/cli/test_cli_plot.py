@@ -40,7 +40,7 @@ def columns(lines: list[str]) -> set[int]:
 
 
 def test_a_rising_line_rises() -> None:
-    """From the lower left corner to the upper right one, without a hole."""
+    """A rising line runs from the lower left to the upper right without a gap."""
     lines = plot([point(step, float(step)) for step in range(11)], width=40, height=5)
 
     rows = curve(lines)
@@ -57,7 +57,7 @@ def test_a_plot_fits_the_terminal() -> None:
 
 
 def test_the_axes_say_what_is_shown() -> None:
-    """The extremes stand at the left, the first and last step below."""
+    """The extremes are printed at the left and the first and last steps below."""
     lines = plot([point(3, 0.25), point(77, -4.0)], width=60)
 
     assert lines[0].split()[0] == "0.25"
@@ -87,7 +87,7 @@ def test_a_bucket_is_a_stroke_between_its_extremes() -> None:
 
 
 def test_one_value_and_extreme_values_can_be_drawn() -> None:
-    """Neither a span of zero nor one beyond the largest float divides."""
+    """A single value and values at the limits of floats are drawn without a division error."""
     largest = 1.7976931348623157e308
 
     assert curve(plot([point(1, 5.0)], width=40))
@@ -95,13 +95,13 @@ def test_one_value_and_extreme_values_can_be_drawn() -> None:
 
 
 def test_nothing_finite_is_no_plot() -> None:
-    """Of NaN only, and of no points."""
+    """No plot is drawn for NaN only, or for no points."""
     assert plot([point(1, None)], width=80) == []
     assert plot([], width=80) == []
 
 
 def test_several_curves_are_drawn_in_letters() -> None:
-    """A letter for each, which the legend explains; the first one is seen where they meet."""
+    """Several curves are drawn with a letter each, which the legend explains; the first is on top where they meet."""
     rising = ChartCurve("trial 3", [point(step, float(step)) for step in range(11)])
     falling = ChartCurve("trial 5", [point(step, 10.0 - step) for step in range(11)])
 
@@ -114,7 +114,7 @@ def test_several_curves_are_drawn_in_letters() -> None:
 
 
 def test_resume_points_are_marked_on_the_axis() -> None:
-    """At their steps, and told below."""
+    """Resume points are marked on the axis and explained below it."""
     chart = Chart("loss", [ChartCurve("trial 1", [point(step, 1.0) for step in range(11)])], marks=[5])
 
     lines = plot_chart(chart, width=40)

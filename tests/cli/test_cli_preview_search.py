@@ -34,7 +34,7 @@ def config(tmp_path: Path) -> Path:
 
 @needs("many processes")
 def test_a_preview_counts_trials_units_and_gpu_hours(cli: Cli, config: Path) -> None:
-    """All trials are in the table, which adds up to the units."""
+    """A preview shows trials, units and GPU hours, and its table adds up to the totals."""
     shown = cli("preview-search", str(config), "--units-per-second", "0.5")
     preview = json.loads(cli("preview-search", str(config), "--units-per-second", "0.5", "--json").output)
 
@@ -50,7 +50,7 @@ def test_a_preview_counts_trials_units_and_gpu_hours(cli: Cli, config: Path) -> 
 
 @needs("many processes")
 def test_a_preview_of_few_slots_takes_longer(cli: Cli, config: Path) -> None:
-    """Four slots are two trials at the same time."""
+    """With fewer slots, fewer trials run at a time and the search takes longer."""
     arguments = ["preview-search", str(config), "--units-per-second", "1", "--json"]
 
     all_slots = json.loads(cli(*arguments).output)
@@ -62,7 +62,7 @@ def test_a_preview_of_few_slots_takes_longer(cli: Cli, config: Path) -> None:
 
 @needs("many processes")
 def test_trials_without_a_known_length_are_counted(cli: Cli, config: Path) -> None:
-    """And get one from the command line."""
+    """Trials without a known length are counted, and --length gives one."""
     searcher = "searcher={name: random, metric: loss, max_trials: 20}"
 
     shown = cli("preview-search", str(config), "--config", searcher)
@@ -83,7 +83,7 @@ def test_trials_without_a_known_length_are_counted(cli: Cli, config: Path) -> No
     ],
 )
 def test_a_preview_refuses_what_an_experiment_would(cli: Cli, config: Path, arguments: list[str], message: str) -> None:
-    """With the exit status of wrong usage."""
+    """A preview refuses a bad configuration with status 2, like a submission."""
     refused = cli("preview-search", str(config), *arguments)
 
     assert refused.status == 2

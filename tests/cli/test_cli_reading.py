@@ -54,7 +54,7 @@ def two_trials(home: Home) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_lists_come_as_tables_json_and_csv(cli: Cli) -> None:
-    """The same rows in all three."""
+    """Tables, JSON and CSV have the same rows."""
     table = cli("trial", "list", "--experiment", "digits")
     objects = json.loads(cli("trial", "list", "--json").output)
     rows = rows_of(cli("trial", "list", "--csv").output)
@@ -77,7 +77,7 @@ def test_lists_come_as_tables_json_and_csv(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_metrics_come_in_order_without_what_is_superseded(cli: Cli) -> None:
-    """JSON is strict: NaN and the infinities are strings."""
+    """Superseded reports are left out, and NaN and infinities are strings in JSON."""
     reports = json.loads(cli("trial", "metrics", "1", "--json").output)
 
     assert [set(report) for report in reports] == [
@@ -93,7 +93,7 @@ def test_metrics_come_in_order_without_what_is_superseded(cli: Cli) -> None:
 
 @needs("many processes")
 def test_each_report_is_a_line_of_json_as_python_writes_it(cli: Cli, home: Home) -> None:
-    """Whatever the names and values of the reports around it."""
+    """Each report is the line that Python's json would write, whatever its names and values."""
     odd: dict[str, Any] = {'%d "{}"': 1e16, "ü": "NaN", " ": -0.0}
     training = new_attempt(new_trial(home))
     for step in range(0, 3000, 3):
@@ -120,7 +120,7 @@ def test_each_report_is_a_line_of_json_as_python_writes_it(cli: Cli, home: Home)
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_superseded_reports_are_shown_when_asked_for(cli: Cli) -> None:
-    """Flagged, so that nobody takes them for the others."""
+    """--superseded shows superseded reports with a flag."""
     reports = json.loads(cli("trial", "metrics", "1", "--json", "--superseded", "--group", "validation").output)
 
     assert [report["metrics"] for report in reports] == [{"accuracy": 0.5, "worst": "NaN", "best": "-Infinity"}]
@@ -144,7 +144,7 @@ def test_metrics_in_csv_are_one_value_a_row(cli: Cli) -> None:
 
 @needs("many processes")
 def test_metrics_that_are_no_numbers_are_shown_and_not_plotted(cli: Cli, home: Home) -> None:
-    """In JSON as they were, elsewhere as JSON; only numbers have curves."""
+    """Metrics that are not numbers are shown as JSON, and only numbers are plotted."""
     metrics = {"table": [[1, "a\x1b"], [0.5, None]], "yes": True, "none": None, "text": "=1", "loss": 0.5}
     with core.init() as context:
         context.train.report_metrics("generic", 1, metrics)
@@ -178,7 +178,7 @@ def test_metrics_are_tabled_and_plotted_for_people(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_hostile_names_reach_programs_whole_and_terminals_disarmed(cli: Cli) -> None:
-    """Escapes, markup, reversed writing and line ends, in every table that could show them."""
+    """Hostile names are unchanged in JSON, and escaped in every table that could show them."""
     experiments = json.loads(cli("experiment", "list", "--json").output)
     shown = [
         cli(*arguments).output
@@ -201,7 +201,7 @@ def test_hostile_names_reach_programs_whole_and_terminals_disarmed(cli: Cli) -> 
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_a_description_is_one_object(cli: Cli) -> None:
-    """Of a trial with its figures, of a checkpoint, of an experiment by name."""
+    """`describe --json` prints one object for a trial, a checkpoint or an experiment."""
     trial = json.loads(cli("trial", "describe", "1", "--json").output)
     checkpoint = json.loads(cli("checkpoint", "describe", "b", "--json").output)
     experiment = json.loads(cli("experiment", "describe", "digits", "--json").output)
@@ -215,7 +215,7 @@ def test_a_description_is_one_object(cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli) -> None:
-    """Wrong usage has another; neither shows a traceback."""
+    """An unknown object ends with status 3 and wrong usage with 2, without a traceback."""
     unknown = [
         cli(*arguments)
         for arguments in (
@@ -256,7 +256,7 @@ def test_an_empty_home_is_no_failure(home: Home, cli: Cli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_the_index_can_be_made_anew(home: Home, cli: Cli) -> None:
-    """From the journals, after the database was spoiled."""
+    """`index rebuild` restores a damaged database from the journals."""
     home.database.write_bytes(b"this is no database")
 
     rebuilt = cli("index", "rebuild")
@@ -267,7 +267,7 @@ def test_the_index_can_be_made_anew(home: Home, cli: Cli) -> None:
 
 
 def test_help_tells_the_exit_statuses(cli: Cli) -> None:
-    """And where the documents are; and the version can be asked for."""
+    """Help lists the exit statuses and the address of the documentation."""
     shown = " ".join(cli("--help").output.split())
     version = cli("--version")
 
@@ -277,7 +277,7 @@ def test_help_tells_the_exit_statuses(cli: Cli) -> None:
 
 
 def test_the_shell_can_complete_commands(cli: Cli) -> None:
-    """As the script that `core-sdk --install-completion` installs asks for it."""
+    """Shell completion, as `core-sdk --install-completion` installs it, completes a command."""
     completed = cli(_CORE_SDK_COMPLETE="complete_bash", COMP_WORDS="core-sdk tri", COMP_CWORD="1")
 
     assert completed.output.split() == ["trial"]
@@ -300,7 +300,7 @@ def test_a_reader_may_leave_early(start_cli: StartCli) -> None:
 @needs("many processes")
 @pytest.mark.usefixtures("two_trials")
 def test_tensorboard_shows_trials_and_follows_those_that_train(start_cli: StartCli, cli: Cli) -> None:
-    """Ctrl-C ends it. A port that is taken is named."""
+    """TensorBoard shows ended and running trials until Ctrl-C, and a port in use is named."""
     with core.init() as context:
         context.train.report_training_metrics(1, {"early": 0.5})
         board = start_cli("trial", "tensorboard", "1", "3", "--port", "0")
@@ -327,7 +327,7 @@ def _text_at(url: str) -> str:
 @pytest.mark.usefixtures("two_trials")
 @pytest.mark.parametrize("closing", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_failure(closing: str) -> None:
-    """As in a daemon's scripts: there is just nobody to read."""
+    """Commands succeed if their standard streams are closed."""
     command = f"{shlex.quote(sys.executable)} -m core_sdk.cli trial list {closing}"
 
     finished = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
@@ -337,7 +337,7 @@ def test_closed_streams_are_no_failure(closing: str) -> None:
 
 @pytest.mark.parametrize("command", [("trial", "describe"), ("experiment", "describe")])
 def test_no_number_is_too_large_to_be_unknown(cli: Cli, command: tuple[str, ...]) -> None:
-    """SQLite itself refuses to be asked for such."""
+    """A number too large for SQLite is answered like any unknown number."""
     finished = cli(*command, str(10**30))
 
     assert finished.status == 3

@@ -24,7 +24,7 @@ def two_groups(home: Home) -> None:
 
 @needs("many processes")
 def test_a_group_that_nobody_reported_is_refused(home: Home, cli: Cli) -> None:
-    """In every form of output; the groups that exist are named."""
+    """An unknown group is refused in every form of output, with the names of the known ones."""
     two_groups(home)
 
     for arguments in ((), ("--json",), ("--csv",), ("--plot",), ("--superseded",)):
@@ -38,7 +38,7 @@ def test_a_group_that_nobody_reported_is_refused(home: Home, cli: Cli) -> None:
 
 @needs("many processes")
 def test_a_group_without_numbers_is_not_plotted(home: Home, cli: Cli) -> None:
-    """It exists, and is named among those that do."""
+    """A group without numbers over steps is refused by --plot but listed among the groups."""
     training = new_attempt(new_trial(home))
     training.report(1, loss=0.5)
     training.append(Profile(time=1.0, group="cpu", metrics={"cpu_util": 5.0}))
@@ -54,7 +54,7 @@ def test_a_group_without_numbers_is_not_plotted(home: Home, cli: Cli) -> None:
 
 @needs("many processes")
 def test_a_trial_without_reports_is_no_refusal(home: Home, cli: Cli) -> None:
-    """Its first one may be on its way."""
+    """A trial without reports yet is no error."""
     new_attempt(new_trial(home)).end()
 
     assert cli("trial", "metrics", "1").output == "No reports yet.\n"
@@ -64,7 +64,7 @@ def test_a_trial_without_reports_is_no_refusal(home: Home, cli: Cli) -> None:
 
 @needs("many processes")
 def test_an_option_that_would_have_no_effect_is_refused(home: Home, cli: Cli) -> None:
-    """Nobody takes a picture for JSON, or all reports for the last ones."""
+    """Combinations of options of which one would have no effect are refused."""
     two_groups(home)
 
     for arguments in (("--plot", "--json"), ("--plot", "--csv"), ("--plot", "--last", "3"), ("--plot", "--superseded")):
@@ -78,7 +78,7 @@ def test_an_option_that_would_have_no_effect_is_refused(home: Home, cli: Cli) ->
 
 @needs("many processes")
 def test_output_that_cannot_be_there_is_refused(home: Home, cli: Cli) -> None:
-    """Of an attempt that was never made, or a rank that wrote nothing."""
+    """Logs of an unknown attempt or of a rank without output are refused."""
     training = new_attempt(new_trial(home))
     training.folder.log_path(1).write_text("[rank=0] a\n[rank=2] b\n")
     training.end()
@@ -95,7 +95,7 @@ def test_output_that_cannot_be_there_is_refused(home: Home, cli: Cli) -> None:
 
 @needs("many processes")
 def test_a_trial_of_another_experiment_is_refused(home: Home, cli: Cli) -> None:
-    """Rather than an empty list."""
+    """A trial that does not belong to the given experiment is refused."""
     new_attempt(new_trial(home, experiment="digits")).end()
     new_attempt(new_trial(home, experiment="letters")).end()
 
@@ -107,7 +107,7 @@ def test_a_trial_of_another_experiment_is_refused(home: Home, cli: Cli) -> None:
 
 
 def test_a_label_that_is_refused_changes_nothing(home: Home, cli: Cli) -> None:
-    """Not even those before it."""
+    """If one label is bad, none is added."""
     new_attempt(new_trial(home, experiment="digits")).end()
 
     refused = cli("experiment", "label", "digits", "good", "")
@@ -118,7 +118,7 @@ def test_a_label_that_is_refused_changes_nothing(home: Home, cli: Cli) -> None:
 
 @needs("many processes")
 def test_a_pattern_that_matches_nothing_is_told(home: Home, cli: Cli) -> None:
-    """Nobody believes that the files are gone."""
+    """A pattern without a match is an error, so that nobody believes that files were deleted."""
     training = new_attempt(new_trial(home))
     store(training, "first", 10)
     training.end()
@@ -132,7 +132,7 @@ def test_a_pattern_that_matches_nothing_is_told(home: Home, cli: Cli) -> None:
 
 
 def test_the_files_of_a_checkpoint_stand_in_lines(home: Home, cli: Cli) -> None:
-    """Not with an escaped newline between them."""
+    """The files of a checkpoint are listed on lines of their own."""
     training = new_attempt(new_trial(home))
     store(training, "first", 10)
     training.end()
@@ -146,7 +146,7 @@ def test_the_files_of_a_checkpoint_stand_in_lines(home: Home, cli: Cli) -> None:
 
 
 def test_an_error_of_the_system_is_told_without_its_number(home: Home, cli: Cli) -> None:
-    """The path, and what is wrong with it."""
+    """A system error is shown as the path and the reason, without its number."""
     training = new_attempt(new_trial(home))
     store(training, "first", 10)
     training.end()

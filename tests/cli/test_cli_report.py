@@ -27,7 +27,7 @@ class Tags(HTMLParser):
 
 
 def test_a_report_is_one_file_that_needs_nothing_else(cli: Cli, home: Home, tmp_path: Path) -> None:
-    """It has the charts, the trials and what mattered, and refers to nothing outside."""
+    """A report has charts, trials and importances, and refers to no other file or site."""
     for number in range(12):
         folder = new_trial(home, HOSTILE, lr=number / 12, note=HOSTILE)
         record(folder, *(report(step, "validation", loss=number / (step + 1)) for step in range(5)))
@@ -46,7 +46,7 @@ def test_a_report_is_one_file_that_needs_nothing_else(cli: Cli, home: Home, tmp_
 
 
 def test_a_report_shows_media(cli: Cli, home: Home, tmp_path: Path) -> None:
-    """The newest of each name, within the file; nothing that would run."""
+    """A report embeds the newest medium of each name and no scripts."""
     with core.init(name="digits", trial_name=HOSTILE, notes=HOSTILE) as context:
         for step in (1, 2):
             values = {
@@ -74,7 +74,7 @@ def test_a_report_shows_media(cli: Cli, home: Home, tmp_path: Path) -> None:
 
 @needs("many processes")
 def test_a_report_of_nothing_yet_is_written_too(cli: Cli, home: Home, tmp_path: Path) -> None:
-    """Its trial has reported nothing."""
+    """A report is also written for a trial without reports."""
     record(new_trial(home))
 
     assert cli("report", "digits").status == 0

@@ -57,7 +57,7 @@ def weights(cli: Cli, trial_id: int, *options: str) -> list[tuple[int, int, int]
 def test_a_trial_is_paused_resumed_and_continued(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """The guide's two kinds of continuation: the trial counts on, a new one begins with what it learned."""
+    """A resumed trial counts on, and a continued one begins at step 0 with what was learned."""
     script = write_script(COUNTING)
     run = start_cli("run", "--", sys.executable, str(script))
     run.read_until("step 2")
@@ -87,7 +87,7 @@ def test_a_trial_is_paused_resumed_and_continued(
 
 @needs("many processes")
 def test_a_trial_is_continued_with_other_hyperparameters(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """From a checkpoint that is chosen, and by another command."""
+    """`continue` can change hyperparameters, the checkpoint and the command."""
     script = write_script(
         """
         import sys
@@ -148,7 +148,7 @@ def test_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, cli: Cli,
 def test_a_trial_none_of_whose_checkpoints_can_be_read_is_not_begun_anew(
     home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
-    """Its storage may only be away; once they are deleted on purpose, it begins anew."""
+    """A trial with only unreadable checkpoints is not resumed until they are deleted; then it begins anew."""
     folder = trial_with_checkpoints(home, write_script(RESTORING))
     damage(home, "a")
     damage(home, "b")
@@ -169,7 +169,7 @@ def test_a_trial_none_of_whose_checkpoints_can_be_read_is_not_begun_anew(
 
 @needs("many processes")
 def test_what_is_gone_is_named(home: Home, cli: Cli, write_script: WriteScript, tmp_path: Path) -> None:
-    """The working directory, the interpreter, the command, the trial."""
+    """A missing directory, interpreter, command or trial is named in the error."""
     script = write_script(RESTORING)
     folder = trial_with_checkpoints(home, script)
 
@@ -204,7 +204,7 @@ def test_a_script_that_was_started_by_itself_can_be_resumed(
 
 
 def test_a_resume_sets_the_variables_of_the_list_and_is_given_all_others_anew(cli: Cli) -> None:
-    """As its help says, with an example."""
+    """A resume sets the recorded variables of the allow-list, and takes all others from its own environment."""
     shown = "import os; print(os.environ.get('OMP_NUM_THREADS'), os.environ.get('DATA'))"
     cli("run", "--", sys.executable, "-c", shown, OMP_NUM_THREADS="3", DATA="/data")
 
@@ -217,7 +217,7 @@ def test_a_resume_sets_the_variables_of_the_list_and_is_given_all_others_anew(cl
 def test_of_two_resumes_one_is_refused(
     start_cli: StartCli, home: Home, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """Both look at once; the attempt's number is given to one of them."""
+    """If a trial is resumed several times at once, only one resume begins an attempt."""
     script = write_script("import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)")
     folder = trial_with_checkpoints(home, script)
     resumes = [start_cli("trial", "resume", "1") for _ in range(3)]
@@ -231,7 +231,7 @@ def test_of_two_resumes_one_is_refused(
 
 
 def test_only_a_running_trial_can_be_paused(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """One that has ended, and one that never was."""
+    """Pausing an ended or unknown trial is an error."""
     trial_with_checkpoints(home, write_script(RESTORING))
 
     ended = cli("trial", "pause", "1")
@@ -243,7 +243,7 @@ def test_only_a_running_trial_can_be_paused(home: Home, cli: Cli, write_script: 
 
 @needs("many processes")
 def test_a_completed_trial_is_resumed_only_if_that_is_meant(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """One mistyped id would otherwise hide what another trial has reported; the refusal says how much."""
+    """Resuming a completed trial needs --again, and the refusal counts the reports it would hide."""
     script = write_script(
         """
         from core_sdk import core
@@ -267,7 +267,7 @@ def test_a_completed_trial_is_resumed_only_if_that_is_meant(home: Home, cli: Cli
 
 
 def test_a_program_that_does_not_report_is_completed_too(home: Home, cli: Cli) -> None:
-    """Its exit status says so."""
+    """A program without Core SDK completes its trial with status 0, and a resume is refused."""
     cli("run", "--", "true")
 
     refused = cli("trial", "resume", "1")
@@ -281,7 +281,7 @@ def test_a_program_that_does_not_report_is_completed_too(home: Home, cli: Cli) -
 def test_a_trial_is_resumed_with_another_command(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """On another number of ranks, say; later resumes run that command, too."""
+    """A resume may change the command, which later resumes then use."""
     script = write_script(RESTORING)
     trial_with_checkpoints(home, script)
     launched = [sys.executable, "-c", f"import runpy, sys; print(sys.argv[1:]); runpy.run_path({str(script)!r})", "4"]
@@ -315,7 +315,7 @@ def test_a_command_that_cannot_be_started_replaces_none(home: Home, cli: Cli, wr
 def test_a_resume_waits_for_the_pause_that_it_follows(
     home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    """`trial pause 1; trial resume 1`, while the script is still saving."""
+    """A resume right after a pause waits until the script has saved and ended."""
     script = write_script(
         COUNTING.replace('print("left"', 'while not pathlib.Path("saved").exists(): pass\n    print("left"')
     )

@@ -24,7 +24,7 @@ STOP = "context.preempt.should_preempt(); signal.raise_signal(signal.SIGTERM); a
 
 
 def test_a_run_is_a_trial_named_after_its_script(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """Its command, attempt and exit are recorded, and the person is told its number."""
+    """A run records its command, attempt and exit, and prints the trial's number."""
     script = write_script("import sys; print('hello'); print('oops', file=sys.stderr)")
 
     run = cli("run", "--label", "fast", "--", sys.executable, str(script), "--lr", "0.1")
@@ -45,7 +45,7 @@ def test_a_run_is_a_trial_named_after_its_script(home: Home, cli: Cli, write_scr
 
 
 def test_the_script_is_told_what_it_runs_for(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """By a file that only the user may read, since later versions put secrets into it."""
+    """The run info is passed in a file that only the user can read."""
     script = write_script("import os; print(os.environ['CORE_SDK_RUN_INFO']); print(os.environ['CORE_SDK_HOME'])")
 
     run = cli("run", "--name", "digits", "--", sys.executable, str(script))
@@ -58,7 +58,7 @@ def test_the_script_is_told_what_it_runs_for(home: Home, cli: Cli, write_script:
 
 
 def test_the_output_is_kept_byte_by_byte(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """Also what is no text, and a last line without its end."""
+    """The log has every byte of the output, even if it is not text."""
     output = bytes(range(256)) * 1000 + b"no newline"
     script = write_script(
         """
@@ -83,7 +83,7 @@ def test_the_output_is_kept_byte_by_byte(home: Home, cli: Cli, write_script: Wri
     ],
 )
 def test_a_run_ends_as_its_script(cli: Cli, write_script: WriteScript, source: str, status: int) -> None:
-    """With its exit status, or 128 + N after signal N."""
+    """The exit status is the script's, or 128 + N after signal N."""
     assert cli("run", "--", sys.executable, str(write_script(source))).status == status
 
 
@@ -102,7 +102,7 @@ def test_a_run_ends_as_its_script(cli: Cli, write_script: WriteScript, source: s
 def test_the_state_the_last_line_and_the_exit_status_agree(
     cli: Cli, write_script: WriteScript, in_context: str, after: str, status: int, state: str, words: str
 ) -> None:
-    """By one rule: a failure that the Context or the process tells is a failure, and then the Context is believed."""
+    """State, last line and exit status agree: any failure counts, and otherwise the Context decides."""
     script = write_script(
         f"""
         import contextlib, os, signal
@@ -123,7 +123,7 @@ def test_the_state_the_last_line_and_the_exit_status_agree(
 
 @needs("many processes")
 def test_ctrl_c_cancels_a_trial_that_can_be_resumed(cli: Cli, start_cli: StartCli, write_script: WriteScript) -> None:
-    """It is no error, and a resume goes on from the last checkpoint."""
+    """Ctrl-C cancels the trial, and a resume continues from its last checkpoint."""
     script = write_script(
         """
         import time
@@ -164,7 +164,7 @@ def test_ctrl_c_cancels_a_trial_that_can_be_resumed(cli: Cli, start_cli: StartCl
 def test_what_cannot_be_started_leaves_no_trial(
     home: Home, cli: Cli, write_script: WriteScript, arguments: list[str], status: int, message: str
 ) -> None:
-    """The message says what to do."""
+    """A program that cannot be started leaves no trial, and the message says what to do."""
     write_script("")
 
     run = cli("run", *arguments)
@@ -176,7 +176,7 @@ def test_what_cannot_be_started_leaves_no_trial(
 
 
 def test_a_program_of_another_machine_leaves_no_trial(home: Home, cli: Cli, tmp_path: Path) -> None:
-    """The kernel refuses it only when it is started."""
+    """A program that the kernel refuses to execute leaves no trial."""
     program = tmp_path / "train"
     program.write_bytes(b"\x7fELF of another world")
     program.chmod(0o700)
@@ -189,7 +189,7 @@ def test_a_program_of_another_machine_leaves_no_trial(home: Home, cli: Cli, tmp_
 
 
 def test_a_killed_run_leaves_its_script_running(home: Home, start_cli: StartCli, write_script: WriteScript) -> None:
-    """After `kill -9` of core-sdk the script goes on, and its output is kept to the last line."""
+    """After a kill -9 of `core-sdk run`, the script goes on and its whole output is logged."""
     script = write_script(
         """
         import pathlib, time
@@ -214,7 +214,7 @@ def test_a_killed_run_leaves_its_script_running(home: Home, start_cli: StartCli,
 
 
 def test_sigterm_reaches_the_script(home: Home, start_cli: StartCli, write_script: WriteScript) -> None:
-    """A script that never asks should_preempt() dies of it, as it should."""
+    """SIGTERM is passed on and ends a script that never calls should_preempt()."""
     script = write_script("import time; print('started'); time.sleep(600)")
     run = start_cli("run", "--", sys.executable, str(script))
     run.read_until("started")
@@ -275,7 +275,7 @@ def test_ctrl_c_waits_for_what_the_script_makes_of_it(start_cli: StartCli, write
 def test_a_reader_that_leaves_does_not_end_the_training(
     home: Home, start_cli: StartCli, write_script: WriteScript
 ) -> None:
-    """`core-sdk run … | head -1`: the rest of the output is still kept."""
+    """If a reader such as `head -1` leaves, the training goes on and its output is logged."""
     script = write_script(
         """
         import pathlib, time
@@ -298,7 +298,7 @@ def test_a_reader_that_leaves_does_not_end_the_training(
 
 
 def test_the_script_reads_our_input(cli: Cli, write_script: WriteScript) -> None:
-    """A script that asks something can be answered."""
+    """The script reads the standard input of the command."""
     script = write_script("print('read', input())")
 
     assert cli("run", "--", sys.executable, str(script), stdin="hello\n").output == "read hello\n"
@@ -312,7 +312,7 @@ NAMING = "from core_sdk import core\nwith core.init(name='digits'): pass\n"
 def test_a_script_that_names_its_experiment_leaves_no_other_behind(
     home: Home, cli: Cli, write_script: WriteScript, num_runs: int
 ) -> None:
-    """Until it has spoken, its trial is in one of the script's name; labels of the command line go with the trial."""
+    """A trial moves from the experiment of the script's name to the one that the script names."""
     script = write_script(NAMING)
 
     for number in range(num_runs):
@@ -330,7 +330,7 @@ def test_a_script_that_names_its_experiment_leaves_no_other_behind(
 def test_scripts_that_name_nothing_share_an_experiment(
     home: Home, cli: Cli, start_cli: StartCli, tmp_path: Path
 ) -> None:
-    """Also two that run at the same time, and do not use Core SDK."""
+    """Runs of one script share an experiment, even at the same time and without Core SDK."""
     script = tmp_path / "train.sh"
     script.write_text("#!/bin/sh\necho started\nwhile [ ! -e go ]; do sleep 0.01; done\n")
     script.chmod(0o700)
@@ -349,7 +349,7 @@ def test_scripts_that_name_nothing_share_an_experiment(
 
 
 def test_what_cannot_be_started_leaves_no_experiment(home: Home, cli: Cli, tmp_path: Path) -> None:
-    """The kernel refuses the program only when it is started."""
+    """A program that the kernel refuses to execute leaves no experiment."""
     program = tmp_path / "train"
     program.write_bytes(b"\x7fELF of another world")
     program.chmod(0o700)
@@ -361,7 +361,7 @@ def test_what_cannot_be_started_leaves_no_experiment(home: Home, cli: Cli, tmp_p
 
 @needs("many processes")
 def test_nobody_else_may_read_what_is_recorded(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """Whatever the umask says: names, metrics and commands are the user's own business."""
+    """All files of the home are readable by the user only, whatever the umask."""
     script = write_script("from core_sdk import core\nwith core.init(labels=['a']) as c: c.train.report_progress(1)\n")
     umask = os.umask(0)
     try:
@@ -376,7 +376,7 @@ def test_nobody_else_may_read_what_is_recorded(home: Home, cli: Cli, write_scrip
 
 
 def test_hyperparameters_are_given_on_the_command_line(cli: Cli, write_script: WriteScript) -> None:
-    """The script finds them before init() and after, beside those that it adds itself, and again when resumed."""
+    """Hyperparameters of the command line reach the script before and after init(), and again when it is resumed."""
     script = write_script(
         """
         import core_sdk as det
@@ -400,8 +400,7 @@ def test_hyperparameters_are_given_on_the_command_line(cli: Cli, write_script: W
 
 
 def test_arguments_are_filled_with_hyperparameters(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """Of an unmodified argparse script: at a start, and anew at a resume and a continuation. What the script records of
-    its own is no argument."""
+    """${hparams.NAME} in arguments is replaced at a start, a resume and a continuation."""
     script = write_script(
         """
         import argparse, sys
@@ -435,7 +434,7 @@ def test_arguments_are_filled_with_hyperparameters(home: Home, cli: Cli, write_s
 def test_a_script_that_contradicts_the_command_line_is_believed(
     home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
-    """It trains with what it says; a warning names both values, and resumed or continued it is told the same again."""
+    """A script's own hyperparameters are recorded with a warning, and it is given the same values again."""
     script = write_script(
         """
         import argparse
@@ -460,7 +459,7 @@ def test_a_script_that_contradicts_the_command_line_is_believed(
 
 
 def test_a_script_adds_to_a_group_of_which_a_part_was_given(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """Only values that differ are a contradiction, and are named with their group."""
+    """A script may add to a group of hyperparameters; only different values cause a warning."""
     script = write_script(
         """
         from core_sdk import core
@@ -477,7 +476,7 @@ def test_a_script_adds_to_a_group_of_which_a_part_was_given(home: Home, cli: Cli
 
 
 def test_a_resumed_script_that_changed_its_mind_is_told(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """What was recorded first stays, and a warning names the difference."""
+    """If a resumed script gives another value, the recorded one stays and a warning names both."""
     script = write_script("from core_sdk import core\nwith core.init(hparams={'lr': 0.1}) as context: raise OSError\n")
     cli("run", "--", sys.executable, str(script))
     script.write_text(script.read_text().replace("0.1", "0.2"))
@@ -491,7 +490,7 @@ def test_a_resumed_script_that_changed_its_mind_is_told(home: Home, cli: Cli, wr
 @needs("many processes")
 @pytest.mark.parametrize(("options", "slot_ids"), [([], [0]), (["--slots", "3"], [0, 1, 2])])
 def test_a_script_finds_its_slots(cli: Cli, write_script: WriteScript, options: list[str], slot_ids: list[int]) -> None:
-    """One at least, so that a script that starts a worker for each trains; when it is resumed, too."""
+    """A script finds its slots, at least one, at a start and at a resume."""
     script = write_script(
         """
         import core_sdk as det
@@ -509,7 +508,7 @@ def test_a_script_finds_its_slots(cli: Cli, write_script: WriteScript, options: 
 
 @needs("many processes")
 def test_a_script_with_several_slots_needs_a_distributed_context(cli: Cli, write_script: WriteScript) -> None:
-    """With one it does not, whoever has given it."""
+    """A script with several slots needs a DistributedContext; with one slot it does not."""
     script = write_script("from core_sdk import core\nwith core.init() as context: print(context.info.slot_ids)\n")
 
     one, two = (cli("run", "--slots", slots, "--", sys.executable, str(script)) for slots in ("1", "2"))
@@ -521,7 +520,7 @@ def test_a_script_with_several_slots_needs_a_distributed_context(cli: Cli, write
 
 @pytest.mark.parametrize("hparam", ["lr", "=1", "lr=[1", "size=99999999999999999999", "when=!!timestamp 2020-01-01"])
 def test_a_hyperparameter_that_cannot_be_kept_is_refused(home: Home, cli: Cli, hparam: str) -> None:
-    """Before anything is started."""
+    """A bad hyperparameter is refused before anything is recorded."""
     run = cli("run", "--hparam", hparam, "--", sys.executable, "-c", "pass")
 
     assert run.status == 2

@@ -27,7 +27,7 @@ ON_RANKS = """
 
 @needs("many processes")
 def test_the_seed_of_the_command_line_has_precedence(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """When the trial is resumed, too; one that continues it has the same seed, unless it is given another."""
+    """--seed overrides the script's seed, also in resumes and continuations, unless another is given."""
     script = write_script(
         """
         from core_sdk import core
@@ -59,7 +59,7 @@ def test_the_seed_of_the_command_line_has_precedence(home: Home, cli: Cli, write
 
 @needs("many processes")
 def test_without_an_option_the_seed_of_the_script_counts(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """For the loader that `resumable()` makes, too, and in a trial that continues another by another script."""
+    """Without --seed, the script's seed is used by the trial and its loaders, also in a continuation."""
     script = write_script(
         """
         import sys
@@ -80,7 +80,7 @@ def test_without_an_option_the_seed_of_the_script_counts(home: Home, cli: Cli, w
 
 @needs("many processes")
 def test_the_ranks_of_a_launcher_have_one_seed(cli: Cli, write_script: WriteScript) -> None:
-    """That of the script, or that of the command line; two launches of one seed have the same order and numbers."""
+    """All ranks have one seed, of the script or of the command line, and equal seeds give equal results."""
     script = write_script(ON_RANKS)
     launch = ["--", sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--", str(script)]
 

@@ -52,7 +52,7 @@ def states(home: Home) -> list[str]:
 
 
 def test_folds_in_a_loop_are_trials_of_their_own(home: Home, cli: Cli, write_script: WriteScript) -> None:
-    """They are named after the first, have what the command line gave it, and cannot be resumed without it."""
+    """Several trainings in one program are trials with the first one's name, options and experiment."""
     path = write_script(FOLDS)
 
     ran = cli("run", "--hparam", "lr=0.1", "--seed", "7", "--", sys.executable, str(path), "short")
@@ -74,7 +74,7 @@ def test_folds_in_a_loop_are_trials_of_their_own(home: Home, cli: Cli, write_scr
 def test_workers_of_a_pool_are_trials_of_their_own(
     home: Home, cli: Cli, write_script: WriteScript, method: str
 ) -> None:
-    """Whichever of them is the first."""
+    """Each worker of a pool has a trial of its own."""
     assert cli("run", "--", sys.executable, str(write_script(POOL)), method).status == 0
 
     assert states(home) == ["COMPLETED"] * 3
@@ -101,7 +101,7 @@ def test_a_stop_is_for_all_that_the_script_still_trains(
 def test_under_plain_python_a_signal_stops_the_later_trainings_too(
     home: Home, start_script: Callable[..., Script]
 ) -> None:
-    """It is meant for the script. In a job the exit status asks for another start."""
+    """Under plain Python a SIGTERM also stops later trainings, and in a job the exit status is 75."""
     script = start_script(FOLDS, "long", SLURM_JOB_ID="7")
     script.read_until("fold 1 {'fold': 1}")
     script.process.send_signal(signal.SIGTERM)
@@ -114,7 +114,7 @@ def test_under_plain_python_a_signal_stops_the_later_trainings_too(
 def test_a_resume_of_the_first_trains_all_again_and_goes_on_with_those_of_a_job(
     home: Home, cli: Cli, write_script: WriteScript
 ) -> None:
-    """Without a job id, a resume begins new trials for the others."""
+    """Resuming the first trial runs the program again; others continue only if they have job ids."""
     plain, named = write_script(FOLDS), Path(str(write_script(FOLDS)) + ".named.py")
     named.write_text(plain.read_text().replace("init(", "init(job_id=f'fold-{fold}', "))
 
@@ -129,7 +129,7 @@ def test_a_resume_of_the_first_trains_all_again_and_goes_on_with_those_of_a_job(
 
 @needs("many processes")
 def test_in_a_search_the_first_training_is_the_searchs(home: Home, cli: Cli, tmp_path: Path) -> None:
-    """The others have its hyperparameters, and are in the experiment of the script's name."""
+    """In a search, later trainings share the hyperparameters but belong to the script's experiment."""
     (tmp_path / "train.py").write_text(FOLDS)
     (tmp_path / "search.yaml").write_text(
         f"{{name: search, entrypoint: {sys.executable} train.py short, hyperparameters: {{lr: 0.5}}, "

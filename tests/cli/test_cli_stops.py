@@ -46,7 +46,7 @@ ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.S
 
 
 def agent_of(run: psutil.Process) -> psutil.Process:
-    """The parent of the script, which brings its output into the log."""
+    """Returns the agent, the parent of the script, which writes the script's output to the log."""
     [agent] = [child for child in run.children() if "core_sdk.agent" in child.cmdline()]
     return agent
 
@@ -62,7 +62,7 @@ def test_what_a_script_saves_and_prints_after_a_stop_is_kept(
     launcher: tuple[str, ...],
     receivers: str,
 ) -> None:
-    """Slurm and service managers send it to every process of a step, the one that keeps the output among them."""
+    """A script's checkpoint and output after a stop are kept, even if every process of the step gets the signal."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("CORE_SDK_JOB_ID", "")
     start = start_cli("run", "--", sys.executable, *launcher, str(write_script(SAVING)))
@@ -92,7 +92,7 @@ def test_what_a_script_saves_and_prints_after_a_stop_is_kept(
 
 
 def test_a_signal_at_the_very_start_does_not_end_the_agent(home: Home, tmp_path: Path) -> None:
-    """It comes before its first instruction."""
+    """A signal that arrives before the agent's first instruction does not end it."""
     agent = Agent()
 
     for number in ASKING:
@@ -110,7 +110,7 @@ def test_a_signal_at_the_very_start_does_not_end_the_agent(home: Home, tmp_path:
 
 @pytest.fixture
 def stalled(home: Home, write_script: WriteScript) -> Iterator[subprocess.Popen[bytes]]:
-    """A `core-sdk run` that fills the pipe of its output, stdout and stderr, which nobody reads."""
+    """Runs `core-sdk run` with its output in a full pipe that nobody reads."""
     script = write_script(SAVING.replace('print("started", flush=True)', FILLING))
     read, write = os.pipe()
     arguments = [*COMMAND, "run", "--", sys.executable, str(script)]
@@ -141,7 +141,7 @@ def test_a_reader_who_stalls_does_not_hold_up_a_stop(home: Home, stalled: subpro
 
 @needs("many processes")
 def test_a_reader_who_stalls_does_not_keep_an_ended_trial_running(home: Home, stalled: subprocess.Popen[bytes]) -> None:
-    """Its script ends of itself; the command waits for its reader until somebody asks it to end."""
+    """A stalled reader delays the command but not the end of the trial."""
     [script] = [
         child for child in agent_of(psutil.Process(stalled.pid)).children() if "train.py" in child.cmdline()[-1]
     ]

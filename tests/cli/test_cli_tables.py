@@ -36,7 +36,7 @@ def printed(rows: list[tuple[int, str]], title: str | None = None) -> str:
 
 
 def test_columns_are_aligned_by_the_cells_of_a_terminal() -> None:
-    """Numbers to the right; some letters take two cells, and none does harm."""
+    """Columns are aligned by cell width, numbers to the right, and control characters are escaped."""
     table = printed([(1, "a"), (20, "日本"), (3, "\x1b[31m")], title="[bold]")
 
     assert table.splitlines() == [
@@ -59,7 +59,7 @@ def test_columns_that_do_not_fit_are_left_out_from_the_right() -> None:
 
 
 def test_long_texts_are_cut_and_share_the_room_that_is_left() -> None:
-    """Before a column is left out, those that can be cut are made narrower."""
+    """Columns that can be cut are narrowed before any column is left out."""
     assert fitted([3, 100, 10], [False, True, False], 40) == [3, 23, 10]
     assert fitted([3, 100, 10], [False, True, False], 29) == [3, 12, 10]
     assert fitted([3, 100, 10], [False, True, False], 28) == [3, 23, 0]
@@ -79,7 +79,7 @@ def test_a_reason_is_cut_with_an_ellipsis(home: Home, cli: Cli) -> None:
 
 
 def test_a_table_says_what_it_leaves_out(home: Home, cli: Cli) -> None:
-    """The ids stay whole; whoever misses a column learns how to get it."""
+    """A narrow table keeps whole ids and names the columns that it leaves out."""
     record(new_trial(home), stored("0c1a4a1e-8f4b-4be1-9d3b-4d3c5e3c9b11", 45))
 
     narrow = cli("checkpoint", "list", "--deleted", COLUMNS="56").output
@@ -91,7 +91,7 @@ def test_a_table_says_what_it_leaves_out(home: Home, cli: Cli) -> None:
 
 
 def test_a_table_of_ten_thousand_rows_is_laid_out_at_once() -> None:
-    """It is a list that a person looks through, or pipes into grep."""
+    """A table of 10,000 rows is laid out within a second."""
     rows = [(number, f"0c1a4a1e-8f4b-4be1-9d3b-{number:012d}") for number in range(10_000)]
     begin = time.process_time()
 
@@ -122,7 +122,7 @@ def test_thousands_of_trials_and_checkpoints_are_listed_within_two_seconds(home:
 
 
 def test_only_some_of_many_columns_without_room_are_named() -> None:
-    """A trial may have thousands of hyperparameters."""
+    """If thousands of columns have no room, only some of them are named."""
     columns = [Column[int](f"column{number}", lambda row: "x" * 70) for number in range(2000)]
     with redirect_stdout(io.StringIO()) as output:
         print_table(columns, [1])
@@ -148,7 +148,7 @@ def test_the_time_of_a_list_is_in_proportion_to_the_values_in_it() -> None:
 
 
 def test_a_name_of_600_characters_leaves_room_for_values() -> None:
-    """In a comparison it is a row, in a list a column, which keep its beginning and its end."""
+    """A very long name is cut in the middle, so that values keep their room."""
     name = f"model.{'layer.' * 98}weight"
     found = [fact(number, {name: Figures(number, number, number)}) for number in (1, 2)]
 

@@ -29,19 +29,19 @@ def test_control_characters_are_shown_not_obeyed(hostile: str, shown: str) -> No
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_a_formula_becomes_text_in_csv(start: str) -> None:
-    """A spreadsheet would run it."""
+    """A text that a spreadsheet would run as a formula gets a leading quote in CSV."""
     assert cell(f"{start}SUM(A1)") == f"'{start}SUM(A1)"
 
 
 def test_numbers_stay_numbers_in_csv() -> None:
-    """A minus sign is no formula; what has parts becomes JSON; nothing is empty."""
+    """Negative numbers stay numbers, and containers become JSON."""
     values = [cell(value) for value in (-1.5, -3, float("-inf"), {"a": -1}, (), None)]
 
     assert values == [-1.5, -3, "-Infinity", '{"a": -1}', "[]", ""]
 
 
 def test_json_is_strict_and_ascii() -> None:
-    """What JSON lacks is spelled; lone surrogates and escapes cannot spoil a stream."""
+    """NaN and infinities become strings, and other characters than ASCII are escaped."""
     text = strict_json({"nan": float("nan"), "inf": [float("inf"), float("-inf")], "ü\x1b": 1})
 
     assert text == '{"nan": "NaN", "inf": ["Infinity", "-Infinity"], "\\u00fc\\u001b": 1}'
@@ -51,13 +51,13 @@ def test_json_is_strict_and_ascii() -> None:
 @example([1e16, 1e15, 9999999999999998.0, 1e-4, 1e-5, -3.5e-5, 10.00001, 1e-7, 5e-324, -0.0, 2**63])
 @example([float("nan"), float("inf"), float("-inf"), 1.0])
 def test_many_numbers_are_spelled_as_one_by_one(numbers: list[float]) -> None:
-    """To the last digit and sign of an exponent."""
+    """Numbers that are written in bulk look the same as numbers that are written one by one."""
     assert strict_json_numbers(numbers) == [strict_json(number) for number in numbers]
 
 
 @pytest.mark.parametrize("other", [True, None, "1,2", [1.0]])
 def test_only_numbers_are_spelled_as_numbers(other: object) -> None:
-    """Text may hold what separates numbers."""
+    """Only numbers are accepted, since text may contain the separator."""
     with pytest.raises(TypeError):
         strict_json_numbers([1.0, other])
 

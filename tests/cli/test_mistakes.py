@@ -230,7 +230,7 @@ def in_that_home(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
 @needs("many processes")
 @pytest.mark.parametrize("mistake", sample(COMMANDS, every=4), ids=lambda mistake: mistake.arguments)
 def test_a_command_says_what_to_type_instead(mistake: Command, place: Path, warm_cli: WarmCli) -> None:
-    """It names what is wrong, and what there is."""
+    """Each mistyped command is answered with what is wrong and what there is."""
     ended = warm_cli.run(place, *mistake.arguments.split())
 
     assert mistake.says in ended.output + ended.errors
@@ -239,7 +239,7 @@ def test_a_command_says_what_to_type_instead(mistake: Command, place: Path, warm
 
 @pytest.mark.parametrize("mistake", CONFIGS, ids=lambda mistake: mistake.says)
 def test_a_configuration_is_refused_by_line_and_key(mistake: Config, place: Path, warm_cli: WarmCli) -> None:
-    """Before anything is submitted."""
+    """A bad configuration is refused with its line and key."""
     (place / "search.yaml").write_text(mistake.yaml)
 
     ended = warm_cli.run(place, "experiment", "create", "search.yaml", ".")
@@ -251,7 +251,7 @@ def test_a_configuration_is_refused_by_line_and_key(mistake: Config, place: Path
 @needs("many processes")
 @pytest.mark.parametrize("mistake", sample(PROGRAMS, every=4), ids=lambda mistake: mistake.says or "NaN")
 def test_a_script_ends_with_what_to_write_instead(mistake: Program, place: Path) -> None:
-    """The last line of the traceback says it, or a warning."""
+    """A mistake in a script ends with a last line, or a warning, that says what to write instead."""
     source = textwrap.dedent(mistake.source)
 
     ended = subprocess.run([sys.executable, "-c", source], cwd=place, capture_output=True, text=True)

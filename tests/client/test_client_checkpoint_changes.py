@@ -20,7 +20,7 @@ from core_sdk.tracking.index import Index
 
 
 def store(training: Training, storage_id: str, steps: int) -> None:
-    """A model of 7 bytes, and an optimizer's two files."""
+    """Stores a checkpoint of a model and an optimizer with two files."""
     storage = DirectoryStorage(training.folder.home_root / "checkpoints")
     metadata = {"steps_completed": steps, "note": "as stored"}
     with storage.stage(storage_id) as staging:
@@ -43,7 +43,7 @@ def store(training: Training, storage_id: str, steps: int) -> None:
 
 @pytest.fixture
 def checkpoint(home: Home) -> Checkpoint:
-    """The newer of a trial's two, which has ended."""
+    """Returns the newer checkpoint of an ended trial with two."""
     training = new_attempt(new_trial(home))
     store(training, "older", 10)
     store(training, "a", 20)
@@ -52,14 +52,14 @@ def checkpoint(home: Home) -> Checkpoint:
 
 
 def again(checkpoint: Checkpoint) -> Checkpoint:
-    """As an index that knows nothing yet finds it in the journals."""
+    """Reads the checkpoint through an index that was rebuilt from the journals."""
     home = Tracker().home
     Index.rebuild(home)
     return Tracker(home.root).get_checkpoint(checkpoint.uuid)
 
 
 def test_metadata_is_added_updated_and_removed(checkpoint: Checkpoint) -> None:
-    """Keys that are there are updated, others stay."""
+    """add_metadata() keeps other keys, and remove_metadata() ignores unknown ones."""
     checkpoint.add_metadata({"note": "good", "score": 0.5, "tags": ["x"]})
     checkpoint.add_metadata({"score": math.inf})
     checkpoint.remove_metadata(["tags", "never there"])
@@ -69,7 +69,7 @@ def test_metadata_is_added_updated_and_removed(checkpoint: Checkpoint) -> None:
 
 
 def test_what_was_stored_stays_as_it_was_written(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """The tracker's metadata is the tracker's: the checkpoint verifies, and brings along what was stored with it."""
+    """Changes to the tracker's metadata leave the stored metadata.json as it was."""
     checkpoint.add_metadata({"note": "changed"})
 
     checkpoint.verify()
@@ -80,7 +80,7 @@ def test_what_was_stored_stays_as_it_was_written(checkpoint: Checkpoint, tmp_pat
 
 @pytest.mark.parametrize("metadata", [{"a": object()}, {1: "a"}, ["a"]])
 def test_metadata_that_json_cannot_keep_is_refused(checkpoint: Checkpoint, metadata: dict[str, object]) -> None:
-    """Nothing of it is recorded."""
+    """Metadata that JSON cannot keep is refused, and nothing is recorded."""
     with pytest.raises(TypeError):
         checkpoint.add_metadata(metadata)
 
@@ -88,7 +88,7 @@ def test_metadata_that_json_cannot_keep_is_refused(checkpoint: Checkpoint, metad
 
 
 def test_single_strings_are_no_lists(checkpoint: Checkpoint) -> None:
-    """Python would take them apart letter by letter."""
+    """A single string is refused where a list is expected."""
     with pytest.raises(TypeError, match="keys"):
         checkpoint.remove_metadata("note")
     with pytest.raises(TypeError, match="globs"):
@@ -96,7 +96,7 @@ def test_single_strings_are_no_lists(checkpoint: Checkpoint) -> None:
 
 
 def test_files_are_removed_and_the_rest_is_whole(checkpoint: Checkpoint) -> None:
-    """The checkpoint says what is left of it, and that it is not all."""
+    """After a partial deletion the rest verifies, and the state and size say what is left."""
     checkpoint.remove_files(["optimizer"])
 
     checkpoint.verify()
@@ -107,7 +107,7 @@ def test_files_are_removed_and_the_rest_is_whole(checkpoint: Checkpoint) -> None
 
 
 def test_a_trial_does_not_go_on_from_a_partly_deleted_checkpoint(checkpoint: Checkpoint) -> None:
-    """It is listed, and not offered."""
+    """A partly deleted checkpoint is listed but is not the trial's latest one."""
     before = checkpoint.get_trial().latest_checkpoint
 
     checkpoint.remove_files(["optimizer"])
@@ -126,7 +126,7 @@ def test_removing_nothing_changes_nothing(checkpoint: Checkpoint) -> None:
 
 
 def test_removing_every_file_deletes_the_checkpoint(checkpoint: Checkpoint, home: Home) -> None:
-    """A checkpoint of nothing is none."""
+    """Removing every file deletes the checkpoint."""
     checkpoint.remove_files(["**"])
 
     assert checkpoint.state is CheckpointState.DELETED
@@ -134,7 +134,7 @@ def test_removing_every_file_deletes_the_checkpoint(checkpoint: Checkpoint, home
 
 
 def test_patterns_that_point_outside_are_refused(checkpoint: Checkpoint) -> None:
-    """Nothing is touched."""
+    """A pattern that points outside the checkpoint is refused."""
     with pytest.raises(UnsafePathError):
         checkpoint.remove_files(["../older/*"])
 
@@ -142,7 +142,7 @@ def test_patterns_that_point_outside_are_refused(checkpoint: Checkpoint) -> None
 
 
 def test_a_pinned_checkpoint_says_so_and_is_not_deleted(checkpoint: Checkpoint) -> None:
-    """Whole or in part, unless it is unpinned or the caller insists."""
+    """A pinned checkpoint is deleted, whole or in part, only after unpin()."""
     checkpoint.pin("for the paper")
 
     with pytest.raises(CheckpointProtectedError, match="for the paper"):
@@ -158,7 +158,7 @@ def test_a_pinned_checkpoint_says_so_and_is_not_deleted(checkpoint: Checkpoint) 
 
 
 def test_what_a_trial_began_with_is_deleted_by_force_only(checkpoint: Checkpoint, home: Home) -> None:
-    """The error says which trial."""
+    """A checkpoint with which another trial began is deleted only with force=True; the error names the trial."""
     new_trial(home, continued_from="a")
 
     with pytest.raises(CheckpointProtectedError, match="trial 2 began with it"):
@@ -169,7 +169,7 @@ def test_what_a_trial_began_with_is_deleted_by_force_only(checkpoint: Checkpoint
 
 
 def test_what_a_running_attempt_uses_is_not_deleted_even_by_force(checkpoint: Checkpoint, home: Home) -> None:
-    """It would fail; once it has ended, nothing is in the way."""
+    """A checkpoint that a running attempt uses is not deleted, even with force=True."""
     training = new_attempt(new_trial(home))
     training.append(CheckpointUsed(time=1.0, storage_id="a"))
 

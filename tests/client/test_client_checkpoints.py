@@ -61,7 +61,7 @@ def uuids(checkpoints: list[Checkpoint]) -> list[str]:
 
 
 def test_a_checkpoint_says_what_it_is(tracker: Tracker, train: Train, store: Store) -> None:
-    """Where it comes from, what it holds, and what was measured of it."""
+    """A checkpoint shows its trial, files, metadata and the validation metrics of its step."""
     training = train(hparams={"lr": 0.1})
     store(training, "a", 10)
     training.report(10, "validation", accuracy=0.8)
@@ -82,7 +82,7 @@ def test_a_checkpoint_says_what_it_is(tracker: Tracker, train: Train, store: Sto
 
 
 def test_validation_by_another_attempt_is_not_the_checkpoints(tracker: Tracker, train: Train, store: Store) -> None:
-    """An attempt that went back and came by the same step validated other weights."""
+    """Validations of the same step by a later attempt do not belong to the checkpoint."""
     first = train()
     store(first, "a", 10)
     first.report(10, "validation", accuracy=0.5)
@@ -95,7 +95,7 @@ def test_validation_by_another_attempt_is_not_the_checkpoints(tracker: Tracker, 
 
 
 def test_the_newest_checkpoint_comes_first(tracker: Tracker, train: Train, store: Store) -> None:
-    """Where no order was asked for."""
+    """Without an order, the newest checkpoint comes first."""
     training = train()
     for storage_id, steps in (("b", 10), ("c", 20), ("a", 30)):
         store(training, storage_id, steps)
@@ -121,7 +121,7 @@ def test_the_newest_checkpoint_comes_first(tracker: Tracker, train: Train, store
 def test_checkpoints_come_in_the_order_asked_for(
     tracker: Tracker, train: Train, store: Store, sort_by: CheckpointSortBy, ascending: list[str]
 ) -> None:
-    """Over all trials of an experiment, up or down."""
+    """Checkpoints of all trials of an experiment can be sorted in both directions."""
     store(train(), "c", 20, time=1.0)
     store(train(), "b", 10, time=3.0)
     store(train(), "a", 30, time=2.0)
@@ -137,7 +137,7 @@ def test_checkpoints_come_in_the_order_asked_for(
 
 
 def test_checkpoints_come_by_a_validation_metric(tracker: Tracker, train: Train, store: Store) -> None:
-    """What has no such metric, or NaN, comes last in either order."""
+    """Checkpoints without the metric, or with NaN, come last in both directions."""
     training = train()
     for storage_id, steps in (("none", 10), ("good", 20), ("nan", 30), ("better", 40)):
         store(training, storage_id, steps)
@@ -154,7 +154,7 @@ def test_checkpoints_come_by_a_validation_metric(tracker: Tracker, train: Train,
 
 
 def test_an_order_needs_something_to_sort_by(tracker: Tracker, train: Train) -> None:
-    """And the other way round; the missing one is named."""
+    """sort_by and order_by must be given together."""
     train()
     trial = tracker.get_trial(1)
 
@@ -169,7 +169,7 @@ def test_an_order_needs_something_to_sort_by(tracker: Tracker, train: Train) -> 
 def test_a_checkpoint_is_downloaded_to_a_place_of_its_own(
     checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under the working directory, unless a path is given."""
+    """A download goes to checkpoints/ID in the working directory, or to a given path."""
     monkeypatch.chdir(tmp_path)
 
     path = checkpoint.download()
@@ -183,7 +183,7 @@ def test_a_checkpoint_is_downloaded_to_a_place_of_its_own(
 
 
 def test_a_second_download_copies_nothing(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """The files are there, and whole."""
+    """A second download of intact files copies nothing."""
     path = Path(checkpoint.download(tmp_path / "copy"))
     before = (path / "weights.bin").stat()
 
@@ -211,7 +211,7 @@ def test_a_download_mends_what_is_not_whole(checkpoint: Checkpoint, tmp_path: Pa
 
 
 def test_a_damaged_checkpoint_is_not_downloaded(checkpoint: Checkpoint, home: Home, tmp_path: Path) -> None:
-    """The error names the file, and no file of that name is handed out."""
+    """A damaged file fails the download, is named and is not left in the directory."""
     stored = home.checkpoints / "a" / "weights.bin"
     stored.chmod(0o600)
     stored.write_bytes(b"W" + WEIGHTS[1:])
@@ -225,7 +225,7 @@ def test_a_damaged_checkpoint_is_not_downloaded(checkpoint: Checkpoint, home: Ho
 
 
 def test_a_deleted_checkpoint_is_known_and_gone(checkpoint: Checkpoint, tracker: Tracker, home: Home) -> None:
-    """Its files are deleted, it is listed no more, and it says that it was deleted."""
+    """A deleted checkpoint is not listed any more, but get_checkpoint() shows it as deleted."""
     trial = tracker.get_trial(1)
 
     checkpoint.delete()
@@ -249,7 +249,7 @@ def test_a_checkpoint_whose_files_have_vanished_can_be_deleted(checkpoint: Check
 
 
 def test_the_deletion_is_recorded_with_the_trial(checkpoint: Checkpoint, home: Home) -> None:
-    """Whoever reads the journals, without the index and without the files, knows it."""
+    """The deletion is recorded in the trial's journals."""
     checkpoint.delete()
 
     begun, done = read_records(home.trial(1).changes_path)
@@ -260,13 +260,13 @@ def test_the_deletion_is_recorded_with_the_trial(checkpoint: Checkpoint, home: H
 
 
 def test_an_unknown_checkpoint_is_refused(tracker: Tracker) -> None:
-    """By its name; nothing is looked for on the disk."""
+    """An unknown id is refused without a look at the disk."""
     with pytest.raises(CheckpointNotFoundError, match=r"'\.\./\.\.'"):
         tracker.get_checkpoint("../..")
 
 
 def test_the_metadata_is_written_as_json(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """For whoever reads the files without us."""
+    """write_metadata_file() writes plain JSON."""
     checkpoint.write_metadata_file(tmp_path / "metadata.json")
 
     assert json.loads((tmp_path / "metadata.json").read_text()) == {"steps_completed": 10}

@@ -48,7 +48,7 @@ def test_trials_are_compared_in_groups(home: Home) -> None:
 
 @pytest.mark.usefixtures("seeds")
 def test_the_curve_of_a_group_says_how_many_trials_are_in_it() -> None:
-    """In a frame and in a picture."""
+    """Frames and pictures of grouped curves have the number of trials at each step."""
     comparison = client.compare([1, 2], group_by=["optimizer.lr"])
 
     columns = comparison.curves_frame("validation.loss", band="range")
@@ -93,7 +93,7 @@ def test_curves_are_over_time_or_a_metric_too(home: Home) -> None:
 
 @pytest.mark.usefixtures("seeds")
 def test_a_mistake_in_a_comparison_is_named() -> None:
-    """Before anything is drawn."""
+    """A mistake in a comparison is named before anything is drawn."""
     with pytest.raises(ValueError, match=r"did you mean optimizer\.lr"):
         client.compare([1], group_by=["optimiser.lr"])
     with pytest.raises(ValueError, match="either trial_ids or an experiment"):

@@ -19,7 +19,7 @@ from core_sdk.tracking import Home
 
 
 def test_labels_are_set_added_and_removed(tracker: Tracker, train: Train) -> None:
-    """The handle shows them, and so does everybody else's."""
+    """Changes to labels are seen by this handle and by new ones."""
     train()
     experiment = tracker.get_experiment(1)
 
@@ -34,7 +34,7 @@ def test_labels_are_set_added_and_removed(tracker: Tracker, train: Train) -> Non
 
 
 def test_no_two_edits_undo_each_other(tracker: Tracker, train: Train) -> None:
-    """Labels that come from several threads, each with its own handle, are all kept."""
+    """Labels that threads add at once through their own handles are all kept."""
     train()
     experiments = [tracker.get_experiment(1) for _ in range(8)]
     threads = [
@@ -51,7 +51,7 @@ def test_no_two_edits_undo_each_other(tracker: Tracker, train: Train) -> None:
 
 
 def test_what_is_no_label_changes_nothing(tracker: Tracker, train: Train) -> None:
-    """Empty, no string, or a string where a set is meant."""
+    """Empty labels, other types and a string instead of a set are refused and change nothing."""
     train()
     experiment = tracker.get_experiment(1)
     experiment.set_labels({"a"})
@@ -67,7 +67,7 @@ def test_what_is_no_label_changes_nothing(tracker: Tracker, train: Train) -> Non
 
 
 def test_the_description_is_kept_as_it_is(tracker: Tracker, train: Train) -> None:
-    """Any text."""
+    """A description may be any text."""
     train()
     experiment = tracker.get_experiment(1)
 
@@ -93,7 +93,7 @@ def test_the_description_is_kept_as_it_is(tracker: Tracker, train: Train) -> Non
 def test_trials_come_in_the_order_asked_for(
     tracker: Tracker, train: Train, sort_by: TrialSortBy, ascending: list[int], descending: list[int]
 ) -> None:
-    """What has no value, such as the end of a trial that runs, comes last in either order."""
+    """Trials without the value, such as an end time, come last in both directions."""
     first = train()
     first.report(30, loss=1.0)
     first.end()
@@ -114,7 +114,7 @@ def test_trials_come_in_the_order_asked_for(
 
 
 def test_the_first_trial_is_awaited(home: Home, tracker: Tracker, train: Train) -> None:
-    """Whoever waits before there is one gets it when there is."""
+    """await_first_trial() returns as soon as there is a trial."""
     Home.create(home.root).find_or_create_experiment("digits")
     experiment = tracker.get_experiment("digits")
     found: list[int] = []
@@ -129,7 +129,7 @@ def test_the_first_trial_is_awaited(home: Home, tracker: Tracker, train: Train) 
 
 @pytest.mark.parametrize("outcome", ["completed", "error"])
 def test_the_end_of_an_experiment_is_awaited(tracker: Tracker, train: Train, outcome: str) -> None:
-    """It is there when the last trial ends."""
+    """wait() returns the experiment's state when its last trial ends."""
     trainings = [train(), train()]
     experiment = tracker.get_experiment(1)
     ended: list[ExperimentState] = []
@@ -147,7 +147,7 @@ def test_the_end_of_an_experiment_is_awaited(tracker: Tracker, train: Train, out
 
 
 def test_waiting_for_a_paused_experiment_is_an_error(tracker: Tracker, train: Train) -> None:
-    """It would never end; the predecessor's callers catch `ValueError`."""
+    """Waiting for a paused experiment raises an error that is also a `ValueError`."""
     train().end("paused")
     train().end()
 
@@ -158,7 +158,7 @@ def test_waiting_for_a_paused_experiment_is_an_error(tracker: Tracker, train: Tr
 
 
 def test_a_deleted_experiment_takes_its_trials_along(tracker: Tracker, train: Train) -> None:
-    """Another's stay."""
+    """Deleting an experiment deletes its trials and no others."""
     train("old").end()
     train("new").end()
 
@@ -173,7 +173,7 @@ def test_a_deleted_experiment_takes_its_trials_along(tracker: Tracker, train: Tr
 
 
 def test_an_experiment_that_runs_is_not_deleted(tracker: Tracker, train: Train) -> None:
-    """None of its trials is, either."""
+    """An experiment with a running trial is not deleted, and neither is any of its trials."""
     train().end()
     train()
     experiment = tracker.get_experiment(1)

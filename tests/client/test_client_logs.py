@@ -29,14 +29,14 @@ def two_attempts(train: Train) -> Training:
 
 
 def test_the_output_of_all_attempts_is_one_text(tracker: Tracker, two_attempts: Training) -> None:
-    """Each line ends; an attempt without output is passed over."""
+    """The output of all attempts is joined, with each line ended; attempts without output are skipped."""
     lines = list(tracker.get_trial(1).iter_logs())
 
     assert lines == ["one\n", "Two\n", "three without an end\n", "four\n", "two again\n", "fi\n"]
 
 
 def test_lines_are_chosen(tracker: Tracker, two_attempts: Training) -> None:
-    """The first, the last, and those that contain a text in any case of letters."""
+    """Log lines can be chosen: the first, the last, and those that contain a text in upper or lower case."""
     trial = tracker.get_trial(1)
 
     assert list(trial.iter_logs(head=2)) == ["one\n", "Two\n"]
@@ -57,14 +57,14 @@ def test_a_line_that_is_not_text_harms_no_other(tracker: Tracker, train: Train) 
 
 
 def test_a_trial_without_output_has_no_lines(tracker: Tracker, train: Train) -> None:
-    """Its script was not started by `core-sdk run`."""
+    """A trial that was not started by `core-sdk run` has no lines."""
     train()
 
     assert list(tracker.get_trial(1).iter_logs()) == []
 
 
 def test_output_is_followed_to_the_trials_end(tracker: Tracker, two_attempts: Training) -> None:
-    """Lines come when they are whole; what is there at the end comes too."""
+    """follow=True yields whole lines as they come, and the rest when the trial ends."""
     seen: list[str] = []
     lines = tracker.get_trial(1).iter_logs(follow=True, tail=3)
     following = threading.Thread(target=lambda: seen.extend(lines))
@@ -81,14 +81,14 @@ def test_output_is_followed_to_the_trials_end(tracker: Tracker, two_attempts: Tr
 
 
 def test_following_ends_with_the_lines_that_were_asked_for(tracker: Tracker, two_attempts: Training) -> None:
-    """Although the trial runs on."""
+    """follow=True ends after the number of lines that `head` asks for."""
     lines = tracker.get_trial(1).iter_logs(follow=True, head=1, search_text="two")
 
     assert list(lines) == ["Two\n"]
 
 
 def test_what_contradicts_itself_is_refused_at_the_call(tracker: Tracker, train: Train) -> None:
-    """By name; so is what plain log files cannot tell."""
+    """Contradictory arguments, and those that plain logs cannot answer, are refused at the call."""
     train()
     trial = tracker.get_trial(1)
 

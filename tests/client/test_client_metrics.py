@@ -18,7 +18,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_reports_are_read_in_order(tracker: Tracker, train: Train) -> None:
-    """Each with its trial, attempt, step and group."""
+    """Reports come in order with their trial, attempt, step and group."""
     training = train()
     training.report(10, loss=0.5)
     training.report(10, "validation", accuracy=0.8)
@@ -35,7 +35,7 @@ def test_reports_are_read_in_order(tracker: Tracker, train: Train) -> None:
 
 
 def test_the_time_of_a_report_is_aware(tracker: Tracker, train: Train) -> None:
-    """To the bit: what the training machine's clock said, in UTC."""
+    """The time of a report is the training machine's time in UTC, to the microsecond."""
     training = train()
     training.append(Report(NOON.timestamp() + 0.123456, "training", 1, {"loss": 0.5}))
 
@@ -46,7 +46,7 @@ def test_the_time_of_a_report_is_aware(tracker: Tracker, train: Train) -> None:
 
 
 def test_a_group_is_read_alone(tracker: Tracker, train: Train) -> None:
-    """Reports of other groups are left out."""
+    """Reading one group leaves out the others."""
     training = train()
     training.report(10, loss=0.5)
     training.report(10, "validation", accuracy=0.8)
@@ -57,7 +57,7 @@ def test_a_group_is_read_alone(tracker: Tracker, train: Train) -> None:
 
 
 def test_every_number_comes_back_as_it_was(tracker: Tracker, train: Train) -> None:
-    """NaN, infinities, negative zero, the largest int; an int stays an int."""
+    """NaN, infinities, -0.0 and large ints are read back with their type."""
     train().report(1, nan="NaN", inf="Infinity", minus="-Infinity", zero=-0.0, large=2**63, one=1, tiny=5e-324)
 
     (read,) = tracker.get_trial(1).iter_metrics()
@@ -74,7 +74,7 @@ def test_every_number_comes_back_as_it_was(tracker: Tracker, train: Train) -> No
 
 
 def test_batch_metrics_are_kept(tracker: Tracker, train: Train) -> None:
-    """One dict per batch, as it was reported."""
+    """Batch metrics are read back as they were reported."""
     train().append(Report(1.0, "training", 2, {"loss": 0.75}, [{"loss": 1.0}, {"loss": 0.5}]))
 
     (read,) = tracker.get_trial(1).iter_metrics()
@@ -103,7 +103,7 @@ def test_superseded_reports_are_read_on_request(tracker: Tracker, train: Train) 
 
 
 def test_the_profilers_groups_are_read_by_name(tracker: Tracker, train: Train) -> None:
-    """They have a time and no step, and do not come among the reports."""
+    """Profiler groups are read by name, have no steps and are not among the other reports."""
     training = train()
     training.report(10, loss=0.5)
     training.append(Profile(time=NOON.timestamp(), group="cpu", metrics={"load": 0.9}))
@@ -117,7 +117,7 @@ def test_the_profilers_groups_are_read_by_name(tracker: Tracker, train: Train) -
 
 
 def test_a_half_read_iterator_stops_nobody(tracker: Tracker, train: Train) -> None:
-    """A notebook that keeps one does not hold up those who index and query meanwhile."""
+    """An iterator that is only half read does not block indexing or other queries."""
     training = train()
     for step in range(2000):
         training.report(step, loss=0.5)
@@ -132,7 +132,7 @@ def test_a_half_read_iterator_stops_nobody(tracker: Tracker, train: Train) -> No
 
 
 def test_metrics_of_several_trials_come_one_trial_after_the_other(tracker: Tracker, train: Train) -> None:
-    """In the order of the ids that were asked for."""
+    """Metrics of several trials come in the order of the given ids."""
     train().report(10, loss=1.0)
     train().report(10, loss=2.0)
 
@@ -142,7 +142,7 @@ def test_metrics_of_several_trials_come_one_trial_after_the_other(tracker: Track
 
 
 def test_an_unknown_trial_is_refused_before_anything_is_read(tracker: Tracker, train: Train) -> None:
-    """At the call, not in the middle of the loop over its result."""
+    """An unknown trial is refused at the call, not while its result is iterated."""
     train().report(10, loss=1.0)
 
     with pytest.raises(TrialNotFoundError, match="there is no trial 7"):
@@ -150,7 +150,7 @@ def test_an_unknown_trial_is_refused_before_anything_is_read(tracker: Tracker, t
 
 
 def test_the_summary_of_a_metric(tracker: Tracker, train: Train) -> None:
-    """Group, then metric, then its figures."""
+    """The summary has count, last, max, min and mean by group and metric."""
     training = train()
     for steps, loss in ((10, 3.0), (20, 1.0), (30, 2.0)):
         training.report(steps, loss=loss)
@@ -163,7 +163,7 @@ def test_the_summary_of_a_metric(tracker: Tracker, train: Train) -> None:
 
 
 def test_a_frame_goes_into_pandas_as_it_is(tracker: Tracker, train: Train) -> None:
-    """One row per report, one column per metric; what was not reported is missing."""
+    """A frame has one row per report and one column per metric, and pandas accepts it."""
     import pandas as pd
 
     training = train()
@@ -192,7 +192,7 @@ def test_a_frame_goes_into_pandas_as_it_is(tracker: Tracker, train: Train) -> No
 
 
 def test_a_frame_keeps_what_is_absent_apart_from_what_is_not_a_number(tracker: Tracker, train: Train) -> None:
-    """None is absent, NaN was reported."""
+    """In a frame, None means that a metric was not reported, and NaN that NaN was reported."""
     training = train()
     training.report(1, a="NaN")
     training.report(2, b=1)
@@ -205,7 +205,7 @@ def test_a_frame_keeps_what_is_absent_apart_from_what_is_not_a_number(tracker: T
 
 
 def test_a_frame_has_the_reports_of_all_groups_and_attempts(tracker: Tracker, train: Train) -> None:
-    """In their order and with all their values, also where reports have different metrics, thousands apart."""
+    """A frame has all reports in order, even if their metrics differ."""
     first = train()
     for step in range(2500):
         metrics: dict[str, int | float | str] = {"loss": step / 7}
@@ -236,7 +236,7 @@ def test_a_frame_has_the_reports_of_all_groups_and_attempts(tracker: Tracker, tr
 
 
 def test_no_metric_hides_a_column_of_the_frame() -> None:
-    """A metric named like a column stands under another name, and one of that name under yet another."""
+    """A metric named like a column of the frame gets the prefix "metrics."."""
     metrics = {"time": 0.1, "metrics.time": 0.2, "metrics.loss": 0.3}
     row = ReportRow(1, 1, "training", 5, NOON.timestamp(), metrics)
 
@@ -249,7 +249,7 @@ def test_no_metric_hides_a_column_of_the_frame() -> None:
 
 
 def test_a_frame_of_nothing_has_its_columns(tracker: Tracker, train: Train) -> None:
-    """So that code that names them works before the first report."""
+    """A frame without reports has its fixed columns."""
     train()
 
     columns = tracker.get_trial(1).metrics_frame()

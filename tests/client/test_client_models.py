@@ -57,7 +57,7 @@ def test_versions_are_numbered_and_never_twice(checkpoints: list[str]) -> None:
 
 
 def test_models_and_versions_are_described(tracker: Tracker, checkpoints: list[str]) -> None:
-    """Whoever looks a model up sees what was set."""
+    """Changes to models and versions are seen by other handles."""
     model = tracker.create_model("digits", metadata={"layers": 2, "scale": float("inf")})
     version = model.register_version("a")
 
@@ -81,7 +81,7 @@ def test_models_and_versions_are_described(tracker: Tracker, checkpoints: list[s
 
 
 def test_models_are_found_by_what_is_said_of_them(tracker: Tracker) -> None:
-    """By a part of the name or of the description, in the order that is asked for."""
+    """Models are found by parts of their name or description, and can be sorted."""
     tracker.create_model("b", "Second", labels=["x"])
     tracker.create_model("a", "first", labels=["x", "y"])
 
@@ -94,7 +94,7 @@ def test_models_are_found_by_what_is_said_of_them(tracker: Tracker) -> None:
 
 
 def test_a_name_belongs_to_one_model(tracker: Tracker) -> None:
-    """Also where many processes want it at the same time; an id is never used twice."""
+    """Only one of several concurrent models gets a name, and ids are not reused."""
     names: list[str] = []
 
     def create() -> None:
@@ -117,7 +117,7 @@ def test_a_name_belongs_to_one_model(tracker: Tracker) -> None:
 
 
 def test_a_registered_checkpoint_is_not_deleted(tracker: Tracker, checkpoints: list[str]) -> None:
-    """Neither by its name, nor in part, nor with its trial or its experiment, not even by force."""
+    """A registered checkpoint is not deleted, in part or with its trial, even with force=True."""
     version = tracker.create_model("digits").register_version("a")
     checkpoint, trial, experiment = tracker.get_checkpoint("a"), tracker.get_trial(1), tracker.get_experiment(1)
 
@@ -164,7 +164,7 @@ def test_no_version_is_made_of_a_checkpoint_that_is_being_deleted(
 
 
 def test_a_registered_checkpoint_is_not_collected(home: Home, tracker: Tracker, checkpoints: list[str]) -> None:
-    """A policy that keeps none keeps it."""
+    """A registered checkpoint is kept by a policy that keeps nothing else."""
     tracker.create_model("digits").register_version("b")
     policy = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
 
@@ -174,7 +174,7 @@ def test_a_registered_checkpoint_is_not_collected(home: Home, tracker: Tracker, 
 
 
 def test_a_damaged_model_stops_deletions(home: Home, tracker: Tracker, checkpoints: list[str]) -> None:
-    """It might have named the checkpoint."""
+    """If a model record is damaged, deletions are refused, since it may name the checkpoint."""
     model = tracker.create_model("digits")
     model.register_version("a")
     path = home.root / "models" / "1" / "model.json"
@@ -185,7 +185,7 @@ def test_a_damaged_model_stops_deletions(home: Home, tracker: Tracker, checkpoin
 
 
 def test_what_is_not_there_is_named(tracker: Tracker) -> None:
-    """Also in a home that has no registry."""
+    """An unknown model is named in the error, and a home without a registry has no models."""
     assert tracker.list_models() == []
     with pytest.raises(ModelNotFoundError, match=r"no model 'digits'.*core-sdk model list"):
         tracker.get_model("digits")

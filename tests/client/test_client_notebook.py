@@ -38,7 +38,7 @@ def shown(kernel: Any, kind: str, text: str) -> str:
 def test_a_cell_follows_a_running_trial_to_its_end(
     kernel: Any, start_script: Callable[..., Script], tmp_path: Path
 ) -> None:
-    """By its facts and its curves; the next cell can run meanwhile."""
+    """The display of a running trial is updated until its end, while other cells can run."""
     script = start_script(TRAIN)
     script.read_until("reported 1")
 

@@ -18,7 +18,7 @@ from core_sdk.tracking import Home
 
 
 def test_a_trial_is_drawn_without_a_server(home: Home, tmp_path: Path) -> None:
-    """A notebook shows the picture by itself, and a file keeps it."""
+    """A picture is drawn without a server, shown by a notebook and saved to a file."""
     record(new_trial(home), *(report(step, loss=1 / (step + 1), accuracy=step / 9) for step in range(10)))
 
     picture = client.get_trial(1).plot(["loss"])
@@ -36,7 +36,7 @@ def test_a_trial_is_drawn_without_a_server(home: Home, tmp_path: Path) -> None:
 
 
 def test_an_experiment_is_drawn_with_its_newest_trials(home: Home) -> None:
-    """A curve for each; names with markup are text."""
+    """An experiment's picture has a curve for each trial, and markup in names is escaped."""
     for value in (1.0, 2.0):
         record(new_trial(home, "<script>"), report(1, loss=value), report(2, loss=value / 2))
 
@@ -49,7 +49,7 @@ def test_an_experiment_is_drawn_with_its_newest_trials(home: Home) -> None:
 
 
 def test_a_picture_of_nothing_says_so(home: Home) -> None:
-    """A notebook shows the words; a file is not written."""
+    """A picture without data says so in a notebook, and cannot be saved."""
     record(new_trial(home), report(1, loss="NaN"))
     picture = client.get_trial(1).plot()
 
@@ -60,7 +60,7 @@ def test_a_picture_of_nothing_says_so(home: Home) -> None:
 
 @needs("many processes")
 def test_the_page_is_served_beside_the_program(home: Home) -> None:
-    """Until the end of the block; a notebook shows the link."""
+    """The page is served until the block ends, and a notebook shows its link."""
     record(new_trial(home), report(1, loss=0.5))
 
     with client.ui() as ui:
@@ -81,7 +81,7 @@ def test_the_page_is_served_beside_the_program(home: Home) -> None:
 
 @needs("many processes")
 def test_a_port_in_use_is_named(home: Home) -> None:
-    """With one that is free."""
+    """A port in use is named together with a free one."""
     with reserved_port() as port, pytest.raises(PageNotServedError, match=r"in use.*is free") as caught:
         import socket
 

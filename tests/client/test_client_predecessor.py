@@ -17,7 +17,7 @@ from core_sdk.tracking import Home
 
 
 def store(training: Training, storage_id: str, steps: int, **validation: float | str) -> None:
-    """A checkpoint, and what was validated at its step."""
+    """Stores a checkpoint and reports the validation of its step."""
     store_checkpoint(training, storage_id, steps)
     if validation:
         training.report(steps, "validation", **validation)
@@ -35,7 +35,7 @@ def uuids(checkpoints: list[client.Checkpoint]) -> list[str]:
 def test_the_best_checkpoint_comes_first_where_the_experiment_says_what_is_best(
     home: Home, tracker: Tracker, train: Train
 ) -> None:
-    """By its searcher metric, in whichever direction that is read."""
+    """With a searcher metric, checkpoints are listed from the best to the worst."""
     training = train()
     for storage_id, steps, accuracy in (("a", 10, 0.7), ("b", 20, 0.9), ("c", 30, 0.8)):
         store(training, storage_id, steps, accuracy=accuracy)
@@ -50,7 +50,7 @@ def test_the_best_checkpoint_comes_first_where_the_experiment_says_what_is_best(
 
 
 def test_top_checkpoints_are_the_best_of_different_trials(home: Home, tracker: Tracker, train: Train) -> None:
-    """By the metric that is named, or by the searcher's."""
+    """top_n_checkpoints() has one checkpoint per trial, by the given or the searcher's metric."""
     first, second = train(), train()
     store(first, "a", 10, loss=0.3, accuracy=0.7)
     store(first, "b", 20, loss=0.2, accuracy=0.8)
@@ -69,7 +69,7 @@ def test_top_checkpoints_are_the_best_of_different_trials(home: Home, tracker: T
 
 
 def test_what_is_best_is_never_guessed(tracker: Tracker, train: Train) -> None:
-    """A metric that nobody reported, or of which nobody says how to read it, is an error."""
+    """An unknown metric, or one without a known direction, is an error and never guessed."""
     store(train(), "a", 10, loss=0.5)
     trial = tracker.get_trial(1)
 
@@ -86,7 +86,7 @@ def test_what_is_best_is_never_guessed(tracker: Tracker, train: Train) -> None:
 
 
 def test_a_checkpoint_without_a_number_is_never_the_best(home: Home, tracker: Tracker, train: Train) -> None:
-    """Neither one that was not validated nor one whose metric is NaN."""
+    """A checkpoint without validation, or with NaN, is never the best."""
     first, second = train(), train()
     store(first, "a", 10, loss="NaN")
     store(second, "b", 10)
@@ -100,7 +100,7 @@ def test_a_checkpoint_without_a_number_is_never_the_best(home: Home, tracker: Tr
 
 
 def test_trials_are_sorted_by_what_they_validated(home: Home, tracker: Tracker, train: Train) -> None:
-    """The best or the latest value of the searcher metric, or how long they took."""
+    """Trials are sorted by the best or latest value of the searcher metric, or by duration."""
     for losses in ((0.5, 0.2, 0.4), (0.3, 0.6), (0.1, 0.5)):
         training = train()
         for step, loss in enumerate(losses):
@@ -121,7 +121,7 @@ def test_trials_are_sorted_by_what_they_validated(home: Home, tracker: Tracker, 
 
 
 def test_an_experiment_has_a_config(home: Home, tracker: Tracker, train: Train) -> None:
-    """As far as somebody has said what belongs there."""
+    """The config has what is known of the searcher, storage and hyperparameters."""
     train("digits", hparams={"lr": 0.1})
     before = tracker.get_experiment(1).config
     with home.experiment(1).edit() as record:
@@ -138,7 +138,7 @@ def test_an_experiment_has_a_config(home: Home, tracker: Tracker, train: Train) 
 
 
 def test_the_progress_of_an_experiment_is_its_trials(tracker: Tracker, train: Train) -> None:
-    """The mean of what they tell."""
+    """An experiment's progress is the mean of its trials'."""
     silent = tracker.get_trial(train().trial_id).get_experiment().progress
     for progress in (0.5, 1.0):
         train().append(ProgressReported(time=1.0, progress=progress))
@@ -148,7 +148,7 @@ def test_the_progress_of_an_experiment_is_its_trials(tracker: Tracker, train: Tr
 
 
 def test_an_experiment_is_renamed(home: Home, tracker: Tracker, train: Train) -> None:
-    """It is found by its new name only, and the old one is free."""
+    """A renamed experiment is found by its new name, and its old name is free."""
     train("digits")
     train("letters")
     experiment = tracker.get_experiment("digits")
@@ -168,7 +168,7 @@ def test_an_experiment_is_renamed(home: Home, tracker: Tracker, train: Train) ->
 
 
 def test_all_trials_of_an_experiment_are_paused(tracker: Tracker, train: Train) -> None:
-    """Those that run; that there is none is an error."""
+    """pause() asks all running trials to stop, and raises if there is none."""
     first, second = train(), train()
     first.end()
     experiment = tracker.get_experiment(1)
@@ -197,7 +197,7 @@ def test_lines_are_chosen_by_their_level(tracker: Tracker, train: Train) -> None
 
 
 def test_streams_of_metrics_are_iterators_of_them(tracker: Tracker, train: Train) -> None:
-    """Older names of the same thing."""
+    """The older stream functions return the same reports as the iterators."""
     training = train()
     training.report(1, loss=0.5)
     training.report(1, "validation", loss=0.6)
@@ -210,7 +210,7 @@ def test_streams_of_metrics_are_iterators_of_them(tracker: Tracker, train: Train
 
 
 def test_determined_is_the_home_of_this_environment(home: Home, train: Train, caplog: pytest.LogCaptureFixture) -> None:
-    """It asks as the module does; whoever logs in to a master is told that there is no need."""
+    """Determined() reads the home of the environment and ignores a master's address."""
     train()
 
     assert client.Determined().get_trial(1).id == 1
@@ -229,7 +229,7 @@ def test_determined_is_the_home_of_this_environment(home: Home, train: Train, ca
     ],
 )
 def test_what_has_no_meaning_here_says_so(call: Callable[[], Any], advice: str, train: Train) -> None:
-    """And what to do instead."""
+    """A call without a meaning here raises an error with the alternative."""
     train()
 
     with pytest.raises(NoMasterError, match=f"is not available here.*{advice}"):

@@ -47,7 +47,7 @@ def code(tmp_path: Path) -> Path:
 
 
 def config(waits: bool = False, **changes: Any) -> dict[str, Any]:
-    """A grid of two trials."""
+    """Returns the configuration of a grid search with two trials."""
     return {
         "name": "grid",
         "labels": ["tests"],
@@ -62,7 +62,7 @@ def config(waits: bool = False, **changes: Any) -> dict[str, Any]:
 @needs("many processes")
 @pytest.mark.usefixtures("master")
 def test_a_search_runs_to_its_end_and_has_a_best_checkpoint(code: Path) -> None:
-    """From a mapping; its trials, checkpoints and configuration are those of any experiment."""
+    """A search that is created from a mapping has trials, checkpoints and a config like any other experiment."""
     experiment = client.create_experiment(config(), code)
 
     first = experiment.await_first_trial()
@@ -84,7 +84,7 @@ def test_a_search_runs_to_its_end_and_has_a_best_checkpoint(code: Path) -> None:
 @pytest.mark.usefixtures("master")
 @pytest.mark.parametrize("form", ["path", "text of a path"])
 def test_a_configuration_is_a_file_too(code: Path, tmp_path: Path, form: str) -> None:
-    """Its overrides count, and files that are included lie beside the script."""
+    """A configuration may be given as a file, with overrides, and included files are packed beside the script."""
     path = tmp_path / "grid.yaml"
     path.write_text(yaml.safe_dump(config()))
     extra = tmp_path / "extra.txt"
@@ -102,7 +102,7 @@ def test_a_configuration_is_a_file_too(code: Path, tmp_path: Path, form: str) ->
 
 @pytest.mark.usefixtures("master")
 def test_an_experiment_is_paused_and_goes_on(code: Path) -> None:
-    """Nobody waits for one that is paused."""
+    """A paused experiment can be continued, and waiting for it raises an error."""
     experiment = client.create_experiment(config(waits=True), code)
     wait_for(lambda: [trial.num_attempts for trial in experiment.list_trials()] == [1, 1])
 
@@ -120,7 +120,7 @@ def test_an_experiment_is_paused_and_goes_on(code: Path) -> None:
 @pytest.mark.usefixtures("master")
 @pytest.mark.parametrize("ending", ["cancel", "kill"])
 def test_an_experiment_is_ended_archived_and_deleted(code: Path, ending: str) -> None:
-    """Neither while it goes on; and nothing is asked of one that has ended."""
+    """An experiment can be archived or deleted only after its end."""
     experiment = client.create_experiment(config(waits=True), code)
     experiment.await_first_trial()
     with pytest.raises(ExperimentStateError, match="only what has ended can be archived"):
@@ -146,7 +146,7 @@ def test_an_experiment_is_ended_archived_and_deleted(code: Path, ending: str) ->
 @needs("many processes")
 @pytest.mark.usefixtures("master")
 def test_an_experiment_that_was_removed_by_hand_ends_no_master(home: Home, code: Path) -> None:
-    """Other experiments go on."""
+    """A removed experiment folder stops its trials but neither the master nor other experiments."""
     removed = client.create_experiment(config(waits=True), code)
     removed.await_first_trial()
     other = client.create_experiment(config(), code)
@@ -163,7 +163,7 @@ def test_an_experiment_that_was_removed_by_hand_ends_no_master(home: Home, code:
 @needs("many processes")
 @pytest.mark.usefixtures("master")
 def test_one_trial_of_a_search_is_killed(code: Path) -> None:
-    """The others go on."""
+    """Killing one trial of a search leaves the other trials running."""
     experiment = client.create_experiment(config(waits=True), code)
     wait_for(lambda: len(list(experiment.iter_trials())) == 2)
     first, second = experiment.list_trials()
@@ -177,7 +177,7 @@ def test_one_trial_of_a_search_is_killed(code: Path) -> None:
 
 @pytest.mark.usefixtures("master")
 def test_submitted_experiments_are_listed_beside_others(code: Path, train: Train) -> None:
-    """By state, name and label; sorted by what only searches have."""
+    """Submitted and other experiments are listed together, filtered and sorted."""
     train("by hand").end()
     paused = client.create_experiment(config(), code, is_paused=True)
     done = client.create_experiment(config(name="done"), code)
@@ -204,7 +204,7 @@ def test_submitted_experiments_are_listed_beside_others(code: Path, train: Train
 def test_a_bad_configuration_creates_nothing(
     code: Path, given: Mapping[str, Any], error: type[Exception], words: str
 ) -> None:
-    """It is refused before a master is asked."""
+    """A bad configuration is refused before a master is asked."""
     with pytest.raises(error, match=words):
         client.create_experiment(config() | dict(given), code)
 
@@ -212,7 +212,7 @@ def test_a_bad_configuration_creates_nothing(
 
 
 def test_what_was_not_submitted_has_no_searcher_to_steer(train: Train) -> None:
-    """The error says what to do instead."""
+    """An experiment that was not submitted cannot be activated or canceled; the error has the alternative."""
     train()
     experiment = client.get_experiment(1)
 
@@ -223,7 +223,7 @@ def test_what_was_not_submitted_has_no_searcher_to_steer(train: Train) -> None:
 
 @needs("many processes")
 def test_reading_starts_no_master(code: Path, home: Any, request: pytest.FixtureRequest) -> None:
-    """What a search has left is read when its master is gone."""
+    """The results of a search can be read without a master."""
     from core_sdk.experiments.calling import is_master_running
     from core_sdk.master.local import local_master
     from core_sdk.tracking import Home

@@ -24,7 +24,7 @@ def names(experiments: list[Experiment]) -> list[str]:
 
 @pytest.fixture
 def three_experiments(tracker: Tracker, train: Train) -> None:
-    """b: completed, [x, y]; c: error, [x], two trials; a: active."""
+    """Records b: completed, [x, y]; c: error, [x], two trials; a: active."""
     train("b").end()
     train("c").end("error", "ValueError: boom")
     train("c").end()
@@ -34,7 +34,7 @@ def three_experiments(tracker: Tracker, train: Train) -> None:
 
 
 def test_an_experiment_is_found_by_id_and_by_name(three_experiments: None, tracker: Tracker) -> None:
-    """Both give the same."""
+    """An experiment's id and its name give the same experiment."""
     by_id = tracker.get_experiment(2)
     by_name = tracker.get_experiment("c")
 
@@ -59,7 +59,7 @@ def test_an_experiment_is_found_by_id_and_by_name(three_experiments: None, track
 def test_experiments_are_chosen(
     three_experiments: None, tracker: Tracker, wanted: dict[str, Any], found: list[str]
 ) -> None:
-    """By ids, labels, states and part of the name, all of which must agree."""
+    """Ids, labels, states and a part of the name must all match."""
     assert names(tracker.list_experiments(**wanted)) == found
 
 
@@ -76,13 +76,13 @@ def test_experiments_are_chosen(
 def test_experiments_come_in_the_order_asked_for(
     three_experiments: None, tracker: Tracker, sort_by: ExperimentSortBy | None, ascending: list[str]
 ) -> None:
-    """Up, or down."""
+    """Experiments can be sorted in both directions."""
     assert names(tracker.list_experiments(sort_by)) == ascending
     assert names(tracker.list_experiments(sort_by, OrderBy.DESC)) == ascending[::-1]
 
 
 def test_what_does_not_exist_is_an_error_that_names_it(tracker: Tracker) -> None:
-    """Also in a home that does not exist: it is empty, and stays so."""
+    """An unknown object is named in the error; a missing home counts as empty and is not created."""
     with pytest.raises(TrialNotFoundError, match="no trial 5 in"):
         tracker.get_trial(5)
     with pytest.raises(ExperimentNotFoundError, match="no experiment 5 in"):
@@ -96,7 +96,7 @@ def test_what_does_not_exist_is_an_error_that_names_it(tracker: Tracker) -> None
 
 @pytest.mark.parametrize("argument", ["users", "project_id"])
 def test_an_argument_without_meaning_here_is_refused_by_name(argument: str) -> None:
-    """Never accepted and dropped."""
+    """An argument without a meaning here is refused by its name."""
     with pytest.raises(TypeError, match=argument):
         client.list_experiments(**{argument: None})
 
@@ -104,7 +104,7 @@ def test_an_argument_without_meaning_here_is_refused_by_name(argument: str) -> N
 def test_functions_follow_the_environment(
     home: Home, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each call reads the home that is set then."""
+    """Each call of a function reads the home that is set in the environment at that time."""
     train("here").report(1, loss=0.5)
 
     assert names(client.list_experiments()) == ["here"]
@@ -118,7 +118,7 @@ def test_functions_follow_the_environment(
 
 
 def test_a_tracker_reads_the_home_that_it_was_given(home: Home, train: Train, tmp_path: Path) -> None:
-    """Whatever the environment says."""
+    """A Tracker reads the home that it was given, whatever the environment says."""
     train("here")
 
     assert names(Tracker(str(home.root)).list_experiments()) == ["here"]
@@ -126,7 +126,7 @@ def test_a_tracker_reads_the_home_that_it_was_given(home: Home, train: Train, tm
 
 
 def test_a_home_of_a_newer_version_is_refused(home: Home) -> None:
-    """At once, not at the first question."""
+    """A home of a newer version is refused when the Tracker is made."""
     home.root.mkdir()
     (home.root / "home.json").write_text(json.dumps({"format": 99, "sdk_version": "9"}))
 
@@ -135,7 +135,7 @@ def test_a_home_of_a_newer_version_is_refused(home: Home) -> None:
 
 
 def test_what_was_recorded_since_the_last_question_is_seen(tracker: Tracker, train: Train) -> None:
-    """Handles stay as they were until they are reloaded."""
+    """New records are seen after reload(); until then a handle does not change."""
     training = train()
     training.report(10, loss=0.5)
     trial = tracker.get_trial(1)
@@ -161,7 +161,7 @@ def test_a_login_is_not_needed(home: Home, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_the_predecessors_name_is_the_same_module() -> None:
-    """However it is imported."""
+    """The predecessor's import path gives the same module."""
     import core_sdk.experimental.client as by_path
     from core_sdk.experimental import client as by_name
     from core_sdk.experimental.client import Trial
@@ -171,7 +171,7 @@ def test_the_predecessors_name_is_the_same_module() -> None:
 
 
 def test_importing_the_client_loads_no_database() -> None:
-    """It is loaded by the first question."""
+    """Importing the client imports no database and no heavy library."""
     script = "import sys, core_sdk.experimental.client; print([m for m in sys.argv[1:] if m in sys.modules])"
     heavy = ["sqlite3", "torch", "google.cloud", "requests", "psutil", "yaml", "pandas", "numpy"]
 
@@ -181,7 +181,7 @@ def test_importing_the_client_loads_no_database() -> None:
 
 
 def test_all_trials_and_checkpoints_of_a_home_are_listed(home: Home) -> None:
-    """Without an experiment."""
+    """list_trials() and list_checkpoints() cover all experiments of the home."""
     assert (client.list_trials(), client.list_checkpoints()) == ([], [])
     for name in ("first", "second"):
         with core.init(name=name) as context, context.checkpoint.store_path({"steps_completed": 1}) as (path, _):

@@ -31,7 +31,7 @@ OBEDIENT_SCRIPT = """
 
 
 def test_a_trial_says_what_it_is(tracker: Tracker, train: Train) -> None:
-    """All that was recorded of it."""
+    """A trial shows everything that was recorded of it."""
     training = train("digits", hparams={"lr": 0.1, "layers": [1, 2], "cap": {"$float": "Infinity"}})
     training.report(40, loss=0.5)
     training.append(ProgressReported(time=1.0, progress=0.4))
@@ -54,7 +54,7 @@ def test_a_trial_says_what_it_is(tracker: Tracker, train: Train) -> None:
 
 
 def test_a_trial_that_dies_is_seen_to_be_dead(tracker: Tracker, train: Train) -> None:
-    """Though nothing was written at its end."""
+    """A trial whose process died is an error, although nothing was written at its end."""
     training = train()
     trial = tracker.get_trial(1)
     while_running = trial.state
@@ -69,7 +69,7 @@ def test_a_trial_that_dies_is_seen_to_be_dead(tracker: Tracker, train: Train) ->
 def test_a_paused_script_stops_and_the_wait_ends(
     home: Home, tracker: Tracker, start_script: Callable[..., Script]
 ) -> None:
-    """A real script is asked to stop from outside, and whoever waits is told that it is paused."""
+    """pause() stops a real script, and wait() raises PausedError."""
     script = start_script(OBEDIENT_SCRIPT)
     script.read_until("begun")
     trial = tracker.get_trial(1)
@@ -85,7 +85,7 @@ def test_a_paused_script_stops_and_the_wait_ends(
 
 
 def test_the_end_of_a_trial_is_awaited(tracker: Tracker, train: Train) -> None:
-    """The state that it ended in is given."""
+    """wait() returns the state in which the trial ended."""
     training = train()
     trial = tracker.get_trial(1)
     ended: list[TrialState] = []
@@ -101,7 +101,7 @@ def test_the_end_of_a_trial_is_awaited(tracker: Tracker, train: Train) -> None:
 def test_a_trial_is_resumed_in_the_background(
     tracker: Tracker, home: Home, start_script: Callable[..., Script]
 ) -> None:
-    """It is ACTIVE when the call has returned, and is archived and brought back when it has ended."""
+    """A resumed trial is active when resume() returns, and can be archived after its end."""
     script = start_script(OBEDIENT_SCRIPT)
     assert script.process.stdout is not None
     script.process.stdout.readline()
@@ -124,7 +124,7 @@ def test_a_trial_is_resumed_in_the_background(
 
 
 def test_a_trial_that_does_not_run_cannot_be_paused(tracker: Tracker, train: Train) -> None:
-    """No request is left behind for its next attempt."""
+    """Pausing a trial that does not run raises and leaves no request for its next attempt."""
     training = train()
     training.end()
 
@@ -135,7 +135,7 @@ def test_a_trial_that_does_not_run_cannot_be_paused(tracker: Tracker, train: Tra
 
 
 def test_a_deleted_trial_is_gone(tracker: Tracker, train: Train) -> None:
-    """Its id is not given to another."""
+    """A deleted trial is gone, and its id is not reused."""
     train().end()
     trial = tracker.get_trial(1)
 
@@ -149,7 +149,7 @@ def test_a_deleted_trial_is_gone(tracker: Tracker, train: Train) -> None:
 
 
 def test_a_trial_that_runs_is_not_deleted(tracker: Tracker, train: Train) -> None:
-    """The error says how to stop it."""
+    """A running trial is not deleted, and the error says how to stop it."""
     train().report(1, loss=0.5)
 
     with pytest.raises(TrialRunningError, match="core-sdk trial pause 1"):

@@ -13,7 +13,7 @@ from core_sdk.tracking import Home
 
 
 def test_trials_are_rows_of_a_frame(home: Home, tracker: Tracker, train: Train) -> None:
-    """With hyperparameters, the best and the last metrics; what a trial lacks is missing."""
+    """The frame of trials has hyperparameters, best and last metrics, with gaps where a trial lacks one."""
     first = train(hparams={"lr": 0.1, "model": {"layers": 2}})
     for step, loss in ((1, 0.5), (2, 0.3), (3, 0.4)):
         first.report(step, "validation", loss=loss)
@@ -37,7 +37,7 @@ def test_trials_are_rows_of_a_frame(home: Home, tracker: Tracker, train: Train) 
 
 
 def test_a_frame_holds_several_experiments(tracker: Tracker, train: Train) -> None:
-    """All of them, or those that are named; none is a frame without columns."""
+    """A frame covers all experiments or those that are named, and is empty without trials."""
     assert tracker.trials_frame() == {}
     train("digits", hparams={"lr": 0.1})
     train("letters", hparams={"depth": 3})

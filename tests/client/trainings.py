@@ -13,7 +13,7 @@ START = 1_700_000_000.0
 
 
 class Training:
-    """One attempt of a trial. It runs, in this process, until it ends or dies."""
+    """An attempt of a trial that runs in this process until it ends or dies."""
 
     def __init__(
         self, folder: TrialFolder, attempt: int, resumed_steps: int, latest_checkpoint: str | None = None
@@ -49,7 +49,7 @@ class Training:
         self.die()
 
     def die(self) -> None:
-        """Ends without a word, as after `kill -9`."""
+        """Ends without a record, as after `kill -9`."""
         self._journal.close()
         self._alive.release()
 

@@ -16,7 +16,7 @@ from core_sdk.errors import ConfigProblem, InvalidConfigError
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    """Nobody corrects a file one error at a time."""
+    """All errors of a configuration are reported at once, each with its line."""
     problems = problems_of(
         textwrap.dedent("""\
         name: 123
@@ -132,7 +132,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ],
 )
 def test_a_bad_value_is_named(text: str, problem: str) -> None:
-    """The last line of the file is wrong."""
+    """The error for a bad value has its key, and its line where there is one."""
     assert problems_of(f"{SINGLE}{text}\n") in ([f"const.yaml:4: {problem}"], [f"const.yaml: {problem}"])
 
 
@@ -167,7 +167,7 @@ def test_a_bad_value_is_named(text: str, problem: str) -> None:
     ],
 )  # fmt: skip
 def test_a_bad_searcher_is_named(searcher: str, problem: str) -> None:
-    """Each kind has keys of its own, and rules that concern several of them."""
+    """The error for a bad searcher names its key; each kind has its own keys and rules across keys."""
     problems = problems_of(f"entrypoint: python3 train.py\nsearcher: {searcher}\n")
 
     assert problems == [f"const.yaml:2: searcher{problem if problem[0] == '.' else f' {problem}'}"]
@@ -196,7 +196,7 @@ def test_a_bad_searcher_is_named(searcher: str, problem: str) -> None:
     ],
 )  # fmt: skip
 def test_a_bad_hyperparameter_is_named(hyperparameter: str, problem: str) -> None:
-    """Also where it is nested in groups."""
+    """The error for a bad hyperparameter in a nested group names its full path."""
     problems = problems_of(f"{SINGLE}hyperparameters:\n  optimizer:\n    lr: {hyperparameter}\n")
 
     assert problems == [f"const.yaml:6: hyperparameters.optimizer.lr{problem}"]
@@ -220,7 +220,7 @@ GRID = "entrypoint: python3 train.py\nsearcher: {name: grid, metric: loss}\n"
 )
 @pytest.mark.parametrize("searcher", ["grid", "random, max_trials: 2", "adaptive_asha, max_trials: 2, max_length: 4"])
 def test_a_constant_that_was_meant_to_be_searched_is_refused(searcher: str, value: str, words: str) -> None:
-    """With what is probably meant. A group of hyperparameters with other names is none."""
+    """In a search, a constant that looks like a range is refused with the probable intention."""
     begin = f"entrypoint: python3 train.py\nsearcher: {{name: {searcher}, metric: loss}}\nhyperparameters:\n"
     x = "  x: {type: int, minval: 1, maxval: 2, count: 2}\n"
 
@@ -234,7 +234,7 @@ def test_a_constant_that_was_meant_to_be_searched_is_refused(searcher: str, valu
 
 
 def test_a_stored_configuration_of_an_older_version_can_be_read() -> None:
-    """It was accepted then, and its experiment is still there."""
+    """A stored configuration that older versions accepted, such as a list in a grid, can still be read."""
     values = {"entrypoint": "x", "searcher": {"name": "grid", "metric": "loss"}, "hyperparameters": {"lr": [1, 2]}}
 
     assert from_mapping(values).config.hyperparameters.members == {"lr": Const([1, 2])}
@@ -242,14 +242,14 @@ def test_a_stored_configuration_of_an_older_version_can_be_read() -> None:
 
 @pytest.mark.parametrize("space", ["{}", "{lr: 0.1}"])
 def test_a_search_that_has_nothing_to_choose_from_is_told(space: str) -> None:
-    """It may be meant, to see what the seed does."""
+    """A search without hyperparameters to choose from is accepted with a warning."""
     warnings = warnings_of(f"{GRID}hyperparameters: {space}")
 
     assert warnings == ["const.yaml:3: hyperparameters have nothing to choose from: trials differ in their seeds only"]
 
 
 def test_a_grid_needs_counts() -> None:
-    """Every range without one is named, and its line."""
+    """A grid refuses every range without a count, by name and line."""
     problems = problems_of(
         f"{GRID}hyperparameters:\n"
         "  lr: {type: double, minval: 0, maxval: 1}\n"
@@ -264,7 +264,7 @@ def test_a_grid_needs_counts() -> None:
 
 
 def test_a_large_grid_is_refused_unless_it_is_meant() -> None:
-    """A hundred values of three hyperparameters are a million trials."""
+    """A grid of more than 10,000 points is refused, unless searcher.max_points allows it."""
     ranges = "".join(f"  {name}: {{type: double, minval: 0, maxval: 1, count: 100}}\n" for name in "abc")
     text = f"{GRID}hyperparameters:\n{ranges}"
 
@@ -276,7 +276,7 @@ def test_a_large_grid_is_refused_unless_it_is_meant() -> None:
 
 
 def test_a_grid_counts_only_the_ints_that_exist() -> None:
-    """Two million values between 1 and 8 are eight."""
+    """The size of a grid counts only the ints that exist in a range, even if its count is larger."""
     loaded(f"{GRID}hyperparameters: {{n: {{type: int, minval: 1, maxval: 8, count: 2000000}}}}")
 
 
@@ -312,7 +312,7 @@ anything = st.recursive(
 @given(st.dictionaries(st.sampled_from(KEYS), anything, max_size=6), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_any_other_value_is_refused_with_its_path(values: dict[str, Any], is_complete: bool) -> None:
-    """No value, wherever it stands, fails in another way."""
+    """Any other bad value is refused with an InvalidConfigError that has a path, and never with another error."""
     complete = {"entrypoint": "a", "searcher": {"name": "grid", "metric": "a"}} if is_complete else {}
 
     try:
@@ -322,7 +322,7 @@ def test_any_other_value_is_refused_with_its_path(values: dict[str, Any], is_com
 
 
 def test_the_error_has_its_problems_as_values() -> None:
-    """A program can show them in its own way."""
+    """The error has its problems as values with file, line, key and text."""
     with pytest.raises(InvalidConfigError) as caught:
         loaded(f"{SINGLE}debug: 3\n")
 
@@ -330,7 +330,7 @@ def test_the_error_has_its_problems_as_values() -> None:
 
 
 def test_a_tab_is_called_a_tab() -> None:
-    """And its line is named."""
+    """The error for a tab used as indentation says so and names its line."""
     assert problems_of("name: a\nsearcher:\n\tname: single\n") == [
         "const.yaml:3: this is not YAML: here is a tab; indent with spaces"
     ]
@@ -339,7 +339,7 @@ def test_a_tab_is_called_a_tab() -> None:
 
 
 def test_a_search_by_halving_names_all_that_it_needs() -> None:
-    """How long its trials are, too, so that nobody has to come twice."""
+    """A halving search names all missing keys at once, also those for the length of its trials."""
     assert problems_of("entrypoint: python3 train.py\nsearcher: {name: asha, metric: loss}\n") == [
         "const.yaml:2: searcher.max_trials is missing: the number of trials",
         "const.yaml:2: searcher.num_rungs is missing: the number of rungs",

@@ -10,7 +10,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def test_the_page_is_what_the_types_say(tmp_path: Path) -> None:
-    """`python docs/configuration_page.py` writes it."""
+    """The configuration page is what `docs/configuration_page.py` generates from the types."""
     page = tmp_path / "configuration.md"
 
     subprocess.run([sys.executable, str(DOCS / "configuration_page.py"), str(page)], check=True)

@@ -49,7 +49,7 @@ def test_an_entrypoint_has_arguments(entrypoint: Entrypoint, argv: list[str]) ->
 
 
 def test_a_trial_class_on_several_slots_has_a_launcher() -> None:
-    """Torchrun's, which starts a rank for each slot."""
+    """A trial class on several slots is started by the torchrun launcher, with one rank per slot."""
     argv = entrypoint_argv("model_def:MyTrial", num_slots=8)
 
     assert argv == ["python3", "-m", "launch.torch_distributed", "--trial", "model_def:MyTrial"]
@@ -75,5 +75,5 @@ def test_a_trial_class_on_several_slots_has_a_launcher() -> None:
     ],
 )
 def test_what_cannot_be_started_is_said(entrypoint: Entrypoint, problem: str) -> None:
-    """Before an experiment of it exists."""
+    """An entrypoint that cannot be started is refused with the reason."""
     assert problem_of(entrypoint) == problem

@@ -42,12 +42,12 @@ from core_sdk.config.hyperparameters import (
     ],
 )
 def test_a_hyperparameter_is_read(text: str, hyperparameter: Hyperparameter | HyperparameterSpace) -> None:
-    """A value without a type is constant, a map without one is a group."""
+    """A hyperparameter without a type is a constant, and a map without one is a group."""
     assert loaded(f"{SINGLE}hyperparameters: {{x: {text}}}").hyperparameters.members["x"] == hyperparameter
 
 
 def test_leaves_come_in_the_order_of_their_names() -> None:
-    """The order of the file has no influence on what a seed gives."""
+    """Hyperparameters are listed in the order of their names, so that the file's order does not matter."""
     space = loaded(f"{SINGLE}hyperparameters: {{z: 1, b: {{y: 2, a: {{k: 3}}}}, a: 4}}").hyperparameters
 
     leaves = list(space.leaves())
@@ -69,7 +69,7 @@ def test_leaves_come_in_the_order_of_their_names() -> None:
     ],
 )
 def test_a_grid_has_so_many_values(hyperparameter: Hyperparameter, number: int | None) -> None:
-    """A range has its `count`, if there are as many ints."""
+    """The number of grid values of a range is its `count`, or the number of ints in it if that is smaller."""
     assert num_points(hyperparameter) == number
 
 
@@ -89,17 +89,17 @@ def test_a_grid_has_so_many_values(hyperparameter: Hyperparameter, number: int |
     ],
 )
 def test_values_in_the_place_of_exponents_are_suspected(log: str, problem: str) -> None:
-    """The predecessor's own quick start had this mistake."""
+    """A log range with values in place of exponents, as in the predecessor's quick start, is warned about."""
     assert warnings_of(f"{SINGLE}hyperparameters: {{lr: {log}}}") == [f"const.yaml:4: hyperparameters.lr {problem}"]
 
 
 @pytest.mark.parametrize("log", ["{base: 2, minval: 4, maxval: 10}", "{base: 10, minval: -4, maxval: 0.5}"])
 def test_exponents_are_not_suspected(log: str) -> None:
-    """Those of batch sizes and of learning rates."""
+    """Log ranges with usual exponents, as of batch sizes and learning rates, give no warning."""
     assert warnings_of(f"{SINGLE}hyperparameters: {{x: {{type: log, {log[1:]}}}") == []
 
 
 def test_a_range_made_in_python_is_checked_too() -> None:
-    """By those who write a search method."""
+    """A range made in Python is checked like one in a file."""
     with pytest.raises(ValueError, match="minval must be less than maxval, 1, and is 3"):
         Int(3, 1)

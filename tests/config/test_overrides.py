@@ -32,14 +32,14 @@ from core_sdk.config import to_mapping
     ],
 )
 def test_an_override_sets_one_value(override: str, value: object) -> None:
-    """The value is YAML; commas separate the items of a list."""
+    """An override sets one value, which is read as YAML; commas separate the items of a list."""
     config = loaded(SINGLE, override)
 
     assert to_mapping(config)[override.split("=")[0].split(".")[0]] == value
 
 
 def test_the_last_override_has_precedence() -> None:
-    """And all of them have precedence over the file."""
+    """The last override has precedence over earlier ones and over the file."""
     assert loaded(SINGLE, "searcher.metric=a", "searcher.metric=b").searcher.metric == "b"
 
 
@@ -59,5 +59,5 @@ def test_the_last_override_has_precedence() -> None:
     ],
 )  # fmt: skip
 def test_a_bad_override_is_named(override: str, problem: str) -> None:
-    """As it was typed, in the place of file and line."""
+    """The error for a bad override has it as it was typed, in place of file and line."""
     assert problems_of(SINGLE, override)[0] == f"--config {override}: {problem}"

@@ -165,7 +165,7 @@ def with_key(snippet: str) -> str:
 
 @pytest.mark.parametrize(("snippet", "value"), KEPT.items(), ids=KEPT)
 def test_a_kept_key_has_its_value(snippet: str, value: Any) -> None:
-    """With defaults beside it."""
+    """A key of the predecessor that is kept has the value given."""
     config = load(with_key(snippet), source="const.yaml").config
 
     assert to_mapping(config)[snippet.partition(":")[0]] == value
@@ -184,7 +184,7 @@ def test_an_ignored_key_costs_one_warning(snippet: str, paths: list[str]) -> Non
 
 @pytest.mark.parametrize(("snippet", "option"), PERIODS.items(), ids=PERIODS)
 def test_a_period_of_the_trainer_is_for_classes_without_a_script(snippet: str, option: str) -> None:
-    """A script is told where it says so itself; the value is kept, since a script may read it."""
+    """A period of the Trainer is kept with a warning if the entrypoint is a script, which must pass it to fit()."""
     result = load(with_key(snippet), source="const.yaml")
     key, _, value = snippet.partition(": ")
 
@@ -204,20 +204,20 @@ def test_a_period_of_the_trainer_is_for_classes_without_a_script(snippet: str, o
     ],
 )
 def test_a_class_without_a_script_has_its_periods_from_the_configuration(entrypoint: str) -> None:
-    """That is no reason to warn."""
+    """With a Trial class as entrypoint, periods in the configuration give no warning."""
     loaded(f"entrypoint: {entrypoint}\nsearcher: {{name: single, metric: loss}}\nmin_validation_period: {{epochs: 1}}")
 
 
 @pytest.mark.parametrize(("snippet", "problem"), REFUSED.items(), ids=REFUSED)
 def test_a_refused_key_is_refused_by_name(snippet: str, problem: str) -> None:
-    """With the reason, or with what to use."""
+    """A refused key of the predecessor is named with the reason or the replacement."""
     (found,) = problems_of(with_key(snippet))
 
     assert found.partition(": ")[2] == problem
 
 
 def test_every_key_can_be_null() -> None:
-    """Null means that it is not set."""
+    """Every optional key may be null, which is the same as leaving it out."""
     keys = [field.name for field in msgspec.structs.fields(ExperimentConfig) if not field.required]
     nothing = "".join(f"{key}: null\n" for key in (*keys, *ExperimentConfig.ignored, *ExperimentConfig.refused))
     text = f"entrypoint: a\nsearcher: {{name: single, metric: loss, max_length: null}}\n{nothing}"
@@ -249,7 +249,7 @@ reproducibility: {experiment_seed: 1}
 
 
 def test_periods_may_be_zero() -> None:
-    """Zero is once, at the end."""
+    """A period may be zero, which means once at the end."""
     assert load(with_key("min_validation_period: 0"), source="").config.min_validation_period == Period(0)
 
 
@@ -272,6 +272,6 @@ log_policies:
 
 
 def test_the_number_of_checkpoints_kept_stands_in_the_storage() -> None:
-    """With the predecessor's defaults."""
+    """The number of checkpoints to keep is read from checkpoint_storage, with the predecessor's defaults."""
     assert loaded(SINGLE).retention.save_trial_best == 1
     assert loaded(f"{SINGLE}checkpoint_storage: {{save_trial_best: 3}}").retention.save_trial_best == 3

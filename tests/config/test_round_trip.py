@@ -89,7 +89,7 @@ configurations = st.fixed_dictionaries(
 @given(configurations)
 @settings(max_examples=60, deadline=None)
 def test_any_configuration_survives_being_written(values: dict[str, Any]) -> None:
-    """As YAML, and as plain values."""
+    """Any configuration is the same after it was written and read, as YAML and as plain values."""
     config = from_mapping(values).config
 
     written = to_yaml(config)
@@ -100,21 +100,21 @@ def test_any_configuration_survives_being_written(values: dict[str, Any]) -> Non
 
 
 def test_a_written_configuration_is_the_same_for_readers_of_yaml_1_1() -> None:
-    """`on` and `1e-5` are in quotes where they are strings."""
+    """Written YAML is read the same by YAML 1.1, since strings such as `on` and `1e-5` are quoted."""
     config = loaded(f"{SINGLE}data: {{on: yes, b: '1e-5', c: 1e-5, d: 2026-11-22, e: 010, f: 1:30}}\n")
 
     assert yaml.safe_load(to_yaml(config)) == to_mapping(config)
 
 
 def test_a_configuration_without_infinities_is_json() -> None:
-    """JSON is YAML."""
+    """A configuration without infinities can be written as JSON and read as YAML."""
     config = loaded(SINGLE)
 
     assert loaded(json.dumps(to_mapping(config))) == config
 
 
 def test_a_mapping_may_hold_what_python_programs_have() -> None:
-    """Tuples are lists; what a file cannot hold is refused."""
+    """A mapping may hold tuples, which become lists; types that a file cannot hold are refused."""
     values = {"entrypoint": ("python3", "train.py"), "searcher": {"name": "single", "metric": "loss"}}
 
     assert from_mapping(values).config.entrypoint == ("python3", "train.py")
@@ -125,7 +125,7 @@ def test_a_mapping_may_hold_what_python_programs_have() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """Neither those of the data nor those of a storage."""
+    """Secrets in the data and in a storage are masked when a configuration is shown."""
     storage = "{type: s3, bucket: b, access_key: a, secret_key: b}"
     config = loaded(f"{SINGLE}data: {{a: 1, secrets: {{token: x}}}}\ncheckpoint_storage: {storage}\n")
 
@@ -142,7 +142,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_the_seed_is_the_time_where_none_is_given() -> None:
-    """It is part of the complete configuration, so that the search can be repeated."""
+    """Without a seed, the current time is the seed, and it is part of the complete configuration."""
     before = int(time.time())
 
     seed = loaded("entrypoint: a\nsearcher: {name: single, metric: loss}").reproducibility.experiment_seed
@@ -151,7 +151,7 @@ def test_the_seed_is_the_time_where_none_is_given() -> None:
 
 
 def test_loading_costs_milliseconds() -> None:
-    """A configuration of a hundred hyperparameters."""
+    """A configuration of a hundred hyperparameters is loaded within 50 milliseconds."""
     ranges = "".join(f"  x{n}: {{type: double, minval: 1e-5, maxval: 3.5, count: 3}}\n" for n in range(100))
     text = f"{SINGLE}hyperparameters:\n{ranges}"
     loaded(text)

@@ -53,24 +53,24 @@ def value_of(scalar: str) -> Any:
     ],
 )
 def test_a_value_is_read_as_in_yaml_1_2(scalar: str, value: object) -> None:
-    """As by the predecessor's own command."""
+    """Scalars are read as in YAML 1.2, as the predecessor's command did."""
     read = value_of(scalar)
 
     assert (type(read), read) == (type(value), value)
 
 
 def test_nan_is_a_number() -> None:
-    """It equals nothing, itself included."""
+    """`.nan` is read as the number NaN."""
     assert math.isnan(value_of(".nan"))
 
 
 def test_a_key_called_on_is_a_string() -> None:
-    """YAML 1.1 makes it `true`."""
+    """A key `on` or `no` is read as a string, and not as true or false of YAML 1.1."""
     assert list(loaded(f"{SINGLE}hyperparameters: {{on: 1, no: 2}}").hyperparameters.members) == ["on", "no"]
 
 
 def test_anchors_and_merge_keys_are_known() -> None:
-    """A key that stands in the map itself has precedence."""
+    """Anchors and merge keys work, and a key in the map itself has precedence over a merged one."""
     merged = "other: {b: 3, <<: *base, c: 4}, two: {<<: [*base, *base]}"
 
     data = loaded(f"{SINGLE}data: {{base: &base {{a: 1, b: 2}}, {merged}}}\n").data
@@ -92,7 +92,7 @@ def test_anchors_and_merge_keys_are_known() -> None:
     ],
 )
 def test_what_is_not_yaml_is_refused(text: str, problem: str) -> None:
-    """With the line where the reader gave up."""
+    """A file that is not YAML, or not a map, is refused with the line of the error."""
     assert problems_of(text)[0].startswith(f"const.yaml{problem}")
 
 
@@ -112,12 +112,12 @@ def test_what_is_not_yaml_is_refused(text: str, problem: str) -> None:
     ],
 )
 def test_what_a_configuration_cannot_hold_is_named(text: str, problem: str) -> None:
-    """Nothing is dropped, and nothing is run."""
+    """Content that a configuration cannot hold is named in the error, and nothing is dropped or executed."""
     assert problems_of(f"{SINGLE}{text}\n") == [problem]
 
 
 def test_a_few_lines_that_stand_for_billions_are_refused_at_once() -> None:
-    """The billion laughs."""
+    """Nested aliases that stand for billions of values are refused at once."""
     laughs = "".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 12))
     start = time.perf_counter()
 
@@ -138,13 +138,13 @@ def test_a_few_lines_that_stand_for_billions_are_refused_at_once() -> None:
     ],
 )
 def test_what_has_no_bounds_is_refused(text: str, problem: str) -> None:
-    """A file of people is small."""
+    """Content that is nested too deeply, recursive or too large is refused."""
     assert problems_of(SINGLE + text)[0] == f"const.yaml: this cannot be read: {problem}"
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
 def test_no_nesting_ends_the_process(opening: str) -> None:
-    """Neither the stack of Python nor that of libyaml overflows."""
+    """Input nested 100,000 levels deep is refused, and does not overflow the process's stack."""
     program = (
         "import sys, core_sdk.config as c, core_sdk.errors as e\n"
         "try: c.load(sys.argv[1] * 100_000, source='deep.yaml')\n"

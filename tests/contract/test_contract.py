@@ -151,7 +151,7 @@ def store(context: core.Context, steps_completed: int) -> str:
 
 
 def test_every_numbered_sentence_has_a_test() -> None:
-    """A sentence that is added needs a test that is added."""
+    """Every numbered sentence of the contract has a test, and every test has its sentence."""
     page = (REPOSITORY / "docs" / "contract.md").read_text()
     numbers = sorted(int(number) for number in re.findall(r"(?:^|\| |\. )(\d+)\. ", page, re.MULTILINE))
     tested = {int(name.split("_")[1]) for name in globals() if re.match(r"test_\d+_", name)}
@@ -162,7 +162,7 @@ def test_every_numbered_sentence_has_a_test() -> None:
 @pytest.mark.parametrize("death", ["raise ValueError", "sys.exit(1)", "os._exit(1)", "os.kill(os.getpid(), 15)",
                                    "os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 11)"])  # fmt: skip
 def test_01_a_returned_report_survives_any_death(home: Home, run_script: RunScript, death: str) -> None:
-    """The process dies right after the call."""
+    """Every report whose call has returned is in the journal, however the process dies right after it."""
     run_script(
         f"""
         import os, sys
@@ -178,7 +178,7 @@ def test_01_a_returned_report_survives_any_death(home: Home, run_script: RunScri
 
 
 def test_02_it_is_read_back_once_and_exactly(home: Home) -> None:
-    """Also by the index, also when it is asked twice."""
+    """Metrics are read back exactly, and only once, by an index that is refreshed twice."""
     values = {"a": 0.1, "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "-0": -0.0, "max": 2**63, "min": -(2**63)}
     with core.init() as context:
         context.train.report_training_metrics(1, values)
@@ -192,7 +192,7 @@ def test_02_it_is_read_back_once_and_exactly(home: Home) -> None:
 
 
 def test_03_what_cannot_be_kept_is_refused_by_name(home: Home) -> None:
-    """And the good half of that report is not recorded either."""
+    """An invalid metric is refused by its name, and the valid metrics of the same report are not recorded either."""
     with core.init() as context, pytest.raises(InvalidMetricError, match="'bad'"):
         context.train.report_training_metrics(1, {"good": 1.0, "bad": "text"})
 
@@ -201,7 +201,7 @@ def test_03_what_cannot_be_kept_is_refused_by_name(home: Home) -> None:
 
 @needs("strace")
 def test_04_a_report_is_one_write(tmp_path: Path) -> None:
-    """Between two reports the training thread makes no system call but the write."""
+    """Between two reports the training thread makes no system call except one write."""
     source = """
 import os
 from core_sdk import client, core
@@ -224,7 +224,7 @@ with core.init() as context:
 
 
 def test_05_an_fsync_follows_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted where the system call is made."""
+    """An fsync outside of the training thread follows a report within about a second."""
     fsynced = threading.Event()
     fsync = os.fsync
 
@@ -245,7 +245,7 @@ def test_05_an_fsync_follows_within_a_second(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("damage", [lambda line: line.replace(b":5,", b":7,"), lambda line: line[:-1] + b"J"])
 def test_06_a_damaged_record_is_skipped_and_counted(home: Home, damage: Callable[[bytes], bytes]) -> None:
-    """The others are read, also where it is the newline."""
+    """A damaged record, also one with a damaged newline, is skipped and counted, and the other records are read."""
     with core.init() as context:
         for step in range(10):
             context.train.report_training_metrics(step, {"loss": 0.5})
@@ -263,7 +263,7 @@ def test_06_a_damaged_record_is_skipped_and_counted(home: Home, damage: Callable
 
 
 def test_06_a_damaged_trial_record_is_skipped_and_named(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """The other trials are read."""
+    """A trial with a damaged record is left out and named in the log, and the other trials are read."""
     for rate in (0.25, 0.5):
         with core.init(hparams={"lr": rate}):
             pass
@@ -279,7 +279,7 @@ def test_06_a_damaged_trial_record_is_skipped_and_named(home: Home, caplog: pyte
 def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint_or_is_reported_again(
     home: Home, run_script: RunScript
 ) -> None:
-    """Hidden by default, and there for whoever asks. The second attempt reports the checkpoint's step again."""
+    """A resume supersedes reports beyond its checkpoint or reported again; they are hidden, but can be asked for."""
     script = """
     from core_sdk import core
     with core.init() as context:
@@ -323,7 +323,7 @@ def test_07_of_two_reports_of_a_step_the_later_counts(home: Home, caplog: pytest
 
 @pytest.mark.parametrize("last", [64, 1 << 12], ids=["the first", "all"])
 def test_67_a_script_may_close_what_it_has_not_opened(home: Home, run_script: RunScript, last: int) -> None:
-    """Its own files get the numbers, and keep what it has written; each report is in the journal."""
+    """A script may close descriptors that it did not open, and neither its own files nor reports suffer."""
     source = """
 import os, threading
 from core_sdk import core
@@ -347,7 +347,7 @@ with core.init() as core_context:
 
 
 def test_70_a_home_may_be_renamed_while_a_training_runs(home: Home, run_script: RunScript) -> None:
-    """What comes afterwards is where the home is now."""
+    """A home may be renamed while a training runs: all later records, media and checkpoints go to its new place."""
     moved = Home(home.root.with_name("moved"))
 
     status, _, stderr = run_script(
@@ -372,7 +372,7 @@ def test_70_a_home_may_be_renamed_while_a_training_runs(home: Home, run_script: 
 
 @pytest.mark.parametrize("removed", ["", "runs/1"], ids=["home", "trial"])
 def test_69_what_is_reported_into_a_removed_home_is_dropped(home: Home, run_script: RunScript, removed: str) -> None:
-    """The training goes on, and ends with an error."""
+    """Reports into a removed home or trial are dropped; the training goes on and ends with an error."""
     status, stdout, stderr = run_script(
         f"""
         import os, shutil
@@ -398,7 +398,7 @@ def test_69_what_is_reported_into_a_removed_home_is_dropped(home: Home, run_scri
 
 
 def test_08_a_checkpoint_is_invisible_until_it_is_whole(home: Home) -> None:
-    """While it is written there is nothing under its name, and no record of it."""
+    """While a checkpoint is written there is nothing under its name, and no record of it."""
     with core.init() as context:
         with context.checkpoint.store_path({"steps_completed": 1}) as (path, storage_id):
             (path / "weights").write_bytes(b"w")
@@ -411,7 +411,7 @@ def test_08_a_checkpoint_is_invisible_until_it_is_whole(home: Home) -> None:
 
 
 def test_09_a_death_in_a_save_leaves_nothing_visible_and_is_swept(home: Home, run_script: RunScript) -> None:
-    """The earlier checkpoint is as it was."""
+    """A save that died leaves nothing visible and is swept by a later init; the earlier checkpoint is intact."""
     run_script(
         """
         import os
@@ -439,7 +439,7 @@ def test_09_a_death_in_a_save_leaves_nothing_visible_and_is_swept(home: Home, ru
 
 @pytest.mark.parametrize("damage", ["missing", "added", "shorter", "longer", "flipped"])
 def test_10_reading_refuses_and_names_a_damaged_file(home: Home, damage: str) -> None:
-    """Whatever befell it."""
+    """Restoring a checkpoint with any kind of damage is refused with an error that names the file."""
     with core.init() as context:
         storage_id = store(context, 1)
         weights = home.checkpoints / storage_id / "weights"
@@ -462,7 +462,7 @@ def test_10_reading_refuses_and_names_a_damaged_file(home: Home, damage: str) ->
 
 
 def test_11_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, run_script: RunScript) -> None:
-    """And says what it skipped."""
+    """A resume falls back to the newest undamaged checkpoint and says which one it skipped."""
     script = """
     from core_sdk import core
     with core.init() as context:
@@ -487,7 +487,7 @@ def test_11_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, run_sc
 
 @pytest.mark.parametrize("storage_id", ["", ".", "..", "../runs", "/", "a/b", "\x00", ".staging"])
 def test_12_no_id_reaches_outside(home: Home, storage_id: str) -> None:
-    """An empty id does not mean everything."""
+    """A storage id that leads outside of the storage, and an empty one, are refused, and nothing is deleted."""
     with core.init() as context:
         kept = store(context, 1)
 
@@ -499,7 +499,7 @@ def test_12_no_id_reaches_outside(home: Home, storage_id: str) -> None:
 
 
 def test_12_nothing_is_deleted_through_a_link(home: Home, tmp_path: Path) -> None:
-    """A directory of the checkpoint was replaced by a link to somebody's own."""
+    """Deleting a checkpoint does not delete through a symbolic link that replaced one of its directories."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "x").write_bytes(b"precious")
     with core.init() as context:
@@ -517,7 +517,7 @@ def test_12_nothing_is_deleted_through_a_link(home: Home, tmp_path: Path) -> Non
 
 
 def test_13_without_a_request_it_is_never_true(run_script: RunScript) -> None:
-    """A hundred thousand times."""
+    """Without a request to stop, should_preempt() is never true, in 100,000 calls."""
     status, _, errors = run_script(
         """
         from core_sdk import core
@@ -530,7 +530,7 @@ def test_13_without_a_request_it_is_never_true(run_script: RunScript) -> None:
 
 
 def test_14_a_stopped_trial_is_paused_and_goes_on(home: Home, start_script: StartScript) -> None:
-    """It stays true until the end; the resumed attempt is not stopped again."""
+    """should_preempt() stays true until the stopped attempt ends as paused; the resumed attempt is not stopped."""
     script = start_script(
         """
         from core_sdk import core
@@ -556,7 +556,7 @@ def test_14_a_stopped_trial_is_paused_and_goes_on(home: Home, start_script: Star
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_15_a_script_that_never_asks_dies_of_a_signal(start_script: StartScript, number: int) -> None:
-    """And one that asks does not."""
+    """A signal kills a script that never asks should_preempt(), and does not kill one that asks."""
     deaf = start_script(
         "from core_sdk import core\nwith core.init():\n    print('on')\n    while True: pass\n", name="a.py"
     )
@@ -596,7 +596,7 @@ def test_15_a_script_that_never_asks_dies_of_a_signal(start_script: StartScript,
 
 
 def test_15_the_second_ctrl_c_interrupts_any_script(start_script: StartScript) -> None:
-    """And one that handles it itself gets the first."""
+    """The second Ctrl-C interrupts any script, and a script's own handler gets the first one."""
     source = """
         import signal, sys
         from core_sdk import core
@@ -636,7 +636,7 @@ def test_16_a_stop_is_seen_promptly(home: Home) -> None:
 
 
 def test_17_a_full_disk_never_stops_training(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loss is warned of, counted, recorded and raised once."""
+    """A full disk never stops a training: the lost reports are warned about, counted, recorded and raised once."""
     monkeypatch.setenv("CORE_SDK_HOME", str(small_disk / "home"))
     hog = small_disk / "hog"
     with warnings.catch_warnings(record=True) as caught, pytest.raises(ReportsDroppedError) as raised:
@@ -657,7 +657,7 @@ def test_17_a_full_disk_never_stops_training(small_disk: Path, monkeypatch: pyte
 
 
 def test_18_a_full_disk_fails_the_save_and_leaves_the_earlier_one(small_disk: Path) -> None:
-    """Nothing of the failed save is visible, and its space is given back."""
+    """A save on a full disk fails, leaves the earlier checkpoint intact, and frees its space again."""
     with core.init(checkpoint_storage=str(small_disk / "checkpoints")) as context:
         kept = store(context, 1)
         with pytest.raises(NotEnoughSpaceError), context.checkpoint.store_path({"steps_completed": 2}) as (path, _):
@@ -669,7 +669,7 @@ def test_18_a_full_disk_fails_the_save_and_leaves_the_earlier_one(small_disk: Pa
 
 
 def test_18_a_save_whose_record_is_refused_raises(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The storage has room; the home has none: what was stored is withdrawn, and nothing listed is missing."""
+    """If the record of a save cannot be written, the save raises and its stored checkpoint is withdrawn."""
     monkeypatch.setenv("CORE_SDK_HOME", str(small_disk / "home"))
     storage = DirectoryStorage(small_disk.parent / "checkpoints")
     note = "n" * 4096
@@ -706,7 +706,7 @@ def test_68_a_full_disk_can_be_freed(small_disk: Path, monkeypatch: pytest.Monke
 
 
 def test_19_order_is_the_order_of_calls(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock goes back an hour between two reports."""
+    """Reports keep the order of their calls, even if the clock goes back an hour between them."""
     with core.init() as context:
         context.train.report_training_metrics(1, {"loss": 1.0})
         now = time.time
@@ -723,7 +723,7 @@ def test_19_order_is_the_order_of_calls(home: Home, monkeypatch: pytest.MonkeyPa
 
 
 def test_20_an_unwritable_home_is_said_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By init()."""
+    """init() refuses a home that it cannot write to."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "file"))
 
@@ -733,7 +733,7 @@ def test_20_an_unwritable_home_is_said_before_training(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("damage", ["gone", "garbage", "a flipped bit"])
 def test_21_a_damaged_index_is_rebuilt(home: Home, damage: str) -> None:
-    """From the journals."""
+    """An index that is missing or damaged is rebuilt from the journals."""
     with core.init() as context:
         context.train.report_training_metrics(1, {"loss": 0.5})
     with Index(home) as index:
@@ -754,7 +754,7 @@ def test_21_a_damaged_index_is_rebuilt(home: Home, damage: str) -> None:
 
 @needs("many processes")
 def test_22_a_second_claim_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch, run_script: RunScript) -> None:
-    """In another process; the first goes on."""
+    """A second process that claims the same attempt is refused, and the first one goes on."""
     script = """
     import subprocess, sys
     from core_sdk import core
@@ -774,7 +774,7 @@ def test_22_a_second_claim_is_refused(home: Home, monkeypatch: pytest.MonkeyPatc
 
 
 def test_23_a_full_disk_does_not_reach_the_scripts_output(small_disk: Path, tmp_path: Path) -> None:
-    """What cannot be kept is dropped and counted, and the script ends well."""
+    """Output that a full disk cannot keep is dropped and counted, and the script ends successfully."""
     script = tmp_path / "talk.py"
     script.write_text(
         f"""
@@ -811,7 +811,7 @@ def start_two_ranks(start_script: StartScript, body: str) -> list[Script]:
 
 
 def test_24_each_rank_reports_once(home: Home, start_script: StartScript) -> None:
-    """Both make the same calls, and are killed; one metric is only of rank 1."""
+    """Metrics that all ranks report are shown once, of rank 0, and metrics only of rank 1 are shown too."""
     ranks = start_two_ranks(
         start_script,
         """
@@ -840,7 +840,7 @@ def test_24_each_rank_reports_once(home: Home, start_script: StartScript) -> Non
 
 
 def test_63_rank_0_speaks_for_the_attempt(home: Home, start_script: StartScript) -> None:
-    """Another rank is told that it does not, once."""
+    """Status, metadata and alerts come from rank 0; another rank is told once that its own are not recorded."""
     ranks = start_two_ranks(
         start_script,
         """
@@ -863,7 +863,7 @@ def test_63_rank_0_speaks_for_the_attempt(home: Home, start_script: StartScript)
 
 @needs("hosts")
 def test_63_a_rank_that_does_not_see_the_home_records_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a node without a shared file system; the training goes on."""
+    """A rank that cannot see the home, as without a shared file system, records nothing and trains on."""
     disk = tmp_path / "disk"
     disk.mkdir()
     monkeypatch.setenv("CORE_SDK_HOME", str(disk / "home"))
@@ -892,7 +892,7 @@ def test_63_a_rank_that_does_not_see_the_home_records_nothing(tmp_path: Path, mo
 
 @pytest.mark.parametrize("asked", [0, 1])
 def test_25_ranks_stop_at_the_same_call(start_script: StartScript, asked: int) -> None:
-    """Only one of them gets the signal."""
+    """All ranks stop at the same call of should_preempt(), although only one of them gets the signal."""
     ranks = start_two_ranks(
         start_script,
         """
@@ -917,7 +917,7 @@ def test_25_ranks_stop_at_the_same_call(start_script: StartScript, asked: int) -
 
 @pytest.mark.parametrize("dies", [0, 1])
 def test_26_a_death_is_named_to_the_others(start_script: StartScript, dies: int) -> None:
-    """They wait in a collective when it happens."""
+    """When a rank dies, the others, waiting in a collective, get an error that names it within two seconds."""
     ranks = start_two_ranks(
         start_script,
         f"""
@@ -941,7 +941,7 @@ def test_26_a_death_is_named_to_the_others(start_script: StartScript, dies: int)
 
 
 def test_27_a_rank_that_fails_leaves_no_sharded_checkpoint(home: Home, start_script: StartScript) -> None:
-    """The second save fails on rank 1; the first is there."""
+    """A rank that fails in a sharded save leaves no checkpoint, and the earlier one stays."""
     ranks = start_two_ranks(
         start_script,
         """
@@ -1022,7 +1022,7 @@ def is_part(request: WireRequest) -> bool:
 
 
 def test_29_a_bucket_has_a_checkpoint_from_its_manifest_on(home: Home, bucket: OpenedBucket) -> None:
-    """A look at the bucket in the moment before finds nothing."""
+    """A checkpoint in a bucket exists from its manifest on, and is not listed the moment before."""
     seen: list[list[str]] = []
 
     def look(exchange: Exchange) -> None:
@@ -1038,7 +1038,7 @@ def test_29_a_bucket_has_a_checkpoint_from_its_manifest_on(home: Home, bucket: O
 
 
 def test_29_a_bit_that_flipped_in_a_bucket_is_noticed(home: Home, bucket: OpenedBucket) -> None:
-    """And its file named."""
+    """A bit that flipped in a bucket is noticed when the checkpoint is restored, and its file is named."""
     with core.init(checkpoint_storage=bucket.url) as context:
         storage_id = store(context, 1)
         bucket_at(bucket.url).put(f"{storage_id}/weights", b"w" * 9_999 + b"v")
@@ -1052,7 +1052,7 @@ def test_29_a_bit_that_flipped_in_a_bucket_is_noticed(home: Home, bucket: Opened
 def test_30_what_a_dead_process_left_in_a_bucket_is_swept(
     home: Home, bucket: OpenedBucket, start_script: StartScript
 ) -> None:
-    """It had sent a small file, and a part of a large one."""
+    """Objects and parts of uploads that a killed process left in a bucket are swept by a later init."""
     killed = threading.Event()
 
     def kill(exchange: Exchange) -> None:
@@ -1092,7 +1092,7 @@ def test_30_what_a_dead_process_left_in_a_bucket_is_swept(
 
 
 def test_62_a_sweep_delays_nobody(home: Home, bucket: OpenedBucket, caplog: pytest.LogCaptureFixture) -> None:
-    """The store never answers the first request of the sweep; then it answers none of them as it should."""
+    """A sweep that gets no answer, or errors, from the store delays neither init() nor a save."""
     begun, released = threading.Event(), threading.Event()
 
     def is_of_sweep(request: WireRequest) -> bool:
@@ -1113,7 +1113,7 @@ def test_62_a_sweep_delays_nobody(home: Home, bucket: OpenedBucket, caplog: pyte
 
 
 def test_54_a_silent_store_is_named(home: Home, bucket: OpenedBucket, caplog: pytest.LogCaptureFixture) -> None:
-    """It hangs when a checkpoint is sent."""
+    """When the store does not answer a save, the log says which store is waited for, since when and until when."""
     reached, released = threading.Event(), threading.Event()
     with core.init(checkpoint_storage=bucket.url) as context:
         bucket.proxy.fault(lambda request: request.method in ("PUT", "POST"), faults.stall(reached, released))
@@ -1131,7 +1131,7 @@ def test_54_a_silent_store_is_named(home: Home, bucket: OpenedBucket, caplog: py
 def test_31_no_credential_is_told(
     home: Home, start_server: StartServer, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """By no error, no log however detailed, and no file of the home."""
+    """Credentials appear in no error, no log at any level, and no file of the home."""
     server = start_server("moto")
     caplog.set_level(logging.DEBUG)
     with start_proxy(server.address) as proxy:
@@ -1154,7 +1154,7 @@ def test_31_no_credential_is_told(
 
 
 def test_32_reports_flow_while_a_checkpoint_is_on_its_way(home: Home, bucket: OpenedBucket) -> None:
-    """Which nobody sees before it is stored."""
+    """Reports are recorded while a checkpoint is uploaded, and the checkpoint is not listed before it is complete."""
     reached, released = threading.Event(), threading.Event()
     bucket.proxy.fault(is_manifest, faults.stall(reached, released))
     with core.init(checkpoint_storage=bucket.url) as context:
@@ -1176,7 +1176,7 @@ def test_32_reports_flow_while_a_checkpoint_is_on_its_way(home: Home, bucket: Op
 
 @pytest.mark.parametrize("asked", ["wait", "the next save", "leaving"])
 def test_33_a_failure_in_the_background_is_raised_once(home: Home, asked: str) -> None:
-    """By whoever comes first."""
+    """A background save's failure is raised once, by the first of wait(), the next save and leaving the context."""
     context = core.init()
     calls: dict[str, Callable[[], object]] = {
         "wait": context.checkpoint.wait,
@@ -1197,7 +1197,7 @@ def test_33_a_failure_in_the_background_is_raised_once(home: Home, asked: str) -
 def test_34_a_save_beyond_the_grace_is_given_up(
     home: Home, bucket: OpenedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing of it comes to be seen."""
+    """A save that exceeds the grace period is given up, and no part of it becomes visible."""
     monkeypatch.setenv("CORE_SDK_GRACE_S", "0.5")
     bucket.proxy.fault(is_part, faults.status(503))
 
@@ -1211,7 +1211,7 @@ def test_34_a_save_beyond_the_grace_is_given_up(
 
 
 def test_65_what_changes_after_a_save_does_not_show_in_the_checkpoint(home: Home) -> None:
-    """The training goes on while a thread writes it."""
+    """A background save has the state at its call, although the training changes it meanwhile."""
     training = Training()
     running = training.run()
     with core.init() as context:
@@ -1238,7 +1238,7 @@ KEEP_NONE = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest
 
 
 def test_35_nothing_is_deleted_that_nobody_asked_for(two_checkpoints: Home) -> None:
-    """Nor what another home has stored in the same place."""
+    """Collection deletes nothing without a policy, and never what another home has stored in the same place."""
     storage = DirectoryStorage(two_checkpoints.checkpoints)
     with storage.stage("foreign") as staging:
         store_alone(staging, {"steps_completed": 1})
@@ -1265,7 +1265,7 @@ def test_35_nothing_is_deleted_that_nobody_asked_for(two_checkpoints: Home) -> N
     ],
 )
 def test_36_what_is_needed_is_never_deleted(two_checkpoints: Home, reason: str) -> None:
-    """Sentence 35's test deletes "older" where there is no such reason."""
+    """Collection keeps a checkpoint that is needed for any reason, such as a pin, a version or a reader."""
     home, folder, reading = two_checkpoints, two_checkpoints.trial(1), contextlib.ExitStack()
     match reason:
         case "the only good one":
@@ -1297,7 +1297,7 @@ def test_36_what_is_needed_is_never_deleted(two_checkpoints: Home, reason: str) 
 
 
 def test_37_a_deletion_that_was_begun_is_finished(two_checkpoints: Home) -> None:
-    """Its collector died after it had said so, and before it had done it."""
+    """A deletion whose collector was killed is finished by the next one, and its checkpoint is never used again."""
     folder = two_checkpoints.trial(1)
     folder.append_change(CheckpointCondemned(time=0.0, storage_id="newer"))
     with Index(two_checkpoints) as index:
@@ -1316,7 +1316,7 @@ def test_37_a_deletion_that_was_begun_is_finished(two_checkpoints: Home) -> None
 def test_38_a_bucket_that_is_away_fails_saves_and_resumes_only(
     home: Home, bucket: OpenedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Training and reports go on; with the bucket back, so does the rest."""
+    """If a bucket is away, only saves and resumes fail; reports go on, and saves do once it is back."""
     monkeypatch.setenv("CORE_SDK_STORAGE_DEADLINE_S", "0.2")
     with core.init(checkpoint_storage=bucket.url) as context:
         kept = store(context, 1)
@@ -1335,7 +1335,7 @@ def test_38_a_bucket_that_is_away_fails_saves_and_resumes_only(
 
 
 def test_39_sigusr1_is_sigterm_under_slurm(home: Home, start_script: StartScript) -> None:
-    """And kills, as it does, where Slurm is not."""
+    """Under Slurm, SIGUSR1 stops a script as SIGTERM does; without Slurm it kills as usual."""
     source = """
         from core_sdk import core
         with core.init() as context:
@@ -1355,7 +1355,7 @@ def test_39_sigusr1_is_sigterm_under_slurm(home: Home, start_script: StartScript
 
 
 def test_40_a_notice_stops_those_who_ask_for_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server hangs at first, which the training does not notice."""
+    """A cloud's stop notice stops only those who ask for notices, and a hanging metadata server delays nothing."""
     with GoogleStub("hangs") as server:
         monkeypatch.setenv("GCE_METADATA_HOST", server.variables["GCE_METADATA_HOST"])
         server.say(preempted="TRUE")
@@ -1396,7 +1396,7 @@ def start_unwatched(home: Home, directory: Path) -> subprocess.Popen[str]:
 
 @needs("many processes")
 def test_41_a_killed_command_costs_nothing(home: Home, tmp_path: Path) -> None:
-    """The trial is paused afterwards, by `trial pause`."""
+    """After its `core-sdk run` was killed, a trial runs on, keeps its output, and can be paused."""
     run = start_unwatched(home, tmp_path)
 
     run.kill()
@@ -1416,7 +1416,7 @@ def test_41_a_killed_command_costs_nothing(home: Home, tmp_path: Path) -> None:
 @needs("many processes")
 @pytest.mark.parametrize("command", [["core_sdk.cli", "run", "--", sys.executable, "-m"], []], ids=["run", "launcher"])
 def test_64_a_closed_terminal_costs_nothing(home: Home, tmp_path: Path, command: list[str]) -> None:
-    """Of a command, and of a launcher that was started directly."""
+    """A training outlives its closed terminal, whether started by `core-sdk run` or by a launcher."""
     (tmp_path / "train.py").write_text(
         textwrap.dedent(
             """
@@ -1464,7 +1464,7 @@ def test_42_no_script_runs_unsupervised(home: Home, tmp_path: Path) -> None:
 
 @needs("many processes")
 def test_53_nothing_runs_below_what_was_killed(home: Home, tmp_path: Path) -> None:
-    """Ranks end with their agent. Those that have lost all who would end them are ended by `trial kill`."""
+    """Ranks end with their killed agent; if their launcher and guardians are killed too, `trial kill` ends them."""
     tree = ProcessTree(home.root, tmp_path)
     try:
         for trial_id, killed in enumerate((["agent"], ["agent", "agent's guardian", "launcher", "guardian"]), 1):
@@ -1523,7 +1523,7 @@ time.sleep(120)
 
 @needs("many processes")
 def test_43_a_kill_leaves_the_end_that_a_script_has_recorded(home: Home, tmp_path: Path) -> None:
-    """Whatever the script does afterwards is no part of the training."""
+    """`trial kill` after the script has left its context leaves the recorded end as it is."""
     (tmp_path / "afterwards.py").write_text(AFTERWARDS)
     run = subprocess.Popen(
         [sys.executable, "-m", "core_sdk.cli", "run", "--", sys.executable, str(tmp_path / "afterwards.py")],
@@ -1579,7 +1579,7 @@ def killed_search(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @needs("many processes")
 def test_44_a_submitted_experiment_is_carried_out(home: Home, tmp_path: Path) -> None:
-    """By the next master, if that which has begun it was killed; one that was refused is nowhere."""
+    """A submitted experiment is finished by the next master if the first is killed; a refused one leaves no trace."""
     (tmp_path / "train.py").write_text("print('trained')")
     config = tmp_path / "one.yaml"
     config.write_text(f"{{name: one, entrypoint: [{sys.executable}, train.py], searcher: {{name: single, metric: m}}}}")
@@ -1600,7 +1600,7 @@ def test_44_a_submitted_experiment_is_carried_out(home: Home, tmp_path: Path) ->
 
 @needs("many processes")
 def test_45_every_decision_follows_from_the_events_before_it(killed_search: Home) -> None:
-    """Nothing has begun, was stopped or has ended before the event that says so."""
+    """Each decision in an experiment's log follows from earlier events: no start, stop or end precedes its cause."""
     experiment = ExperimentStateMachine(1, SubmittedExperiment(killed_search, 1).config)
 
     for event in events_of(killed_search, 1):
@@ -1641,7 +1641,7 @@ def test_46_a_killed_master_costs_nothing(killed_search: Home) -> None:
 
 
 def test_47_no_attempt_begins_twice(killed_search: Home) -> None:
-    """One begins when the one before has ended."""
+    """No attempt begins twice, and none before the trial's previous attempt has ended."""
     running: set[UUID] = set()
     begun: list[tuple[UUID, int]] = []
     for event in events_of(killed_search, 1):
@@ -1657,7 +1657,7 @@ def test_47_no_attempt_begins_twice(killed_search: Home) -> None:
 
 
 def test_48_a_stopped_trial_reaches_the_searcher_no_more(killed_search: Home) -> None:
-    """It reports what would have been the best loss."""
+    """The searcher does not see what a trial reports after it has been stopped."""
     experiment = ExperimentStateMachine(1, SubmittedExperiment(killed_search, 1).config)
     for event in events_of(killed_search, 1):
         experiment.apply(event)
@@ -1672,7 +1672,7 @@ def test_48_a_stopped_trial_reaches_the_searcher_no_more(killed_search: Home) ->
 
 
 def test_49_a_home_has_one_master(home: Home) -> None:
-    """The second cannot begin, and the first still answers."""
+    """A second master for the same home cannot start, and the first one still answers."""
     with running_master(Home.create(home.root)):
         with pytest.raises(BlockingIOError):
             Master(home, Machine(1))
@@ -1683,7 +1683,7 @@ def test_49_a_home_has_one_master(home: Home) -> None:
 
 
 def test_57_damage_lets_one_experiment_stand_still(home: Home, tmp_path: Path) -> None:
-    """Its trial trains on, others are active, and it goes on when its file is whole again."""
+    """A damaged experiment is paused alone, its trial trains on, and it resumes when its file is whole again."""
     with made_home(home, tmp_path) as made:
         path = made.folder(made.running).events_path
         whole = path.read_bytes()
@@ -1716,7 +1716,7 @@ with core.init() as context:
 def test_58_a_stop_has_its_time_whatever_the_clock_does(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock jumps by two hours while a trial saves, and its master is followed by another one."""
+    """A trial that is stopped gets its full time to save, even if the clock jumps and the master is replaced."""
     text = f"{{name: one, entrypoint: [{sys.executable}, train.py], searcher: {{name: single, metric: m}}}}"
     with opened_master(Home.create(home.root)):
         experiment_id = submit_text(home, tmp_path, text, SAVES_LATE)
@@ -1740,7 +1740,7 @@ def test_58_a_stop_has_its_time_whatever_the_clock_does(
 
 @needs("many processes")
 def test_59_a_killed_master_comes_back(home: Home, tmp_path: Path) -> None:
-    """With the end of a trial, and no command; one that was ended does not come, whatever is listed."""
+    """A killed master restarts at the end of a trial without any command; one that was shut down does not."""
     marker = tmp_path / "may end"
     train = f"import time, pathlib\nwhile not pathlib.Path({str(marker)!r}).exists(): time.sleep(0.05)"
     search = "{name: random, metric: m, max_trials: 2, max_concurrent_trials: 1}"
@@ -1763,7 +1763,7 @@ def test_59_a_killed_master_comes_back(home: Home, tmp_path: Path) -> None:
 
 
 def test_50_a_training_resumes_exactly() -> None:
-    """In the middle of an epoch, with shuffled and augmented data, dropout and a schedule of learning rates."""
+    """A training resumes exactly in mid-epoch, with shuffled, augmented data, dropout and a learning-rate schedule."""
     undisturbed = list(Training().run())
     stopped = Training()
     seen = list(itertools.islice(stopped.run(), 5))
@@ -1777,7 +1777,7 @@ def test_50_a_training_resumes_exactly() -> None:
 
 
 def test_51_each_batch_has_its_samples_on_any_number_of_ranks() -> None:
-    """Three ranks go on where one was stopped."""
+    """On any number of ranks, a resumed loader yields each global batch with the same samples."""
     undisturbed, stopped = loader_of(0, 1), loader_of(0, 1)
     expected = [samples.tolist() for _ in range(2) for samples, _ in undisturbed]
     next(stopped.stream())
@@ -1793,7 +1793,7 @@ def test_51_each_batch_has_its_samples_on_any_number_of_ranks() -> None:
 @needs("many processes")
 @pytest.mark.parametrize("victim", ["the program", "rank 0", "rank 1"])
 def test_52_a_fit_goes_on_from_its_last_checkpoint(home: Home, start_script: StartScript, victim: str) -> None:
-    """A job's next start, or the program itself where it lives, calls the function again."""
+    """fit() goes on from its last checkpoint, in the same program after a worker's death or in the next start."""
     source = """
         import os, signal, sys, tempfile, time
         from core_sdk import train
@@ -1829,7 +1829,7 @@ def test_52_a_fit_goes_on_from_its_last_checkpoint(home: Home, start_script: Sta
 
 
 def test_60_a_copy_deletes_nothing_of_its_original(two_checkpoints: Home, tmp_path: Path) -> None:
-    """And has its own checkpoints, as the original has when it is moved."""
+    """A copied home deletes nothing of its original, and has its own checkpoints; a moved one keeps its own."""
     copied = Home(shutil.copytree(two_checkpoints.root, tmp_path / "copy"))
 
     collect(copied, Request(policy=KEEP_NONE))
@@ -1843,7 +1843,7 @@ def test_60_a_copy_deletes_nothing_of_its_original(two_checkpoints: Home, tmp_pa
 
 
 def test_60_only_the_same_folder_deletes_outside_and_starts_trainings(home: Home, tmp_path: Path) -> None:
-    """A home that was restored does both once somebody says that it was moved."""
+    """A copied or restored home deletes nothing outside and starts no trainings until it is adopted as moved."""
     training = new_attempt(new_trial(home))
     store_recorded(training, "outside", 1, tmp_path / "shared")
     training.end()
@@ -1867,7 +1867,7 @@ def test_60_only_the_same_folder_deletes_outside_and_starts_trainings(home: Home
 
 
 def test_71_a_merge_takes_each_trial_once_though_it_is_killed(two_checkpoints: Home, tmp_path: Path) -> None:
-    """What is damaged there is named."""
+    """A merge that was killed and repeated takes each trial once, and leaves out and names damaged checkpoints."""
     for storage_id in map(str, range(20)):
         training = new_attempt(new_trial(two_checkpoints))
         store_recorded(training, storage_id, 1)
@@ -1930,7 +1930,7 @@ def test_73_a_stop_ends_a_function_that_never_asks_in_a_report(
 
 @needs("many processes")
 def test_55_each_fit_has_workers_of_its_own(run_script: RunScript) -> None:
-    """The second one imports anew what the first one has changed."""
+    """Each fit() has new worker processes, which import modules anew."""
     code, output, errors = run_script("""
         import json, os
         from core_sdk.train import ScalingConfig, TorchTrainer
@@ -1956,7 +1956,7 @@ def test_55_each_fit_has_workers_of_its_own(run_script: RunScript) -> None:
 @pytest.mark.timeout(400)
 @needs("ray")
 def test_56_no_worker_outlives_its_cluster(unwatched_ray: UnwatchedRay, home: Home, tmp_path: Path) -> None:
-    """The raylets would train on without their control plane for a minute."""
+    """No worker outlives the control plane of its Ray cluster, although raylets would run on for a minute."""
     training = RayTraining(unwatched_ray, home, tmp_path)
 
     unwatched_ray.kill("gcs_server")
@@ -1967,7 +1967,7 @@ def test_56_no_worker_outlives_its_cluster(unwatched_ray: UnwatchedRay, home: Ho
 
 @needs("many processes")
 def test_61_a_save_does_not_wait_for_a_rank_that_does_not_answer(home: Home, tmp_path: Path) -> None:
-    """Here one that somebody has stopped while it was storing."""
+    """A save fails, rather than waits, if a rank does not answer because its process is stopped."""
     source = """
         from core_sdk.storage.directory._staging import DirectoryStaging
 
@@ -1995,7 +1995,7 @@ def test_61_a_save_does_not_wait_for_a_rank_that_does_not_answer(home: Home, tmp
 
 
 def test_72_media_survive_what_their_report_survives(start_script: StartScript, home: Home) -> None:
-    """Each record names a whole file, which is verified when it is read."""
+    """Media survive a kill whenever their report does, and a damaged file is refused when it is read."""
     script = start_script("""
         from core_sdk import core, media
 
@@ -2021,7 +2021,7 @@ def test_72_media_survive_what_their_report_survives(start_script: StartScript, 
 
 
 def test_66_media_that_cannot_be_kept_are_refused_or_counted(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report is refused as a whole, or recorded with the reason."""
+    """Media that are too large are refused with their report; media that no disk space is left for are counted."""
     monkeypatch.setenv("CORE_SDK_HOME", str(small_disk / "home"))
     monkeypatch.setenv("CORE_SDK_MAX_MEDIA_MB", "2")
     with warnings.catch_warnings(), pytest.raises(ReportsDroppedError) as raised:

@@ -18,7 +18,7 @@ from core_sdk.storage.directory._staging import DirectoryStaging
 
 
 class Gate:
-    """Two files: who arrives makes one, and goes on once the other is there."""
+    """A gate made of two files: arriving creates the first, and passing waits for the second."""
 
     def __init__(self, folder: Path, name: str = "gate") -> None:
         self._reached = folder / f"{name}.reached"
@@ -40,7 +40,7 @@ class Gate:
         self._opened.touch()
 
     def refuse(self) -> None:
-        """Whoever arrives fails."""
+        """Makes every arrival at the gate fail."""
         self._refused.touch()
         self._opened.touch()
 
@@ -61,7 +61,7 @@ class Gate:
 
 
 class HeldStorage(DirectoryStorage):
-    """A save is held before `step`."""
+    """A directory storage whose saves wait at a gate before `step`."""
 
     def __init__(self, root: Path, gate: Gate, step: str = "commit") -> None:
         super().__init__(root)
@@ -101,7 +101,7 @@ class _HeldStaging(DirectoryStaging):
 
 
 def hold(context: core.Context, gate: Gate, step: str = "commit") -> None:
-    """From now on the Context's saves are held there."""
+    """Makes the saves of this Context wait at the gate before `step`."""
     storage = context.checkpoint._storage
     assert isinstance(storage, DirectoryStorage)
     context.checkpoint._storage = HeldStorage(storage.root, gate, step)

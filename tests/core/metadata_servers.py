@@ -15,7 +15,7 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 
 class StubServer:
-    """At a free port of this machine, or at `port`."""
+    """A metadata server on a free port of this machine, or on `port`."""
 
     def __init__(self, fault: Fault | None = None, port: int = 0) -> None:
         self.fault = fault
@@ -32,7 +32,7 @@ class StubServer:
             do_PUT = do_GET
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Not to the test's output."""
+                """Keeps requests out of the test's output."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
@@ -50,7 +50,7 @@ class StubServer:
         self._server.server_close()
 
     def say(self, **news: Any) -> None:
-        """Changes what it says; who waits for news is told."""
+        """Changes what the server answers and wakes the requests that wait for a change."""
         with self.news:
             for name, value in news.items():
                 setattr(self, name, value)
@@ -117,7 +117,7 @@ class GoogleStub(StubServer):
 
 
 class AmazonStub(StubServer):
-    """Each token it gives counts until the next one."""
+    """A stub of Amazon's server: each token that it issues is valid until the next one."""
 
     interruption: dict[str, str] | None = None
     num_tokens = 0

@@ -51,7 +51,7 @@ def codes(ended: Sequence[Ended]) -> list[int]:
 
 
 def the_trial() -> Trial:
-    """The only one in the home."""
+    """Returns the only trial in the home."""
     (experiment,) = Tracker().list_experiments()
     assert experiment.num_trials == 1
     return Tracker().get_trial(1)
@@ -68,7 +68,7 @@ class Ranks:
         self._meeting.mkdir(mode=0o700)
 
     def run(self, source: str, size: int = 2, **options: object) -> list[Ended]:
-        """All ranks to their end."""
+        """Runs all ranks to their end."""
         return [self.wait(process) for process in self.start(source, size, **options)]  # type: ignore[arg-type]
 
     def start(
@@ -81,7 +81,7 @@ class Ranks:
         wrappers: Mapping[int, Sequence[str]] | None = None,
         timeout_s: float = CHANNEL_TIMEOUT_S,
     ) -> list[subprocess.Popen[str]]:
-        """`variables` and `wrappers` (a command to be put before) are by rank."""
+        """Starts all ranks; `variables` and `wrappers` (commands put before the script) are given per rank."""
         script = self._directory / "train.py"
         script.write_text(_PRELUDE + textwrap.dedent(source))
         arguments = [str(size), str(num_nodes), str(self._meeting), str(timeout_s)]
@@ -104,7 +104,7 @@ class Ranks:
         return Ended(process.returncode, output, errors)
 
     def kill(self) -> None:
-        """What still runs."""
+        """Kills the processes that still run."""
         for process in self._started:
             if process.poll() is None:
                 process.kill()

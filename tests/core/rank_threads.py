@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass
 class Rank:
-    """What one rank's script sees."""
+    """The objects that the script of one rank works with."""
 
     number: int
     distributed: DistributedContext
@@ -44,17 +44,17 @@ class Trial:
         return DirectoryStorage(self.storage.root)
 
     def records(self, rank: int) -> list[Record]:
-        """All that this rank has recorded, but for what it only set out to do."""
+        """Returns all records of this rank except those of saves that have begun."""
         paths = sorted(self._folder.glob(f"*/{rank}.journal"))
         records = [record for path in paths for record in read_records(path)]
         return [record for record in records if not isinstance(record, CheckpointBegun)]
 
     def left_over(self) -> list[Path]:
-        """All that lies where checkpoints are written and removed."""
+        """Returns everything that is left where checkpoints are written and removed."""
         return sorted((self.storage.root / ".staging").rglob("*"))
 
     def run(self, script: Callable[[Rank], T]) -> list[T]:
-        """What the ranks return; raises if one of them does."""
+        """Returns the results of all ranks, or raises the error of a rank that failed."""
         return self.attempt(script).by_rank()
 
     def attempt(self, script: Callable[[Rank], T]) -> Outcomes[T]:

@@ -34,7 +34,7 @@ def errors_of(directory: Path, *command: str, **variables: str) -> list[str]:
 
 @needs("many processes")
 def test_a_script_says_which_trial_it_is_and_what_to_type_next(home: Home, tmp_path: Path) -> None:
-    """On stderr, in a pipe too, once as it begins and once as it ends; a later start of a job says where it goes on."""
+    """A script names its trial on stderr when it begins and when it ends, also in a pipe and on a restart of a job."""
     first = errors_of(tmp_path, sys.executable, "train.py", "job", "fail")
     second = errors_of(tmp_path, sys.executable, "train.py", "job")
 
@@ -51,7 +51,7 @@ def test_a_script_says_which_trial_it_is_and_what_to_type_next(home: Home, tmp_p
 
 @needs("many processes")
 def test_nothing_is_said_twice_or_by_a_script_that_is_to_be_quiet(home: Home, tmp_path: Path) -> None:
-    """`core-sdk run` says it itself; CORE_SDK_QUIET silences a script."""
+    """Under `core-sdk run` only the command speaks, and CORE_SDK_QUIET silences a script."""
     quiet = errors_of(tmp_path, sys.executable, "train.py", CORE_SDK_QUIET="1")
     run = errors_of(tmp_path, sys.executable, "-m", "core_sdk.cli", "run", "--", sys.executable, "train.py")
 
@@ -64,7 +64,7 @@ def test_nothing_is_said_twice_or_by_a_script_that_is_to_be_quiet(home: Home, tm
 
 @needs("many processes")
 def test_rank_0_speaks_for_the_trial(ranks: Ranks, home: Home) -> None:
-    """The others say nothing."""
+    """Only rank 0 announces the trial; the other ranks are silent."""
     chief, other = ranks.run("with core.init(distributed=distributed): pass")
 
     assert chief.errors.count("core-sdk: trial 1") == 2

@@ -66,7 +66,7 @@ def save(checkpoint: core.CheckpointContext, steps_completed: int = 1, **options
 
 
 def save_in_vain(checkpoint: core.CheckpointContext, gate: Gate) -> str:
-    """In the background; it fails."""
+    """Starts a save in the background that fails."""
     gate.refuse()
     return save(checkpoint)
 
@@ -86,7 +86,7 @@ def outcome(home: Home) -> tuple[str, str | None]:
 
 
 def test_a_save_returns_before_it_is_stored(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
-    """And is recorded once it is."""
+    """A background save returns at once and is recorded when it is stored."""
     storage_id = save(checkpoint)
     gate.wait_until_reached()
     before = stored_ids(home), [type(record) for record in records(home)].count(CheckpointStored)
@@ -102,7 +102,7 @@ def test_a_save_returns_before_it_is_stored(checkpoint: core.CheckpointContext, 
 def test_an_upload_returns_once_its_files_are_copied(
     checkpoint: core.CheckpointContext, home: Home, gate: Gate, tmp_path: Path
 ) -> None:
-    """What happens to the directory afterwards is the script's own affair."""
+    """After the call returns, changes to the source directory do not reach the checkpoint."""
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "model.bin").write_bytes(b"first")
 
@@ -116,7 +116,7 @@ def test_an_upload_returns_once_its_files_are_copied(
 
 
 def test_a_bad_upload_is_refused_at_the_call(checkpoint: core.CheckpointContext, home: Home, tmp_path: Path) -> None:
-    """Nothing is in flight then."""
+    """An upload of a missing directory raises at the call and leaves no save in flight."""
     with pytest.raises(FileNotFoundError):
         checkpoint.upload(tmp_path / "absent", {"steps_completed": 1}, wait=False)
 
@@ -125,12 +125,12 @@ def test_a_bad_upload_is_refused_at_the_call(checkpoint: core.CheckpointContext,
 
 
 def test_without_a_save_there_is_nothing_to_wait_for(checkpoint: core.CheckpointContext) -> None:
-    """The call returns at once."""
+    """wait() without a save returns at once."""
     checkpoint.wait()
 
 
 def test_reports_flow_while_a_checkpoint_is_stored(context: core.Context, home: Home, gate: Gate) -> None:
-    """They are in the journal before it is."""
+    """Reports that are made during a background save are in the journal before the checkpoint."""
     save(context.checkpoint)
     gate.wait_until_reached()
     for step in range(100):
@@ -143,7 +143,7 @@ def test_reports_flow_while_a_checkpoint_is_stored(context: core.Context, home: 
 
 
 def test_metadata_is_that_of_the_end_of_the_block(checkpoint: core.CheckpointContext, gate: Gate) -> None:
-    """The script may go on with its dict."""
+    """Changes to the metadata dict after the block do not reach the checkpoint."""
     metadata: dict[str, Any] = {"steps_completed": 1, "nested": {}}
 
     with checkpoint.store_path(metadata, wait=False) as (path, storage_id):
@@ -156,7 +156,7 @@ def test_metadata_is_that_of_the_end_of_the_block(checkpoint: core.CheckpointCon
 
 
 def test_metadata_spoiled_in_the_block_fails_at_its_end(checkpoint: core.CheckpointContext, home: Home) -> None:
-    """Not later."""
+    """Metadata that JSON cannot keep raises at the end of the block, not in a later call."""
     metadata: dict[str, Any] = {"steps_completed": 1}
 
     with pytest.raises(TypeError), checkpoint.store_path(metadata, wait=False):
@@ -167,7 +167,7 @@ def test_metadata_spoiled_in_the_block_fails_at_its_end(checkpoint: core.Checkpo
 
 
 def test_a_failure_is_raised_by_wait_once(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
-    """With the traceback of where it happened."""
+    """The error keeps the traceback of the place where the save failed."""
     storage_id = save_in_vain(checkpoint, gate)
 
     with pytest.raises(CheckpointNotStoredError, match=storage_id) as raised:
@@ -197,7 +197,7 @@ def test_the_next_save_raises_the_failure(
     call: Callable[..., None],
     options: dict[str, Any],
 ) -> None:
-    """Before it writes anything."""
+    """The next save raises the failure of the previous one before it writes anything."""
     storage_id = save_in_vain(checkpoint, gate)
 
     with pytest.raises(CheckpointNotStoredError, match=storage_id):
@@ -223,7 +223,7 @@ def test_whoever_uses_a_checkpoint_waits_for_it(
     tmp_path: Path,
     use: Callable[[core.CheckpointContext, str, Path], object],
 ) -> None:
-    """It is there then, or its failure is raised; other checkpoints do not wait."""
+    """Using a checkpoint waits until it is stored or raises its failure; other checkpoints do not wait."""
     first = save(checkpoint)
     gate.wait_until_reached()
     with pytest.raises(CheckpointNotFoundError):
@@ -237,7 +237,7 @@ def test_whoever_uses_a_checkpoint_waits_for_it(
 
 
 def test_saves_come_one_after_the_other(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
-    """A second one waits for the first."""
+    """A second save waits until the first one is stored."""
     first = save(checkpoint, 1)
     gate.wait_until_reached()
     opener = threading.Timer(0.1, gate.open)
@@ -251,7 +251,7 @@ def test_saves_come_one_after_the_other(checkpoint: core.CheckpointContext, home
 
 
 def test_leaving_waits(home: Home, gate: Gate) -> None:
-    """The end is recorded after the checkpoint."""
+    """Leaving the Context waits for the save, so that the end is recorded after the checkpoint."""
     with core.init() as context:
         hold(context, gate)
         save(context.checkpoint)
@@ -263,7 +263,7 @@ def test_leaving_waits(home: Home, gate: Gate) -> None:
 
 @pytest.mark.parametrize("end", [lambda: None, lambda: exec("raise SystemExit(0)")], ids=["end", "sys.exit"])
 def test_leaving_well_raises_the_failure(home: Home, gate: Gate, end: Callable[[], None]) -> None:
-    """And the attempt has failed of it."""
+    """Leaving the Context raises the failure of a save, and the attempt ends with that error."""
     with pytest.raises(CheckpointNotStoredError), core.init() as context:
         hold(context, gate)
         save_in_vain(context.checkpoint, gate)
@@ -275,7 +275,7 @@ def test_leaving_well_raises_the_failure(home: Home, gate: Gate, end: Callable[[
 
 
 def test_leaving_with_an_error_logs_the_failure(home: Home, gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
-    """The script's own error is the one that is raised and recorded."""
+    """When a script's error ends the Context, that error is raised and recorded, and the save's failure is logged."""
     with pytest.raises(ZeroDivisionError), core.init() as context:
         hold(context, gate)
         save_in_vain(context.checkpoint, gate)
@@ -301,7 +301,7 @@ def save(context, step, **options):
 
 
 def test_a_forgotten_context_waits_too(home: Home, run_script: Callable[..., tuple[int, str, str]]) -> None:
-    """At the interpreter's exit, when nothing may be begun any more."""
+    """A Context that is never closed waits for its save when the interpreter exits."""
     source = """
 context = core.init()
 context.start()
@@ -333,7 +333,7 @@ def test_a_python_that_cannot_wait_at_its_end_saves_at_once(
 
 
 def test_an_interrupted_wait_can_be_repeated(home: Home, start_script: Callable[..., Script], gate: Gate) -> None:
-    """Ctrl-C while waiting leaves the save as it is."""
+    """Ctrl-C during wait() leaves the save running, and a later wait stores it."""
     source = """
 with core.init() as context:
     hold(context, gate)
@@ -358,7 +358,7 @@ with core.init() as context:
 
 
 def test_an_interrupted_leaving_gives_the_save_up(home: Home, run_script: Callable[..., tuple[int, str, str]]) -> None:
-    """Nothing is half there, and the attempt says how it ended."""
+    """Ctrl-C while the Context waits at its end drops the save, and the attempt is canceled."""
     source = """
 def interrupt_the_wait():
     main = threading.main_thread().ident
@@ -387,7 +387,7 @@ with core.init() as context:
 def test_what_is_written_later_is_part_of_the_checkpoint(
     checkpoint: core.CheckpointContext, home: Home, gate: Gate, tmp_path: Path
 ) -> None:
-    """A thread writes it, and the script goes on meanwhile."""
+    """A background thread writes the files of `write_later` while the script goes on."""
     threads = []
     written = Gate(tmp_path, "written")
 
@@ -410,7 +410,7 @@ def test_what_is_written_later_is_part_of_the_checkpoint(
 def test_what_is_written_later_without_waiting_is_written_at_once(
     checkpoint: core.CheckpointContext, gate: Gate
 ) -> None:
-    """In the script's thread, after the block."""
+    """In a save that waits, `write_later` runs in the script's thread, after the block."""
     gate.open()
     order = []
 
@@ -424,7 +424,7 @@ def test_what_is_written_later_without_waiting_is_written_at_once(
 def test_a_failure_of_what_is_written_later_fails_the_save(
     checkpoint: core.CheckpointContext, home: Home, gate: Gate
 ) -> None:
-    """With its own error, once; nothing is left."""
+    """An error in `write_later` is raised once by wait(), and nothing of the save is left."""
 
     def fail(path: Path) -> None:
         raise ZeroDivisionError
@@ -439,7 +439,7 @@ def test_a_failure_of_what_is_written_later_fails_the_save(
 
 
 def test_a_failure_of_what_one_rank_writes_later_fails_the_save_on_all(tmp_path: Path) -> None:
-    """The others hear which one it was."""
+    """An error in `write_later` on one rank fails the save on all, and the others learn which rank it was."""
     trial = Trial(tmp_path / "trial", 2)
 
     def script(rank: Rank) -> BaseException:
@@ -464,7 +464,7 @@ def test_a_failure_of_what_one_rank_writes_later_fails_the_save_on_all(tmp_path:
 def test_a_kill_leaves_the_checkpoint_before(
     home: Home, start_script: Callable[..., Script], gate: Gate, step: str
 ) -> None:
-    """Nothing is visible of the one in flight, at whatever step it is, and what it left is swept."""
+    """A kill in any step of a save leaves the earlier checkpoint valid, and a sweep removes the rest."""
     source = f"""
 def write(path):
     (path / "half.bin").write_bytes(b"half")
@@ -495,7 +495,7 @@ threading.Event().wait()
 
 
 def test_a_forked_child_waits_for_nothing(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
-    """The save is its parent's."""
+    """Waiting and closing in a forked child return at once, since the save belongs to the parent."""
     save(checkpoint)
     gate.wait_until_reached()
 
@@ -513,7 +513,7 @@ def test_a_forked_child_waits_for_nothing(checkpoint: core.CheckpointContext, ho
 
 
 def test_a_child_forked_in_the_block_begins_no_save(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
-    """What the parent is still writing would be stored."""
+    """A forked child is refused a save, since it would store files that the parent is still writing."""
     gate.open()
     block = checkpoint.store_path({"steps_completed": 1}, wait=False)
     path, storage_id = block.__enter__()
@@ -535,7 +535,7 @@ def test_a_child_forked_in_the_block_begins_no_save(checkpoint: core.CheckpointC
 
 
 def test_the_background_gives_way_to_the_training(checkpoint: core.CheckpointContext, gate: Gate) -> None:
-    """Its thread has a lower priority, and the script's own has not."""
+    """The thread that saves in the background has a lower priority than the training thread."""
     save(checkpoint)
     gate.wait_until_reached()
 
@@ -545,7 +545,7 @@ def test_the_background_gives_way_to_the_training(checkpoint: core.CheckpointCon
 
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="NOT TESTED: priorities of threads, which Linux has")
 def test_the_last_save_does_not_stand_back(gate: Gate) -> None:
-    """After a stop there is no training that it could disturb, and on a busy machine it would come too late."""
+    """After a stop the save runs at normal priority: there is no training to disturb and time is short."""
     with core.init(deadline=0) as context:
         hold(context, gate)
         while not context.preempt.should_preempt():
@@ -567,7 +567,7 @@ def a_context(folder: Path, gate: Gate, grace: Grace) -> core.CheckpointContext:
 def test_the_first_save_is_measured_and_held_against_the_grace(
     tmp_path: Path, gate: Gate, caplog: pytest.LogCaptureFixture, wait: bool
 ) -> None:
-    """A warning says both, once."""
+    """One warning names the duration of the first save and the grace that it exceeds."""
     checkpoint = a_context(tmp_path, gate, Grace(0.001, lambda: None))
     gate.open()
     before = checkpoint.first_save_duration_s
@@ -592,7 +592,7 @@ def test_the_first_save_is_measured_and_held_against_the_grace(
 def test_a_grace_that_suffices_is_not_spoken_of(
     tmp_path: Path, gate: Gate, caplog: pytest.LogCaptureFixture, total_s: float | None
 ) -> None:
-    """Nor one that nobody has told of."""
+    """There is no warning when the grace suffices or is unknown."""
     checkpoint = a_context(tmp_path, gate, Grace(total_s, lambda: None))
     gate.open()
     save(checkpoint)
@@ -617,7 +617,7 @@ with core.init() as context:
 def test_a_stop_waits_for_the_save_within_its_grace(
     home: Home, start_script: Callable[..., Script], gate: Gate
 ) -> None:
-    """The trial is paused, and can be continued from there."""
+    """A save that ends within the grace is stored, and the trial is paused."""
     script = start_script(PRELUDE + STOPPED, CORE_SDK_GRACE_S="60")
     script.read_until("listening")
     script.process.send_signal(signal.SIGTERM)
@@ -631,7 +631,7 @@ def test_a_stop_waits_for_the_save_within_its_grace(
 
 
 def test_a_save_beyond_the_grace_is_given_up(home: Home, start_script: Callable[..., Script], gate: Gate) -> None:
-    """The error says how long it took, what the grace is and what to set; nothing is left behind."""
+    """A save that exceeds the grace is dropped with an error that names its duration and CORE_SDK_GRACE_S."""
     script = start_script(PRELUDE + STOPPED, CORE_SDK_GRACE_S="0.5")
     script.read_until("listening")
     script.process.send_signal(signal.SIGTERM)
@@ -645,7 +645,7 @@ def test_a_save_beyond_the_grace_is_given_up(home: Home, start_script: Callable[
 
 
 def test_a_save_that_ends_as_it_is_given_up_is_stored(tmp_path: Path, gate: Gate) -> None:
-    """What can no longer be cut short may as well succeed."""
+    """A save that can no longer be interrupted is stored, although its grace is over."""
     gate.cuts_short = False
     checkpoint = a_context(tmp_path, gate, Grace(0.0, time.monotonic))
     storage_id = save(checkpoint)
@@ -658,7 +658,7 @@ def test_a_save_that_ends_as_it_is_given_up_is_stored(tmp_path: Path, gate: Gate
 def test_without_a_known_grace_a_stop_waits_for_as_long_as_it_takes(
     home: Home, start_script: Callable[..., Script], gate: Gate
 ) -> None:
-    """Whoever sent the signal decides."""
+    """Without a known grace, a stop waits for the save as long as it takes."""
     script = start_script(PRELUDE + STOPPED)
     script.read_until("listening")
     script.process.send_signal(signal.SIGTERM)
@@ -673,7 +673,7 @@ def test_without_a_known_grace_a_stop_waits_for_as_long_as_it_takes(
 
 
 class _Disturbed(DirectoryStaging):
-    """Once the checksums are known, somebody writes."""
+    """A staging area in which a file is written after the checksums are known."""
 
     late_file = "model.bin"
 
@@ -698,7 +698,7 @@ class DisturbedStorage(DirectoryStorage):
 @pytest.mark.parametrize("kind", [_Disturbed, _DisturbedByAnother])
 @pytest.mark.parametrize("wait", [True, False])
 def test_writing_after_the_block_refuses_the_save(tmp_path: Path, kind: type[_Disturbed], wait: bool) -> None:
-    """Verification would find a file that is not what its checksum says, much later."""
+    """A file that changes after the block fails the save now, not a verification much later."""
     storage = DisturbedStorage(tmp_path / "checkpoints", kind)
     with contextlib.closing(JournalWriter(tmp_path / "1.journal")) as journal:
         checkpoint = core.CheckpointContext(storage, DistributedContext(), journal)
@@ -711,7 +711,7 @@ def test_writing_after_the_block_refuses_the_save(tmp_path: Path, kind: type[_Di
 
 
 class HeldTrial(Trial):
-    """Some of its ranks are held at a step."""
+    """A trial in which some ranks wait at a step of a save."""
 
     def __init__(self, folder: Path, num_ranks: int, step: str = "commit", held: tuple[int, ...] = (0,)) -> None:
         super().__init__(folder, num_ranks)
@@ -735,7 +735,7 @@ def save_shard(rank: Rank, steps_completed: int = 1) -> str:
 @pytest.mark.parametrize("num_ranks", [2, 3])
 @pytest.mark.parametrize("step", ["seal", "contribute", "commit"])
 def test_ranks_go_on_while_they_store_together(tmp_path: Path, num_ranks: int, step: str) -> None:
-    """They make their own calls meanwhile."""
+    """Ranks make collective calls while their common checkpoint is stored."""
     trial = HeldTrial(tmp_path / "trial", num_ranks, step)
 
     def script(rank: Rank) -> str:
@@ -760,7 +760,7 @@ def test_ranks_go_on_while_they_store_together(tmp_path: Path, num_ranks: int, s
 
 
 def test_ranks_upload_in_the_background(tmp_path: Path) -> None:
-    """As in the foreground; only that they go on."""
+    """A sharded upload in the background lets the ranks go on and stores the same checkpoint."""
     trial = HeldTrial(tmp_path / "trial", 2)
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "model.bin").write_bytes(b"1")
@@ -778,7 +778,7 @@ def test_ranks_upload_in_the_background(tmp_path: Path) -> None:
 
 
 def test_what_fails_on_one_rank_comes_out_on_all(tmp_path: Path) -> None:
-    """From `wait()`; then they go on in step."""
+    """A failure on one rank is raised by `wait()` on all ranks, which stay in step."""
     trial = HeldTrial(tmp_path / "trial", 3, "contribute", held=(1,))
 
     def script(rank: Rank) -> BaseException:
@@ -801,7 +801,7 @@ def test_what_fails_on_one_rank_comes_out_on_all(tmp_path: Path) -> None:
 
 
 def test_the_next_save_of_all_raises_the_failure_on_all(tmp_path: Path) -> None:
-    """Also where one has heard of it already, and for a save of the chief's alone."""
+    """The next sharded save raises an earlier failure on all ranks, even if only the chief was saving."""
     trial = HeldTrial(tmp_path / "trial", 2)
 
     def script(rank: Rank) -> BaseException:
@@ -820,7 +820,7 @@ def test_the_next_save_of_all_raises_the_failure_on_all(tmp_path: Path) -> None:
 
 
 def test_a_block_that_raises_on_one_rank_fails_the_others_later(tmp_path: Path) -> None:
-    """They have left theirs long ago."""
+    """An error in one rank's block fails the save of ranks that have left their blocks already."""
     trial = HeldTrial(tmp_path / "trial", 2)
 
     def script(rank: Rank) -> None:
@@ -844,7 +844,7 @@ def test_a_block_that_raises_on_one_rank_fails_the_others_later(tmp_path: Path) 
 
 
 def test_ranks_that_do_not_agree_on_waiting_are_told(tmp_path: Path) -> None:
-    """Before anything is written."""
+    """Ranks that give different values of `wait` are refused before anything is written."""
     trial = HeldTrial(tmp_path / "trial", 2)
 
     def script(rank: Rank) -> None:
@@ -856,7 +856,7 @@ def test_ranks_that_do_not_agree_on_waiting_are_told(tmp_path: Path) -> None:
 
 
 def test_ranks_that_share_a_restore_wait_for_it_together(tmp_path: Path) -> None:
-    """It may be the chief alone that is storing it."""
+    """Ranks that restore together wait for a save in the background, even if only the chief makes it."""
     trial = HeldTrial(tmp_path / "trial", 2)
 
     def script(rank: Rank) -> dict[str, Any]:
@@ -871,7 +871,7 @@ def test_ranks_that_share_a_restore_wait_for_it_together(tmp_path: Path) -> None
 
 
 def test_writing_after_the_block_refuses_the_save_of_all_ranks(tmp_path: Path) -> None:
-    """Until all are ready."""
+    """A file that changes before all ranks are ready fails the save on every rank."""
     trial = HeldTrial(tmp_path / "trial", 2, "contribute")
 
     def script(rank: Rank) -> None:
@@ -892,7 +892,7 @@ def test_writing_after_the_block_refuses_the_save_of_all_ranks(tmp_path: Path) -
 
 
 class ImpatientTrial(HeldTrial):
-    """Whoever waits longer than a moment gives up."""
+    """A trial whose collective calls time out after a moment."""
 
     def _join(self, number: int, folder: Path) -> DistributedContext:
         distributed = super()._join(number, folder)
@@ -904,7 +904,7 @@ class ImpatientTrial(HeldTrial):
     ("held", "step"), [(0, "seal"), (0, "contribute"), (0, "commit"), (1, "seal"), (1, "contribute")]
 )
 def test_a_rank_may_send_for_longer_than_the_others_wait_otherwise(tmp_path: Path, step: str, held: int) -> None:
-    """It is alive and at work; in the foreground, too."""
+    """A rank that is still storing is not timed out, in the foreground either."""
     trial = ImpatientTrial(tmp_path / "trial", 2, step, held=(held,))
 
     def script(rank: Rank) -> str:
@@ -932,7 +932,7 @@ def save(context, step):
 
 
 def test_processes_store_together_in_the_background(ranks: Ranks, home: Home) -> None:
-    """On two nodes, and leaving waits."""
+    """Ranks on two nodes store together in the background, and leaving the Context waits for it."""
     source = """
 with core.init(distributed=distributed) as context:
     for step in range(3):
@@ -952,7 +952,7 @@ with core.init(distributed=distributed) as context:
 def test_a_rank_that_dies_meanwhile_fails_the_save_of_the_others(
     ranks: Ranks, home: Home, tmp_path: Path, victim: int
 ) -> None:
-    """They are told which one, and nothing is stored."""
+    """When a rank dies during a save, the others learn which one, and nothing is stored."""
     source = f"""
 context = core.init(distributed=distributed)
 context.start()
@@ -975,7 +975,7 @@ except RankDiedError as error:
 
 
 def test_a_rank_that_ends_with_an_error_lets_the_save_succeed(ranks: Ranks, home: Home) -> None:
-    """Its thread goes on until the checkpoint is stored; then the others learn of the error."""
+    """A rank that fails during a save finishes storing it before the others learn of its error."""
     source = """
 with core.init(distributed=distributed) as context:
     save(context, 1)

@@ -74,7 +74,7 @@ def stored_ids(home: Home) -> list[str]:
 
 
 def test_store_path_and_restore_path(checkpoint: core.CheckpointContext) -> None:
-    """The usual way of a state dict."""
+    """A state dict that was written in store_path() is read back in restore_path()."""
     state = {"weight": torch.arange(12.0).reshape(3, 4)}
 
     with checkpoint.store_path({"steps_completed": 3}) as (path, storage_id):
@@ -87,7 +87,7 @@ def test_store_path_and_restore_path(checkpoint: core.CheckpointContext) -> None
 
 
 def test_upload_and_download(checkpoint: core.CheckpointContext, source: Path, tmp_path: Path) -> None:
-    """Strings and paths, and the source is not touched."""
+    """Directories may be given as strings or paths, and an upload leaves its source unchanged."""
     storage_id = checkpoint.upload(str(source), {"steps_completed": 3})
     checkpoint.download(storage_id, tmp_path / "copy", download_mode=core.DownloadMode.NoSharedDownload)
 
@@ -96,7 +96,7 @@ def test_upload_and_download(checkpoint: core.CheckpointContext, source: Path, t
 
 
 def test_a_stored_checkpoint_is_recorded(checkpoint: core.CheckpointContext, home: Home, source: Path) -> None:
-    """With its metadata, its files and the storage that has it."""
+    """The record holds the metadata, the files and the storage of the checkpoint."""
     metadata = {"steps_completed": np.int64(3), "loss": math.nan, "shape": (2, 3)}
 
     storage_id = checkpoint.upload(source, metadata)
@@ -113,7 +113,7 @@ def test_a_stored_checkpoint_is_recorded(checkpoint: core.CheckpointContext, hom
 
 
 def test_metadata_may_grow_inside_the_block(checkpoint: core.CheckpointContext) -> None:
-    """Some of it is known only after saving."""
+    """Metadata that is added to the dict inside the block is stored."""
     metadata: dict[str, Any] = {"steps_completed": 3}
 
     with checkpoint.store_path(metadata) as (_, storage_id):
@@ -133,7 +133,7 @@ def test_metadata_may_grow_inside_the_block(checkpoint: core.CheckpointContext) 
     ],
 )
 def test_metadata_round_trips(checkpoint: core.CheckpointContext, metadata: dict[str, Any]) -> None:
-    """As Python values."""
+    """Metadata is read back as equal Python values."""
     with checkpoint.store_path(metadata) as (_, storage_id):
         pass
 
@@ -159,7 +159,7 @@ def test_metadata_round_trips(checkpoint: core.CheckpointContext, metadata: dict
 def test_bad_metadata_is_refused_before_anything_is_written(
     checkpoint: core.CheckpointContext, home: Home, source: Path, metadata: Any, error: type[Exception], message: str
 ) -> None:
-    """At the call, not after the hours in the block."""
+    """Bad metadata raises at the call, not after hours in the block."""
     with pytest.raises(error, match=message):
         checkpoint.store_path(metadata)
     with pytest.raises(error, match=message):
@@ -170,7 +170,7 @@ def test_bad_metadata_is_refused_before_anything_is_written(
 
 
 def test_metadata_spoiled_inside_the_block_stores_nothing(checkpoint: core.CheckpointContext, home: Home) -> None:
-    """It is checked again at the end."""
+    """Metadata is checked again at the end of the block."""
     metadata: dict[str, Any] = {"steps_completed": 3}
 
     with pytest.raises(ValueError, match="steps_completed"), checkpoint.store_path(metadata) as (path, _):
@@ -182,7 +182,7 @@ def test_metadata_spoiled_inside_the_block_stores_nothing(checkpoint: core.Check
 
 
 def test_a_block_that_raises_stores_and_records_nothing(checkpoint: core.CheckpointContext, home: Home) -> None:
-    """The script's own error comes through."""
+    """The script's own error is raised, and no files are left."""
     with pytest.raises(ZeroDivisionError), checkpoint.store_path({"steps_completed": 3}) as (path, _):
         (path / "model.bin").write_bytes(b"1234")
         raise ZeroDivisionError
@@ -193,7 +193,7 @@ def test_a_block_that_raises_stores_and_records_nothing(checkpoint: core.Checkpo
 
 
 def test_reserved_names_are_refused(checkpoint: core.CheckpointContext, home: Home, source: Path) -> None:
-    """Neither overwritten nor stored."""
+    """A source that contains metadata.json is refused and left unchanged."""
     (source / "metadata.json").write_text("mine")
 
     with pytest.raises(ReservedNameError, match=r"'metadata\.json'"):
@@ -204,7 +204,7 @@ def test_reserved_names_are_refused(checkpoint: core.CheckpointContext, home: Ho
 
 
 def test_selectors(checkpoint: core.CheckpointContext, source: Path, tmp_path: Path) -> None:
-    """On the way in and on the way out, with "/" after directories and metadata exempt."""
+    """Selectors apply to uploads, downloads and restores; they see directories with "/" and never see metadata."""
     asked: list[str] = []
 
     def only_model(name: str) -> bool:
@@ -232,7 +232,7 @@ def home_of(checkpoint: core.CheckpointContext) -> Path:
 def test_a_damaged_checkpoint_is_refused_by_file(
     checkpoint: core.CheckpointContext, home: Home, source: Path, tmp_path: Path
 ) -> None:
-    """By both ways of reading it."""
+    """Both restore_path() and download() name the damaged file."""
     storage_id = checkpoint.upload(source, {"steps_completed": 3})
     (home.checkpoints / storage_id / "optimizer" / "state.bin").write_bytes(b"13")
 
@@ -246,7 +246,7 @@ def test_a_damaged_checkpoint_is_refused_by_file(
 
 
 def test_delete_is_recorded(checkpoint: core.CheckpointContext, home: Home, source: Path) -> None:
-    """And the second time there is nothing to delete."""
+    """A deletion is recorded, and a second deletion raises CheckpointNotFoundError."""
     storage_id = checkpoint.upload(source, {"steps_completed": 3})
     kept_id = checkpoint.upload(source, {"steps_completed": 4})
 
@@ -261,7 +261,7 @@ def test_delete_is_recorded(checkpoint: core.CheckpointContext, home: Home, sour
 
 
 def test_a_part_can_be_deleted(checkpoint: core.CheckpointContext, home: Home, source: Path, tmp_path: Path) -> None:
-    """The rest is read and verified as before, and the journal says what it is."""
+    """After a partial deletion the rest is still verified, and the journal lists what is left."""
     storage_id = checkpoint.upload(source, {"steps_completed": 3})
 
     checkpoint.delete(storage_id, globs=["nothing/*"])
@@ -277,7 +277,7 @@ def test_a_part_can_be_deleted(checkpoint: core.CheckpointContext, home: Home, s
 def test_a_checkpoint_of_which_every_file_was_deleted_is_gone(
     checkpoint: core.CheckpointContext, home: Home, source: Path
 ) -> None:
-    """Nobody would know what to do with the metadata alone."""
+    """Deleting every file deletes the checkpoint, as its metadata alone would be useless."""
     storage_id = checkpoint.upload(source, {"steps_completed": 3})
 
     checkpoint.delete(storage_id, globs=["*"])
@@ -314,7 +314,7 @@ def test_unknown_and_hostile_ids(
 
 
 def test_a_rank_that_is_not_the_chief_is_refused_at_the_call(tmp_path: Path, source: Path) -> None:
-    """Not when the block is entered, and not after it has saved."""
+    """A rank other than the chief is refused at the call, before it saves anything."""
     journal = JournalWriter(tmp_path / "1.journal")
     checkpoint = core.CheckpointContext(DirectoryStorage(tmp_path / "checkpoints"), Worker(), journal)
 
@@ -342,7 +342,7 @@ def test_one_rank_is_all_shards(checkpoint: core.CheckpointContext, home: Home, 
 def test_download_modes_are_those_that_scripts_know(
     checkpoint: core.CheckpointContext, source: Path, tmp_path: Path
 ) -> None:
-    """Also by their values; anything else is refused."""
+    """Download modes may be given by their values; an unknown mode is refused."""
     storage_id = checkpoint.upload(source, {"steps_completed": 3})
 
     assert core.DownloadMode.LocalWorkersShareDownload.value == "LOCAL_WORKERS_SHARE_DOWNLOAD"
@@ -356,7 +356,7 @@ def test_download_modes_are_those_that_scripts_know(
 
 
 def test_checkpoints_go_where_they_are_told(tmp_path: Path, home: Home) -> None:
-    """`checkpoint_storage` is a directory of the person's choice."""
+    """`checkpoint_storage` chooses the directory of the checkpoints."""
     storage = {"type": "directory", "container_path": str(tmp_path / "elsewhere")}
 
     with (
@@ -376,7 +376,7 @@ def test_checkpoints_go_where_they_are_told(tmp_path: Path, home: Home) -> None:
 def test_a_checkpoint_is_found_where_it_was_stored_though_the_storage_has_changed(
     tmp_path: Path, home: Home, mode: core.DownloadMode
 ) -> None:
-    """The trial's own, and another trial's; whatever is asked of it."""
+    """A checkpoint of this trial or another one can be read after the storage was changed."""
     for job_id in ("other", "one"):
         with (
             core.init(checkpoint_storage=str(tmp_path / "before"), job_id=job_id) as context,
@@ -409,7 +409,7 @@ def test_a_checkpoint_is_found_where_it_was_stored_though_the_storage_has_change
 
 
 def test_nothing_is_stored_or_deleted_that_cannot_be_recorded(home: Home, source: Path) -> None:
-    """After the Context has ended a checkpoint would take space for ever, since nobody knew of it."""
+    """After the end of the Context, saves and deletions are refused, since they could not be recorded."""
     with core.init() as context:
         kept = context.checkpoint.upload(source, {"steps_completed": 1})
 
@@ -424,7 +424,7 @@ def test_nothing_is_stored_or_deleted_that_cannot_be_recorded(home: Home, source
 
 
 def test_a_child_forked_in_the_block_does_not_store(checkpoint: core.CheckpointContext, home: Home) -> None:
-    """What the parent is still writing would be taken for whole."""
+    """A forked child that leaves the block stores nothing, since the parent is still writing."""
     block = checkpoint.store_path({"steps_completed": 1})
     path, storage_id = block.__enter__()
     (path / "model.bin").write_bytes(b"half")

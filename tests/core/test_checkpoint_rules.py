@@ -29,12 +29,12 @@ from core_sdk.core._checkpoint._sources import RankDirectory, contributors, desc
     ],
 )
 def test_metadata_is_merged_key_by_key(parts: list[dict[str, Any] | None], merged: dict[str, Any]) -> None:
-    """At every depth; what several ranks say alike is said once."""
+    """Metadata is merged at every depth, and ranks may repeat equal values."""
     assert merge_metadata(parts) == (merged, {})
 
 
 def test_not_a_number_equals_itself_here() -> None:
-    """Two ranks with a diverged loss do not contradict each other, however deep it lies."""
+    """Ranks whose metadata contains NaN at the same key do not contradict each other."""
     merged, conflicts = merge_metadata([{"m": {"loss": [math.nan]}}, {"m": {"loss": [math.nan]}}])
 
     assert conflicts == {}
@@ -63,12 +63,12 @@ def test_not_a_number_equals_itself_here() -> None:
 def test_contradictions_name_the_key_and_the_ranks(
     parts: list[dict[str, Any] | None], conflicts: dict[str, tuple[int, ...]]
 ) -> None:
-    """All of them at once; 1, 1.0 and True are three things."""
+    """All contradictions are listed at once, and 1, 1.0 and True count as different."""
     assert merge_metadata(parts)[1] == conflicts
 
 
 def test_the_parts_are_left_as_they_are() -> None:
-    """They are the scripts' own dicts."""
+    """Merging does not change the ranks' own dicts."""
     parts: list[dict[str, Any] | None] = [{"o": {"lr": 1}}, {"o": {"b": 2}}]
 
     merged, _ = merge_metadata(parts)
@@ -78,7 +78,7 @@ def test_the_parts_are_left_as_they_are() -> None:
 
 
 def test_plain_metadata_is_what_will_be_read_back() -> None:
-    """Tuples as lists, and no object of the script's."""
+    """Tuples become lists, and values that JSON cannot keep are refused by name."""
     inner = {"shape": (1, 2)}
 
     plain = plain_metadata({"o": inner, "loss": math.inf})
@@ -118,12 +118,12 @@ def source(host: str = "h", path: str = "/d", inode: int = 1, has_selector: bool
 def test_a_directory_of_many_ranks_is_stored_by_the_lowest(
     sources: list[RankDirectory | None], chosen: set[int]
 ) -> None:
-    """If it takes the whole of it. Equal numbers on two hosts are two directories."""
+    """The lowest rank that stores the whole directory stores it; equal paths on two hosts are two directories."""
     assert contributors(sources) == chosen
 
 
 def test_a_directory_is_the_same_under_another_name(tmp_path: Path) -> None:
-    """By a link, or with dots; a directory of equal content is another."""
+    """A link or a path with dots names the same directory; a directory of equal content does not."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "link").symlink_to("a")
 
@@ -144,7 +144,7 @@ def test_a_directory_is_the_same_under_another_name(tmp_path: Path) -> None:
 
 
 def test_a_selector_without_a_directory_is_refused() -> None:
-    """There is nothing to select from."""
+    """A selector that is given without a directory is refused."""
     assert describe_source(None, None, "h") is None
     with pytest.raises(RuntimeError, match="selector and no directory"):
         describe_source(None, lambda name: True, "h")

@@ -22,7 +22,7 @@ SERVERS = ["strict GCS", "moto", "Azurite"]
 
 
 class BucketTrial(Trial):
-    """Four ranks on two nodes. Each has a directory of its own for temporary files, which none other sees."""
+    """A trial of four ranks on two nodes; each rank has a private directory for temporary files."""
 
     def __init__(self, folder: Path, url: str, opened: contextlib.ExitStack) -> None:
         super().__init__(folder, num_ranks=4, num_nodes=2)
@@ -62,7 +62,7 @@ def store_together(rank: Rank, *, wait: bool = True) -> str:
 
 @pytest.mark.parametrize("wait", [True, False], ids=["in the foreground", "in the background"])
 def test_ranks_without_a_common_disk_store_one_checkpoint(trial: BucketTrial, wait: bool) -> None:
-    """Each reads back what all have written; a node fetches it once, or each rank for itself."""
+    """Every rank restores what all have written, from one download per node or one per rank."""
 
     def script(rank: Rank) -> tuple[str, Path, dict[str, bytes]]:
         storage_id = store_together(rank, wait=wait)
@@ -83,7 +83,7 @@ def test_ranks_without_a_common_disk_store_one_checkpoint(trial: BucketTrial, wa
 
 
 def test_ranks_download_what_any_of_their_node_selects(trial: BucketTrial, tmp_path: Path) -> None:
-    """Into one directory of each node; the metadata comes along."""
+    """A download fills one directory per node with the files selected by its ranks and the metadata."""
 
     def script(rank: Rank) -> str:
         storage_id = store_together(rank)
@@ -101,7 +101,7 @@ def test_ranks_download_what_any_of_their_node_selects(trial: BucketTrial, tmp_p
 
 @needs("many processes")
 def test_a_conflict_of_ranks_leaves_nothing_in_the_bucket(trial: BucketTrial) -> None:
-    """It is the same error on all, and names the file."""
+    """All ranks raise the same error, which names the file, and nothing is stored."""
 
     def script(rank: Rank) -> None:
         with rank.checkpoint.store_path({"steps_completed": 3}, shard=True) as (path, _):
@@ -117,7 +117,7 @@ def test_a_conflict_of_ranks_leaves_nothing_in_the_bucket(trial: BucketTrial) ->
 
 
 def test_a_part_of_a_checkpoint_is_deleted_and_then_all(trial: BucketTrial, tmp_path: Path) -> None:
-    """What remains is verified as before, and its metadata is what it was."""
+    """After a partial deletion the remaining files and the metadata are still read and verified."""
 
     def script(rank: Rank) -> None:
         storage_id = store_together(rank)

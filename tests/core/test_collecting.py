@@ -36,7 +36,7 @@ def stored(tmp_path: Path) -> list[str]:
 
 
 def test_the_end_of_a_completed_attempt_applies_the_policy(home: Home, tmp_path: Path) -> None:
-    """What was measured is kept, since no metric says what is best, and so is the latest."""
+    """Without a known metric, the policy keeps the validated checkpoint and the latest one."""
     with core.init(name="digits", checkpoint_storage=storage(tmp_path)) as context:
         _, validated, _, latest = (store(context, steps) for steps in (10, 20, 30, 40))
         context.train.report_validation_metrics(20, {"loss": 0.5})
@@ -46,7 +46,7 @@ def test_the_end_of_a_completed_attempt_applies_the_policy(home: Home, tmp_path:
 
 
 def test_an_attempt_that_fails_deletes_nothing(home: Home, tmp_path: Path) -> None:
-    """Somebody will want to look, or to resume."""
+    """A failed attempt deletes no checkpoints, since a person may inspect or resume it."""
     with pytest.raises(RuntimeError), core.init(name="digits", checkpoint_storage=storage(tmp_path)) as context:
         for steps in (10, 20):
             store(context, steps)
@@ -56,7 +56,7 @@ def test_an_attempt_that_fails_deletes_nothing(home: Home, tmp_path: Path) -> No
 
 
 def test_a_path_has_no_policy(home: Home, tmp_path: Path) -> None:
-    """All is kept; and the policy of the newest init() of an experiment is the one that holds."""
+    """A storage path alone keeps all checkpoints, and the policy of the newest init() is the valid one."""
     with core.init(name="digits", checkpoint_storage=storage(tmp_path)):
         pass
     with core.init(name="digits", checkpoint_storage=str(tmp_path / "checkpoints")) as context:
@@ -71,7 +71,7 @@ def test_a_path_has_no_policy(home: Home, tmp_path: Path) -> None:
 def test_a_policy_that_makes_no_sense_is_refused(
     home: Home, tmp_path: Path, number: Any, kind: type[Exception]
 ) -> None:
-    """Before a trial is made, by the key's name."""
+    """A bad policy is refused by its key before a trial is made."""
     with pytest.raises(kind, match="save_trial_best"):
         core.init(checkpoint_storage=storage(tmp_path, save_trial_best=number))
 
@@ -79,7 +79,7 @@ def test_a_policy_that_makes_no_sense_is_refused(
 
 
 def test_trouble_while_collecting_is_a_warning(home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The training is complete, whatever becomes of its old checkpoints."""
+    """A failure to collect checkpoints is a warning and does not fail the training."""
     (home.runs / "7").mkdir(parents=True)
     (home.runs / "7" / "trial.json").write_text("{")
 
@@ -96,7 +96,7 @@ def test_trouble_while_collecting_is_a_warning(home: Home, tmp_path: Path, caplo
 
 
 def test_a_save_is_announced_before_it_is_whole(home: Home, tmp_path: Path) -> None:
-    """So that collection finds what a kill in between leaves unlisted."""
+    """The start of a save is recorded first, so that collection finds what a kill leaves behind."""
     with core.init(checkpoint_storage=str(tmp_path / "checkpoints")) as context:
         store(context, 10)
         (tmp_path / "source").mkdir()
@@ -112,7 +112,7 @@ def test_a_save_is_announced_before_it_is_whole(home: Home, tmp_path: Path) -> N
 
 
 def test_what_nobody_else_needs_is_released(home: Home) -> None:
-    """Neither a pinned checkpoint, nor a version of a model, nor one with which another trial began."""
+    """Pinned checkpoints, model versions and checkpoints with which another trial began are not released."""
     with core.init() as context:
         pinned, registered, continued, released = (store(context, steps) for steps in (1, 2, 3, 4))
         client.get_checkpoint(pinned).pin()
@@ -132,7 +132,7 @@ def test_what_nobody_else_needs_is_released(home: Home) -> None:
 
 
 def test_what_other_trials_need_is_noticed_although_they_were_idle_before(home: Home) -> None:
-    """A release does not read them again, unless something has changed: a new attempt, a new trial, a deletion."""
+    """A release reads other trials again only if there is a new attempt, trial or deletion."""
     with core.init(job_id="other"):
         pass
     for path in (home.runs / "1", *(home.runs / "1").iterdir()):
@@ -159,7 +159,7 @@ def test_what_other_trials_need_is_noticed_although_they_were_idle_before(home: 
 
 
 def test_an_attempt_releases_what_it_resumed_from(home: Home) -> None:
-    """It uses that checkpoint itself, and alone knows when it no longer does."""
+    """An attempt may release the checkpoint from which it resumed."""
     with core.init(job_id="one") as context:
         first = store(context, 1)
     with core.init(job_id="one") as context:

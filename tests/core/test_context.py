@@ -48,7 +48,7 @@ def ending(home: Home) -> Ended:
 
 
 def test_a_first_start_is_a_new_trial(home: Home) -> None:
-    """The trial knows its experiment, its hyperparameters and its data; nothing says that a cluster is there."""
+    """A first start records the experiment, hyperparameters and data, and info shows no cluster."""
     with core.init(name="digits", hparams={"lr": 0.1}, labels=["a"], description="d", data={"path": "x"}) as context:
         info = context.info
 
@@ -62,7 +62,7 @@ def test_a_first_start_is_a_new_trial(home: Home) -> None:
 
 
 def test_a_script_names_and_notes_its_trial(home: Home) -> None:
-    """A later change stays so in later attempts."""
+    """A name that is changed later is kept by later attempts."""
     described: dict[str, Any] = {"trial_name": "wide", "labels": ["wide", "new"], "notes": "Twice as *wide*."}
     with core.init(job_id="digits", **described) as context:
         assert context.info.trial.trial_id == 1
@@ -93,7 +93,7 @@ def test_the_scripts_name_is_the_experiments(home: Home, run_script: RunScript) 
 
 
 def test_the_command_is_recorded_without_secrets(home: Home, run_script: RunScript) -> None:
-    """What is needed to start the script again, by allow-list."""
+    """The arguments, directory and an allow-list of variables are recorded."""
     script = "from core_sdk import core\nwith core.init(): pass\n"
     run_script(script, "--lr", "0.1", OMP_NUM_THREADS="1", WANDB_API_KEY="planted", NCCL_DEBUG="INFO")
 
@@ -127,7 +127,7 @@ FORGOTTEN = "context = core.init()\ncontext.start()\n"
 def test_the_end_of_the_script_is_the_end_of_the_attempt(
     home: Home, run_script: RunScript, opening: str, last_line: str, status: int, outcome: str, error: str | None
 ) -> None:
-    """However the script ends, and whether or not it closes its Context."""
+    """The outcome is recorded however the script ends, whether or not it closes its Context."""
     run_status, _, _ = run_script(f"import core_sdk\nfrom core_sdk import core\n{opening}{last_line}\n")
 
     assert run_status == status
@@ -136,7 +136,7 @@ def test_the_end_of_the_script_is_the_end_of_the_attempt(
 
 
 def test_invalid_hyperparameters_are_said_once_and_before_the_end(home: Home) -> None:
-    """The script ends well, and the record says why."""
+    """InvalidHP ends the script with status 0, and its reason is recorded once, before the end."""
     with pytest.raises(SystemExit) as raised, core.init():
         raise core_sdk.InvalidHP("too large")
 
@@ -145,7 +145,7 @@ def test_invalid_hyperparameters_are_said_once_and_before_the_end(home: Home) ->
 
 
 def test_a_killed_script_leaves_no_ending(home: Home, start_script: Callable[..., object]) -> None:
-    """Nobody claims that it ended well; the folder shows that nobody runs it."""
+    """A killed script has no record of its end, and its trial does not count as running."""
     script = start_script(
         "import os, signal\nfrom core_sdk import core\nwith core.init():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -156,7 +156,7 @@ def test_a_killed_script_leaves_no_ending(home: Home, start_script: Callable[...
 
 
 def test_a_running_script_is_seen_to_run(home: Home) -> None:
-    """From entering the Context to leaving it."""
+    """A trial counts as running from the start of its Context to the end."""
     with core.init():
         assert home.trial(1).running_attempt() == 1
 
@@ -164,7 +164,7 @@ def test_a_running_script_is_seen_to_run(home: Home) -> None:
 
 
 def test_closing_twice_is_harmless_and_reporting_afterwards_is_not(home: Home) -> None:
-    """The journal has one ending."""
+    """A second close() does nothing, and a report after the close is refused."""
     context = core.init()
     context.start()
     context.close()
@@ -176,13 +176,13 @@ def test_closing_twice_is_harmless_and_reporting_afterwards_is_not(home: Home) -
 
 
 def test_starting_twice_is_refused() -> None:
-    """A Context is entered once."""
+    """Entering a Context twice is refused."""
     with core.init() as context, pytest.raises(RuntimeError):
         context.start()
 
 
 def test_a_context_without_a_name_is_closed_and_says_so() -> None:
-    """Its parts cannot be used without it."""
+    """Using a Context that no variable holds raises an error that says so."""
     with pytest.raises(JournalClosedError, match="no variable held it"):
         core.init().train.report_training_metrics(1, {"loss": 0.5})
     with pytest.raises(RuntimeError, match=r"core_context\.start\(\)"):
@@ -192,7 +192,7 @@ def test_a_context_without_a_name_is_closed_and_says_so() -> None:
 
 
 def test_a_forgotten_context_ends_when_it_is_collected(home: Home) -> None:
-    """As happens when a notebook's cell is run again."""
+    """A Context that is garbage collected, as in a notebook cell that is run again, ends its attempt."""
     core.init().start()
 
     assert ending(home).outcome == "exited"
@@ -200,7 +200,7 @@ def test_a_forgotten_context_ends_when_it_is_collected(home: Home) -> None:
 
 @needs("many processes")
 def test_a_session_of_typed_lines_is_judged_by_what_follows_the_start(home: Home) -> None:
-    """An error before `init()` is no error of the attempt, and a session cannot be started again by a command."""
+    """In a session of typed lines, an error before `init()` does not count, and no resume command is recorded."""
     lines = b"1 / 0\nfrom core_sdk import core\ncontext = core.init()\ncontext.start()\n"
     subprocess.run([sys.executable, "-i"], input=lines, capture_output=True, check=True)
     subprocess.run([sys.executable, "-i"], input=lines + b"[][0]\n", capture_output=True, check=True)
@@ -213,7 +213,7 @@ def test_a_session_of_typed_lines_is_judged_by_what_follows_the_start(home: Home
 
 
 def test_a_forked_child_does_not_end_the_attempt(home: Home) -> None:
-    """Leaving the Context in a child, by whatever door, is the child's affair."""
+    """Closing the Context in a forked child leaves the parent's attempt running."""
     with core.init() as context:
         child = os.fork()
         if child == 0:
@@ -231,7 +231,7 @@ def test_a_forked_child_does_not_end_the_attempt(home: Home) -> None:
 def test_two_processes_cannot_claim_one_attempt(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_script: Callable[..., Script]
 ) -> None:
-    """The second is told which attempt, and what to do. The same process begins a trial of its own."""
+    """A second process is refused with the attempt's number; the same process begins a new trial."""
     with core.init():
         pass
     info = ClusterInfo(trial_or_none=TrialInfo(trial_id=1, experiment_id=1, trial_seed=0, attempt=2))
@@ -249,7 +249,7 @@ def test_two_processes_cannot_claim_one_attempt(
 
 @needs("many processes")
 def test_many_first_starts_at_once_get_ids_of_their_own(home: Home, start_script: Callable[..., object]) -> None:
-    """And all find the same experiment."""
+    """Scripts that start at once get trials of their own in the same experiment."""
     script = "from core_sdk import core\nwith core.init(name='one'): pass\n"
     scripts = [start_script(script, name=f"{index}.py") for index in range(12)]
 
@@ -259,7 +259,7 @@ def test_many_first_starts_at_once_get_ids_of_their_own(home: Home, start_script
 
 
 def test_a_home_that_cannot_be_written_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before any training."""
+    """A home that cannot be written is refused before any training."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "file" / "home"))
 
@@ -268,7 +268,7 @@ def test_a_home_that_cannot_be_written_is_named_at_once(tmp_path: Path, monkeypa
 
 
 def test_a_home_of_a_newer_version_is_refused(home: Home) -> None:
-    """Nothing of it is touched."""
+    """A home of a newer version is refused and left unchanged."""
     home.root.mkdir()
     (home.root / "home.json").write_text('{"format": 999, "sdk_version": "99"}')
 
@@ -280,7 +280,7 @@ def test_a_home_of_a_newer_version_is_refused(home: Home) -> None:
 def test_a_run_info_that_cannot_be_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
 ) -> None:
-    """A script that was started for a trial never begins another one by mistake."""
+    """A bad run info is an error; the script does not begin another trial instead."""
     path = tmp_path / "run.json"
     if content is not None:
         path.write_text(content)
@@ -291,7 +291,7 @@ def test_a_run_info_that_cannot_be_read_is_named(
 
 
 def test_the_scripts_own_error_is_the_one_that_is_seen(home: Home) -> None:
-    """Whatever goes wrong while closing."""
+    """The script's own error is raised and recorded, not one of the closing."""
     with pytest.raises(KeyError), core.init():
         raise KeyError("mine")
 
@@ -300,7 +300,7 @@ def test_the_scripts_own_error_is_the_one_that_is_seen(home: Home) -> None:
 
 @pytest.mark.parametrize("level", ["info", "INFO", "error", None])
 def test_alerts_are_recorded(home: Home, level: core._context.AlertLevel | None) -> None:
-    """In any case of the level's name."""
+    """The level of an alert may be given in upper or lower case, and defaults to info."""
     with core.init() as context:
         context.alert("title", "text", level)
 
@@ -309,7 +309,7 @@ def test_alerts_are_recorded(home: Home, level: core._context.AlertLevel | None)
 
 
 def test_an_alert_of_anything_is_its_text(home: Home) -> None:
-    """An exception, say."""
+    """An alert's title and description may be any object; its text is recorded."""
     with core.init() as context:
         context.alert(ValueError("boom"), 3)  # type: ignore[arg-type]
 
@@ -318,13 +318,13 @@ def test_an_alert_of_anything_is_its_text(home: Home) -> None:
 
 
 def test_an_unknown_alert_level_is_refused() -> None:
-    """It is not quietly turned into another."""
+    """An unknown alert level is refused instead of being replaced."""
     with core.init() as context, pytest.raises(ValueError, match="loud"):
         context.alert("title", level="loud")  # type: ignore[arg-type]
 
 
 def test_arguments_are_checked_before_a_trial_is_made(home: Home) -> None:
-    """A mistake leaves nothing behind."""
+    """Bad arguments are refused before a trial is recorded."""
     with pytest.raises(ValueError):
         core.init(preempt_mode="nonsense")  # type: ignore[arg-type]
     with pytest.raises(ValueError):
@@ -349,7 +349,7 @@ def test_arguments_are_checked_before_a_trial_is_made(home: Home) -> None:
     ],
 )
 def test_what_the_records_cannot_hold_is_refused_by_name(home: Home, argument: str, value: Any) -> None:
-    """Written, it would make the record of the trial, or of the whole experiment, unreadable for good."""
+    """Values that the records cannot hold are refused, since they would make the records unreadable."""
     with pytest.raises(TypeError, match=argument):
         core.init(**{argument: value})
 
@@ -358,7 +358,7 @@ def test_what_the_records_cannot_hold_is_refused_by_name(home: Home, argument: s
 
 
 def test_hyperparameters_of_an_enum_are_kept_by_value() -> None:
-    """As json.dumps would write them."""
+    """Hyperparameters that are members of a string enum are kept by value, as in json.dumps."""
 
     class Optimizer(str, enum.Enum):  # scripts have them; a StrEnum is no trouble
         ADAM = "adam"
@@ -368,7 +368,7 @@ def test_hyperparameters_of_an_enum_are_kept_by_value() -> None:
 
 
 def test_hyperparameters_that_json_cannot_keep_are_kept_as_text(caplog: pytest.LogCaptureFixture) -> None:
-    """All arguments of a script, whatever their types: one warning names them."""
+    """Hyperparameters of any type are kept, and one warning names those that became text."""
 
     class Color(enum.Enum):
         RED = 1
@@ -407,7 +407,7 @@ class Data(pydantic.BaseModel):
 
 
 def test_objects_that_hold_fields_are_hyperparameters(caplog: pytest.LogCaptureFixture) -> None:
-    """What parses a script's arguments or configuration need not be converted; numeric keys become text, said once."""
+    """Dataclasses and namespaces are accepted as hyperparameters; a warning names keys that became text."""
     nested = types.SimpleNamespace(model=Model(), data=Data(), layers={1: "a"}, steps=range(3))
     values = argparse.Namespace(lr=0.1, nested=nested, schedule=Schedule())
 
@@ -429,7 +429,7 @@ def test_objects_that_hold_fields_are_hyperparameters(caplog: pytest.LogCaptureF
 
 
 def test_the_context_is_typed_for_its_users() -> None:
-    """`Context` names every part."""
+    """`Context` annotates every one of its parts."""
     assert set(Context.__annotations__) >= {
         "checkpoint",
         "distributed",
@@ -443,7 +443,7 @@ def test_the_context_is_typed_for_its_users() -> None:
 
 @pytest.mark.parametrize("home_variable", ["~nobody-has-this-name/home", "relative"])
 def test_a_home_that_leads_nowhere_is_named(run_script: RunScript, tmp_path: Path, home_variable: str) -> None:
-    """A home directory of nobody, and one relative to a working directory that is gone."""
+    """A home of an unknown user, or one relative to a removed directory, is named in the error."""
     status, _, errors = run_script(
         """
         import os
@@ -465,7 +465,7 @@ def test_a_home_that_leads_nowhere_is_named(run_script: RunScript, tmp_path: Pat
 def test_a_command_that_cannot_be_kept_does_not_keep_the_script_from_training(
     home: Home, run_script: RunScript, argument: str
 ) -> None:
-    """Its working directory is gone, or an argument is not UTF-8: the script is told that no resume is possible."""
+    """If the directory is gone or an argument is not UTF-8, training runs, with a warning that it cannot be resumed."""
     status, _, errors = run_script(
         """
         import os, sys
@@ -504,7 +504,7 @@ def start_on_failing_disk(home: Path, *strace_options: str) -> int:
 
 @needs("strace")
 def test_a_start_that_the_disk_refuses_leaves_nothing_half_made(tmp_path: Path) -> None:
-    """Whichever fsync it is that fails: no trial is listed, and no experiment that its name does not lead to."""
+    """Whichever fsync of the start fails, no trial and no nameless experiment is listed."""
     for when in itertools.count(1):
         home = Home(tmp_path / str(when))
         status = start_on_failing_disk(home.root, "-e", "trace=fsync", "-e", f"inject=fsync:error=EIO:when={when}")
@@ -522,7 +522,7 @@ def test_a_start_that_the_disk_refuses_leaves_nothing_half_made(tmp_path: Path) 
 
 @needs("strace")
 def test_a_start_whose_first_record_is_refused_is_no_start(tmp_path: Path) -> None:
-    """Without it nobody could tell from where a later attempt went on."""
+    """A start whose first record cannot be written raises and leaves no files in the trial's folder."""
     home = Home(tmp_path / "home")
 
     status = start_on_failing_disk(
@@ -534,13 +534,13 @@ def test_a_start_whose_first_record_is_refused_is_no_start(tmp_path: Path) -> No
 
 
 def test_a_context_says_whose_it_is() -> None:
-    """In a notebook, or in a log."""
+    """The repr of a Context names its trial and attempt."""
     with core.init() as context:
         assert repr(context) == "<Context of trial 1, attempt 1>"
 
 
 def test_a_forgotten_storage_id_is_said() -> None:
-    """As soon as the pair is used as a path."""
+    """Using the pair from store_path() as a path raises an error that shows how to unpack it."""
     with core.init() as context:
         uses: list[Callable[[Any], object]] = [lambda pair: pair / "weights", lambda pair: shutil.copy(__file__, pair)]
         for use in uses:

@@ -27,7 +27,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_a_clean_repository_gives_its_commit(repository: Path) -> None:
-    """Files that git does not know do not make it dirty."""
+    """Files that git does not track do not make a repository dirty."""
     (repository / "unknown.txt").write_text("x")
 
     found = find_environment(start_git(repository))
@@ -37,14 +37,14 @@ def test_a_clean_repository_gives_its_commit(repository: Path) -> None:
 
 
 def test_a_change_that_is_not_committed_makes_it_dirty(repository: Path) -> None:
-    """The commit alone would not tell what ran."""
+    """A change that is not committed marks the repository as dirty."""
     (repository / "known.py").write_text("2\n")
 
     assert find_environment(start_git(repository)).git_is_dirty is True
 
 
 def test_outside_of_a_repository_nothing_is_said_of_git(tmp_path: Path) -> None:
-    """The machine and the packages are known all the same."""
+    """Outside of a repository only the machine and the packages are recorded."""
     found = find_environment(start_git(tmp_path))
 
     assert (found.git_commit, found.git_is_dirty) == ("", None)
@@ -54,7 +54,7 @@ def test_outside_of_a_repository_nothing_is_said_of_git(tmp_path: Path) -> None:
 
 
 def test_a_script_records_its_environment(repository: Path, home: Home, start_script: Callable[..., Script]) -> None:
-    """Also one that ends at once; the tracker shows it with the trial."""
+    """The environment is recorded even if the script ends at once."""
     start_script("from core_sdk import core\nwith core.init():\n    pass\n").wait()
 
     with open_view(home) as view:

@@ -13,7 +13,7 @@ from core_sdk.errors import UnsafePathError
 
 
 def test_modes_are_made_from_their_names() -> None:
-    """Scripts may pass strings."""
+    """TensorBoard modes may be given as strings."""
     assert TensorboardMode("AUTO") is TensorboardMode.AUTO
     assert TensorboardMode("MANUAL") is TensorboardMode.MANUAL
 
@@ -48,7 +48,7 @@ def test_selected_files_are_copied_under_the_names_asked_for(tmp_path: Path) -> 
 
 
 def test_only_what_has_changed_is_copied_again_and_at_once(tmp_path: Path) -> None:
-    """By size and time; no call is skipped for coming too soon."""
+    """A file is copied again only if its size or time has changed, however soon the next call comes."""
     source, destination = tmp_path / "source", tmp_path / "destination"
     names = ["grown", "rewritten", "unchanged"]
     for name in names:
@@ -65,7 +65,7 @@ def test_only_what_has_changed_is_copied_again_and_at_once(tmp_path: Path) -> No
 
 
 def test_a_reader_never_sees_half_a_copy(tmp_path: Path) -> None:
-    """A copy takes the place of the one before; who has that open keeps it."""
+    """A copy replaces the previous one as a whole, and an open reader keeps the old one."""
     source, destination = tmp_path / "source", tmp_path / "destination"
     write(source / "file", "old")
     copy_event_files(source, destination, everything, same_name, 0)
@@ -80,7 +80,7 @@ def test_a_reader_never_sees_half_a_copy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "sub/../../outside", ".", "link/outside"])
 def test_no_copy_leaves_the_destination(tmp_path: Path, name: str) -> None:
-    """Neither by its name nor through a link, and then nothing is copied."""
+    """A name or link that leads outside the destination is refused before anything is copied."""
     source, destination = tmp_path / "source", tmp_path / "destination"
     write(source / "a", "sound")
     write(source / "b", "hostile")
@@ -96,7 +96,7 @@ def test_no_copy_leaves_the_destination(tmp_path: Path, name: str) -> None:
 
 
 def test_two_files_are_not_copied_to_one(tmp_path: Path) -> None:
-    """One of them would be lost without a word."""
+    """Two files that would get the same name are refused, since one would be lost."""
     source, destination = tmp_path / "source", tmp_path / "destination"
     write(source / "a", "1")
     write(source / "b", "2")
@@ -106,5 +106,5 @@ def test_two_files_are_not_copied_to_one(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_not_there_yet_has_nothing_to_copy(tmp_path: Path) -> None:
-    """The script has not written its first event."""
+    """A missing source directory is no error, since the script may not have written events yet."""
     assert copy_event_files(tmp_path / "missing", tmp_path / "destination", everything, same_name, 0) == []

@@ -51,7 +51,7 @@ def fill(disk: Path) -> None:
 @pytest.mark.parametrize("wait", [True, False])
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_disk_that_fills_in_the_block_is_named_with_its_figures(small_disk: Path, writer: str, wait: bool) -> None:
-    """Whatever the library that wrote has made of it; and the next save fits."""
+    """The error names the free and the needed bytes, whatever error the writing library raised."""
     os.environ["CORE_SDK_HOME"] = str(small_disk / "home")
     with core.init() as context:
         words = refusal_of(context, WRITERS[writer], wait)
@@ -63,7 +63,7 @@ def test_a_disk_that_fills_in_the_block_is_named_with_its_figures(small_disk: Pa
 
 
 def refusal_of(context: Context, write: Callable[[Path], object], wait: bool) -> str:
-    """Writes in the block, or after it. Keeps nothing of the failure that could keep the file open."""
+    """Returns the error of a save that fails, without keeping the exception, which could hold the file open."""
     write_later = None if wait else lambda path: write(path / "model")
     try:
         with context.checkpoint.store_path({"steps_completed": 1}, wait=wait, write_later=write_later) as (path, _):
@@ -78,7 +78,7 @@ def refusal_of(context: Context, write: Callable[[Path], object], wait: bool) ->
 
 
 def test_an_error_of_the_script_stays_its_own(home: Home) -> None:
-    """On a disk with room."""
+    """With free space on the disk, an error of the script is raised unchanged."""
     with core.init() as context:
         with pytest.raises(RuntimeError, match="mine"), context.checkpoint.store_path({"steps_completed": 1}):
             raise RuntimeError("mine")
@@ -105,7 +105,7 @@ def _collect() -> None:
 
 @pytest.mark.parametrize("way", DELETIONS)
 def test_a_full_disk_can_be_freed(small_disk: Path, way: str) -> None:
-    """By all that deletes checkpoints. The room for the records is there again afterwards."""
+    """Every way of deleting checkpoints works on a full disk and restores the reserve for records."""
     os.environ["CORE_SDK_HOME"] = str(small_disk / "home")
     home = Home(small_disk / "home")
     with core.init() as context:
@@ -131,7 +131,7 @@ def large(context: Context, steps: int) -> str:
 
 
 def test_a_deletion_that_was_killed_is_finished_on_a_full_disk(small_disk: Path) -> None:
-    """After its first record, with the reserve spent, and no room left."""
+    """A deletion that was killed after its first record is finished without the reserve or free space."""
     os.environ["CORE_SDK_HOME"] = str(small_disk / "home")
     home = Home(small_disk / "home")
     with core.init() as context:
@@ -183,7 +183,7 @@ LIMITED = """
 def test_a_limit_on_the_size_of_files_is_not_told_as_a_full_disk(
     run_script: Callable[..., tuple[int, str, str]],
 ) -> None:
-    """Neither in a checkpoint, nor in the journal: the limit and its value are named."""
+    """The error names the limit and its value, for a checkpoint and for the journal."""
     status, output, errors = run_script(LIMITED)
 
     assert status == 0, errors
@@ -201,7 +201,7 @@ def test_a_limit_on_the_size_of_files_is_not_told_as_a_full_disk(
     ],
 )
 def test_a_file_system_without_locks_is_named(home: Home, lock: str, call: str, command: list[str]) -> None:
-    """Both kinds of locks: that of an attempt which begins, and that of a trial's changes."""
+    """An error names a file system without locks, for the lock of an attempt and of a trial's changes."""
     path = home.runs / "1" / lock
     if lock == "changes.lock":
         new_trial(home)

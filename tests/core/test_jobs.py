@@ -39,7 +39,7 @@ FIRST_JOB = Job("slurm/tests/17/ed183d67207df065", 0)
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Runs a script, which must print something, to its end with some variables; gives that."""
+    """Runs a script with these variables and returns its output, which must not be empty."""
 
     def run(*arguments: str, source: str = SCRIPT, name: str = "train.py", **variables: str) -> str:
         (tmp_path / name).write_text(textwrap.dedent(source))
@@ -54,7 +54,7 @@ def start(tmp_path: Path) -> Start:
 
 @pytest.mark.parametrize("place", [{}, STEP], ids=["batch script", "step"])
 def test_a_requeued_job_goes_on_with_its_trial(start: Start, place: dict[str, str]) -> None:
-    """As the next attempt of the one trial, whose points stand once."""
+    """A requeued job continues its trial as the next attempt, and each step is reported once."""
     outputs = [start(**BATCH, **place), start(**REQUEUED, **place)]
 
     trial = Tracker().get_trial(1)
@@ -64,7 +64,7 @@ def test_a_requeued_job_goes_on_with_its_trial(start: Start, place: dict[str, st
 
 
 def test_a_start_that_came_to_nothing_is_passed_over(start: Start) -> None:
-    """A job that died before its script began has changed nothing."""
+    """A requeue that died before its script began does not prevent the next one from continuing."""
     start(**BATCH)
 
     assert start(**BATCH, SLURM_RESTART_COUNT="2") == "1.2.4\n"
@@ -72,7 +72,7 @@ def test_a_start_that_came_to_nothing_is_passed_over(start: Start) -> None:
 
 @needs("many processes")
 def test_each_start_of_a_named_job_goes_on(start: Start) -> None:
-    """Where no scheduler counts: a pod that is replaced, say."""
+    """A named job continues its trial at every start, without a scheduler that counts the starts."""
     assert [start(CORE_SDK_JOB_ID="a/b"), start(CORE_SDK_JOB_ID="a/b")] == ["1.1.0\n", "1.2.4\n"]
     assert start(CORE_SDK_JOB_ID="another") == "2.1.0\n"
 
@@ -83,7 +83,7 @@ def test_each_start_of_a_named_job_goes_on(start: Start) -> None:
     ids=["no job", "not requeued", "another job", "named as none"],
 )
 def test_what_is_another_training_begins_its_own_trial(start: Start, variables: dict[str, str]) -> None:
-    """However much it resembles the first."""
+    """A start without the same job and a requeue begins a trial of its own."""
     start(**BATCH)
 
     assert start(**variables) == "2.1.0\n"
@@ -91,7 +91,7 @@ def test_what_is_another_training_begins_its_own_trial(start: Start, variables: 
 
 @needs("many processes")
 def test_trainings_of_one_job_are_told_apart(start: Start) -> None:
-    """By their commands, in whatever order their steps arrive."""
+    """Trainings of one job are told apart by their commands, whatever the order of the steps."""
     begun = [start("--lr=1", **BATCH, **STEP), start("--lr=2", **BATCH, **NEXT_STEP)]
 
     resumed = [start("--lr=2", **REQUEUED, **STEP), start("--lr=1", **REQUEUED, **NEXT_STEP)]
@@ -101,7 +101,7 @@ def test_trainings_of_one_job_are_told_apart(start: Start) -> None:
 
 
 def test_trainings_that_cannot_be_told_apart_begin_anew(start: Start) -> None:
-    """To go on with another's checkpoint would be worse."""
+    """Equal commands of one job begin new trials, rather than continue another's checkpoint."""
     start(**BATCH, **STEP)
     start(**BATCH, **NEXT_STEP)
 
@@ -109,7 +109,7 @@ def test_trainings_that_cannot_be_told_apart_begin_anew(start: Start) -> None:
 
 
 def test_of_equal_commands_that_begin_at_once_none_is_forgotten(home: Home) -> None:
-    """Whichever writes last knows of the others."""
+    """A job's record is correct even if several equal commands write it at once."""
     Home.create(home.root)
     context = multiprocessing.get_context("fork")
     all_there = context.Barrier(4)
@@ -130,7 +130,7 @@ def test_of_equal_commands_that_begin_at_once_none_is_forgotten(home: Home) -> N
 
 
 def test_of_equal_commands_one_goes_on(start: Start, home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """Where two begin after a requeue, the slower one waits for its predecessor, and finds that it has none."""
+    """Of two equal commands after a requeue, the slower one waits for the lock and then begins a new trial."""
     start(**BATCH)
     lock = AliveLock(home.trial(1).alive_path(1))
     requeued = Job(FIRST_JOB.name, 1)
@@ -145,14 +145,14 @@ def test_of_equal_commands_one_goes_on(start: Start, home: Home, caplog: pytest.
 
 
 def test_another_script_of_the_same_name_begins_anew(start: Start) -> None:
-    """It would not know the other's checkpoints."""
+    """A script in another file begins its own trial, as it cannot read the other's checkpoints."""
     start(CORE_SDK_JOB_ID="a")
 
     assert start(name="other.py", CORE_SDK_JOB_ID="a") == "2.1.0\n"
 
 
 def test_a_script_names_its_job_itself(start: Start) -> None:
-    """Whatever the file is called, and whatever the scheduler says."""
+    """`job_id` overrides the script's file name and the scheduler's job."""
     source = SCRIPT.replace("core.init()", "core.init(job_id=sys.argv[1])")
 
     assert start("a", source=source) == "1.1.0\n"
@@ -164,7 +164,7 @@ def test_a_script_names_its_job_itself(start: Start) -> None:
 def test_a_job_that_goes_on_with_a_completed_trial_says_so(
     home: Home, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the trial has reported since its newest checkpoint is about to be superseded."""
+    """Continuing a completed trial warns that reports after its newest checkpoint are superseded."""
     named = named_job("a")
     start(CORE_SDK_JOB_ID="a")
     with caplog.at_level("WARNING", "core_sdk.core"):
@@ -181,7 +181,7 @@ def test_a_job_that_goes_on_with_a_completed_trial_says_so(
 
 @pytest.mark.slow
 def test_processes_of_multiprocessing_are_known_again(tmp_path: Path, start: Start) -> None:
-    """Their own command line is of pipes, and may differ each time."""
+    """A process of multiprocessing continues its trial, although its own command line may differ."""
     (tmp_path / "training.py").write_text(f"def train():\n{textwrap.indent(SCRIPT, '    ')}")
     source = """
         import multiprocessing, os, sys
@@ -200,7 +200,7 @@ def test_processes_of_multiprocessing_are_known_again(tmp_path: Path, start: Sta
 
 @pytest.mark.parametrize(("log_dir", "expected"), [("first", "1.2.4\n"), ("second", "2.1.0\n")])
 def test_torchruns_restarts_go_on_with_their_own_launch(start: Start, log_dir: str, expected: str) -> None:
-    """Not with one that came before it in the same start of the job, by the same command."""
+    """A restart by torchrun continues the trial of its own launch, not that of an earlier launch."""
     start(**BATCH, TORCHELASTIC_ERROR_FILE="/logs/first/attempt_0/0/error.json")
 
     error_file = f"/logs/{log_dir}/attempt_1/0/error.json"
@@ -209,7 +209,7 @@ def test_torchruns_restarts_go_on_with_their_own_launch(start: Start, log_dir: s
 
 @pytest.mark.slow
 def test_torchrun_itself_tells_its_launches_apart(start: Start, tmp_path: Path) -> None:
-    """The second one's first ranks die before their `init()`; those of the third in their training."""
+    """A restart by torchrun continues the trial of its own launch, and a launch without a trial begins one."""
     pytest.importorskip("torch", reason="NOT TESTED: restarts under torchrun itself. Install torch to test them")
     die_once = (
         "import os\nif os.environ.get('DIES') and not os.path.exists('died'):\n    os.mkdir('died')\n    os._exit(3)"
@@ -229,7 +229,7 @@ def test_torchrun_itself_tells_its_launches_apart(start: Start, tmp_path: Path) 
 
 
 def test_our_launchers_restarts_go_on_by_their_launch_alone(start: Start, tmp_path: Path) -> None:
-    """What died before its `init()` has no trial, whoever has one in this job."""
+    """A restart by our launcher has no trial to continue if its launch began none."""
     start(**BATCH)
     (tmp_path / "launch").mkdir()
 
@@ -237,7 +237,7 @@ def test_our_launchers_restarts_go_on_by_their_launch_alone(start: Start, tmp_pa
 
 
 def test_a_process_of_several_trials_begins_new_ones(start: Start) -> None:
-    """Which of them to go on with cannot be told, and the first was finished."""
+    """A process that began several trials begins new ones after a requeue."""
     source = """
         from core_sdk import core
 
@@ -251,7 +251,7 @@ def test_a_process_of_several_trials_begins_new_ones(start: Start) -> None:
 
 @pytest.mark.slow
 def test_a_process_killed_in_its_first_trial_goes_on_with_it(start: Start) -> None:
-    """It had begun no other."""
+    """A process that was killed in its first trial continues that trial."""
     start(**BATCH)
 
     source = f"{SCRIPT}with core.init() as context:\n    print(context.info.trial.trial_id)"
@@ -261,7 +261,7 @@ def test_a_process_killed_in_its_first_trial_goes_on_with_it(start: Start) -> No
 
 @needs("many processes")
 def test_processes_that_a_training_starts_leave_its_job_alone(start: Start) -> None:
-    """Their trials are their own, and the job still goes on with the first."""
+    """Child processes have trials of their own, and the job still continues the first trial."""
     child = f"subprocess.run([sys.executable, '-c', {textwrap.dedent(SCRIPT)!r}])"
     source = SCRIPT.replace("    while step < 10:", f"    {child}\n    while step < 10:")
 
@@ -271,7 +271,7 @@ def test_processes_that_a_training_starts_leave_its_job_alone(start: Start) -> N
 
 @needs("many processes")
 def test_a_job_that_a_training_submits_is_a_job_of_its_own(start: Start) -> None:
-    """It inherits the variables of whoever submits it, and is gone on with after a requeue of its own."""
+    """A job that a training submits is not mistaken for the training's own job."""
     source = f"""
         import os, subprocess, sys
         from core_sdk import core
@@ -287,7 +287,7 @@ def test_a_job_that_a_training_submits_is_a_job_of_its_own(start: Start) -> None
 
 
 def test_a_deleted_trial_is_not_gone_on_with(start: Start) -> None:
-    """The job begins a new one."""
+    """If the job's trial was deleted, a new one begins."""
     start(**BATCH)
     Tracker().get_trial(1).delete()
 
@@ -295,7 +295,7 @@ def test_a_deleted_trial_is_not_gone_on_with(start: Start) -> None:
 
 
 def test_a_predecessors_end_is_waited_for(start: Start, home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """Where a file server keeps a dead host's lock for a while, or a process takes its time to die."""
+    """A start waits a limited time for the lock of the previous attempt, then names its process."""
     start(CORE_SDK_JOB_ID="a")
     folder = home.trial(1)
     lock = AliveLock(folder.alive_path(1))
@@ -309,7 +309,7 @@ def test_a_predecessors_end_is_waited_for(start: Start, home: Home, caplog: pyte
 
 
 def test_a_lock_that_a_dead_host_left_does_not_hold_a_requeue_up(start: Start, home: Home) -> None:
-    """The scheduler knows that the job's last start is over; what it might still write is superseded."""
+    """After a requeue, the lock of a dead host is ignored, since the scheduler knows that the job ended."""
     start(**BATCH)
     lock = AliveLock(home.trial(1).alive_path(1))
 
@@ -318,7 +318,7 @@ def test_a_lock_that_a_dead_host_left_does_not_hold_a_requeue_up(start: Start, h
 
 
 def test_words_of_jobs_are_private_and_not_in_the_way(start: Start, home: Home) -> None:
-    """No trial, no experiment: nothing lists them."""
+    """Job records are private files and are not listed as trials or experiments."""
     start(**BATCH)
 
     assert {word.stat().st_mode & 0o777 for word in home.jobs.iterdir()} == {0o600}
@@ -326,7 +326,7 @@ def test_words_of_jobs_are_private_and_not_in_the_way(start: Start, home: Home) 
 
 
 def test_a_word_that_cannot_be_left_costs_no_training(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """It is warned of."""
+    """If the job record cannot be written, a warning says so and the training goes on."""
     Home.create(home.root)
     home.jobs.symlink_to("nowhere")
 
@@ -339,7 +339,7 @@ def test_a_word_that_cannot_be_left_costs_no_training(home: Home, caplog: pytest
 def test_a_word_that_cannot_be_read_costs_no_training(
     home: Home, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    """It is warned of once, and a new trial begins."""
+    """If the job record cannot be read, one warning is given and a new trial begins."""
     Home.create(home.root)
     home.write_job(JobRecord(job=FIRST_JOB.name, trial_id=1, script="train.py", num_restarts=0))
     (word,) = home.jobs.iterdir()
@@ -375,7 +375,7 @@ def test_a_word_that_cannot_be_read_costs_no_training(
     ],
 )
 def test_jobs_are_named_alike_after_a_requeue(variables: dict[str, str], job: Job | None) -> None:
-    """By what Slurm keeps, the cluster, the job or the task of its array, and by the command."""
+    """A job's name depends on the cluster, the job or array task, and the command, which Slurm keeps."""
     assert scheduled_job(variables, ["train.py"]) == job
 
 
@@ -387,7 +387,7 @@ def _wait_for(text: str, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def _begun_by(home: Home, job: Job) -> int | None:
-    """As the script that has left the word would ask."""
+    """Returns the trial that the script of this job's record would continue."""
     record = home.read_job(job.name)
     assert record is not None
     return trial_of_job(home, job, record.script, lease_s=0.2)

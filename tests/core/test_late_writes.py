@@ -37,7 +37,7 @@ torch.distributed.destroy_process_group()
 
 
 def test_a_checkpoint_of_all_ranks_without_a_file_is_refused_on_all(tmp_path: Path) -> None:
-    """Empty directories are none; by its own error, which says what to wait for."""
+    """A sharded checkpoint without any file raises EmptyCheckpointError, even if it has empty directories."""
     trial = Trial(tmp_path / "trial", num_ranks=2)
 
     def script(rank: Rank) -> None:
@@ -53,7 +53,7 @@ def test_a_checkpoint_of_all_ranks_without_a_file_is_refused_on_all(tmp_path: Pa
 
 
 def test_a_rank_without_files_is_no_obstacle(tmp_path: Path) -> None:
-    """One that has some is enough."""
+    """A sharded checkpoint needs files from only one rank."""
     trial = Trial(tmp_path / "trial", num_ranks=2)
 
     def script(rank: Rank) -> str:
@@ -68,7 +68,7 @@ def test_a_rank_without_files_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_metadata_alone_is_stored_and_said(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """It may be meant: the steps may be all that a script has to keep."""
+    """A checkpoint of metadata alone is stored with a warning, since a script may need no files."""
     with core.init() as context, context.checkpoint.store_path({"steps_completed": 1}) as (_, storage_id):
         pass
 
@@ -78,7 +78,7 @@ def test_metadata_alone_is_stored_and_said(home: Home, caplog: pytest.LogCapture
 
 @pytest.mark.parametrize("shard", [False, True])
 def test_what_is_written_after_the_block_is_warned_of(home: Home, shard: bool) -> None:
-    """By the next save, or at the end, once; the checkpoint is what it was, and the rest is removed."""
+    """Files that are written after the block are warned of once and removed; the checkpoint is unchanged."""
     with core.init() as context:
         for steps_completed in (1, 2):
             with context.checkpoint.store_path({"steps_completed": steps_completed}, shard=shard) as (path, storage_id):
@@ -102,7 +102,7 @@ def test_what_is_written_after_the_block_is_warned_of(home: Home, shard: bool) -
 def test_an_async_save_that_is_not_awaited_is_no_checkpoint(
     home: Home, tmp_path: Path, run_script: Callable[..., tuple[int, str, str]]
 ) -> None:
-    """Its data had not come at the end of the block; awaited it is stored."""
+    """A checkpoint whose async save was not awaited is refused, and one that was awaited is stored."""
     status, output, errors = run_script(ASYNC_SAVE, str(tmp_path / "rendezvous"))
 
     assert status == 0, errors

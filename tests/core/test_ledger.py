@@ -16,7 +16,7 @@ from core_sdk.errors import DuplicateMetricError
 
 
 def refused(ledger: Ledger, step: int, names: Iterable[str] = ("loss",), group: str = "training") -> list[str]:
-    """Enters a report, and returns the names for which it is refused."""
+    """Enters a report and returns the names that are refused."""
     try:
         ledger.enter(group, step, names)
     except DuplicateMetricError as error:
@@ -35,7 +35,7 @@ LAYOUTS = st.sampled_from(
 def test_exactly_the_names_whose_newest_step_is_repeated_are_refused(
     reports: list[tuple[int, tuple[str, ...]]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As a dict of all names would say, whichever names come together; and nothing of a refused report counts."""
+    """The ledger refuses the same names as a dict of all names, and a refused report has no effect."""
     caplog.clear()
     ledger = Ledger()
     newest: dict[str, int] = {}
@@ -53,7 +53,7 @@ def test_exactly_the_names_whose_newest_step_is_repeated_are_refused(
 
 
 def test_a_group_that_goes_back_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    """With its name, both steps, and what is to be done; other groups and metrics have steps of their own."""
+    """The warning names the group, both steps and the remedy; other groups and metrics are independent."""
     caplog.set_level(logging.WARNING)
     ledger = Ledger()
     ledger.enter("training", 20, ["loss"])
@@ -71,7 +71,7 @@ def test_a_group_that_goes_back_is_warned_of_once(caplog: pytest.LogCaptureFixtu
 
 
 def test_memory_does_not_grow_with_the_training() -> None:
-    """Whatever the steps are, and however often they go back."""
+    """The ledger's memory is bounded, even if steps go back often."""
     rng = random.Random(0)
     steps = [rng.randrange(2**40) for _ in range(20_000)] + sorted(rng.randrange(2**40) for _ in range(20_000))
     ledger = Ledger()

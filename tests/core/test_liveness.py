@@ -22,7 +22,7 @@ from core_sdk.tracking.deletion import delete_trial
 def test_a_training_that_copies_its_home_is_still_running(
     home: Home, start_script: Callable[..., Script], tmp_path: Path
 ) -> None:
-    """A backup from within, as `shutil.copytree` makes it: nobody deletes the trial, and its reports are kept."""
+    """A script that copies its home keeps its lock: the trial cannot be deleted and its reports are kept."""
     script = start_script(
         """
         import os, pathlib, shutil, time
@@ -53,7 +53,7 @@ def test_a_training_that_copies_its_home_is_still_running(
 def test_a_data_loader_s_worker_does_not_keep_a_killed_training_running(
     home: Home, start_script: Callable[..., Script]
 ) -> None:
-    """It is busy and outlives the kill -9 of its trainer, whose trial can be resumed at once."""
+    """A killed training does not count as running, although a busy data-loader worker outlives it."""
     script = start_script(
         """
         import os, time
@@ -90,7 +90,7 @@ def test_a_data_loader_s_worker_does_not_keep_a_killed_training_running(
 def test_a_script_that_makes_itself_a_daemon_in_its_context_is_told_what_to_do(
     home: Home, run_script: Callable[..., tuple[int, str, str]], leave: str
 ) -> None:
-    """Its reports are refused, and nobody sees its words: the trial is an error that says where `init()` belongs."""
+    """A script that becomes a daemon ends in an error that says where to call `init()`."""
     run_script(
         f"""
         import os, sys

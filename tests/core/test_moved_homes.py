@@ -57,7 +57,7 @@ StartScript = Callable[..., Script]
 
 
 def test_a_training_goes_on_in_a_home_that_was_renamed(home: Home, start_script: StartScript) -> None:
-    """Reports, media, metadata and checkpoints are in the home where it is now, which also hears of a stop."""
+    """After the home is renamed, reports, media and checkpoints go to the new path, where a stop is seen."""
     moved = Home(home.root.with_name("moved"))
     script = start_script(SCRIPT.replace("WHAT", f"home.rename({str(moved.root)!r})"))
     script.read_until("waits")
@@ -86,7 +86,7 @@ def test_a_training_goes_on_in_a_home_that_was_renamed(home: Home, start_script:
 
 @pytest.mark.parametrize("what", ["home", "home / 'runs' / '1'"])
 def test_what_is_reported_after_a_removal_counts_as_dropped(home: Home, run_script: RunScript, what: str) -> None:
-    """Nothing is made anew at the path, a save raises, and the end says how many records are lost, and why."""
+    """After a removal nothing is recreated, saves raise, and the end says how many records are lost and why."""
     status, stdout, stderr = run_script(SCRIPT.replace("WHAT", f"shutil.rmtree({what})"), ENDS="1")
 
     assert status == 1
@@ -100,7 +100,7 @@ def test_what_is_reported_after_a_removal_counts_as_dropped(home: Home, run_scri
 
 
 def test_ranks_go_on_in_a_home_that_was_renamed(home: Home, start_script: StartScript) -> None:
-    """Each rank's first report, and a checkpoint of all of them, come after the renaming."""
+    """Reports and sharded checkpoints of all ranks follow the home to its new path."""
     source = """
 import os, sys
 from pathlib import Path
@@ -132,7 +132,7 @@ with core.init(distributed=ranks) as context:
 
 
 def test_an_agent_records_the_end_in_a_home_that_was_renamed(home: Home, tmp_path: Path) -> None:
-    """The output, the exit status and the last line of `core-sdk run` are those of the training."""
+    """The output, exit status and last line of `core-sdk run` are those of the training."""
     (tmp_path / "train.py").write_text(SCRIPT.replace("WHAT", "home.rename(home.with_name('moved'))"))
     moved = Home(home.root.with_name("moved"))
 

@@ -34,7 +34,7 @@ def states(home: Home) -> list[tuple[str, int]]:
 
 @needs("kernel")
 def test_a_cell_that_is_interrupted_ends_the_attempt(kernel: Any, home: Home) -> None:
-    """As Ctrl-C ends a script: it is canceled, or paused if it asks; also where a function holds the Context."""
+    """An interrupted cell cancels the attempt, or pauses it if the code asks should_preempt()."""
     run(kernel, OPEN.format(""))
     interrupted = run(kernel, TRAIN, interrupted=True)
     after_it = states(home)
@@ -57,7 +57,7 @@ def test_a_cell_that_is_interrupted_ends_the_attempt(kernel: Any, home: Home) ->
 
 @needs("kernel")
 def test_a_cell_that_is_run_again_goes_on_with_its_job(kernel: Any, home: Home) -> None:
-    """Its own attempt, which is still open, is closed, as without a job id; nothing waits for it. It says its trial."""
+    """Running a cell again closes its open attempt without waiting and begins the job's next attempt."""
     begun = time.monotonic()
     for number in (1, 2, 3):
         told = run(kernel, OPEN.format("job_id='a'")).splitlines()

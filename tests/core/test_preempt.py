@@ -37,7 +37,7 @@ def outcome(home: Home) -> str:
 
 
 def test_sigterm_stops_a_script_that_listens(home: Home, start_script: Callable[..., Script]) -> None:
-    """It ends in its own time, and counts as paused."""
+    """A script that asks should_preempt() ends by itself on SIGTERM, and the trial is paused."""
     script = start_script(LISTENS)
     script.read_until("listening")
     script.process.send_signal(signal.SIGTERM)
@@ -48,7 +48,7 @@ def test_sigterm_stops_a_script_that_listens(home: Home, start_script: Callable[
 
 
 def test_a_stop_is_told_at_once_in_a_long_step(start_script: Callable[..., Script], tmp_path: Path) -> None:
-    """Who waits for the script knows that it has heard."""
+    """A stop is announced on stderr at once, before a long step ends."""
     long_step = "        print('in a step')\n        while not pathlib.Path('go').exists(): time.sleep(0.01)"
     script = start_script("import pathlib, time\n" + LISTENS.replace("        pass", long_step))
     script.read_until("in a step")
@@ -62,7 +62,7 @@ def test_a_stop_is_told_at_once_in_a_long_step(start_script: Callable[..., Scrip
 
 
 def test_sigterm_kills_a_script_that_never_asks(start_script: Callable[..., Script]) -> None:
-    """As it would without us."""
+    """SIGTERM ends a script that never calls should_preempt()."""
     script = start_script("from core_sdk import core\nwith core.init():\n    print('here')\n    while True: pass\n")
     script.read_until("here")
     script.process.send_signal(signal.SIGTERM)
@@ -71,7 +71,7 @@ def test_sigterm_kills_a_script_that_never_asks(start_script: Callable[..., Scri
 
 
 def test_the_first_ctrl_c_stops_a_script_that_listens(home: Home, start_script: Callable[..., Script]) -> None:
-    """Its loop goes on to its next call, without a `KeyboardInterrupt`."""
+    """The first Ctrl-C makes should_preempt() true and raises no `KeyboardInterrupt`."""
     script = start_script(LISTENS)
     script.read_until("listening")
     script.process.send_signal(signal.SIGINT)
@@ -83,7 +83,7 @@ def test_the_first_ctrl_c_stops_a_script_that_listens(home: Home, start_script: 
 
 
 def test_ctrl_c_in_a_script_whose_context_is_left_ends_it(start_script: Callable[..., Script]) -> None:
-    """The handler is the interpreter's again."""
+    """When the Context is closed, Ctrl-C is handled by the interpreter again."""
     script = start_script(
         """
         import signal
@@ -101,7 +101,7 @@ def test_ctrl_c_in_a_script_whose_context_is_left_ends_it(start_script: Callable
 
 
 def test_a_script_that_ignores_ctrl_c_goes_on_ignoring_it(home: Home, start_script: Callable[..., Script]) -> None:
-    """As a shell asks of a command that it starts in the background."""
+    """A script that ignores SIGINT, as background jobs of a shell do, keeps ignoring it."""
     script = start_script("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + LISTENS)
     script.read_until("listening")
     script.process.send_signal(signal.SIGINT)
@@ -112,7 +112,7 @@ def test_a_script_that_ignores_ctrl_c_goes_on_ignoring_it(home: Home, start_scri
 
 
 def test_a_stop_request_in_the_folder_is_seen(home: Home) -> None:
-    """This is what `core-sdk trial pause` writes."""
+    """The request that `core-sdk trial pause` writes makes should_preempt() true."""
     with core.init() as context:
         assert not context.preempt.should_preempt()
         home.trial(1).request_stop(1, "a test")
@@ -135,19 +135,19 @@ def test_a_stop_request_in_the_folder_is_seen(home: Home) -> None:
     ],
 )
 def test_a_deadline_stops(home: Home, deadline: Callable[[], Any]) -> None:
-    """Given as seconds, a span or a moment."""
+    """A deadline may be given in seconds, as a time span or as a time."""
     with core.init(deadline=deadline()) as context:
         wait_for(context.preempt.should_preempt)
 
 
 def test_a_deadline_does_not_stop_before_its_time(home: Home) -> None:
-    """Nobody else has asked for a stop."""
+    """should_preempt() is false before the deadline."""
     with core.init(deadline=3600) as context:
         assert not context.preempt.should_preempt()
 
 
 def test_a_stop_that_is_not_acknowledged_is_no_pause(home: Home) -> None:
-    """With auto_ack=False the script decides when it counts."""
+    """With auto_ack=False, a stop that the script does not acknowledge does not pause the trial."""
     with core.init(deadline=0) as context:
         wait_for(lambda: context.preempt.should_preempt(auto_ack=False))
 
@@ -155,7 +155,7 @@ def test_a_stop_that_is_not_acknowledged_is_no_pause(home: Home) -> None:
 
 
 def test_a_stop_may_be_acknowledged_late(home: Home) -> None:
-    """After the checkpoint is safe, say."""
+    """A stop may be acknowledged later, for example when the checkpoint is stored."""
     with core.init(deadline=0) as context:
         wait_for(lambda: context.preempt.should_preempt(auto_ack=False))
         context.preempt.acknowledge_preemption_signal()
@@ -165,7 +165,7 @@ def test_a_stop_may_be_acknowledged_late(home: Home) -> None:
 
 @pytest.mark.parametrize(("asks", "ended"), [(True, "paused"), (False, "error")])
 def test_an_exit_that_asks_to_be_continued_is_a_pause_after_a_stop_alone(home: Home, asks: bool, ended: str) -> None:
-    """75 is what batch scripts look for; where nobody has asked for a stop it is a failure like any other."""
+    """Exit status 75 counts as a pause only after a stop; otherwise it is a failure."""
     with pytest.raises(SystemExit), core.init(deadline=0) as context:
         if asks:
             wait_for(context.preempt.should_preempt)
@@ -175,7 +175,7 @@ def test_an_exit_that_asks_to_be_continued_is_a_pause_after_a_stop_alone(home: H
 
 
 def test_a_failure_after_the_stop_is_a_failure(home: Home) -> None:
-    """A script that breaks while it saves was not paused."""
+    """A script that fails after a stop has failed and is not paused."""
     with pytest.raises(OSError), core.init(deadline=0) as context:
         wait_for(context.preempt.should_preempt)
         raise OSError("no space for the checkpoint")
@@ -184,7 +184,7 @@ def test_a_failure_after_the_stop_is_a_failure(home: Home) -> None:
 
 
 def test_asking_before_the_start_is_a_mistake() -> None:
-    """As it is in the API that scripts come from."""
+    """should_preempt() before start() raises, as in the predecessor's API."""
     context = core.init()
 
     with pytest.raises(RuntimeError):
@@ -192,7 +192,7 @@ def test_asking_before_the_start_is_a_mistake() -> None:
 
 
 def test_a_context_may_be_started_and_closed_without_with(home: Home) -> None:
-    """As in the cells of a notebook."""
+    """A Context may be used with start() and close(), as in the cells of a notebook."""
     context = core.init(deadline=0)
     context.start()
     wait_for(context.preempt.should_preempt)
@@ -202,7 +202,7 @@ def test_a_context_may_be_started_and_closed_without_with(home: Home) -> None:
 
 
 def test_the_previous_handler_is_called_and_given_back() -> None:
-    """SIGTERM is ours only while we listen."""
+    """The script's own SIGTERM handler is called during the Context and restored afterwards."""
     calls: list[int] = []
 
     def mine(number: int, frame: object) -> None:
@@ -221,7 +221,7 @@ def test_the_previous_handler_is_called_and_given_back() -> None:
 
 
 def test_sigusr1_stops_under_slurm(home: Home, start_script: Callable[..., Script]) -> None:
-    """`sbatch --signal=USR1@120` has it sent before the time is over."""
+    """Under Slurm, SIGUSR1 stops the script, which ends with status 75 and is paused."""
     script = start_script(LISTENS, SLURM_JOB_ID="7")
     script.read_until("listening")
     script.process.send_signal(signal.SIGUSR1)
@@ -232,7 +232,7 @@ def test_sigusr1_stops_under_slurm(home: Home, start_script: Callable[..., Scrip
 
 
 def test_sigusr1_is_heard_where_the_launcher_has_blocked_it(home: Home, start_script: Callable[..., Script]) -> None:
-    """So that the data-loader workers live on; afterwards the Context ends at once, though nothing came."""
+    """Under Slurm, SIGUSR1 stops the script even if the launcher has blocked the signal."""
     script = start_script(
         f"import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n{LISTENS}", SLURM_JOB_ID="7"
     )
@@ -245,7 +245,7 @@ def test_sigusr1_is_heard_where_the_launcher_has_blocked_it(home: Home, start_sc
 
 
 def test_a_blocked_sigusr1_that_never_comes_keeps_nobody(start_script: Callable[..., Script]) -> None:
-    """The thread that waits for it ends with the Context."""
+    """The thread that waits for a blocked SIGUSR1 ends with the Context."""
     script = start_script(
         """
         import signal
@@ -262,7 +262,7 @@ def test_a_blocked_sigusr1_that_never_comes_keeps_nobody(start_script: Callable[
 
 
 def test_sigterm_stops_under_slurm_too(home: Home, start_script: Callable[..., Script]) -> None:
-    """`scancel` sends it, and the end of the time, and a job of higher priority."""
+    """Under Slurm, SIGTERM stops the script; `scancel`, time limits and preemption send it."""
     script = start_script(LISTENS, SLURM_JOB_ID="7")
     script.read_until("listening")
     script.process.send_signal(signal.SIGTERM)
@@ -275,7 +275,7 @@ def test_sigterm_stops_under_slurm_too(home: Home, start_script: Callable[..., S
 def test_a_job_begun_again_in_the_same_program_ends_by_its_last_attempt(
     home: Home, start_script: Callable[..., Script], completes: bool, status: int
 ) -> None:
-    """As in a program that trains in rounds: it is complete then, and nobody is to start it again."""
+    """A program that begins its job several times ends with the status of the last attempt."""
     script = start_script(f"""
         from core_sdk import core
         for deadline in (0, {None if completes else 0}):
@@ -289,7 +289,7 @@ def test_a_job_begun_again_in_the_same_program_ends_by_its_last_attempt(
 
 
 def test_sigusr1_is_left_alone_elsewhere(start_script: Callable[..., Script]) -> None:
-    """Whatever it means is between its sender and the script."""
+    """Outside of Slurm, SIGUSR1 keeps its default effect."""
     script = start_script(LISTENS, SLURM_JOB_ID="")
     script.read_until("listening")
     script.process.send_signal(signal.SIGUSR1)
@@ -298,7 +298,7 @@ def test_sigusr1_is_left_alone_elsewhere(start_script: Callable[..., Script]) ->
 
 
 def test_a_handler_of_sigusr1_is_called_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script may have its own plans with it; other signals stay as they were."""
+    """The script's own SIGUSR1 handler is called and restored, and other handlers are unchanged."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     calls: list[int] = []
 
@@ -323,7 +323,7 @@ def test_a_handler_of_sigusr1_is_called_and_given_back(monkeypatch: pytest.Monke
 def test_sigterm_stops_a_script_that_asks_in_another_thread(
     home: Home, start_script: Callable[..., Script], main_waits: str
 ) -> None:
-    """Whatever the main thread does meanwhile: a framework may train in a thread of its own."""
+    """SIGTERM stops a script that asks in another thread, whatever the main thread does."""
     script = start_script(
         f"""
         import os, signal, threading, time
@@ -354,7 +354,7 @@ def test_sigterm_stops_a_script_that_asks_in_another_thread(
 
 
 def test_a_sigterm_that_does_not_wake_the_main_thread_is_heard(home: Home, start_script: Callable[..., Script]) -> None:
-    """Here the system gives it to the thread that trains; Python then leaves its handler to the main thread."""
+    """A SIGTERM that is delivered to the training's thread is noticed while the main thread sleeps."""
     script = start_script(
         """
         import signal, threading, time
@@ -383,7 +383,7 @@ def test_a_sigterm_that_does_not_wake_the_main_thread_is_heard(home: Home, start
 
 
 def test_sigterm_kills_a_script_whose_threads_never_ask(start_script: Callable[..., Script]) -> None:
-    """Also while its main thread waits inside C code."""
+    """SIGTERM ends a script that never asks, even while the main thread waits in C code."""
     script = start_script(
         """
         import ctypes, threading
@@ -400,7 +400,7 @@ def test_sigterm_kills_a_script_whose_threads_never_ask(start_script: Callable[.
 
 
 def test_a_context_of_another_thread_says_that_sigterm_is_not_caught(caplog: pytest.LogCaptureFixture) -> None:
-    """Only the main thread can hook a signal, so the warning says to call there; then it is hooked."""
+    """A Context in another thread warns that SIGTERM is not caught, until the main thread asks."""
     with ThreadPoolExecutor(1) as other:
         context = other.submit(core.init).result()
         other.submit(context.start).result()
@@ -418,7 +418,7 @@ def test_a_context_of_another_thread_says_that_sigterm_is_not_caught(caplog: pyt
 
 
 def test_the_main_threads_own_signal_is_given_back() -> None:
-    """And one that the script uses itself is left alone."""
+    """SIGURG is restored after the Context, and a handler of the script is left alone."""
     with core.init():
         assert signal.getsignal(signal.SIGURG) is not signal.SIG_DFL
     assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
@@ -433,7 +433,7 @@ def test_the_main_threads_own_signal_is_given_back() -> None:
 
 
 def test_the_stop_reaches_a_script_deep_in_other_code(home: Home, start_script: Callable[..., Script]) -> None:
-    """A signal that arrives between two questions is not lost."""
+    """A SIGTERM that arrives between two calls of should_preempt() is not lost."""
     script = start_script(
         """
         import signal
@@ -450,7 +450,7 @@ def test_the_stop_reaches_a_script_deep_in_other_code(home: Home, start_script: 
 
 
 def test_a_forked_child_dies_of_sigterm(home: Home) -> None:
-    """So that `Process.terminate()` and `Pool.terminate()` of multiprocessing end their workers."""
+    """A forked child dies of SIGTERM, so that multiprocessing can terminate its workers."""
     with core.init() as context:
         context.preempt.should_preempt()
         ready, is_ready = os.pipe()
@@ -469,7 +469,7 @@ def test_a_forked_child_dies_of_sigterm(home: Home) -> None:
 
 
 def test_contexts_that_end_out_of_order_leave_no_handler(start_script: Callable[..., Script]) -> None:
-    """As in a notebook whose cell is run again: the first Context ends while the second one listens."""
+    """Contexts that are closed in any order restore the default handler."""
     script = start_script(
         """
         import signal
@@ -490,7 +490,7 @@ def test_contexts_that_end_out_of_order_leave_no_handler(start_script: Callable[
 
 
 def test_more_sigterms_do_not_lose_the_end(home: Home, start_script: Callable[..., Script]) -> None:
-    """Supervisors repeat themselves: what comes while the Context closes must not turn a pause into a failure."""
+    """Further SIGTERMs during the closing of a Context do not turn a pause into a failure."""
     script = start_script(
         """
         from core_sdk import core
@@ -512,7 +512,7 @@ def test_more_sigterms_do_not_lose_the_end(home: Home, start_script: Callable[..
 
 
 def test_a_damaged_stop_request_stops(home: Home) -> None:
-    """The file's presence is the request."""
+    """A stop request stops the script even if the file's content is damaged."""
     with core.init() as context:
         assert not context.preempt.should_preempt()
         home.trial(1).stop_path(1).write_bytes(b"{")
@@ -521,7 +521,7 @@ def test_a_damaged_stop_request_stops(home: Home) -> None:
 
 
 def test_a_deadline_is_kept_while_the_folder_cannot_be_read(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """What fails is said once, and only pausing depends on it."""
+    """If the trial's folder cannot be read, one warning is given and the deadline is still kept."""
     with core.init(deadline=1.0) as context:
         folder = home.trial(1).path
         folder.rename(home.root / "aside")
@@ -535,6 +535,6 @@ def test_a_deadline_is_kept_while_the_folder_cannot_be_read(home: Home, caplog: 
 
 
 def test_a_deadline_that_is_no_number_is_refused() -> None:
-    """It would never come."""
+    """A deadline of NaN is refused, since it would never be reached."""
     with pytest.raises(ValueError, match="deadline"):
         core.init(deadline=float("nan"))

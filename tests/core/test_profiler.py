@@ -66,7 +66,7 @@ class Counter:
 
 @dataclass
 class Other:
-    """A source that always says the same."""
+    """A source that always returns the same value."""
 
     figure: float
     name: str = "the other"
@@ -83,7 +83,7 @@ def profiler_of(journal: JournalWriter, *sources: FigureSource) -> ProfilerConte
 
 
 def recorded(journal: JournalWriter) -> dict[str, list[dict[str, Metric]]]:
-    """Each group's reports."""
+    """Returns the recorded reports by group."""
     groups: dict[str, list[dict[str, Metric]]] = defaultdict(list)
     for record in read_records(journal.path):
         assert isinstance(record, Profile)
@@ -96,7 +96,7 @@ def threads() -> list[threading.Thread]:
 
 
 def test_the_figures_of_this_machine_are_recorded(journal: JournalWriter, profiler: ProfilerContext) -> None:
-    """One record per group and report, at the time of the report."""
+    """A report is one record per group with plausible values and the time of the report."""
     began = time.time()
 
     profiler.on(sampling_interval=0.1, samples_per_report=2)
@@ -113,7 +113,7 @@ def test_the_figures_of_this_machine_are_recorded(journal: JournalWriter, profil
 
 
 def test_each_figure_has_its_group(journal: JournalWriter, profiler: ProfilerContext) -> None:
-    """By the names that charts ask for."""
+    """Figures are recorded in the groups that charts ask for."""
     profiler.on(sampling_interval=0.1, samples_per_report=1)
     wait_for(lambda: "process" in recorded(journal))
     profiler.off()
@@ -129,7 +129,7 @@ def test_each_figure_has_its_group(journal: JournalWriter, profiler: ProfilerCon
 
 
 def test_traffic_is_counted_per_second(journal: JournalWriter, profiler: ProfilerContext) -> None:
-    """It rises while this process sends through the loopback interface, and falls again."""
+    """The network throughput rises while data is sent through the loopback interface, and falls again."""
 
     def latest_throughput() -> Metric:
         reports = recorded(journal)["network"]
@@ -166,7 +166,7 @@ def nvmlDeviceGetMemoryInfo(handle): return SimpleNamespace(free=1 << 30, used=0
 
 
 def test_each_gpu_tells_what_it_can(run_script: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
-    """Under its UUID; one that fails takes nothing from the others."""
+    """Figures are named by the GPU's UUID, and a GPU that fails does not affect the others."""
     (tmp_path / "pynvml.py").write_text(FAKE_NVML)
 
     status, _, errors = run_script(
@@ -203,7 +203,7 @@ def test_each_gpu_tells_what_it_can(run_script: Callable[..., tuple[int, str, st
 def test_a_machine_without_a_driver_has_no_gpu_figures(
     run_script: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
-    """And is not told so."""
+    """On a machine without a GPU driver there are no GPU figures and no warning."""
     (tmp_path / "pynvml.py").write_text(FAKE_NVML.replace("def nvmlInit(): pass", "def nvmlInit(): raise NVMLError"))
 
     status, output, errors = run_script(
@@ -219,7 +219,7 @@ def test_a_machine_without_a_driver_has_no_gpu_figures(
 
 
 def test_a_report_is_the_mean_of_its_samples(journal: JournalWriter) -> None:
-    """Each sample is in one report."""
+    """Each sample is part of exactly one report, which is the mean of its samples."""
     profiler = profiler_of(journal, Counter())
 
     profiler.on(sampling_interval=0.1, samples_per_report=3)
@@ -230,7 +230,7 @@ def test_a_report_is_the_mean_of_its_samples(journal: JournalWriter) -> None:
 
 
 def test_off_records_the_samples_so_far(journal: JournalWriter) -> None:
-    """At once: nobody waits for the next sample."""
+    """off() records the samples so far at once, without waiting for the next one."""
     counter = Counter()
     profiler = profiler_of(journal, counter)
     interval_s = 4
@@ -246,7 +246,7 @@ def test_off_records_the_samples_so_far(journal: JournalWriter) -> None:
 
 
 def test_off_before_the_first_sample_records_nothing(journal: JournalWriter, profiler: ProfilerContext) -> None:
-    """There is no mean of nothing."""
+    """off() before the first sample records nothing."""
     profiler.on(sampling_interval=60)
 
     profiler.off()
@@ -256,7 +256,7 @@ def test_off_before_the_first_sample_records_nothing(journal: JournalWriter, pro
 
 
 def test_on_and_off_may_be_repeated(journal: JournalWriter, caplog: pytest.LogCaptureFixture) -> None:
-    """A second call changes nothing, which a warning says, and one after the other starts anew."""
+    """A second on() changes nothing and gives a warning; on() after off() starts a new thread."""
     profiler = profiler_of(journal, Counter())
     profiler.off()
     profiler.on(sampling_interval=60)
@@ -277,7 +277,7 @@ def test_on_and_off_may_be_repeated(journal: JournalWriter, caplog: pytest.LogCa
 
 
 def test_one_rank_per_node_collects(journal: JournalWriter) -> None:
-    """The others would record the same figures again."""
+    """Only the first rank of a node starts the profiler."""
     profiler = ProfilerContext(journal, 1)
 
     profiler.on()
@@ -288,7 +288,7 @@ def test_one_rank_per_node_collects(journal: JournalWriter) -> None:
 
 @pytest.mark.parametrize("interval", [0.09, 0, -1, math.nan, math.inf])
 def test_an_interval_that_is_too_short_or_no_number_is_refused(profiler: ProfilerContext, interval: float) -> None:
-    """By name, and nothing is switched on."""
+    """An interval that is too short or not finite is refused, and the profiler stays off."""
     with pytest.raises(ValueError, match="sampling_interval"):
         profiler.on(sampling_interval=interval)
 
@@ -297,7 +297,7 @@ def test_an_interval_that_is_too_short_or_no_number_is_refused(profiler: Profile
 
 @pytest.mark.parametrize("samples", [0, -1, 1.5, "10"])
 def test_a_number_of_samples_that_is_no_positive_int_is_refused(profiler: ProfilerContext, samples: object) -> None:
-    """By name, and nothing is switched on."""
+    """A number of samples that is not a positive int is refused, and the profiler stays off."""
     with pytest.raises(ValueError, match="samples_per_report"):
         profiler.on(samples_per_report=samples)  # type: ignore[arg-type]
 
@@ -308,7 +308,7 @@ def test_a_number_of_samples_that_is_no_positive_int_is_refused(profiler: Profil
 def test_a_source_that_fails_is_given_up_alone(
     journal: JournalWriter, caplog: pytest.LogCaptureFixture, fails_at: int
 ) -> None:
-    """With one warning that names it; what it told before counts, and the others go on."""
+    """A failing source is dropped with one warning; its earlier samples and the other sources are kept."""
     profiler = profiler_of(journal, Counter(fails_at), Other(0.5))
 
     profiler.on(sampling_interval=0.1, samples_per_report=2)
@@ -323,7 +323,7 @@ def test_a_source_that_fails_is_given_up_alone(
 
 
 def test_a_figure_that_is_no_number_is_recorded_as_it_is(journal: JournalWriter) -> None:
-    """And spoils no line of the journal."""
+    """A NaN is recorded and does not damage the journal."""
     profiler = profiler_of(journal, Other(math.nan))
 
     profiler.on(sampling_interval=0.1, samples_per_report=1)
@@ -336,7 +336,7 @@ def test_a_figure_that_is_no_number_is_recorded_as_it_is(journal: JournalWriter)
 def test_a_journal_that_is_closed_first_stops_the_profiler(
     journal: JournalWriter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It says so, and off() is still in order."""
+    """If the journal is closed first, the profiler stops with a warning, and off() still works."""
     profiler = profiler_of(journal, Counter())
     profiler.on(sampling_interval=0.1, samples_per_report=1)
 
@@ -370,7 +370,7 @@ def test_a_forked_child_neither_collects_nor_stops_its_parent(journal: JournalWr
 
 
 def test_a_process_that_ends_with_the_profiler_on_ends(start_script: Callable[..., Script]) -> None:
-    """Its thread keeps nobody alive."""
+    """A process whose profiler is on can exit."""
     script = start_script(
         """
         from pathlib import Path
@@ -386,7 +386,7 @@ def test_a_process_that_ends_with_the_profiler_on_ends(start_script: Callable[..
 
 
 def test_psutil_is_loaded_by_who_profiles() -> None:
-    """Everybody else starts without it."""
+    """psutil and pynvml are not imported before the profiler is used."""
     source = (
         "import sys, core_sdk.core._profiler; print([name for name in ('psutil', 'pynvml') if name in sys.modules])"
     )
@@ -398,7 +398,7 @@ def test_psutil_is_loaded_by_who_profiles() -> None:
 
 @contextlib.contextmanager
 def traffic() -> Iterator[None]:
-    """Sends bytes to ourselves, as long as it is open."""
+    """Sends bytes through the loopback interface until the block ends."""
 
     def receive() -> None:
         while receiver.recv(1 << 20):

@@ -20,7 +20,7 @@ from core_sdk.tracking import Home
 
 @pytest.fixture
 def run_command(tmp_path: Path) -> Callable[..., str]:
-    """Output of `core-sdk` with these arguments."""
+    """Returns a function that runs `core-sdk` with these arguments and returns its output."""
 
     def run(*arguments: str) -> str:
         command = [sys.executable, "-m", "core_sdk.cli", *arguments]
@@ -34,7 +34,7 @@ def run_command(tmp_path: Path) -> Callable[..., str]:
 
 
 def test_every_rank_calls_and_the_chief_tells_of_the_attempt(ranks: Ranks, home: Home) -> None:
-    """On the other rank these calls do nothing, and a warning says so, once."""
+    """On ranks other than the chief, calls about the attempt do nothing and give one warning."""
     ended = ranks.run("""
         with core.init(distributed=distributed, max_length=3) as context:
             context.train.set_status(f"of {rank}")
@@ -65,7 +65,7 @@ def told(reports: Iterable[TrialMetrics]) -> list[tuple[object, ...]]:
 
 
 def test_each_report_is_kept_with_its_rank(ranks: Ranks, run_command: Callable[..., str]) -> None:
-    """Two ranks may report one step; who does not ask for a rank sees rank 0."""
+    """Two ranks may report the same step, and readers see rank 0 unless they ask for another."""
     ended = ranks.run("""
         with core.init(distributed=distributed) as context:
             for step in (1, 2):
@@ -90,7 +90,7 @@ def test_each_report_is_kept_with_its_rank(ranks: Ranks, run_command: Callable[.
 
 
 def test_ranks_that_take_turns_lose_no_report(ranks: Ranks) -> None:
-    """Each step is reported by one of them. What rank 0 never reports is seen of the other, and the search's metric."""
+    """When ranks take turns to report, every step is kept, and a validation by another rank counts."""
     ended = ranks.run("""
         with core.init(distributed=distributed) as context:
             for step in range(100):
@@ -114,7 +114,7 @@ def test_ranks_that_take_turns_lose_no_report(ranks: Ranks) -> None:
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_what_a_killed_rank_has_reported_is_there(ranks: Ranks, home: Home, victim: int) -> None:
-    """Up to the last report that had returned, whichever rank it is."""
+    """All reports that had returned before any rank was killed are kept."""
     started = ranks.start(f"""
         with core.init(distributed=distributed) as context:
             step = 0
@@ -139,7 +139,7 @@ def test_what_a_killed_rank_has_reported_is_there(ranks: Ranks, home: Home, vict
 
 @needs("many processes")
 def test_a_resume_supersedes_what_every_rank_has_reported(ranks: Ranks, home: Home) -> None:
-    """Beyond the checkpoint from which it goes on."""
+    """A resume supersedes the reports of every rank beyond its checkpoint."""
     source = """
         with core.init(distributed=distributed, job_id="resumed") as context:
             is_resumed = context.info.latest_checkpoint is not None
@@ -168,7 +168,7 @@ def test_a_resume_supersedes_what_every_rank_has_reported(ranks: Ranks, home: Ho
 
 
 def test_what_cannot_be_reported_is_refused_on_every_rank(ranks: Ranks) -> None:
-    """So that a mistake shows wherever it is made."""
+    """Bad reports raise the same errors on every rank."""
     ended = ranks.run("""
         def refused(call):
             try:
@@ -200,7 +200,7 @@ def test_what_cannot_be_reported_is_refused_on_every_rank(ranks: Ranks) -> None:
 
 @needs("many processes")
 def test_every_rank_has_its_progress(ranks: Ranks, run_command: Callable[..., str]) -> None:
-    """People and programs see it; the trial's is the chief's."""
+    """Each rank's progress is shown, and the trial's progress is the chief's."""
     ended = ranks.run("""
         with core.init(distributed=distributed) as context:
             context.train.report_progress(0.75 if rank == 0 else 0.5)
@@ -217,7 +217,7 @@ def test_every_rank_has_its_progress(ranks: Ranks, run_command: Callable[..., st
 
 @needs("many processes")
 def test_each_node_is_profiled_by_its_first_rank(ranks: Ranks, run_command: Callable[..., str]) -> None:
-    """Once, and its figures are told from those of the other node."""
+    """Each node is profiled once, by its first rank, and its figures carry that rank."""
     ended = ranks.run(
         """
         journal = Path(os.environ["CORE_SDK_HOME"], "runs/1", "1.rank2.journal" if rank else "1.journal")
@@ -245,7 +245,7 @@ def test_each_node_is_profiled_by_its_first_rank(ranks: Ranks, run_command: Call
 
 @needs("many processes")
 def test_every_rank_may_ask_what_is_recorded(ranks: Ranks, home: Home) -> None:
-    """Where it sees the home: metadata, the best validation, and a place for event files."""
+    """A rank that sees the home can read metadata and the best validation and write event files."""
     ended = ranks.run("""
         mode = core.TensorboardMode.MANUAL
         with core.init(distributed=distributed, tensorboard_mode=mode, data={"fold": 3}) as context:
@@ -267,7 +267,7 @@ def test_every_rank_may_ask_what_is_recorded(ranks: Ranks, home: Home) -> None:
 
 
 def test_searcher_operations_are_the_chiefs(ranks: Ranks) -> None:
-    """The others get its lengths, complete nothing, and do not hang when the chief forgets to."""
+    """Other ranks see the chief's lengths but may not complete operations, and do not hang if the chief does not."""
     ended = ranks.run("""
         with core.init(distributed=distributed, max_length=7 if rank == 0 else 3) as context:
             for operation in context.searcher.operations():
@@ -297,7 +297,7 @@ def test_searcher_operations_are_the_chiefs(ranks: Ranks) -> None:
 
 
 def test_all_ranks_use_the_chiefs_home(ranks: Ranks, home: Home, tmp_path: Path) -> None:
-    """Whatever the others' environment says: nothing is made there."""
+    """All ranks use the chief's home, and a home in another rank's environment is not created."""
     elsewhere = tmp_path / "elsewhere"
 
     ended = ranks.run(
@@ -341,7 +341,7 @@ ON_A_NODE_OF_ITS_OWN = """
 
 @pytest.fixture
 def hides(tmp_path: Path) -> Callable[[Path, str], list[str]]:
-    """A wrapper whose command sees an empty file system at a path, and runs something first; as on another node."""
+    """Returns a wrapper that runs a command with an empty file system at a path, as on another node."""
 
     def wrapper(path: Path, first: str) -> list[str]:
         require("hosts")
@@ -355,7 +355,7 @@ def hides(tmp_path: Path) -> Callable[[Path, str], list[str]]:
 def test_a_node_that_does_not_see_the_home_records_nothing(
     ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: Callable[[Path, str], list[str]]
 ) -> None:
-    """And trains all the same; what it cannot answer it says."""
+    """A rank that does not see the home trains, and calls that it cannot answer raise errors that say so."""
     disk = tmp_path / "disk"
     wrapper = hides(disk, "true")
     monkeypatch.setenv("CORE_SDK_HOME", str(disk / "home"))
@@ -379,7 +379,7 @@ def test_a_node_that_does_not_see_the_home_records_nothing(
 def test_another_home_at_the_same_place_is_left_alone(
     ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: Callable[[Path, str], list[str]]
 ) -> None:
-    """Each node has a home of its own there, with a trial of the same number."""
+    """A node's own home at the same path is not written to, even if it has a trial of the same number."""
     disk = tmp_path / "disk"
     journals = f'"{disk}"/home/runs/1'
     foreign = "from core_sdk import core; core.init(name='foreign').close()"
@@ -397,7 +397,7 @@ def test_another_home_at_the_same_place_is_left_alone(
 
 
 def test_a_script_is_the_same_on_one_rank(start_script: Callable[..., Script], tmp_path: Path) -> None:
-    """Without a launcher the very same lines run on a single rank."""
+    """A script for several ranks also runs on a single rank without a launcher."""
     script = start_script("""
         from core_sdk import core
 

@@ -17,14 +17,14 @@ from core_sdk.tracking import Home
 
 
 def recorded_error(home: Home) -> str:
-    """As the chief's journal has it."""
+    """Returns the error in the chief's journal."""
     (ended,) = [one for one in read_records(home.trial(1).journal_path(1)) if isinstance(one, Ended)]
     return ended.error or ""
 
 
 @needs("many processes")
 def test_an_error_on_one_rank_is_everyones(ranks: Ranks, home: Home) -> None:
-    """With that rank's traceback, wherever the next collective is called; the trial's reason names the rank."""
+    """The next collective raises one rank's error with its traceback, and the trial's reason names the rank."""
     ended = ranks.run("""
         def shard():
             raise ValueError("no such shard")
@@ -46,7 +46,7 @@ def test_an_error_on_one_rank_is_everyones(ranks: Ranks, home: Home) -> None:
 
 @needs("many processes")
 def test_an_error_of_the_chief_reaches_the_others(ranks: Ranks) -> None:
-    """And is the trial's, as on a single rank."""
+    """An error of the chief reaches the other ranks and is the trial's reason."""
     ended = ranks.run("""
         with core.init(distributed=distributed) as context:
             if rank == 0:
@@ -61,7 +61,7 @@ def test_an_error_of_the_chief_reaches_the_others(ranks: Ranks) -> None:
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.7])
 def test_a_chief_that_ends_well_hears_how_the_others_ended(ranks: Ranks, home: Home, delay_s: float) -> None:
-    """The other fails after the last collective, perhaps when the chief is done: the training has failed."""
+    """If another rank fails after the last collective, the trial fails although the chief ended well."""
     ended = ranks.run(f"""
         with core.init(distributed=distributed) as context:
             distributed.allgather(rank)
@@ -76,7 +76,7 @@ def test_a_chief_that_ends_well_hears_how_the_others_ended(ranks: Ranks, home: H
 
 
 def test_a_chief_that_leaves_the_others_alone_fails_the_trial(ranks: Ranks) -> None:
-    """It ended well, and the other could not."""
+    """If the chief ends while another rank still calls a collective, the trial fails."""
     ended = ranks.run("""
         with core.init(distributed=distributed) as context:
             if rank == 1:
@@ -90,7 +90,7 @@ def test_a_chief_that_leaves_the_others_alone_fails_the_trial(ranks: Ranks) -> N
 
 @needs("many processes")
 def test_a_rank_that_is_killed_fails_the_trial(ranks: Ranks) -> None:
-    """Also after the last collective."""
+    """A rank that is killed after the last collective still fails the trial."""
     ended = ranks.run("""
         with core.init(distributed=distributed) as context:
             distributed.allgather(rank)
@@ -104,7 +104,7 @@ def test_a_rank_that_is_killed_fails_the_trial(ranks: Ranks) -> None:
 
 
 def test_the_cause_is_told_with_its_consequence(ranks: Ranks, home: Home) -> None:
-    """The chief's own error is what another rank's made of it: a lost connection of the training's, say."""
+    """When another rank's error causes the chief's, the reason is the first error and the record has both."""
     ended = ranks.run("""
         with core.init(distributed=distributed) as context:
             if rank == 1:
@@ -124,7 +124,7 @@ def test_the_cause_is_told_with_its_consequence(ranks: Ranks, home: Home) -> Non
 
 @needs("many processes")
 def test_an_error_that_all_ranks_make_is_told_once(ranks: Ranks, home: Home) -> None:
-    """It is the chief's own."""
+    """If all ranks raise the same error, only the chief's is recorded."""
     ended = ranks.run("""
         with core.init(distributed=distributed) as context:
             while rank == 0:
@@ -142,7 +142,7 @@ def test_an_error_that_all_ranks_make_is_told_once(ranks: Ranks, home: Home) -> 
 
 @needs("many processes")
 def test_a_stop_in_which_a_rank_fails_is_no_pause(ranks: Ranks) -> None:
-    """What should have been saved may not be."""
+    """If a rank fails after a stop, the trial is an error and not paused."""
     ended = ranks.run("""
         with core.init(distributed=distributed, deadline=0.0) as context:
             while not context.preempt.should_preempt():
@@ -159,7 +159,7 @@ def test_a_stop_in_which_a_rank_fails_is_no_pause(ranks: Ranks) -> None:
 @pytest.mark.parametrize("who", ["True", "rank == 0", "rank == 1"])
 @pytest.mark.parametrize("then", ["distributed.allgather(None)", "pass"])
 def test_hyperparameters_that_one_rank_cannot_train_are_the_trials(ranks: Ranks, who: str, then: str) -> None:
-    """Whichever rank says so, and whether or not the others meet it in a collective: no rank fails."""
+    """InvalidHP on any rank completes the trial with that reason, and no rank fails."""
     ended = ranks.run(f"""
         with core.init(distributed=distributed) as context:
             if {who}:
@@ -174,7 +174,7 @@ def test_hyperparameters_that_one_rank_cannot_train_are_the_trials(ranks: Ranks,
 @needs("many processes")
 @pytest.mark.parametrize("who", ["rank == 0", "rank == 1", "True"])
 def test_ctrl_c_on_any_rank_cancels_the_trial(ranks: Ranks, who: str) -> None:
-    """The terminal sends it to all, a person to one."""
+    """Ctrl-C on one rank or on all of them cancels the trial."""
     ranks.run(
         f"""
         with core.init(distributed=distributed) as context:
@@ -190,7 +190,7 @@ def test_ctrl_c_on_any_rank_cancels_the_trial(ranks: Ranks, who: str) -> None:
 
 @needs("many processes")
 def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tmp_path: Path) -> None:
-    """The chief has done its part; it is not for it to wait for hours."""
+    """The chief does not wait long for a rank that ends late."""
     processes = ranks.start("""
         with core.init(distributed=distributed) as context:
             if rank == 1:
@@ -209,7 +209,7 @@ def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tm
 @needs("many processes")
 @pytest.mark.parametrize("frozen", [0, 2])
 def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen: int) -> None:
-    """It fails on the others, by the rank's name, once the time-out has passed, and nothing of it is visible."""
+    """After the timeout, a save fails on the other ranks, names the frozen rank and leaves nothing visible."""
     source = f"""
         from core_sdk.storage import DirectoryStorage
 
@@ -242,7 +242,7 @@ def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen
 
 @needs("many processes")
 def test_a_save_waits_for_a_rank_that_is_only_slow(ranks: Ranks, home: Home) -> None:
-    """Longer than the time-out: its files may be large."""
+    """A save waits for a slow rank longer than the timeout, since its files may be large."""
     source = """
         from core_sdk.storage.directory._staging import DirectoryStaging
 

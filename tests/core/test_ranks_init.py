@@ -23,7 +23,7 @@ RunScript = Callable[..., tuple[int, str, str]]
 
 
 def test_several_ranks_without_a_context_are_refused(run_script: RunScript, home: Home) -> None:
-    """Each would record a trial of its own."""
+    """Several ranks without a DistributedContext are refused, as each would record its own trial."""
     script = "from core_sdk import core\ncore.init()"
 
     code, _, errors = run_script(script, RANK="1", WORLD_SIZE="2", LOCAL_RANK="1")
@@ -34,7 +34,7 @@ def test_several_ranks_without_a_context_are_refused(run_script: RunScript, home
 
 
 def test_a_rank_that_lightning_started_is_refused(run_script: RunScript, home: Home) -> None:
-    """`python train.py --devices 2` starts the second rank so: it knows no RANK."""
+    """A second rank that Lightning started without RANK is refused."""
     script = "from core_sdk import core\ncore.init()"
     variables = {
         "MASTER_ADDR": "127.0.0.1",
@@ -54,7 +54,7 @@ def test_a_rank_that_lightning_started_is_refused(run_script: RunScript, home: H
 
 @needs("many processes")
 def test_a_rank_of_a_process_group_needs_a_context(ranks: Ranks, home: Home) -> None:
-    """Whoever has started it: torch.multiprocessing, say, which leaves no variables."""
+    """init() without a DistributedContext is refused in a process group, whatever started its ranks."""
     ended = ranks.run(
         """
         import torch.distributed as dist
@@ -70,7 +70,7 @@ def test_a_rank_of_a_process_group_needs_a_context(ranks: Ranks, home: Home) -> 
 def test_several_slots_without_a_context_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Home
 ) -> None:
-    """The run info says how many ranks there are to be."""
+    """A run info with several slots requires a DistributedContext."""
     run_info = tmp_path / "run.json"
     run_info.write_text('{"slot_ids": [0, 1, 2]}')
     monkeypatch.setenv("CORE_SDK_RUN_INFO", str(run_info))
@@ -94,7 +94,7 @@ BAD_ARGUMENTS = {
 
 @needs("many processes")
 def test_what_one_rank_was_given_wrong_fails_all_at_once(ranks: Ranks, home: Home) -> None:
-    """That rank with its own error, the other with one that names the rank; nothing is recorded."""
+    """A bad argument on one rank raises there and fails the others with that rank's number."""
     ended = ranks.run(f"""
         for bad in (0, 1):
             for arguments in ({", ".join(BAD_ARGUMENTS)}):
@@ -115,7 +115,7 @@ def test_what_one_rank_was_given_wrong_fails_all_at_once(ranks: Ranks, home: Hom
 
 @needs("many processes")
 def test_contradictory_arguments_are_named_on_all_ranks(ranks: Ranks, home: Home) -> None:
-    """What they must be the same in, or they would wait for each other in vain."""
+    """Arguments that must agree on all ranks are compared, and the error names the values by rank."""
     ended = ranks.run("""
         for arguments in (
             {"preempt_mode": core.PreemptMode.ChiefOnly if rank else core.PreemptMode.WorkersAskChief},
@@ -139,7 +139,7 @@ def test_contradictory_arguments_are_named_on_all_ranks(ranks: Ranks, home: Home
 
 @needs("many processes")
 def test_the_chiefs_description_of_the_trial_stands(ranks: Ranks) -> None:
-    """The others may say nothing, or something else: a seed of their own, say."""
+    """The chief's name, hyperparameters and seed are used by all ranks."""
     ended = ranks.run("""
         with core.init(distributed=distributed, name=f"of {rank}", hparams={"rank": rank}) as context:
             print(context.info.trial.hparams, context.info.trial.trial_seed)
@@ -150,7 +150,7 @@ def test_the_chiefs_description_of_the_trial_stands(ranks: Ranks) -> None:
 
 
 def test_a_home_that_the_chief_cannot_use_fails_all(ranks: Ranks, home: Home, tmp_path: Path) -> None:
-    """The others, who could use theirs, make nothing of their own."""
+    """If the chief cannot use its home, all ranks fail and no home is created."""
     ended = ranks.run("core.init(distributed=distributed)", variables={0: {"CORE_SDK_HOME": "/proc/nowhere"}})
 
     assert codes(ended) == [1, 1], ended
@@ -161,7 +161,7 @@ def test_a_home_that_the_chief_cannot_use_fails_all(ranks: Ranks, home: Home, tm
 
 @needs("many processes")
 def test_a_rank_that_dies_before_init_leaves_no_trial(ranks: Ranks, home: Home) -> None:
-    """The chief does not begin without it."""
+    """If a rank dies before init(), the chief raises and records no trial."""
     ended = ranks.run("""
         if rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -174,7 +174,7 @@ def test_a_rank_that_dies_before_init_leaves_no_trial(ranks: Ranks, home: Home) 
 
 
 class GoneMeanwhile(SoloChannel):
-    """A group that loses a rank while the chief claims the attempt."""
+    """A channel that loses a rank while the chief claims the attempt."""
 
     def broadcast_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> T:
         compute()
@@ -182,7 +182,7 @@ class GoneMeanwhile(SoloChannel):
 
 
 def test_a_claim_that_not_all_learn_of_is_given_back(home: Home) -> None:
-    """The new trial is gone, and nothing of it stays open."""
+    """A new trial is removed if not all ranks learn of it."""
     Home.create(home.root)
     distributed = DistributedContext()
     distributed.channel = GoneMeanwhile()
@@ -195,7 +195,7 @@ def test_a_claim_that_not_all_learn_of_is_given_back(home: Home) -> None:
 
 
 def test_a_trial_of_an_earlier_start_is_not_given_back(home: Home) -> None:
-    """Only its new attempt ends: what the trial has recorded stays."""
+    """If a rank is lost in a later start, the trial and its records stay."""
     with core.init(name="a", job_id="mine") as context:
         context.train.report_training_metrics(1, {"loss": 0.5})
     distributed = DistributedContext()

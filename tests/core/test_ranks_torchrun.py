@@ -67,7 +67,7 @@ with core.init(distributed=distributed) as context:
 
 
 class Trainings:
-    """Trainings on two ranks that `core-sdk run` starts."""
+    """Starts trainings on two ranks with `core-sdk run`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -93,7 +93,7 @@ class Trainings:
         return self.start(str(BIN / "core-sdk"), *arguments)
 
     def kill(self) -> None:
-        """What still runs, gently, so that launchers take their ranks with them."""
+        """Terminates what still runs, so that launchers end their ranks too."""
         for script in self._started:
             if script.process.poll() is None:
                 script.process.terminate()
@@ -108,7 +108,7 @@ def trainings(tmp_path: Path) -> Iterator[Trainings]:
 
 
 def ranks_said(output: str) -> list[str]:
-    """Without the launcher's prefixes, in rank order."""
+    """Returns the lines of the ranks in rank order, without the launcher's prefixes."""
     return sorted(line[line.index("RANK") :] for line in output.splitlines() if "RANK" in line)
 
 
@@ -120,7 +120,7 @@ def ranks_said(output: str) -> list[str]:
     ("launcher", "how"), [pytest.param("torchrun", "pause", marks=needs("many processes")), ("ours", "SIGTERM")]
 )
 def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: Home, launcher: str, how: str) -> None:
-    """One journal, each point once, and the same checkpoint on every rank."""
+    """A paused training resumes from one checkpoint on every rank, and each step is reported once."""
     script = trainings.core_sdk("run", "--", *trainings.command(launcher, "waits"))
     line = "WAITING" if launcher == "torchrun" else "[rank=0] WAITING"
     script.read_until(line)
@@ -152,7 +152,7 @@ def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: H
     ("launcher", "is_run"), [pytest.param("torchrun", True, marks=needs("many processes")), ("ours", False)]
 )
 def test_restarted_ranks_go_on_with_the_trial(trainings: Trainings, home: Home, launcher: str, is_run: bool) -> None:
-    """As its next attempt, from its newest checkpoint."""
+    """Ranks that the launcher restarts continue as the next attempt, from the newest checkpoint."""
     command = trainings.command(launcher, "fails")
 
     script = trainings.core_sdk("run", "--", *command) if is_run else trainings.start(*command)
@@ -173,7 +173,7 @@ def test_restarted_ranks_go_on_with_the_trial(trainings: Trainings, home: Home, 
 
 @needs("many processes")
 def test_a_rank_that_fails_for_good_is_the_trials_reason(trainings: Trainings) -> None:
-    """Where the launcher starts nothing anew."""
+    """Without restarts, the failing rank's error is the trial's reason."""
     command = [part for part in trainings.command("ours", "fails") if "restarts" not in part]
 
     code, output, errors = trainings.core_sdk("run", "--", *command).wait()

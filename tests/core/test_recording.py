@@ -60,7 +60,7 @@ def listed(home: Home) -> list[str]:
 @pytest.mark.parametrize("kind", ["alone", "sharded"])
 @pytest.mark.parametrize("when", [STORED - 1, STORED], ids=["its beginning", "its end"])
 def test_a_save_raises_when_the_disk_refuses_its_record(home: Home, kind: str, when: int) -> None:
-    """What it had stored is withdrawn; the next save is listed, and no collection takes that one."""
+    """A save whose record cannot be written is withdrawn; the next one is listed and survives collection."""
     finished = run_with_fault(SAVE, home.runs / "1" / "1.journal", kind, inject=f"write:error=EIO:when={when}")
 
     assert finished.returncode == 0, finished.stderr
@@ -75,7 +75,7 @@ def test_a_save_raises_when_the_disk_refuses_its_record(home: Home, kind: str, w
 
 @needs("many processes")
 def test_a_full_home_loses_no_acknowledged_save(small_disk: Path, tmp_path: Path) -> None:
-    """The storage is elsewhere, and has room: whatever is acknowledged is listed, and nothing else is stored."""
+    """On a full home, exactly the saves that returned without an error are listed and stored."""
     os.environ["CORE_SDK_HOME"] = str(small_disk / "home")
     storage = DirectoryStorage(tmp_path / "checkpoints")
     acknowledged = []
@@ -103,7 +103,7 @@ def test_a_full_home_loses_no_acknowledged_save(small_disk: Path, tmp_path: Path
 
 
 def test_a_disk_full_of_checkpoints_and_records_loses_no_acknowledged_save(small_disk: Path) -> None:
-    """Both lie on it: the one or the other is what does not fit any more."""
+    """On a disk full of checkpoints and records, exactly the acknowledged saves are listed and intact."""
     os.environ["CORE_SDK_HOME"] = str(small_disk / "home")
     home = Home(small_disk / "home")
     acknowledged = []
@@ -129,7 +129,7 @@ def test_a_disk_full_of_checkpoints_and_records_loses_no_acknowledged_save(small
 def test_a_save_in_a_bucket_is_withdrawn_as_well(
     home: Home, start_server: Callable[[str], BucketServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of it is visible there when its record is refused."""
+    """A save in a bucket is removed again when its record cannot be written."""
     server = start_server("strict GCS")
     for name, value in server.variables().items():
         monkeypatch.setenv(name, value)
@@ -156,7 +156,7 @@ def test_a_save_in_a_bucket_is_withdrawn_as_well(
 
 @pytest.mark.filterwarnings("ignore:records are being dropped")
 def test_a_save_in_the_background_raises_when_its_record_is_refused(home: Home) -> None:
-    """Where its failure is waited for, and nothing is stored."""
+    """A background save whose record is refused raises in wait(), and nothing is stored."""
     with pytest.raises(ReportsDroppedError), core.init() as context:
         refuse_writes(home.runs / "1" / "1.journal")
         with context.checkpoint.store_path({"steps_completed": 1}, wait=False) as (path, _):
@@ -170,7 +170,7 @@ def test_a_save_in_the_background_raises_when_its_record_is_refused(home: Home) 
 
 @pytest.mark.filterwarnings("ignore:records are being dropped")
 def test_nothing_is_deleted_when_the_disk_refuses_the_record(home: Home) -> None:
-    """What the journal lists stays whole."""
+    """A deletion that cannot be recorded deletes nothing."""
     with pytest.raises(ReportsDroppedError), core.init() as context:
         with context.checkpoint.store_path({"steps_completed": 1}) as (path, storage_id):
             (path / "model.bin").write_bytes(b"weights")
@@ -185,7 +185,7 @@ def test_nothing_is_deleted_when_the_disk_refuses_the_record(home: Home) -> None
 
 
 def test_a_record_that_the_chief_cannot_write_fails_every_rank(tmp_path: Path) -> None:
-    """The others learn whose it was, and nothing is stored."""
+    """If the chief cannot write the record, the save fails on every rank and nothing is stored."""
     trial = Trial(tmp_path / "trial", num_ranks=2)
 
     def script(rank: Rank) -> None:
@@ -203,7 +203,7 @@ def test_a_record_that_the_chief_cannot_write_fails_every_rank(tmp_path: Path) -
 
 
 def refuse_writes(path: Path) -> None:
-    """Has every further write to this open file fail: with EBADF, since it is open for reading only now."""
+    """Makes every further write to this open file fail with EBADF."""
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             if link.readlink() == path:
@@ -213,7 +213,7 @@ def refuse_writes(path: Path) -> None:
 @needs("strace")
 @pytest.mark.parametrize("outcome", ["error=EINTR:", ""], ids=["unwritten", "written"])
 def test_an_interrupt_at_the_record_leaves_nothing_that_is_stored_and_not_listed(home: Home, outcome: str) -> None:
-    """Ctrl-C when the checkpoint has its name already."""
+    """Ctrl-C while the record is written leaves no checkpoint that is stored but not listed."""
     script = SAVE.replace("except CheckpointNotStoredError", "except KeyboardInterrupt")
 
     finished = run_with_fault(
@@ -247,7 +247,7 @@ with core.init() as context:
 def test_a_trial_that_lost_records_is_in_one_state_however_it_was_started(
     home: Home, run_script: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
-    """It is complete, as it has trained to its end, and its reason says how many are lost and why; the status is 1."""
+    """A trial that lost records is completed with a reason that counts them, and the exit status is 1."""
     status, _, stderr = run_script(LOSES_THREE)
     run = subprocess.run(
         [Path(sys.executable).with_name("core-sdk"), "run", "--", sys.executable, tmp_path / "train.py"],

@@ -49,7 +49,7 @@ def bits(value: float) -> bytes:
 
 
 def test_the_three_calls_name_their_groups(context: core.Context, home: Home) -> None:
-    """Training and validation are groups like any other."""
+    """report_training_metrics() and report_validation_metrics() use the groups "training" and "validation"."""
     context.train.report_training_metrics(1, {"loss": 0.5})
     context.train.report_validation_metrics(steps_completed=1, metrics={"loss": 0.6})
     context.train.report_metrics("test", 1, {"loss": 0.7})
@@ -64,7 +64,7 @@ def test_the_three_calls_name_their_groups(context: core.Context, home: Home) ->
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(value=st.floats(width=64) | st.integers(-(2**63), 2**63))
 def test_every_number_comes_back_bit_for_bit(context: core.Context, home: Home, value: float | int) -> None:
-    """Every float64, NaN and -0.0 included, and every int up to 2**63."""
+    """Every float64, including NaN and -0.0, and every int up to 2**63 is read back unchanged."""
     step = next(STEPS)
 
     context.train.report_training_metrics(step, {"value": value})
@@ -77,7 +77,7 @@ def test_every_number_comes_back_bit_for_bit(context: core.Context, home: Home, 
 # Of both signs, quiet and signalling, with and without a payload.
 @pytest.mark.parametrize("pattern", ["7ff8" + "0" * 12, "fff8" + "0" * 12, "7ff" + "0" * 12 + "1", "fffdeadbeefdead0"])
 def test_every_nan_keeps_its_bits(context: core.Context, pattern: str) -> None:
-    """In the journal, in the index and on the way to a reader, as a metric, in a batch and in metadata."""
+    """NaN payloads are kept in metrics, batches and metadata, from the journal to the reader."""
     (nan,) = struct.unpack(">d", bytes.fromhex(pattern))
     context.train.report_training_metrics(1, {"loss": nan, "rate": 1.0}, [{"loss": nan}, {"loss": 0.5}])
     context.train.report_metrics("generic", 1, {"list": [nan], "nan": nan})
@@ -97,7 +97,7 @@ def test_every_nan_keeps_its_bits(context: core.Context, pattern: str) -> None:
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(group=NAMES, name=NAMES)
 def test_every_name_comes_back(context: core.Context, home: Home, group: str, name: str) -> None:
-    """Any UTF-8 is kept, and no name becomes a path."""
+    """Any UTF-8 name is kept as it is, and no name becomes a path."""
     step = next(STEPS)
 
     context.train.report_metrics(group, step, {name: 1.0})
@@ -114,7 +114,7 @@ def test_every_name_comes_back(context: core.Context, home: Home, group: str, na
     "name", ["../../escape", "a/b", "\x00", "'; drop table point; --", "=1+1", "é", "e\u0301", "😀" * 256]
 )
 def test_hostile_names_are_only_names(context: core.Context, home: Home, name: str) -> None:
-    """Nothing is executed, merged or written elsewhere."""
+    """Hostile names are stored as plain text: nothing is executed, merged or written elsewhere."""
     context.train.report_metrics(name, 1, {name: 1.0})
 
     assert (reports(home)[-1].group, last_metrics(home)) == (name, {name: 1.0})
@@ -138,7 +138,7 @@ def test_hostile_names_are_only_names(context: core.Context, home: Home, name: s
     ],
 )
 def test_scalars_of_numpy_and_torch_are_numbers(context: core.Context, home: Home, value: Any, kept: float) -> None:
-    """What a training loop has in hand needs no conversion."""
+    """Scalars of NumPy and PyTorch are accepted as numbers."""
     context.train.report_training_metrics(1, {"value": value})
 
     assert last_metrics(home) == {"value": kept}
@@ -172,7 +172,7 @@ def test_scalars_of_numpy_and_torch_are_numbers(context: core.Context, home: Hom
     ],
 )
 def test_any_other_value_is_refused_by_name(context: core.Context, home: Home, value: Any) -> None:
-    """The error names the key, and nothing of the report is kept."""
+    """The error names the bad key, and the rest of the report is not kept either."""
     with pytest.raises(InvalidMetricError, match="'bad'"):
         context.train.report_validation_metrics(1, {"good": 1.0, "bad": value})
 
@@ -183,7 +183,7 @@ def test_any_other_value_is_refused_by_name(context: core.Context, home: Home, v
 def test_a_metric_that_is_none_is_left_out_and_said_once(
     context: core.Context, home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A loop that has no accuracy yet need not build another dict. In other groups None is a value."""
+    """A training or validation metric that is None is left out with one warning; other groups keep it."""
     context.train.report_training_metrics(1, {"loss": 0.5, "accuracy": None}, [{"loss": 0.5, "accuracy": None}])
     context.train.report_validation_metrics(1, {"accuracy": None})
     context.train.report_metrics("generic", 1, {"accuracy": None})
@@ -210,7 +210,7 @@ GENERIC = {
 
 
 def test_generic_groups_keep_json_values_exactly(context: core.Context, home: Home) -> None:
-    """A table, a text or a flag is no number, and comes back as what it was."""
+    """Generic groups keep tables, texts and flags as JSON values."""
     context.train.report_metrics("generic", 1, GENERIC)
     context.train.report_metrics("generic", 2, {"tuple": (1, 2), "scalar": np.float32(0.5), "flag": np.True_})
 
@@ -246,7 +246,7 @@ def test_what_json_cannot_keep_is_refused_in_generic_groups_too(
     "value", [np.ma.masked, np.timedelta64(5, "ns"), np.longdouble(1), torch.tensor(0.5, device="meta"), "\ud800"]
 )
 def test_metadata_that_json_cannot_keep_is_refused_by_name(context: core.Context, value: object) -> None:
-    """None of them becomes a number that it is not."""
+    """Metadata that JSON cannot keep is refused by name and not replaced by another value."""
     with pytest.raises(TypeError, match=r"metadata\['bad'\]\[0\]"):
         context.train.set_metadata({"bad": [value]})
 
@@ -254,7 +254,7 @@ def test_metadata_that_json_cannot_keep_is_refused_by_name(context: core.Context
 
 
 def test_texts_that_are_no_unicode_are_refused_by_name(context: core.Context) -> None:
-    """A status, and an alert's title and description."""
+    """A status, or an alert's title or description, with lone surrogates is refused by name."""
     with pytest.raises(TypeError, match="the status"):
         context.train.set_status("\ud800")
     with pytest.raises(TypeError, match="title"):
@@ -265,7 +265,7 @@ def test_texts_that_are_no_unicode_are_refused_by_name(context: core.Context) ->
 
 @pytest.mark.parametrize("name", ["", "a" * 1025, "\ud800", "😀" * 257])
 def test_a_name_that_cannot_be_kept_is_refused(context: core.Context, home: Home, name: str) -> None:
-    """Empty, longer than 1 KB, or not Unicode."""
+    """A name that is empty, longer than 1 KB or not Unicode is refused."""
     with pytest.raises(InvalidNameError):
         context.train.report_metrics(name, 1, {"loss": 1.0})
     with pytest.raises(InvalidNameError):
@@ -276,14 +276,14 @@ def test_a_name_that_cannot_be_kept_is_refused(context: core.Context, home: Home
 
 @pytest.mark.parametrize("steps", [-1, 2**63])
 def test_steps_out_of_range_are_refused(context: core.Context, steps: int) -> None:
-    """A step is a count."""
+    """A step below 0 or above 2**63 - 1 is refused."""
     with pytest.raises(ValueError, match="steps_completed"):
         context.train.report_training_metrics(steps, {"loss": 1.0})
 
 
 @pytest.mark.parametrize("steps", [1.5, "1", None])
 def test_steps_that_are_no_int_are_refused(context: core.Context, steps: Any) -> None:
-    """A float step is a mistake in the script."""
+    """A step that is a float, a string or None is refused."""
     with pytest.raises(TypeError, match="steps_completed"):
         context.train.report_training_metrics(steps, {"loss": 1.0})
 
@@ -296,7 +296,7 @@ def test_a_numpy_step_is_a_step(context: core.Context, home: Home) -> None:
 
 
 def test_the_dict_is_copied_at_the_call(context: core.Context, home: Home) -> None:
-    """What the script does to its dict afterwards changes nothing."""
+    """Changes to the dict after the call do not change the report."""
     metrics = {"loss": 1.0}
     context.train.report_training_metrics(1, metrics)
     metrics["loss"] = 2.0
@@ -305,7 +305,7 @@ def test_the_dict_is_copied_at_the_call(context: core.Context, home: Home) -> No
 
 
 def test_batch_metrics_travel_along(context: core.Context, home: Home) -> None:
-    """One dict per batch, checked like the rest."""
+    """Batch metrics are one dict per batch and are checked like the other metrics."""
     context.train.report_training_metrics(2, {"loss": 1.5}, batch_metrics=[{"loss": 1.0}, {"loss": math.nan}])
 
     assert reports(home)[-1].batch_metrics == [{"loss": 1.0}, {"loss": "NaN"}]
@@ -314,7 +314,7 @@ def test_batch_metrics_travel_along(context: core.Context, home: Home) -> None:
 
 
 def test_a_metric_reported_twice_is_refused_by_name(context: core.Context, home: Home) -> None:
-    """Other names at the same step are welcome, and so is the same name in another group."""
+    """A repeated metric is refused; other names at the step, or the name in another group, are accepted."""
     context.train.report_training_metrics(1, {"loss": 1.0})
     context.train.report_training_metrics(1, {"accuracy": 1.0})
     context.train.report_validation_metrics(1, {"loss": 1.0})
@@ -328,7 +328,7 @@ def test_a_metric_reported_twice_is_refused_by_name(context: core.Context, home:
 def test_what_goes_back_in_steps_is_recorded_with_one_warning_and_the_later_counts(
     context: core.Context, home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The order of steps is the script's own affair. The newest step of a metric is refused all the same."""
+    """Steps that go back are recorded with one warning and replace earlier ones; repeating the newest is refused."""
     for step, loss in ((10, 1.0), (20, 2.0), (30, 3.0), (20, 4.0), (5, 5.0), (20, 6.0)):
         context.train.report_training_metrics(step, {"loss": loss})
     with pytest.raises(DuplicateMetricError, match=r"'loss' of group 'training'.*steps_completed=30"):
@@ -349,7 +349,7 @@ def test_what_goes_back_in_steps_is_recorded_with_one_warning_and_the_later_coun
 
 
 def test_threads_may_report(context: core.Context, home: Home) -> None:
-    """Of threads that report the same steps one is refused, or its report is recorded; each step counts once."""
+    """When threads report the same steps, each step counts once."""
     refused = []
 
     def report(loss: float) -> None:
@@ -373,7 +373,7 @@ def test_threads_may_report(context: core.Context, home: Home) -> None:
 
 
 def test_a_report_on_its_way_is_not_made_again(context: core.Context, home: Home) -> None:
-    """Another thread makes the same report in the moment between its check and its writing."""
+    """A report is refused while another thread is still writing the same one."""
     ledger, lock = context.train._ledger, context.train._journal.lock
     refused: list[DuplicateMetricError] = []
 
@@ -396,7 +396,7 @@ def test_a_report_on_its_way_is_not_made_again(context: core.Context, home: Home
 
 @needs("many processes")
 def test_a_signal_handler_may_report(run_script: Callable[..., tuple[int, str, str]]) -> None:
-    """Although it interrupts reports of its own thread, at a thousand places."""
+    """A signal handler may report, although it interrupts reports of its own thread."""
     status, output, errors = run_script(
         """
         import signal
@@ -423,7 +423,7 @@ def test_a_signal_handler_may_report(run_script: Callable[..., tuple[int, str, s
 
 @pytest.mark.parametrize("name", [1, "", "\ud800"])
 def test_names_in_batches_are_checked_like_all_others(context: core.Context, home: Home, name: Any) -> None:
-    """And what was refused may be reported correctly."""
+    """Bad names in batches are refused, and the step can be reported again correctly."""
     with pytest.raises((TypeError, InvalidNameError)):
         context.train.report_training_metrics(1, {"loss": 1.0}, [{name: 1.0}])
     context.train.report_training_metrics(1, {"loss": 1.0}, [{"loss": 1.0}])
@@ -437,7 +437,7 @@ class Group(str, enum.Enum):  # scripts have them; a StrEnum is no trouble
 
 @pytest.mark.parametrize("group", [Group.TEST, np.str_("test")])
 def test_a_group_may_be_any_kind_of_string(context: core.Context, home: Home, group: str) -> None:
-    """It is the same group as the plain string."""
+    """A string enum or NumPy string names the same group as the plain string."""
     context.train.report_metrics(group, 1, {"loss": 1.0})
 
     with pytest.raises(DuplicateMetricError):
@@ -446,7 +446,7 @@ def test_a_group_may_be_any_kind_of_string(context: core.Context, home: Home, gr
 
 
 def test_a_data_loader_worker_is_refused_and_harms_nothing(context: core.Context, home: Home) -> None:
-    """A forked child gets an error that says why; the parent reports on."""
+    """A report in a forked child raises an error, and the parent goes on reporting."""
     child = os.fork()
     if child == 0:
         try:
@@ -464,13 +464,13 @@ def test_a_data_loader_worker_is_refused_and_harms_nothing(context: core.Context
 
 @pytest.mark.parametrize("progress", [-0.1, 1.1, math.nan])
 def test_progress_is_a_fraction(context: core.Context, progress: float) -> None:
-    """Anything but 0 to 1 is refused."""
+    """A progress outside of 0 to 1 is refused."""
     with pytest.raises(ValueError, match="progress"):
         context.train.report_progress(progress)
 
 
 def test_metadata_comes_back_in_later_attempts_too(context: core.Context) -> None:
-    """It is replaced as a whole, and floats that JSON lacks survive."""
+    """set_metadata() replaces all metadata and keeps infinite values."""
     context.train.set_metadata({"first": 1})
 
     stored = context.train.set_metadata({"best": math.inf, "shape": (1, 2)})
@@ -480,7 +480,7 @@ def test_metadata_comes_back_in_later_attempts_too(context: core.Context) -> Non
 
 
 def test_metadata_is_a_dict(context: core.Context, home: Home) -> None:
-    """Anything else would be a record that nobody can read."""
+    """Metadata that is not a dict is refused."""
     with pytest.raises(TypeError, match="metadata"):
         context.train.set_metadata([1])  # type: ignore[arg-type]
 
@@ -488,7 +488,7 @@ def test_metadata_is_a_dict(context: core.Context, home: Home) -> None:
 
 
 def test_best_validation_is_over_the_whole_experiment(context: core.Context) -> None:
-    """The one validated metric, smaller being better; NaN is never best."""
+    """The best validation is the smallest over all trials of the experiment, ignoring NaN."""
     assert context.train.get_experiment_best_validation() is None
     context.train.report_validation_metrics(1, {"loss": 0.5, "epochs": 1})
     context.train.report_validation_metrics(2, {"loss": math.nan, "epochs": 2})
@@ -505,7 +505,7 @@ def test_best_validation_is_over_the_whole_experiment(context: core.Context) -> 
 @needs("many processes")
 @pytest.mark.parametrize("num_reports", [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_many_reports_leave_memory_flat(run_script: Callable[..., tuple[int, str, str]], num_reports: int) -> None:
-    """Nothing is queued and nothing is remembered per step."""
+    """Memory does not grow with the number of reports."""
     status, output, errors = run_script(
         """
         import psutil, sys

@@ -24,7 +24,7 @@ SCRIPT = counting_script("if sys.argv[1] == '0': os._exit(3)")
 
 @pytest.fixture
 def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
-    """Starts a script twice with the number of the start; gives what it printed."""
+    """Starts a script twice with the number of the start and returns its output."""
     directory = tmp_path / "launch"
     directory.mkdir(mode=0o700)
     monkeypatch.setenv("CORE_SDK_LAUNCH_DIR", str(directory))
@@ -42,7 +42,7 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
 
 
 def test_the_next_start_goes_on_from_the_newest_checkpoint(launch: Launch) -> None:
-    """As the next attempt of the one trial, whose points stand once."""
+    """A restart is the trial's next attempt, and each step is reported once."""
     output = launch()
 
     trial = Tracker().get_trial(1)
@@ -54,12 +54,12 @@ def test_the_next_start_goes_on_from_the_newest_checkpoint(launch: Launch) -> No
 
 @needs("many processes")
 def test_a_start_that_failed_before_its_first_checkpoint_is_repeated(launch: Launch) -> None:
-    """From the beginning, and still as the same trial."""
+    """A restart before the first checkpoint begins at step 0 of the same trial."""
     assert launch(SCRIPT.replace("step % 4", "step % 8")) == "1.1.0\n1.2.0\n"
 
 
 def test_damaged_checkpoints_are_passed_over(launch: Launch, home: Home) -> None:
-    """Where no good one is left the start fails, rather than to begin anew what has come so far."""
+    """Damaged checkpoints are skipped; if none is intact, the start fails instead of training from step 0."""
     damage = f"for f in {home.checkpoints}/*/step; do echo x > $f; done"
 
     output = launch(between=damage)
@@ -70,7 +70,7 @@ def test_damaged_checkpoints_are_passed_over(launch: Launch, home: Home) -> None
 
 @needs("many processes")
 def test_a_script_of_several_trials_begins_new_ones(launch: Launch) -> None:
-    """Which of them to go on with cannot be told."""
+    """A restarted script that began several trials begins new ones."""
     output = launch("""
         from core_sdk import core
 
@@ -84,7 +84,7 @@ def test_a_script_of_several_trials_begins_new_ones(launch: Launch) -> None:
 
 @needs("many processes")
 def test_a_script_that_a_rank_starts_has_a_trial_of_its_own(launch: Launch) -> None:
-    """It inherits the rank's environment, and is not its successor."""
+    """A script that a rank starts does not continue the rank's trial, although it inherits its environment."""
     output = launch("""
         import subprocess, sys
         from core_sdk import core
@@ -100,7 +100,7 @@ def test_a_script_that_a_rank_starts_has_a_trial_of_its_own(launch: Launch) -> N
 
 @needs("many processes")
 def test_a_start_in_another_home_begins_there(launch: Launch, tmp_path: Path) -> None:
-    """The word that the first one left speaks of its own."""
+    """A restart in another home begins a new trial there."""
     assert launch(CORE_SDK_HOME=str(tmp_path / "other")) == "1.1.0\n1.1.0\n"
 
 
@@ -108,7 +108,7 @@ def test_a_start_in_another_home_begins_there(launch: Launch, tmp_path: Path) ->
 def test_torchrun_tells_a_restart_by_its_count(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Home, count: str, expected: str
 ) -> None:
-    """It has no private directory; the run info says the trial. Without a restart, it is another training."""
+    """With torchrun, a restart count continues the trial in the run info, and count 0 begins a new trial."""
     monkeypatch.delenv("CORE_SDK_LAUNCH_DIR")
     (tmp_path / "run.json").write_text('{"trial": {"trial_id": 1, "experiment_id": 1, "trial_seed": 0}}')
     prepare = f"""{sys.executable} -c "from core_sdk import core; core.init().close()"; rm {home.runs}/1/1.*"""
@@ -121,7 +121,7 @@ def test_torchrun_tells_a_restart_by_its_count(
 
 
 def test_a_trial_runs_as_long_as_its_launcher(home: Home) -> None:
-    """Between two starts no rank lives; nobody else may begin the next attempt."""
+    """A trial counts as running while its launcher lives, also between two starts of its ranks."""
     Home.create(home.root)
     folder = home.create_trial()
     supervisor = AliveLock(folder.supervised_path(1))

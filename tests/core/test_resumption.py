@@ -60,7 +60,7 @@ def test_a_resume_that_is_none_is_warned_of_at_once(
     kind: str,
     warning: str | None,
 ) -> None:
-    """In its output, in `trial describe` and by an alert. A validation of the checkpoint, and step 0, are right."""
+    """Counting steps anew after a resume warns in the output, `trial describe` and an alert; correct uses do not."""
     first = run_script(_SCRIPT, kind)
     resumed = run_cli(tmp_path, "trial", "resume", "1", "--again")
 

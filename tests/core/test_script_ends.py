@@ -74,7 +74,7 @@ def ends(home: Home, directory: Path, scripts: list[str], **variables: str) -> l
 
 @pytest.mark.parametrize("hold", HOLDS)
 def test_the_state_and_the_status_tell_how_a_script_has_ended(hold: str, home: Home, tmp_path: Path) -> None:
-    """Under plain `python`, where nobody sees the exit status of the process."""
+    """Under plain `python`, the trial's state and the exit status fit the way in which the script ended."""
     rows = [(way, (state, status)) for way, holds, state, status in TABLE if hold in holds]
 
     found = ends(home, tmp_path, [HOLDS[hold].replace("END", way) for way, _ in rows])
@@ -84,7 +84,7 @@ def test_the_state_and_the_status_tell_how_a_script_has_ended(hold: str, home: H
 
 @pytest.mark.parametrize("hold", HOLDS)
 def test_in_a_job_the_status_asks_for_another_start(hold: str, home: Home, tmp_path: Path) -> None:
-    """It is 75 after a stop, unless the script ends otherwise than well."""
+    """In a job, a stop gives status 75, unless the script ends with an error or a status of its own."""
     after_a_stop = ERROR if hold == "start" else PAUSED  # without an end of the Context, there is no "after"
     rows = {
         (STOP + "pass", ""): (PAUSED, 75),
@@ -106,7 +106,7 @@ def test_in_a_job_the_status_asks_for_another_start(hold: str, home: Home, tmp_p
 
 @pytest.mark.parametrize("name", ["CORE_SDK_JOB_ID='a'", "job_id='a'", "second trial"])
 def test_every_kind_of_job_is_one(name: str, home: Home, tmp_path: Path) -> None:
-    """Named by the environment or by the script, and left by an earlier trial of the same process."""
+    """A job may be named by the environment, the script or an earlier trial of the same process."""
     script = HOLDS["with"].replace("END", STOP + "pass")
     if name == "second trial":
         script = HOLDS["with"].replace("END", "pass") + script
@@ -120,7 +120,7 @@ def test_every_kind_of_job_is_one(name: str, home: Home, tmp_path: Path) -> None
 
 
 def test_a_status_of_75_costs_nothing_that_python_does_at_its_exit(home: Home, tmp_path: Path) -> None:
-    """Threads are waited for, functions called, temporary directories removed, files flushed, also those left open."""
+    """With status 75 Python still joins threads, runs exit functions, removes temporary files and flushes files."""
     script = """
 import atexit, signal, sys, tempfile, threading, time
 atexit.register(lambda: print("called early"))

@@ -34,7 +34,7 @@ print("left")
 
 @pytest.fixture
 def start(home: Home) -> AttemptStart:
-    """The first attempt of a trial, which the next scripts execute; its search has wanted a length of 2."""
+    """Returns the first attempt of a trial whose search has asked for a length of 2."""
     Home.create(home.root)
     experiment_id = home.new_experiment("search").experiment_id
     start = begin_in_experiment(
@@ -53,13 +53,13 @@ def start(home: Home) -> AttemptStart:
 
 
 def execute(start: AttemptStart) -> None:
-    """Lets the next scripts execute this attempt."""
+    """Makes the next scripts execute this attempt."""
     start.lock.release()
     os.environ["CORE_SDK_RUN_INFO"] = str(start.folder.run_info_path(start.number))
 
 
 def completed(home: Home) -> list[int]:
-    """The lengths that the trial has completed, in all attempts."""
+    """Returns the lengths that the trial has completed, in all attempts."""
     news = read_news(home.folder(1), StreamPosition()).news
     return [each.record.length for each in news if isinstance(each.record, OperationCompleted)]
 
@@ -72,7 +72,7 @@ def outputs(ended: list[Ended]) -> list[list[str]]:
 def test_the_next_length_is_awaited_until_there_are_no_more(
     ranks: Ranks, home: Home, start: AttemptStart, size: int
 ) -> None:
-    """On all ranks alike."""
+    """All ranks wait for the next length until the search has no more."""
     processes = ranks.start(TRAIN, size)
     wait_for(lambda: completed(home) == [2])
     post_operations(start.folder, [2, 8])
@@ -92,7 +92,7 @@ def test_the_next_length_is_awaited_until_there_are_no_more(
 def test_a_trial_that_waits_is_stopped_and_goes_on_where_it_was(
     ranks: Ranks, home: Home, start: AttemptStart, size: int
 ) -> None:
-    """It ends with its checkpoint, and the next attempt does not repeat what was completed."""
+    """A trial that waits can be stopped, and its next attempt does not repeat completed operations."""
     processes = ranks.start(TRAIN, size)
     wait_for(lambda: completed(home) == [2])
     start.folder.request_stop(1, "it waits for its promotion")
@@ -115,7 +115,7 @@ def test_a_trial_that_waits_is_stopped_and_goes_on_where_it_was(
 
 
 def test_a_trial_of_a_search_that_has_ended_waits_for_nothing(ranks: Ranks, home: Home, start: AttemptStart) -> None:
-    """A person who resumes it gets what was wanted of it."""
+    """A trial of an ended search does only its own operations and does not wait for more."""
     with home.experiment(1).edit() as record:
         record.search = SearchRecord(searcher="async_halving", state="COMPLETED")
 
@@ -125,7 +125,7 @@ def test_a_trial_of_a_search_that_has_ended_waits_for_nothing(ranks: Ranks, home
 
 
 def test_a_script_can_acknowledge_the_stop_itself(ranks: Ranks, home: Home, start: AttemptStart) -> None:
-    """As scripts do that want to save before."""
+    """With auto_ack=False, the script may save before it acknowledges the stop."""
     source = TRAIN.replace("operations()", "operations(auto_ack=False)").replace(
         'print("left")',
         '    if rank == 0: context.train.set_status("saving")\n    context.searcher.acknowledge_out_of_ops()',
@@ -141,7 +141,7 @@ def test_a_script_can_acknowledge_the_stop_itself(ranks: Ranks, home: Home, star
 
 
 def test_an_operation_of_a_search_must_be_completed(ranks: Ranks, start: AttemptStart) -> None:
-    """Forgetting it is a mistake in the script."""
+    """An operation that ends without report_completed() is an error."""
     (ended,) = ranks.run(
         """
         with core.init(distributed=distributed) as context:
@@ -156,7 +156,7 @@ def test_an_operation_of_a_search_must_be_completed(ranks: Ranks, start: Attempt
 
 
 def test_the_wait_for_the_next_length_is_short(ranks: Ranks, home: Home, start: AttemptStart) -> None:
-    """About a twentieth of a second from the search's word to the script."""
+    """A length that the search posts reaches the script within a fraction of a second."""
     source = TRAIN.replace("print(operation.length, flush=True)", "print(time.time(), flush=True)")
     processes = ranks.start(source, 1)
     lengths = [2, 3, 4, 5, 6, 7]
@@ -181,7 +181,7 @@ def read_times(start: AttemptStart) -> list[float]:
 
 
 def test_what_was_posted_is_not_repeated(start: AttemptStart) -> None:
-    """A master that was killed posts it again."""
+    """Posting the same operations again, as a restarted master does, writes nothing."""
     post_operations(start.folder, [2, 4], is_closed=True)
     size = start.folder.operations_path.stat().st_size
 

@@ -17,7 +17,7 @@ from core_sdk.tracking import Home
     ("max_length", "length", "unit"), [(5, 5, None), ({"epochs": 3}, 3, Unit.EPOCHS), ({"batches": 7}, 7, Unit.BATCHES)]
 )
 def test_the_one_operation_has_the_given_length(max_length: Any, length: int, unit: Unit | None) -> None:
-    """With its unit, where that was said."""
+    """Without a search there is one operation, which has the given length and unit."""
     with core.init(max_length=max_length) as context:
         lengths = []
         for operation in context.searcher.operations():
@@ -44,14 +44,14 @@ def test_progress_and_completion_are_recorded(home: Home) -> None:
 
 
 def test_an_operation_must_be_completed() -> None:
-    """Forgetting it is a mistake in the script."""
+    """An operation that ends without report_completed() is an error."""
     with core.init(max_length=1) as context, pytest.raises(RuntimeError, match="report_completed"):
         for _ in context.searcher.operations():
             pass
 
 
 def test_a_stop_in_the_middle_of_an_operation_is_no_mistake() -> None:
-    """A script that returns because it should stop leaves the loop early."""
+    """A script that breaks out of the loop because of a stop raises no error."""
     with core.init(max_length=1) as context:
         for _ in context.searcher.operations():
             break
@@ -59,7 +59,7 @@ def test_a_stop_in_the_middle_of_an_operation_is_no_mistake() -> None:
 
 @pytest.mark.parametrize("mode", ["CHEIF_ONLY", "CHIEF_ONLY", SearcherMode.ChiefOnly])
 def test_the_predecessors_spelling_of_a_mode_is_understood(mode: Any) -> None:
-    """Its value has a typo, and scripts that give the mode as a string have it too."""
+    """The predecessor's misspelt value of a mode is accepted."""
     assert SearcherMode(mode) is SearcherMode.ChiefOnly
     with core.init(max_length=3) as context:
         for operation in context.searcher.operations(mode):
@@ -68,7 +68,7 @@ def test_the_predecessors_spelling_of_a_mode_is_understood(mode: Any) -> None:
 
 
 def test_completing_twice_is_refused() -> None:
-    """The searched metric has one value."""
+    """A second report_completed() is refused."""
     with core.init(max_length=1) as context:
         for operation in context.searcher.operations():
             operation.report_completed(1.0)
@@ -78,13 +78,13 @@ def test_completing_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("max_length", [0, -1, {"epochs": 1, "batches": 2}, {"furlongs": 1}])
 def test_a_length_that_means_nothing_is_refused(max_length: Any) -> None:
-    """At the call."""
+    """A bad max_length is refused at the call of init()."""
     with pytest.raises(ValueError):
         core.init(max_length=max_length)
 
 
 def test_without_a_length_there_is_one_step_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """As scripts that come from elsewhere expect."""
+    """Without max_length there is one operation of length 1, and a warning."""
     with core.init() as context:
         for operation in context.searcher.operations():
             assert operation.length == 1

@@ -37,7 +37,7 @@ def trained(**arguments: Any) -> list[float]:
 
 
 def test_two_runs_of_one_seed_have_the_same_losses(home: Home) -> None:
-    """And another seed, or none, has others. The order of a loader follows the trial's seed, too."""
+    """Equal seeds give equal losses, and other seeds or none give others; loaders follow the seed too."""
     first, second, other, none, again = (trained(**each) for each in ({"seed": 7}, {"seed": 7}, {"seed": 8}, {}, {}))
 
     assert first == second
@@ -46,7 +46,7 @@ def test_two_runs_of_one_seed_have_the_same_losses(home: Home) -> None:
 
 
 def test_init_seeds_no_generators() -> None:
-    """They belong to the script."""
+    """init() does not seed the random generators of the script."""
     torch.manual_seed(3)
     expected = torch.rand(1)
     torch.manual_seed(3)
@@ -71,7 +71,7 @@ def test_the_seed_of_an_older_style_is_recorded(home: Home) -> None:
     ],
 )
 def test_a_seed_that_is_none_is_refused(home: Home, seed: Any, error: type[Exception], message: str) -> None:
-    """Nothing is recorded."""
+    """An invalid seed is refused and nothing is recorded."""
     with pytest.raises(error, match=message):
         core.init(seed=seed)
 
@@ -85,7 +85,7 @@ def test_every_integer_of_the_range_is_a_seed(home: Home, seed: int) -> None:
 
 
 def test_a_trial_that_is_resumed_keeps_its_seed(caplog: pytest.LogCaptureFixture) -> None:
-    """A warning names both seeds; the same one, or none, is no reason for a warning."""
+    """A resumed trial keeps its seed, and a warning names both if the script gives another one."""
     seeds = []
     with caplog.at_level(logging.WARNING, "core_sdk"):
         for seed in (7, 7, None, 8):
@@ -101,7 +101,7 @@ def test_a_trial_that_is_resumed_keeps_its_seed(caplog: pytest.LogCaptureFixture
 
 @needs("many processes")
 def test_ranks_that_give_different_seeds_are_refused(ranks: Ranks, home: Home) -> None:
-    """A seed for each rank is a mistake that is often made."""
+    """Ranks that give different seeds are refused."""
     ended = ranks.run("core.init(distributed=distributed, seed=rank)")
 
     assert ["call init() with different seed: 0 on rank 0, 1 on rank 1" in one.errors for one in ended] == [True, True]

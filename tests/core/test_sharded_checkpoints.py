@@ -41,13 +41,13 @@ UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
-    """Of two ranks on one node."""
+    """Returns a trial of two ranks on one node."""
     return Trial(tmp_path / "trial", num_ranks=2)
 
 
 @pytest.fixture
 def big_trial(tmp_path: Path) -> Trial:
-    """Of four ranks on one node."""
+    """Returns a trial of four ranks on one node."""
     return Trial(tmp_path / "trial", num_ranks=4)
 
 
@@ -56,7 +56,7 @@ def only_on(rank: Rank, number: int, value: Any) -> Any:
 
 
 def store(trial: Trial, steps_completed: int = 3) -> str:
-    """A checkpoint of a file from each rank, and one that they share."""
+    """Stores a checkpoint with one file from each rank and a file that all ranks share."""
 
     def script(rank: Rank) -> str:
         with rank.checkpoint.store_path({"steps_completed": steps_completed}, shard=True) as (path, storage_id):
@@ -75,7 +75,7 @@ def assert_nothing_was_stored(trial: Trial) -> None:
 
 
 def test_ranks_store_one_checkpoint_together(big_trial: Trial) -> None:
-    """One id everywhere, every rank's files, and who wrote them."""
+    """All ranks get the same id, and the manifest lists the files and the ranks that wrote them."""
 
     def script(rank: Rank) -> str:
         with rank.checkpoint.store_path({"steps_completed": 3}, shard=True) as (path, storage_id):
@@ -95,7 +95,7 @@ def test_ranks_store_one_checkpoint_together(big_trial: Trial) -> None:
 
 
 def test_the_chief_alone_records_it(trial: Trial) -> None:
-    """With the metadata and the files of all."""
+    """Only the chief records the checkpoint, with the metadata and files of all ranks."""
 
     def script(rank: Rank) -> str:
         metadata = {"steps_completed": 3} if rank.number == 0 else {"loss": math.nan}
@@ -114,7 +114,7 @@ def test_the_chief_alone_records_it(trial: Trial) -> None:
 
 
 def test_no_rank_goes_on_before_the_checkpoint_is_stored_and_recorded(big_trial: Trial) -> None:
-    """So that any of them may restore it, or end."""
+    """When the call returns on any rank, the checkpoint is stored and recorded."""
 
     def script(rank: Rank) -> list[str]:
         stored = []
@@ -133,7 +133,7 @@ def test_no_rank_goes_on_before_the_checkpoint_is_stored_and_recorded(big_trial:
 
 
 def test_no_rank_sees_what_another_writes(trial: Trial) -> None:
-    """Not on one disk either: the last writer of a name would win without a word."""
+    """Each rank writes to its own directory, so that no file is overwritten silently."""
 
     def script(rank: Rank) -> tuple[Path, list[Path]]:
         with rank.checkpoint.store_path({"steps_completed": 3}, shard=True) as (path, _):
@@ -148,7 +148,7 @@ def test_no_rank_sees_what_another_writes(trial: Trial) -> None:
 
 
 def test_equal_files_are_one(trial: Trial) -> None:
-    """Every rank may write the configuration; the ranks of the manifest are all that wrote."""
+    """Ranks may write equal files, which are stored once, and the manifest lists all ranks that wrote."""
     storage_id = store(trial)
 
     manifest = trial.storage.verify(storage_id)
@@ -158,7 +158,7 @@ def test_equal_files_are_one(trial: Trial) -> None:
 
 
 def test_one_name_for_different_files_is_an_error_everywhere(big_trial: Trial) -> None:
-    """Names and ranks are listed; a file against a directory is one of them."""
+    """All ranks raise an error with the names and ranks, also if a file conflicts with a directory."""
 
     def script(rank: Rank) -> None:
         with rank.checkpoint.store_path({"steps_completed": 3}, shard=True) as (path, _):
@@ -181,7 +181,7 @@ def test_one_name_for_different_files_is_an_error_everywhere(big_trial: Trial) -
 
 
 def test_metadata_is_merged(big_trial: Trial) -> None:
-    """One rank's number of steps is enough, and None is allowed beside it."""
+    """Metadata is merged across ranks; only one must give the steps, and others may give None."""
     metadata: list[dict[str, Any] | None] = [
         None,
         {"steps_completed": 3, "data": {"seen": 5}},
@@ -201,7 +201,7 @@ def test_metadata_is_merged(big_trial: Trial) -> None:
 
 
 def test_metadata_may_grow_on_any_rank_inside_the_block(trial: Trial) -> None:
-    """What is stored is what the dicts hold at the end."""
+    """Metadata that any rank adds inside the block is stored."""
 
     def script(rank: Rank) -> dict[str, Any]:
         metadata = {"steps_completed": 3}
@@ -232,7 +232,7 @@ def never_entered(rank: Rank, metadata: Any, shard: bool = True) -> None:
 def test_bad_metadata_is_refused_on_every_rank_before_anything_is_written(
     trial: Trial, metadata: list[Any], message: str
 ) -> None:
-    """Not after the hours in the block, and not on the chief alone."""
+    """Bad metadata on any rank raises on all ranks before the block."""
     errors = trial.attempt(lambda rank: never_entered(rank, metadata[rank.number])).errors
 
     for rank in range(2):
@@ -243,7 +243,7 @@ def test_bad_metadata_is_refused_on_every_rank_before_anything_is_written(
 
 
 def test_metadata_spoiled_inside_the_block_stores_nothing(trial: Trial) -> None:
-    """It is merged again at the end."""
+    """Metadata is merged again at the end of the block, and a contradiction stores nothing."""
 
     def script(rank: Rank) -> None:
         metadata = {"steps_completed": 3}
@@ -262,7 +262,7 @@ def test_metadata_spoiled_inside_the_block_stores_nothing(trial: Trial) -> None:
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize("error", [ZeroDivisionError("mine"), KeyboardInterrupt("mine"), SystemExit("mine")])
 def test_a_block_that_raises_on_one_rank_fails_on_all(trial: Trial, failing: int, error: BaseException) -> None:
-    """There with the script's own error, elsewhere with one that names the rank and shows where it was."""
+    """The failing rank raises its own error; the others raise one with its rank and traceback."""
 
     def script(rank: Rank) -> None:
         with rank.checkpoint.store_path({"steps_completed": 3}, shard=True) as (path, _):
@@ -284,7 +284,7 @@ def test_a_block_that_raises_on_one_rank_fails_on_all(trial: Trial, failing: int
 
 
 def test_ranks_may_go_on_after_a_failed_save(trial: Trial) -> None:
-    """They are still in step."""
+    """After a failed save the ranks are in step and can save again."""
 
     def script(rank: Rank) -> str:
         with (
@@ -307,7 +307,7 @@ Event = Callable[[str], None]
 
 
 class EventfulStaging(DirectoryStaging):
-    """Something happens just before one of its steps."""
+    """A staging area that runs a function just before one of its steps."""
 
     def __init__(self, root: Path, locked: LockedDirectory, storage_id: str, step: str, event: Event) -> None:
         super().__init__(root, locked, storage_id)
@@ -348,7 +348,7 @@ class EventfulStorage(DirectoryStorage):
 
 
 class EventfulTrial(Trial):
-    """Of three ranks; on some of them something happens before a step."""
+    """A trial of three ranks, of which some run a function before a step of the save."""
 
     def __init__(self, folder: Path, step: str, events: Mapping[int, Event]) -> None:
         super().__init__(folder, num_ranks=3)
@@ -370,7 +370,7 @@ def fail(address: str) -> None:
     [*itertools.product([0, 1], ["stage", "check_reachable", "seal", "contribute"]), (0, "commit")],
 )
 def test_a_disk_that_fails_one_rank_fails_all(tmp_path: Path, failing: int, step: str) -> None:
-    """In whichever step, and leaves nothing."""
+    """A disk error on one rank, in any step, fails all ranks and leaves nothing."""
     trial = EventfulTrial(tmp_path / "trial", step, {failing: fail})
 
     def script(rank: Rank) -> None:
@@ -389,7 +389,7 @@ def test_a_disk_that_fails_one_rank_fails_all(tmp_path: Path, failing: int, step
 
 @pytest.mark.parametrize("step", ["check_reachable", "contribute"])
 def test_a_rank_that_comes_when_the_chief_has_given_up_learns_why(tmp_path: Path, step: str) -> None:
-    """Not that the chief's directory is gone, which would send people to look at their disks."""
+    """A rank that is late learns the true reason of the failure, not that a directory is gone."""
     contexts: dict[int, DistributedContext] = {}
     area = tmp_path / "trial" / "checkpoints" / ".staging"
     trial = EventfulTrial(
@@ -425,7 +425,7 @@ def test_a_rank_that_comes_when_the_chief_has_given_up_learns_why(tmp_path: Path
 def test_a_file_that_cannot_be_kept_fails_all(
     trial: Trial, spoil: Callable[[Path], object], kind: type[Exception]
 ) -> None:
-    """On whichever rank it lies."""
+    """A file that cannot be stored fails the save, whichever rank wrote it."""
 
     def script(rank: Rank) -> None:
         with rank.checkpoint.store_path({"steps_completed": 3}, shard=True) as (path, _):
@@ -441,14 +441,14 @@ def test_a_file_that_cannot_be_kept_fails_all(
 
 
 class ScatteredTrial(Trial):
-    """Every rank has another disk, as hosts without a shared file system have."""
+    """A trial in which each rank has its own disk, like hosts without a shared file system."""
 
     def open_storage(self, rank: int) -> Storage:
         return DirectoryStorage(self.storage.root / f"disk{rank}")
 
 
 def test_hosts_that_share_no_disk_are_told_before_the_block(tmp_path: Path) -> None:
-    """The rank and its host are named on all ranks."""
+    """If hosts share no disk, all ranks raise an error before the block that names the rank and its host."""
     trial = ScatteredTrial(tmp_path / "trial", num_ranks=2)
 
     errors = trial.attempt(lambda rank: never_entered(rank, {"steps_completed": 3})).errors
@@ -469,7 +469,7 @@ class SmallDiskTrial(Trial):
 
 @pytest.mark.parametrize("writer", [0, 1])
 def test_a_disk_that_fills_in_one_ranks_block_leaves_nothing(tmp_path: Path, small_disk: Path, writer: int) -> None:
-    """The others are told, and the next checkpoint fits again."""
+    """If the disk fills on one rank, all ranks raise, nothing is left, and the next save succeeds."""
     trial = SmallDiskTrial(tmp_path / "trial", small_disk, num_ranks=2)
 
     def script(rank: Rank) -> None:
@@ -490,7 +490,7 @@ def test_a_disk_that_fills_in_one_ranks_block_leaves_nothing(tmp_path: Path, sma
 
 @pytest.mark.parametrize("writer", [0, 1])
 def test_a_disk_that_fills_at_the_end_leaves_nothing(tmp_path: Path, small_disk: Path, writer: int) -> None:
-    """A rank's own files fit to the last byte, and what comes with them does not."""
+    """A disk that is filled exactly by a rank's files leaves nothing when the manifest does not fit."""
     trial = SmallDiskTrial(tmp_path / "trial", small_disk, num_ranks=2)
 
     def script(rank: Rank) -> None:
@@ -508,7 +508,7 @@ def test_a_disk_that_fills_at_the_end_leaves_nothing(tmp_path: Path, small_disk:
 
 
 def test_without_shard_only_the_chief_calls(trial: Trial) -> None:
-    """At the call, and without a word to the others."""
+    """Without shard=True, other ranks are refused at the call, and the chief saves alone."""
 
     def script(rank: Rank) -> str | None:
         if rank.number == 0:
@@ -527,7 +527,7 @@ def test_without_shard_only_the_chief_calls(trial: Trial) -> None:
 
 @pytest.mark.parametrize("forking", [0, 1])
 def test_a_child_forked_in_the_block_stores_nothing(trial: Trial, forking: int) -> None:
-    """It says nothing to the other ranks either, who wait for its parent."""
+    """A forked child that leaves the block stores nothing and does not disturb the other ranks."""
 
     def script(rank: Rank) -> int | None:
         exit_status = None
@@ -549,7 +549,7 @@ def test_a_child_forked_in_the_block_stores_nothing(trial: Trial, forking: int) 
 
 
 def exit_status_of_fork(block: AbstractContextManager[object]) -> int:
-    """42 if the child's leaving of the block is refused for the right reason."""
+    """Returns 42 if leaving the block in a forked child raises the expected error."""
     child = os.fork()
     if child == 0:
         try:
@@ -563,7 +563,7 @@ def exit_status_of_fork(block: AbstractContextManager[object]) -> int:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> list[Path]:
-    """A directory for each of four ranks: a file of its own, and one that is equal in all."""
+    """Returns a directory for each of four ranks, with one file of its own and one that is equal in all."""
     paths = [tmp_path / "sources" / str(rank) for rank in range(4)]
     for rank, path in enumerate(paths):
         (path / "optimizer").mkdir(parents=True)
@@ -573,7 +573,7 @@ def sources(tmp_path: Path) -> list[Path]:
 
 
 def test_ranks_upload_one_checkpoint_together(big_trial: Trial, sources: list[Path]) -> None:
-    """Some have nothing; the sources are left as they are."""
+    """A rank may upload nothing, and the source directories are unchanged."""
 
     def script(rank: Rank) -> str:
         source = None if rank.number == 2 else sources[rank.number]
@@ -593,7 +593,7 @@ def test_ranks_upload_one_checkpoint_together(big_trial: Trial, sources: list[Pa
 
 
 def test_a_directory_that_all_ranks_pass_is_stored_once(big_trial: Trial, sources: list[Path]) -> None:
-    """By the lowest; and not before the last has written into it."""
+    """The lowest rank stores a directory that all pass, after the last rank has called."""
     is_read = threading.Event()
 
     def watch(name: str) -> bool:
@@ -615,7 +615,7 @@ def test_a_directory_that_all_ranks_pass_is_stored_once(big_trial: Trial, source
 
 
 def test_each_rank_selects_of_its_own(big_trial: Trial, sources: list[Path]) -> None:
-    """Whether the directory is its own or that of others; without a selector it is all."""
+    """Each rank's selector applies to its own upload, and a rank without a selector uploads everything."""
 
     def script(rank: Rank) -> tuple[str, str]:
         mine = f"{rank.number}.bin"
@@ -637,7 +637,7 @@ def test_each_rank_selects_of_its_own(big_trial: Trial, sources: list[Path]) -> 
 
 
 def test_conflicting_uploads_are_refused(big_trial: Trial, sources: list[Path]) -> None:
-    """On every rank."""
+    """Conflicting files are an error on every rank."""
     (sources[2] / "config").write_bytes(b"other")
 
     errors = big_trial.attempt(
@@ -651,7 +651,7 @@ def test_conflicting_uploads_are_refused(big_trial: Trial, sources: list[Path]) 
 
 
 def test_an_upload_without_any_directory_is_refused_everywhere(trial: Trial) -> None:
-    """There is nothing to store."""
+    """An upload is refused on all ranks if none of them gives a directory."""
     errors = trial.attempt(lambda rank: rank.checkpoint.upload(None, {"steps_completed": 3}, shard=True)).errors
 
     for rank in range(2):
@@ -673,7 +673,7 @@ def test_an_upload_without_any_directory_is_refused_everywhere(trial: Trial) -> 
 def test_one_ranks_bad_upload_fails_all(
     trial: Trial, sources: list[Path], arguments: dict[str, Any], kind: type[Exception]
 ) -> None:
-    """With its own error on the rank itself."""
+    """A bad argument raises on its own rank and fails the others with that rank's number."""
 
     def script(rank: Rank) -> None:
         good: dict[str, Any] = {"ckpt_dir": sources[rank.number], "metadata": {"steps_completed": 3}}
@@ -689,7 +689,7 @@ def test_one_ranks_bad_upload_fails_all(
 
 
 class CountedStorage(DirectoryStorage):
-    """Counts what is read of it, and what is closed."""
+    """A storage that counts reads and closed checkpoints."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -720,7 +720,7 @@ class CountedTrial(Trial):
 
 @pytest.fixture
 def two_nodes(tmp_path: Path) -> CountedTrial:
-    """Two ranks on each of two nodes, on which what is read is counted."""
+    """Returns a trial of two ranks on each of two nodes that counts reads."""
     return CountedTrial(tmp_path / "trial", num_ranks=4, num_nodes=2)
 
 
@@ -729,7 +729,7 @@ def content(directory: Path) -> set[str]:
 
 
 def test_a_download_is_shared_by_the_ranks_of_a_node(two_nodes: CountedTrial, tmp_path: Path) -> None:
-    """One fetches for each node, and no rank goes on before the files are there."""
+    """One rank per node downloads, and no rank goes on before the files are there."""
     storage_id = store(two_nodes)
 
     def script(rank: Rank) -> set[str]:
@@ -745,7 +745,7 @@ def test_a_download_is_shared_by_the_ranks_of_a_node(two_nodes: CountedTrial, tm
 
 
 def test_every_directory_that_a_rank_names_is_filled(big_trial: Trial, tmp_path: Path) -> None:
-    """Also another one than the local chief's; the same one under another name is one."""
+    """Each directory that a rank names is filled once, even if it is named by different paths."""
     storage_id = store(big_trial)
     trial = CountedTrial(tmp_path / "counted", num_ranks=4)
     (tmp_path / "a").mkdir()
@@ -761,7 +761,7 @@ def test_every_directory_that_a_rank_names_is_filled(big_trial: Trial, tmp_path:
 
 
 def test_a_node_gets_what_any_of_its_ranks_accepts(two_nodes: CountedTrial, tmp_path: Path) -> None:
-    """Each is asked once about each name; metadata is not asked about."""
+    """A node gets the files that any of its ranks selects; selectors see each name once and no metadata."""
     storage_id = store(two_nodes)
     asked: list[list[str]] = [[] for _ in range(4)]
 
@@ -782,7 +782,7 @@ def test_a_node_gets_what_any_of_its_ranks_accepts(two_nodes: CountedTrial, tmp_
 
 
 def test_a_rank_without_a_selector_accepts_all(trial: Trial, tmp_path: Path) -> None:
-    """Whatever the others select."""
+    """A rank without a selector gets all files, whatever the other ranks select."""
     storage_id = store(trial)
 
     trial.run(
@@ -795,7 +795,7 @@ def test_a_rank_without_a_selector_accepts_all(trial: Trial, tmp_path: Path) -> 
 
 
 def test_a_restore_is_verified_once_and_used_by_all(two_nodes: CountedTrial) -> None:
-    """The files stay until the last rank of the node has left."""
+    """A node verifies a checkpoint once, and its files stay until its last rank leaves the block."""
     storage_id = store(two_nodes)
 
     def script(rank: Rank) -> set[str]:
@@ -811,7 +811,7 @@ def test_a_restore_is_verified_once_and_used_by_all(two_nodes: CountedTrial) -> 
 
 
 def test_what_is_restored_stays_until_all_have_left(tmp_path: Path) -> None:
-    """The rank that has opened it is the first to leave."""
+    """Restored files stay until all ranks have left, even if the rank that opened them leaves first."""
     trial = CountedTrial(tmp_path / "trial", num_ranks=2)
     storage_id = store(trial)
     is_chief_out = threading.Event()
@@ -829,7 +829,7 @@ def test_what_is_restored_stays_until_all_have_left(tmp_path: Path) -> None:
 
 
 def test_a_restore_verifies_what_any_rank_selects(trial: Trial) -> None:
-    """A damaged file that nobody wants stops nobody."""
+    """Only files that a rank selects are verified, so that damage elsewhere does not matter."""
     storage_id = store(trial)
     (trial.storage.root / storage_id / "shared" / "config").write_bytes(b"damaged")
 
@@ -856,7 +856,7 @@ READ_IDS = ["download", "restore_path", "download with selector", "restore_path 
 def test_what_is_wrong_with_a_checkpoint_is_the_same_error_on_every_rank(
     trial: Trial, tmp_path: Path, read: Callable[[Rank, str, Path], object]
 ) -> None:
-    """So that all of them fall back to the same earlier one."""
+    """All ranks raise the same error, so that all fall back to the same earlier checkpoint."""
     storage_id = store(trial)
     (trial.storage.root / storage_id / "rank1.bin").write_bytes(b"X")
 
@@ -879,7 +879,7 @@ def test_what_is_wrong_with_a_checkpoint_is_the_same_error_on_every_rank(
 def test_ranks_that_ask_for_different_checkpoints_are_told(
     trial: Trial, tmp_path: Path, read: Callable[[Rank, str, Path], object]
 ) -> None:
-    """One of them would get what it did not ask for."""
+    """Ranks that ask for different checkpoints are refused."""
     ids = [store(trial), store(trial)]
 
     errors = trial.attempt(lambda rank: read(rank, ids[rank.number], tmp_path / "copy")).errors
@@ -894,7 +894,7 @@ def test_ranks_that_ask_for_different_checkpoints_are_told(
 def test_a_hostile_id_is_refused_by_the_rank_that_asks(
     trial: Trial, tmp_path: Path, read: Callable[[Rank, str, Path], object]
 ) -> None:
-    """And fails the others."""
+    """A hostile id is refused on its own rank and fails the others."""
     storage_id = store(trial)
 
     errors = trial.attempt(lambda rank: read(rank, only_on(rank, 0, storage_id) or "../x", tmp_path / "copy")).errors
@@ -904,7 +904,7 @@ def test_a_hostile_id_is_refused_by_the_rank_that_asks(
 
 
 def test_a_selector_that_raises_fails_all(trial: Trial, tmp_path: Path) -> None:
-    """With its own error on its own rank."""
+    """An error in a selector is raised on its own rank and fails the others."""
     storage_id = store(trial)
 
     def script(rank: Rank) -> None:
@@ -918,7 +918,7 @@ def test_a_selector_that_raises_fails_all(trial: Trial, tmp_path: Path) -> None:
 
 
 def test_a_restoring_block_that_raises_on_one_rank_fails_on_all(trial: Trial) -> None:
-    """So that all of them fall back to the same earlier checkpoint."""
+    """An error in one rank's block fails all ranks, so that all fall back to the same checkpoint."""
     storage_id = store(trial)
 
     def script(rank: Rank) -> None:
@@ -934,7 +934,7 @@ def test_a_restoring_block_that_raises_on_one_rank_fails_on_all(trial: Trial) ->
 
 
 def test_without_sharing_each_rank_reads_alone(tmp_path: Path) -> None:
-    """Whenever it likes: the other does not call."""
+    """With NoSharedDownload a rank reads alone, without a call of the others."""
     trial = CountedTrial(tmp_path / "trial", num_ranks=2)
     storage_id = store(trial)
     alone = DownloadMode.NoSharedDownload
@@ -954,7 +954,7 @@ def test_without_sharing_each_rank_reads_alone(tmp_path: Path) -> None:
 
 
 def test_ranks_that_download_alone_may_share_a_directory(big_trial: Trial, tmp_path: Path) -> None:
-    """At the same time: each finds it whole when its own call returns."""
+    """Ranks may download alone into one directory at the same time, and each finds all files."""
     storage_id = store(big_trial)
 
     def script(rank: Rank) -> set[str]:
@@ -969,7 +969,7 @@ def test_ranks_that_download_alone_may_share_a_directory(big_trial: Trial, tmp_p
 
 
 def test_a_bad_directory_fails_all(trial: Trial) -> None:
-    """It is not only this rank that must know."""
+    """A bad directory on one rank raises on all ranks."""
     storage_id = store(trial)
     directory: Any = None
 
@@ -983,7 +983,7 @@ def test_a_bad_directory_fails_all(trial: Trial) -> None:
 
 
 def test_any_rank_reads_metadata_and_deletes_alone(trial: Trial) -> None:
-    """No other has to call."""
+    """Any rank may read metadata and delete a checkpoint without a call of the others."""
     storage_id = store(trial)
 
     def script(rank: Rank) -> dict[str, Any] | None:

@@ -121,7 +121,7 @@ def finish_step_together(ranks: list[ScriptedRank]) -> None:
 @pytest.mark.parametrize("size", [1, 2, *(pytest.param(size, marks=needs("many processes")) for size in (3, 5))])
 @pytest.mark.parametrize("are_in_step", [True, False], ids=["in step", "each at its own pace"])
 def test_every_order_of_events_stops_all_ranks_at_one_call(size: int, are_in_step: bool) -> None:
-    """Notices, instructions and common steps in thousands of random orders: no rank hangs, and none disagrees."""
+    """In thousands of random orders of notices, calls and steps, no rank hangs and all stop at the same call."""
     for seed in range(1500):
         chance = random.Random(seed)
         group = ScriptedGroup(size)
@@ -204,7 +204,7 @@ class Rank:
         self.said: list[list[object]] = []
 
     def read_until(self, what: str) -> list[object]:
-        """The first thing of this kind that it says."""
+        """Returns the first output of this kind."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.said.append(json.loads(line))
@@ -214,7 +214,7 @@ class Rank:
         raise AssertionError(f"it ended with {self.process.returncode}, having said {self.said}: {errors}")
 
     def freeze(self) -> None:
-        """Stops it as Ctrl-Z does; afterwards none of its threads runs."""
+        """Stops the process with SIGSTOP and waits until none of its threads runs."""
         self.process.send_signal(signal.SIGSTOP)
         wait_for(lambda: psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
 
@@ -249,7 +249,7 @@ def start_ranks(tmp_path: Path) -> Iterator[StartRanks]:
 @needs("many processes")
 @pytest.mark.parametrize("signalled", [0, 1, 2])
 def test_sigterm_on_one_rank_stops_all_at_the_same_call(start_ranks: StartRanks, signalled: int) -> None:
-    """Whichever rank it is; all end well."""
+    """SIGTERM on any rank stops all ranks at the same call, and all exit with status 0."""
     ranks = start_ranks(3)
     for rank in ranks:
         rank.read_until("running")
@@ -261,7 +261,7 @@ def test_sigterm_on_one_rank_stops_all_at_the_same_call(start_ranks: StartRanks,
 
 
 def test_a_pause_reaches_every_rank_at_the_same_call(start_ranks: StartRanks, home: Home) -> None:
-    """Only the chief looks for the request."""
+    """A pause stops every rank at the same call, although only the chief reads the request."""
     ranks = start_ranks(2)
     for rank in ranks:
         rank.read_until("running")
@@ -272,7 +272,7 @@ def test_a_pause_reaches_every_rank_at_the_same_call(start_ranks: StartRanks, ho
 
 
 def test_a_deadline_of_one_rank_stops_all(start_ranks: StartRanks) -> None:
-    """Also one that is not the chief."""
+    """A deadline of any rank stops all ranks."""
     ranks = start_ranks(2, deadline_s=0.5, deadline_on=1)
 
     assert len({str(rank.read_until("stopped")) for rank in ranks}) == 1
@@ -283,7 +283,7 @@ SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 
 @SIGNALS
 def test_a_signal_to_all_ranks_at_once_is_one_stop(start_ranks: StartRanks, number: int) -> None:
-    """As a launcher sends it."""
+    """A signal that a launcher sends to all ranks at once is one stop."""
     ranks = start_ranks(3)
     for rank in ranks:
         rank.read_until("running")
@@ -295,7 +295,7 @@ def test_a_signal_to_all_ranks_at_once_is_one_stop(start_ranks: StartRanks, numb
 
 
 def test_a_stop_that_comes_when_it_has_been_obeyed_ends_nothing(start_ranks: StartRanks, tmp_path: Path) -> None:
-    """A launcher signals one rank after the other, and the first one may stop all. The next signal is another stop."""
+    """A signal that arrives after all ranks have stopped is ignored, and the next one is a new stop."""
     ranks = start_ranks(2, stays_for=str(tmp_path / "go on"))
     for rank in ranks:
         rank.read_until("running")
@@ -313,7 +313,7 @@ def test_a_stop_that_comes_when_it_has_been_obeyed_ends_nothing(start_ranks: Sta
 
 
 def test_a_rank_that_dies_leaves_no_call_waiting(start_ranks: StartRanks) -> None:
-    """A call that is held learns who died."""
+    """A call that waits for a rank that dies raises an error that names the rank."""
     ranks = start_ranks(2, is_in_step=False)
     for rank in ranks:
         rank.read_until("running")
@@ -329,7 +329,7 @@ def test_a_rank_that_dies_leaves_no_call_waiting(start_ranks: StartRanks) -> Non
 
 
 def test_a_stopped_rank_is_named_when_time_is_out(start_ranks: StartRanks) -> None:
-    """A held call does not wait for ever for a thread that cannot answer."""
+    """A call that waits for a frozen rank times out and names the rank."""
     ranks = start_ranks(2, is_in_step=False, timeout_s=1)
     for rank in ranks:
         rank.read_until("running")
@@ -344,7 +344,7 @@ def test_a_stopped_rank_is_named_when_time_is_out(start_ranks: StartRanks) -> No
 
 @needs("many processes")
 def test_a_rank_that_outlives_the_chief_still_stops(start_ranks: StartRanks) -> None:
-    """There is nobody left to agree with."""
+    """A rank that outlives the chief stops on a signal without an agreement."""
     ranks = start_ranks(2, is_in_step=False, leaves_early=0)
     for rank in ranks:
         rank.read_until("running")
@@ -357,7 +357,7 @@ def test_a_rank_that_outlives_the_chief_still_stops(start_ranks: StartRanks) -> 
 
 @SIGNALS
 def test_chief_only_hears_of_a_workers_signal(start_ranks: StartRanks, number: int) -> None:
-    """The worker never asks, and is not killed by it."""
+    """In ChiefOnly mode a worker's signal stops the chief, and the worker survives it."""
     ranks = start_ranks(2, mode="ChiefOnly", is_in_step=False)
     for rank in ranks:
         rank.read_until("running")
@@ -370,7 +370,7 @@ def test_chief_only_hears_of_a_workers_signal(start_ranks: StartRanks, number: i
 
 @SIGNALS
 def test_chief_only_without_asking_leaves_signals_as_they_were(start_ranks: StartRanks, number: int) -> None:
-    """A script that never asks dies of it, on every rank."""
+    """In ChiefOnly mode, signals end a script that never asks, on every rank."""
     ranks = start_ranks(2, mode="ChiefOnly", is_in_step=False, never_asks=True)
     for rank in ranks:
         rank.read_until("running")
@@ -382,7 +382,7 @@ def test_chief_only_without_asking_leaves_signals_as_they_were(start_ranks: Star
 
 @SIGNALS
 def test_workers_that_ask_the_master_stop_each_at_its_next_call(start_ranks: StartRanks, number: int) -> None:
-    """No common call is promised; all learn of the stop."""
+    """In WorkersAskMaster mode every rank learns of a stop at its own next call."""
     ranks = start_ranks(3, mode="WorkersAskMaster", is_in_step=False)
     for rank in ranks:
         rank.read_until("running")
@@ -394,7 +394,7 @@ def test_workers_that_ask_the_master_stop_each_at_its_next_call(start_ranks: Sta
 
 
 def test_a_stop_is_acknowledged_once_and_the_trial_is_paused(start_ranks: StartRanks, home: Home) -> None:
-    """By the chief, for all ranks."""
+    """The chief acknowledges a stop once for all ranks, and the trial is paused."""
     ranks = start_ranks(2)
     for rank in ranks:
         rank.read_until("running")
@@ -419,7 +419,7 @@ def test_a_stop_is_acknowledged_once_and_the_trial_is_paused(start_ranks: StartR
 def test_calls_are_uneven_once_only_some_ranks_have_made_the_agreed_one(
     counts: dict[int, int], words: str | None
 ) -> None:
-    """A training that ends before that call is over on all ranks alike."""
+    """The ranks' counts are uneven only if some have made the agreed call and others have not."""
     described = describe_unevenness(11, counts)
 
     assert described is None if words is None else words in str(described)
@@ -444,7 +444,7 @@ UNEVEN = """
 @needs("many processes")
 @pytest.mark.parametrize("seldom", [pytest.param(0, marks=needs("many processes")), 1])
 def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
-    """The backend's error says that a connection was closed; ours, beside it, says who has asked how often."""
+    """If ranks ask unevenly, an error beside the backend's says which rank has asked how often."""
     ended = ranks.run(UNEVEN.replace("SELDOM", str(seldom)))
 
     (left, failed) = (ended[1 - seldom], ended[seldom])
@@ -458,7 +458,7 @@ def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
 
 
 def test_a_rank_that_never_asks_is_named(ranks: Ranks) -> None:
-    """Though all of them end well."""
+    """A rank that never asks is named in a warning, although all ranks end well."""
     ended = ranks.run(
         """
         with core.init(distributed=distributed) as context:

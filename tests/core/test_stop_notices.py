@@ -25,7 +25,7 @@ INTERRUPTION = {"action": "terminate", "time": "2027-01-02T03:04:05Z"}
 
 @pytest.fixture
 def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleStub]:
-    """Where this process is told that Google's server is."""
+    """Starts a stub of Google's server and points this process to it."""
     with GoogleStub() as server:
         tell(monkeypatch, server)
         yield server
@@ -33,7 +33,7 @@ def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleStub]:
 
 @pytest.fixture
 def amazon(monkeypatch: pytest.MonkeyPatch) -> Iterator[AmazonStub]:
-    """Where this process is told that Amazon's server is."""
+    """Starts a stub of Amazon's server and points this process to it."""
     with AmazonStub() as server:
         tell(monkeypatch, server)
         yield server
@@ -49,13 +49,13 @@ def give_notice(server: StubServer) -> None:
 
 
 def sources(home: Home) -> list[str]:
-    """What the acknowledged stops were asked for by."""
+    """Returns the sources of the acknowledged stops."""
     records = read_records(home.trial(1).journal_path(1))
     return [record.source for record in records if isinstance(record, StopAcknowledged)]
 
 
 def test_a_preemption_that_was_announced_before_the_start_stops(home: Home, google: GoogleStub) -> None:
-    """The server is first asked what is, and then for changes."""
+    """A preemption that was announced before the start of the training stops it."""
     google.say(preempted="TRUE")
 
     with core.init(stop_notices="gce") as context:
@@ -65,7 +65,7 @@ def test_a_preemption_that_was_announced_before_the_start_stops(home: Home, goog
 
 
 def test_a_preemption_is_heard_at_once(home: Home, google: GoogleStub) -> None:
-    """The server holds the question until there is news."""
+    """A preemption is noticed at once, by a request that the server answers when there is news."""
     with core.init(stop_notices="gce") as context:
         wait_for(lambda: any(path.endswith("last_etag=etag-FALSE") for _, path in google.requests))
         assert not context.preempt.should_preempt()
@@ -78,7 +78,7 @@ def test_a_preemption_is_heard_at_once(home: Home, google: GoogleStub) -> None:
 
 
 def test_maintenance_stops_only_what_does_not_survive_it(home: Home, google: GoogleStub) -> None:
-    """A machine that is moved goes on."""
+    """Maintenance stops the training only if the machine is terminated and not if it is migrated."""
     google.say(maintenance="MIGRATE_ON_HOST_MAINTENANCE")
 
     with core.init(stop_notices=["gce"]) as context:
@@ -95,7 +95,7 @@ def test_maintenance_stops_only_what_does_not_survive_it(home: Home, google: Goo
 
 @pytest.mark.parametrize("action", ["terminate", "stop", "hibernate"])
 def test_an_interruption_on_ec2_stops(home: Home, amazon: AmazonStub, action: str) -> None:
-    """Whatever it is, it ends the training on this machine."""
+    """An interruption of any kind on EC2 stops the training."""
     amazon.say(interruption={**INTERRUPTION, "action": action})
 
     with core.init(stop_notices="ec2") as context:
@@ -106,7 +106,7 @@ def test_an_interruption_on_ec2_stops(home: Home, amazon: AmazonStub, action: st
 
 @pytest.mark.slow
 def test_an_interruption_is_heard_after_it_is_announced(amazon: AmazonStub) -> None:
-    """404 means that there is nothing yet; it is asked again every five seconds."""
+    """A 404 means that there is no notice; the server is asked again every five seconds."""
     with core.init(stop_notices="ec2") as context:
         amazon.wait_for_requests(2)
         assert not context.preempt.should_preempt()
@@ -119,7 +119,7 @@ def test_an_interruption_is_heard_after_it_is_announced(amazon: AmazonStub) -> N
 def test_the_variable_asks_for_notices_too(
     google: GoogleStub, amazon: AmazonStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of several clouds, if that is what it says."""
+    """CORE_SDK_STOP_NOTICES may name several clouds."""
     monkeypatch.setenv("CORE_SDK_STOP_NOTICES", "gce, ec2")
     amazon.say(interruption=INTERRUPTION)
 
@@ -131,7 +131,7 @@ def test_the_variable_asks_for_notices_too(
 def test_nobody_is_asked_who_was_not_chosen(
     google: GoogleStub, amazon: AmazonStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By default, and by an argument, which stands above the variable."""
+    """No server is asked by default, and the argument overrides the variable."""
     give_notice(amazon)
     before = asking_threads()
     with core.init():
@@ -150,7 +150,7 @@ def asking_threads() -> set[threading.Thread]:
 
 
 def test_http_is_loaded_only_for_those_who_ask(run_script: Callable[..., tuple[int, str, str]]) -> None:
-    """It would cost every start."""
+    """The HTTP library is not imported unless stop notices are asked for."""
     ended = run_script(
         "import sys\nfrom core_sdk import core\nwith core.init(): pass\nprint('requests' in sys.modules)"
     )
@@ -167,7 +167,7 @@ def test_http_is_loaded_only_for_those_who_ask(run_script: Callable[..., tuple[i
     ],
 )
 def test_what_cannot_be_asked_is_refused(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before any training, naming the variable."""
+    """An unknown cloud or bad address is refused before the training, naming the variable."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_asked_is_refused(variables: dict[str, str], monkeypatch:
 
 
 def test_an_unknown_cloud_on_one_rank_fails_all(ranks: Ranks) -> None:
-    """No rank trains with a wish that is not fulfilled."""
+    """An unknown cloud on one rank fails all ranks."""
     ended = ranks.run(
         """
         try:
@@ -205,7 +205,7 @@ with core.init(distributed=distributed, stop_notices=["gce"]) as context:
 @needs("many processes")
 @pytest.mark.parametrize("node", [0, 1])
 def test_the_notice_of_one_node_stops_the_ranks_of_all(ranks: Ranks, home: Home, tmp_path: Path, node: int) -> None:
-    """Each node asks its own server, once for its ranks."""
+    """A notice on one node stops all ranks, and one rank per node asks its server."""
     with GoogleStub() as first, GoogleStub() as second:
         servers = [first, second]
         key = {"CORE_SDK_CHANNEL_KEY": "k" * 32}
@@ -234,7 +234,7 @@ def test_the_notice_of_one_node_stops_the_ranks_of_all(ranks: Ranks, home: Home,
 def test_a_server_out_of_order_costs_one_warning(
     cloud: str, fault: Fault, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is never taken for a notice, never followed elsewhere, and heard again once it is in order."""
+    """A faulty server gives one warning, no stop and no redirect, and is heard again when it recovers."""
     with (GoogleStub if cloud == "gce" else AmazonStub)(fault) as server:
         tell(monkeypatch, server)
         give_notice(server)
@@ -251,7 +251,7 @@ def test_a_server_out_of_order_costs_one_warning(
 
 
 def test_an_absent_server_is_asked_more_and_more_rarely() -> None:
-    """Up to a pause that is half of the shortest notice."""
+    """The pause between requests to an absent server grows to half of the shortest notice."""
     pauses = list(itertools.accumulate(range(8), lambda pause_s, _: next_pause_s(pause_s), initial=0.0))
 
     assert pauses == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
@@ -260,7 +260,7 @@ def test_an_absent_server_is_asked_more_and_more_rarely() -> None:
 def test_an_absent_server_is_heard_when_it_comes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, free_port: int
 ) -> None:
-    """After one warning."""
+    """A server that appears later is heard, after one warning."""
     monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{free_port}")
 
     with core.init(stop_notices="gce") as context:
@@ -275,7 +275,7 @@ def test_an_absent_server_is_heard_when_it_comes(
 def test_a_proxy_of_the_environment_is_not_used(
     home: Home, google: GoogleStub, start_script: Callable[..., Script], free_port: int
 ) -> None:
-    """It would ask the proxy's own machine."""
+    """Requests to the metadata server ignore the proxy of the environment."""
     google.say(preempted="TRUE")
 
     script = start_script(
@@ -295,7 +295,7 @@ def test_a_proxy_of_the_environment_is_not_used(
 def test_the_end_does_not_wait_for_a_server(
     fault: Fault | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither for one that holds the question nor for one that hangs. What the answer is then counts for nothing."""
+    """Closing the Context does not wait for a pending request, and its late answer is ignored."""
     before = asking_threads()
     with GoogleStub(fault) as server:
         tell(monkeypatch, server)

@@ -45,7 +45,7 @@ def stage(nursery: Nursery, tmp_path: Path) -> Stage:
 
 @pytest.fixture
 def nothing_stays_open() -> Iterator[None]:
-    """No memory file, whatever a test does."""
+    """Checks that no test leaves a memory file open."""
     before = num_memory_files()
     yield
     assert num_memory_files() == before

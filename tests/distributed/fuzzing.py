@@ -48,7 +48,7 @@ _PLACE = RankIdentity(
 
 
 class Corpus:
-    """What ranks say, in pieces: each frame as it is sent, with a pickle in it that leaves a trace."""
+    """The frames that ranks send, in pieces, with a pickle that leaves a trace when it is loaded."""
 
     def __init__(self, crater: Path) -> None:
         bomb = Bomb(crater).pickled()
@@ -74,7 +74,7 @@ class Corpus:
         self.unix = [said(frame, None) for frame in self.frames]
 
     def sealed(self) -> list[bytes]:
-        """With the codes of one connection."""
+        """Returns the pieces with the codes of one connection."""
         seal = Seal(send_key=b"one", receive_key=b"other")
         return [said(frame, seal) for frame in self.frames]
 
@@ -143,7 +143,7 @@ def mutated(generator: random.Random, pieces: list[bytes]) -> bytes:
 
 
 class Tally(NamedTuple):
-    """How often something was understood, and how often refused."""
+    """Counts how many inputs were understood and how many were refused."""
 
     understood: int
     refused: int
@@ -171,7 +171,7 @@ def feed_link(generator: random.Random, pieces: list[bytes], seal: Seal | None, 
 
 
 def feed_reception(generator: random.Random, pieces: list[bytes], *, holds_key: bool) -> Tally:
-    """What a chief that waits for its ranks makes of it."""
+    """Feeds mutated pieces to a chief that waits for its ranks."""
     near, far = socket.socketpair()
     with near, far:
         newcomer = IncomingConnection(far, KEY)
@@ -188,7 +188,7 @@ def feed_reception(generator: random.Random, pieces: list[bytes], *, holds_key: 
 
 
 def feed_decoder(generator: random.Random, messages: list[bytes]) -> Tally:
-    """The channel's thread."""
+    """Feeds mutated messages to the decoder of the channel's thread."""
     try:
         decode_message(mutated(generator, messages))
     except msgspec.MsgspecError:

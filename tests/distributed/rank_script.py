@@ -25,18 +25,18 @@ arguments: dict[str, Any] = json.loads(_request["arguments"])
 
 
 def join(**changes: Any) -> DistributedContext:
-    """The context, on the terms that the test has set."""
+    """Returns a DistributedContext with the test's options."""
     return DistributedContext(**(_terms | changes))
 
 
 def tell(value: object) -> None:
-    """Says something to the test: anything that JSON can hold."""
+    """Tells the test a value that JSON can hold."""
     with (_folder / f"outcome.{rank}").open("a") as file:
         file.write(json.dumps({"value": value, "at": time.monotonic()}) + "\n")
 
 
 def mark(name: str) -> None:
-    """Says to the test, and to the other ranks, how far this one has come."""
+    """Tells the test and the other ranks how far this rank has come."""
     (_folder / name).touch()
 
 
@@ -46,7 +46,7 @@ def await_mark(name: str) -> None:
 
 
 def mark_when_waiting() -> None:
-    """Marks `rank N waits` once this rank has done its part of joining."""
+    """Marks `rank N waits` when this rank has introduced itself and waits for the group."""
 
     def watch() -> None:
         main = threading.main_thread().ident
@@ -58,7 +58,7 @@ def mark_when_waiting() -> None:
 
 
 def misbehave(fault: str) -> None:
-    """Does what a rank must not do, in a way that every test of the channel knows by name."""
+    """Misbehaves in the named way."""
     if fault == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault == "exits":
@@ -81,7 +81,7 @@ def own_sockets() -> list[int]:
 
 
 def tcp_ports() -> list[int]:
-    """Its own ends of its connections, in the order in which they were made."""
+    """Returns the local ports of this process's TCP connections, oldest first."""
     ports = []
     for descriptor in own_sockets():
         with socket.socket(fileno=os.dup(descriptor)) as connection:

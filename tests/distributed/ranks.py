@@ -41,26 +41,26 @@ def place(rank: int, size: int, num_nodes: int = 1) -> dict[str, Any]:
 
 @dataclass
 class Outcomes(Generic[T]):
-    """What each rank has returned or raised."""
+    """The values that ranks returned and the errors that they raised."""
 
     values: dict[int, T] = field(default_factory=dict)
     errors: dict[int, BaseException] = field(default_factory=dict)
 
     def by_rank(self) -> list[T]:
-        """Of ranks that must all have returned."""
+        """Returns the values in rank order, or raises the first error."""
         for error in self.errors.values():
             raise error
         return [self.values[rank] for rank in sorted(self.values)]
 
 
 class Threads:
-    """Groups whose ranks are threads of this process."""
+    """Runs groups whose ranks are threads of this process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def terms(self, **changes: Any) -> dict[str, Any]:
-        """Of a group of its own."""
+        """Returns the options of a new group."""
         return {
             "rendezvous": str(self._folder / uuid.uuid4().hex),
             "timeout_s": TIMEOUT_S,
@@ -70,7 +70,7 @@ class Threads:
     def run(
         self, size: int, script: Callable[[DistributedContext], T], *, num_nodes: int = 1, **changes: Any
     ) -> list[T]:
-        """What the script returns on each rank."""
+        """Runs the script on each rank and returns what they returned."""
         return self.try_to_run(size, script, num_nodes=num_nodes, **changes).by_rank()
 
     def try_to_run(
@@ -86,7 +86,7 @@ class Threads:
 
 
 def together(size: int, run_rank: Callable[[int], T]) -> Outcomes[T]:
-    """Calls it for every rank in a thread of its own, which must not hang."""
+    """Runs a function for every rank in a thread of its own and fails if one hangs."""
     outcomes: Outcomes[T] = Outcomes()
 
     def run(rank: int) -> None:
@@ -106,7 +106,7 @@ def together(size: int, run_rank: Callable[[int], T]) -> Outcomes[T]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the script of one rank has gone."""
+    """The values, error and exit status of one rank's script."""
 
     values: Sequence[Any]
     """What it told."""
@@ -133,23 +133,23 @@ class RankProcess:
         self._descriptor = os.pidfd_open(pid)
 
     def send(self, number: signal.Signals) -> float:
-        """Gives the time of it."""
+        """Sends a signal and returns the time."""
         os.kill(self.pid, number)
         return time.monotonic()
 
     def kill(self) -> float:
-        """Gives the time of its death."""
+        """Kills the process and returns the time of its death."""
         self.send(signal.SIGKILL)
         assert self._await_end(TIMEOUT_S)
         return time.monotonic()
 
     def send_when_waiting(self) -> None:
-        """SIGUSR1, once the script sleeps: it waits for the others."""
+        """Sends SIGUSR1 when the script sleeps, as it does while it waits for other ranks."""
         wait_for(lambda: self._state() == "S")
         self.send(signal.SIGUSR1)
 
     def stop(self) -> float:
-        """Stops it for good; gives the time when it stands still."""
+        """Stops the process with SIGSTOP and returns the time when it stands still."""
         self.send(signal.SIGSTOP)
         wait_for(lambda: self._state() == "T")
         return time.monotonic()
@@ -161,15 +161,15 @@ class RankProcess:
         return self._await_end(0.0)
 
     def told(self) -> list[Any]:
-        """So far."""
+        """Returns the values that the rank has told so far."""
         return [line["value"] for line in self._lines() if "value" in line]
 
     def time_of(self, value: object) -> float:
-        """When it told this, on the monotonic clock."""
+        """Returns the monotonic time at which the rank told this value."""
         return next(float(line["at"]) for line in self._lines() if line.get("value") == value)
 
     def outcome(self) -> Outcome:
-        """Waits for its end."""
+        """Waits for the rank's end and returns its outcome."""
         assert self._await_end(TIMEOUT_S), f"rank {self.rank} hangs: {self._lines()}, {self._stderr()}"
         lines = self._lines()
         error = next((line for line in lines if "error" in line), {})
@@ -223,19 +223,19 @@ class RankGroup:
         return next(each for each in self.ranks if each.rank == rank)
 
     def mark(self, name: str) -> None:
-        """What the scripts may wait for with `await_mark`."""
+        """Sets a mark for which scripts can wait with `await_mark`."""
         (self._folder / name).touch()
 
     def await_mark(self, name: str) -> None:
-        """What the scripts say with `mark`."""
+        """Waits for a mark that a script sets with `mark`."""
         wait_for((self._folder / name).exists)
 
     def await_marks(self, name: str) -> None:
-        """Until every rank has said `rank N` and this; none may end before."""
+        """Waits until every rank has set its mark `rank N NAME`, and fails if one ends before."""
         self.await_all([f"rank {rank.rank} {name}" for rank in self.ranks])
 
     def await_all(self, names: Sequence[str]) -> None:
-        """Until the scripts have said all of this; none may end before."""
+        """Waits for all these marks, and fails if a rank ends before."""
         marks = [self._folder / name for name in names]
 
         def is_decided() -> bool:
@@ -246,12 +246,12 @@ class RankGroup:
         assert all(mark.exists() for mark in marks), f"some have ended before all had said {names[-1]!r}: {ended}"
 
     def outcomes(self, *, without: Sequence[int] = ()) -> dict[int, Outcome]:
-        """Of all ranks but some, once these have ended."""
+        """Waits for the ranks, except some, and returns their outcomes."""
         return {rank.rank: rank.outcome() for rank in self.ranks if rank.rank not in without}
 
 
 class Nursery:
-    """Starts ranks."""
+    """Starts ranks and ends them."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -302,13 +302,13 @@ class Nursery:
         return RankGroup(group, started)
 
     def end(self, group: RankGroup) -> None:
-        """Kills those of its ranks that still run."""
+        """Kills those ranks of the group that still run."""
         for rank in group.ranks:
             rank.end()
             self._started.remove(rank)
 
     def end_all(self) -> None:
-        """Kills what still runs."""
+        """Kills all ranks that still run."""
         for rank in self._started:
             rank.end()
         self._started.clear()

@@ -47,7 +47,7 @@ LAYOUTS = [TWO_BY_TWO, THREE_BY_ONE]
 
 
 class Cell(NamedTuple):
-    """One case of the matrix; the culprit is a rank, or a host by its index."""
+    """One case of the matrix, in which the culprit is a rank or the index of a host."""
 
     call: str
     layout: Layout
@@ -56,7 +56,7 @@ class Cell(NamedTuple):
     host_is_idle: bool = False
 
     def arguments(self) -> dict[str, object]:
-        """For the script."""
+        """Returns the script's arguments."""
         return {
             "call": self.call,
             "size": self.layout.size,
@@ -68,7 +68,7 @@ class Cell(NamedTuple):
 
 
 class Stage:
-    """Lets groups of ranks play on hosts of their own."""
+    """Runs groups of ranks on hosts of their own."""
 
     def __init__(self, nursery: Nursery, folder: Path) -> None:
         self._nursery = nursery
@@ -84,7 +84,7 @@ class Stage:
         loss_percent: float = 0.0,
         **keywords: Any,
     ) -> Iterator[tuple[HostGroup, RankGroup]]:
-        """Hosts, and ranks that have just been started there."""
+        """Starts hosts and ranks on them."""
         with host_group(cell.layout.num_hosts, latency_s=latency_s) as hosts:
             for host in hosts if loss_percent else ():
                 host.lose(loss_percent)
@@ -102,7 +102,7 @@ class Stage:
         only: Sequence[int] | None = None,
         **terms: Any,
     ) -> Iterator[RankGroup]:
-        """Ranks that have just been started."""
+        """Starts ranks on these hosts and ends them with the block."""
         ranks = self._nursery.start(
             self._folder,
             source,
@@ -120,7 +120,7 @@ class Stage:
 
 
 def for_each(cells: Sequence[Cell], check: Callable[[Cell], None], *, at_once: int = 1) -> None:
-    """All of them, several at a time where what takes long is only waiting; tells of all that went wrong."""
+    """Checks all cells, several at a time, and reports every failure together."""
 
     def problem(cell: Cell) -> str | None:
         try:
@@ -136,7 +136,7 @@ def for_each(cells: Sequence[Cell], check: Callable[[Cell], None], *, at_once: i
 
 
 def told(outcome: Outcome) -> tuple[str | None, list[int]]:
-    """The error of a rank, and the ranks that it names."""
+    """Returns the error of a rank and the ranks that its text names."""
     return outcome.error, [int(number) for number in re.findall(r"\brank (\d+)", outcome.text)]
 
 

@@ -26,7 +26,7 @@ WRONG_KEY = b"a key of somebody else's"
 
 
 class Chief:
-    """Where a chief can be reached that waits for its ranks."""
+    """The address of a chief that waits for its ranks."""
 
     def __init__(self, meeting: str) -> None:
         rendezvous = DirectoryRendezvous(Path(meeting))
@@ -46,7 +46,7 @@ class Chief:
         return socket.create_connection((self.address.tcp_hosts[0], self.address.tcp_port), timeout=10)
 
     def prove(self, connection: socket.socket, key: bytes) -> Connection:
-        """As a rank does: proves the key, and expects the same of the chief."""
+        """Proves the key to the chief as a rank does, and checks the chief's proof."""
         connector = ConnectorHandshake(key)
         connection.sendall(connector.knock())
         connection.sendall(connector.proof(read(connection, GREETING_BYTES)))
@@ -65,7 +65,7 @@ def read(connection: socket.socket, num_bytes: int) -> bytes:
 
 
 class Bomb:
-    """Unpickling it leaves a file."""
+    """An object that leaves a file when it is unpickled."""
 
     def __init__(self, crater: Path) -> None:
         self.crater = crater
@@ -74,7 +74,7 @@ class Bomb:
         return Path.touch, (self.crater,)
 
     def pickled(self) -> bytes:
-        """A pickle that is seen to work."""
+        """Returns a pickle that is known to work."""
         bomb = pickle.dumps(self)
         pickle.loads(bomb)
         self.crater.unlink()
@@ -123,7 +123,7 @@ def hold_the_wrong_key(chief: Chief) -> list[socket.socket]:
 
 
 def send_garbage_with_the_key(chief: Chief) -> list[socket.socket]:
-    """A broken rank, rather than a stranger."""
+    """Sends garbage after a valid proof, like a broken rank."""
     connection = chief.connect()
     chief.prove(connection, chief.address.key)
     connection.setblocking(True)
@@ -170,7 +170,7 @@ KINDS: dict[str, Callable[[Chief], list[socket.socket]]] = {
 
 @contextlib.contextmanager
 def dripping(chief: Chief) -> Iterator[None]:
-    """A stranger that sends one byte now and then, for ever."""
+    """Runs a stranger that sends one byte now and then."""
     is_over = threading.Event()
     connection = chief.connect()
 

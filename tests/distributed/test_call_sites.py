@@ -17,7 +17,7 @@ from core_sdk.errors import CollectiveMismatchError
 
 
 def noted(source: str, file: str = "/somewhere/train.py") -> list[str]:
-    """The places at which a script says `note(here())`."""
+    """Returns the described call sites at which a script calls `note(here())`."""
     sites: list[bytes] = []
     variables = {"here": CallSites().current_call_site, "note": sites.append}
     exec(compile(textwrap.dedent(source), file, "exec"), variables)
@@ -25,7 +25,7 @@ def noted(source: str, file: str = "/somewhere/train.py") -> list[str]:
 
 
 def test_a_call_site_is_the_line_of_the_script() -> None:
-    """With its function, if it is in one."""
+    """A call site is the script's line, with the function's name if there is one."""
     source = """\
         def evaluate():
             note(here())
@@ -60,7 +60,7 @@ def test_with_statements_and_threads_are_not_the_script() -> None:
 
 
 def test_a_call_from_nowhere_but_ourselves_still_has_a_place() -> None:
-    """From a thread of ours, say."""
+    """A call without a script's frame, as from a thread pool, is described as an unknown place."""
     with ThreadPoolExecutor() as pool:
         site = pool.submit(CallSites().current_call_site).result()
 
@@ -68,7 +68,7 @@ def test_a_call_from_nowhere_but_ourselves_still_has_a_place() -> None:
 
 
 def test_functions_made_anew_at_every_step_do_not_fill_the_memory() -> None:
-    """Nor is one taken for another that had its id."""
+    """The memory for call sites is bounded, and a reused id is not mistaken for another function."""
     sites = CallSites()
     described = []
     for step in range(6_000):
@@ -82,7 +82,7 @@ def test_functions_made_anew_at_every_step_do_not_fill_the_memory() -> None:
 
 
 def test_strange_file_names_and_functions_are_told() -> None:
-    """A message stays on its line, and the site fits into a frame."""
+    """Strange file and function names are described in one short, printable line."""
     (place,) = noted("def größe(): note(here())\ngröße()", "a\nb\udcff\ud800.py" + 100_000 * "x" + ".py")
 
     assert place.endswith(".py:1 (größe)")
@@ -92,7 +92,7 @@ def test_strange_file_names_and_functions_are_told() -> None:
 
 @given(st.binary() | st.text(alphabet="…\0a1é\n").map(str.encode))
 def test_any_bytes_can_be_described(noise: bytes) -> None:
-    """They came from elsewhere."""
+    """Any bytes from another rank can be described."""
     assert describe(noise).isprintable()
     assert describe(noise)
 
@@ -139,7 +139,7 @@ def test_ranks_may_make_one_call_from_scripts_of_their_own(threads: Threads) -> 
 
 
 def test_two_different_calls_are_told_with_their_lines(threads: Threads) -> None:
-    """On every rank, with the line of each."""
+    """If ranks make different calls, every rank's error names the calls with their lines."""
     texts = []
 
     def script(distributed: DistributedContext) -> None:

@@ -48,7 +48,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
 @TRANSPORTS
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_collectives_give_every_rank_what_it_is_due(threads: Threads, size: int, force_tcp: bool) -> None:
-    """In rank order; gathered objects go to the chief, and the chief's are broadcast."""
+    """Every collective gives all ranks the right objects in rank order."""
 
     def script(distributed: DistributedContext) -> list[object]:
         mine = f"of rank {distributed.rank}"
@@ -72,7 +72,7 @@ def test_collectives_give_every_rank_what_it_is_due(threads: Threads, size: int,
 @TRANSPORTS
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_an_object_arrives_as_it_was_sent(threads: Threads, kind: str, force_tcp: bool) -> None:
-    """Whatever its kind and size."""
+    """Objects of every kind and size arrive unchanged."""
     sent = OBJECTS[kind]()
 
     results = threads.run(
@@ -89,7 +89,7 @@ def test_an_object_arrives_as_it_was_sent(threads: Threads, kind: str, force_tcp
 
 
 def test_functions_and_classes_of_the_script_can_be_sent(threads: Threads) -> None:
-    """Lambdas, closures and local classes, which plain pickling refuses."""
+    """Lambdas, closures and local classes can be sent."""
 
     def script(distributed: DistributedContext) -> list[int]:
         rank = distributed.rank
@@ -105,7 +105,7 @@ def test_functions_and_classes_of_the_script_can_be_sent(threads: Threads) -> No
 
 
 def test_a_rank_keeps_its_own_object(threads: Threads) -> None:
-    """It is not replaced by a copy."""
+    """A rank gets its own object back and not a copy."""
 
     def script(distributed: DistributedContext) -> bool:
         mine = [distributed.rank]
@@ -115,7 +115,7 @@ def test_a_rank_keeps_its_own_object(threads: Threads) -> None:
 
 
 def test_a_single_rank_speaks_to_itself() -> None:
-    """Every collective is the identity, and a failure is its own."""
+    """On a single rank every collective returns the object itself, and failures are raised as they are."""
     thing = object()
 
     with DistributedContext() as distributed:
@@ -129,7 +129,7 @@ def test_a_single_rank_speaks_to_itself() -> None:
 
 @TRANSPORTS
 def test_what_several_ranks_compute_is_given_to_all(threads: Threads, force_tcp: bool) -> None:
-    """With `allgather_outcome` each computes; with `broadcast_outcome` only the chief does."""
+    """With `allgather_outcome` every rank computes, and with `broadcast_outcome` only the chief."""
     computed = []
 
     def script(distributed: DistributedContext) -> tuple[list[int], str]:
@@ -175,7 +175,7 @@ def test_a_failure_to_compute_is_a_failure_on_all_ranks(threads: Threads, failin
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_whatever_ends_a_computation_is_told(threads: Threads, kind: type[BaseException]) -> None:
-    """Ctrl-C on the chief is no reason for the others to wait."""
+    """An interrupt or exit in a computation is raised there and fails the other ranks."""
 
     def interrupt() -> None:
         raise kind
@@ -194,7 +194,7 @@ def test_whatever_ends_a_computation_is_told(threads: Threads, kind: type[BaseEx
 
 @pytest.mark.parametrize("text", [100_000 * "long, ", "surrogates \udcff\ud800", "zero \0 byte", ""])
 def test_an_error_of_any_text_can_be_told(threads: Threads, text: str) -> None:
-    """Its end is kept, and what is no text is escaped."""
+    """The text of an error of any length is shortened to its end, with invalid characters escaped."""
 
     def script(distributed: DistributedContext) -> str:
         def fail() -> None:
@@ -212,7 +212,7 @@ def test_an_error_of_any_text_can_be_told(threads: Threads, text: str) -> None:
 
 
 class Unreadable:
-    """Fails when it is unpickled."""
+    """An object that fails when it is unpickled."""
 
     def __init__(self, ballast: bytes = b"") -> None:
         self.ballast = ballast
@@ -224,7 +224,7 @@ class Unreadable:
 @pytest.mark.parametrize("num_bytes", [0, 1_000_000], ids=["small", "large"])
 @pytest.mark.parametrize("call", ["gather", "allgather"])
 def test_an_object_that_cannot_be_unpickled_fails_on_all_ranks(threads: Threads, call: str, num_bytes: int) -> None:
-    """Its sender is named, and the traceback leads to its class; the next call works."""
+    """An object that cannot be unpickled raises on all ranks an error that names its sender; the next call works."""
 
     def script(distributed: DistributedContext) -> tuple[str, list[int]]:
         thing = {"epoch": 3, "state": Unreadable(bytes(num_bytes))} if distributed.rank == 1 else "a string"
@@ -240,7 +240,7 @@ def test_an_object_that_cannot_be_unpickled_fails_on_all_ranks(threads: Threads,
 
 @pytest.mark.parametrize("call", ["broadcast", "allgather"])
 def test_an_object_of_the_chief_that_cannot_be_unpickled_fails_where_it_is_read(threads: Threads, call: str) -> None:
-    """The call was complete, so the next one works."""
+    """An object that cannot be unpickled raises where it is read, and the next call works."""
 
     def script(distributed: DistributedContext) -> tuple[str, list[int]]:
         try:
@@ -258,7 +258,7 @@ def test_an_object_of_the_chief_that_cannot_be_unpickled_fails_where_it_is_read(
 def test_an_object_is_named_by_its_rank_of_all_in_a_group_of_a_node(
     threads: Threads, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
-    """There its local rank is another."""
+    """In a local call, errors name ranks by their global numbers."""
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", "a key that every rank was given")
     rendezvous = f"tcp://127.0.0.1:{free_port}"
 
@@ -275,7 +275,7 @@ def test_an_object_is_named_by_its_rank_of_all_in_a_group_of_a_node(
 
 
 def test_two_threads_that_call_at_once_are_refused_on_all_ranks(start_ranks: StartRanks) -> None:
-    """They would get each other's results; the error names both threads' calls."""
+    """Two threads that call at once are refused on all ranks, and the error names both calls."""
     ranks = start_ranks(
         """
         import threading
@@ -308,7 +308,7 @@ def test_two_threads_that_call_at_once_are_refused_on_all_ranks(start_ranks: Sta
 
 
 def test_several_threads_may_call_one_after_the_other(threads: Threads) -> None:
-    """It is only the order that matters."""
+    """Different threads may make calls one after the other."""
 
     def script(distributed: DistributedContext) -> list[list[int]]:
         results: list[list[int]] = []
@@ -323,7 +323,7 @@ def test_several_threads_may_call_one_after_the_other(threads: Threads) -> None:
 
 @pytest.mark.slow  # pickles a gigabyte
 def test_what_is_too_large_is_refused_on_all_ranks(threads: Threads) -> None:
-    """And the next call works."""
+    """An object above the size limit is refused on all ranks, and the next call works."""
 
     def script(distributed: DistributedContext) -> tuple[str, list[int]]:
         thing = bytes((1 << 30) + 1) if distributed.rank == 1 else b""
@@ -357,7 +357,7 @@ def test_no_broadcast_is_lost_on_a_slow_receiver(threads: Threads, force_tcp: bo
 
 @TRANSPORTS
 def test_large_objects_in_both_directions_at_once_do_not_block_each_other(threads: Threads, force_tcp: bool) -> None:
-    """More than any socket buffer holds, from every rank in every call."""
+    """Large objects in both directions at once do not cause a deadlock."""
 
     def script(distributed: DistributedContext) -> list[int]:
         total = []
@@ -386,7 +386,7 @@ def test_any_sequence_of_calls_gives_what_a_model_gives(
     force_tcp: bool,
     calls: list[tuple[str, int, set[int]]],
 ) -> None:
-    """Also after calls in which a rank failed."""
+    """Any sequence of calls, with failures among them, gives the results of a simple model."""
 
     def script(distributed: DistributedContext) -> list[object]:
         results: list[object] = []
@@ -422,7 +422,7 @@ def _modelled(rank: int, size: int, call: str, num_bytes: int, failing: set[int]
 
 
 def test_two_groups_of_the_same_processes_do_not_mix(threads: Threads) -> None:
-    """Calls of the one may come between those of the other, in any order."""
+    """Calls of two groups of the same processes may be interleaved in any order."""
     other_terms = threads.terms()
 
     def script(one: DistributedContext) -> list[object]:
@@ -441,7 +441,7 @@ def test_two_groups_of_the_same_processes_do_not_mix(threads: Threads) -> None:
 
 
 def test_groups_follow_each_other_at_the_same_rendezvous(threads: Threads) -> None:
-    """Each with another chief, while the slowest rank may still be leaving the one before."""
+    """Groups can meet one after the other at one rendezvous, each with another chief."""
     terms = threads.terms()
 
     def run_rank(number: int) -> list[list[int]]:
@@ -479,7 +479,7 @@ def test_a_value_that_was_broadcast_outlives_its_sender(threads: Threads, force_
 def test_a_value_that_was_broadcast_outlives_the_process_of_its_sender(
     start_ranks: StartRanks, force_tcp: bool, num_bytes: int
 ) -> None:
-    """Also if the receiver has read nothing of it when the sender ends."""
+    """A broadcast value arrives even if its sender's process has ended before it is read."""
     ranks = start_ranks(
         """
         import time
@@ -510,7 +510,7 @@ def test_a_value_that_was_broadcast_outlives_the_process_of_its_sender(
 
 @pytest.mark.slow  # the kernel used to give up a connection after half a minute of waiting
 def test_a_receiver_may_compute_for_longer_than_a_connection_may_be_silent(threads: Threads) -> None:
-    """A peer that does not read is not a host that has vanished."""
+    """A receiver that computes for a long time is not taken for dead."""
 
     def script(distributed: DistributedContext) -> int:
         if distributed.rank == 1:
@@ -521,7 +521,7 @@ def test_a_receiver_may_compute_for_longer_than_a_connection_may_be_silent(threa
 
 
 def test_closing_twice_does_nothing_and_a_closed_context_says_so(threads: Threads) -> None:
-    """By an error of its own."""
+    """A second close() does nothing, and calls on a closed context raise ChannelClosedError."""
 
     def script(distributed: DistributedContext) -> list[str]:
         distributed.allgather(None)
@@ -542,7 +542,7 @@ def test_closing_twice_does_nothing_and_a_closed_context_says_so(threads: Thread
 @TRANSPORTS
 @pytest.mark.parametrize("closing", [0, 1], ids=["the chief", "a member"])
 def test_another_thread_can_close_in_the_middle_of_a_call(threads: Threads, closing: int, force_tcp: bool) -> None:
-    """The call ends with `ChannelClosedError`, and the others are told that the rank has left."""
+    """close() from another thread ends a call, and the other ranks raise RankLeftError."""
     have_heard = threading.Barrier(3)  # until then they wait for rank 2 in their call
 
     def script(distributed: DistributedContext) -> BaseException:
@@ -564,7 +564,7 @@ def test_another_thread_can_close_in_the_middle_of_a_call(threads: Threads, clos
 
 
 def test_a_signal_handler_can_close_in_the_middle_of_a_call(start_ranks: StartRanks) -> None:
-    """It need not know whether there is one."""
+    """close() in a signal handler ends a call that is in progress."""
     ranks = start_ranks(
         """
         import signal
@@ -624,7 +624,7 @@ def test_a_call_inside_a_call_is_refused(start_ranks: StartRanks) -> None:
 
 
 def test_an_interrupted_call_is_told_to_all(start_ranks: StartRanks) -> None:
-    """Ctrl-C on one rank while it waits: it would be one call behind the others."""
+    """If Ctrl-C interrupts a call on one rank, all ranks raise an error that names it."""
     ranks = start_ranks(
         """
         import os, signal, sys, threading
@@ -666,7 +666,7 @@ def test_an_interrupted_call_is_told_to_all(start_ranks: StartRanks) -> None:
 def test_a_script_that_forgets_to_close_says_farewell_all_the_same(
     start_ranks: StartRanks, ending: tuple[str, str]
 ) -> None:
-    """It has not died: the others are told that it has left, if they go on at all."""
+    """A script that does not close its context has left, not died, when it ends."""
     ranks = start_ranks(
         f"""
         import sys
@@ -695,7 +695,7 @@ def test_a_script_that_forgets_to_close_says_farewell_all_the_same(
 def test_the_error_that_ends_a_script_is_told_with_its_traceback(
     start_ranks: StartRanks, culprit: int, uses_with: bool
 ) -> None:
-    """Also where nobody has written `with`: the interpreter's last error is the reason."""
+    """The error that ends a rank's script reaches the others with its traceback, with or without `with`."""
     ranks = start_ranks(
         """
         import contextlib
@@ -730,7 +730,7 @@ def test_the_error_that_ends_a_script_is_told_with_its_traceback(
 def test_a_forked_child_does_not_hide_the_death_of_its_parent(
     start_ranks: StartRanks, way: str, culprit: int, force_tcp: bool
 ) -> None:
-    """A data-loader worker that lives on holds none of its parent's connections; nor can it use the context."""
+    """A forked child neither hides its parent's death nor can use the context."""
     ranks = start_ranks(
         """
         import multiprocessing, os, signal
@@ -824,7 +824,7 @@ LAST_CALLS: dict[str, Callable[[DistributedContext], object]] = {
 def test_who_leaves_right_after_the_last_call_spoils_it_for_nobody(
     threads: Threads, call: str, force_tcp: bool
 ) -> None:
-    """The news that others have gone may come before the result does."""
+    """A rank that leaves right after the last call does not spoil the others' results."""
     for _ in range(40):
         assert threads.run(3, LAST_CALLS[call], force_tcp=force_tcp) == [True] * 3
 
@@ -835,7 +835,7 @@ def test_who_leaves_right_after_the_last_call_spoils_it_for_nobody(
 def test_a_process_that_ends_right_after_the_last_call_spoils_it_for_nobody(
     start_ranks: StartRanks, ending: str, force_tcp: bool
 ) -> None:
-    """Not even one that ends without a farewell, which is a death to all who still wait for it."""
+    """A process that ends right after the last call, even by os._exit(), does not spoil the others' results."""
     source = f"""
     import os, sys
     from rank_script import join, rank, tell
@@ -853,7 +853,7 @@ def test_a_process_that_ends_right_after_the_last_call_spoils_it_for_nobody(
 
 @TRANSPORTS
 def test_notices_need_no_call_on_the_other_side(threads: Threads, force_tcp: bool) -> None:
-    """Also those that were sent before anybody listened; each arrives once, in the order of its sender."""
+    """Notices arrive once, in their sender's order, without a call of the receiver."""
 
     def script(distributed: DistributedContext) -> list[tuple[int, bytes]]:
         channel, heard = distributed.channel, list[tuple[int, bytes]]()
@@ -877,7 +877,7 @@ def test_notices_need_no_call_on_the_other_side(threads: Threads, force_tcp: boo
 
 
 def test_a_listener_that_fails_harms_no_other_notice(threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged; the channel's thread lives on."""
+    """An error in a listener is logged, and later notices are delivered."""
 
     def script(distributed: DistributedContext) -> list[bytes]:
         heard: list[bytes] = []
@@ -902,13 +902,13 @@ def test_a_listener_that_fails_harms_no_other_notice(threads: Threads, caplog: p
 @pytest.mark.parametrize("timeout_s", [0.0, -1.0, float("nan")])
 @pytest.mark.parametrize("name", ["timeout_s", "join_timeout_s"])
 def test_a_time_out_that_is_no_time_is_refused(name: str, timeout_s: float) -> None:
-    """Before anybody waits."""
+    """A timeout that is not above 0 is refused at once."""
     with pytest.raises(ValueError, match=f"{name} is {timeout_s}; it must be a number of seconds above 0"):
         DistributedContext(**{name: timeout_s})  # type: ignore[arg-type]
 
 
 def test_time_outs_may_be_infinite(threads: Threads) -> None:
-    """For those who want to wait for ever."""
+    """Timeouts may be infinite."""
     results = threads.run(
         2,
         lambda distributed: distributed.allgather(distributed.rank),

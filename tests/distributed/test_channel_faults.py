@@ -89,7 +89,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Played:
-    """What became of the ranks that did nothing wrong."""
+    """The outcomes of the ranks that did nothing wrong."""
 
     others: dict[int, Outcome]
     began_at: float
@@ -136,7 +136,7 @@ def play(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_every_other_rank_is_told_at_once_who_it_was(
     play: Callable[[Cell, float], Played], fault: str, call: str, culprit: int, way: str
 ) -> None:
-    """Within two seconds, and by an error that names the rank."""
+    """Within two seconds every other rank raises an error that names the faulty rank."""
     played = play(Cell(fault, call, culprit, way), PATIENCE_S)
 
     assert played.errors() == {FAULTS[fault]}, played.others
@@ -151,7 +151,7 @@ def test_every_other_rank_is_told_at_once_who_it_was(
 def test_every_other_rank_is_told_in_time_who_is_late(
     play: Callable[[Cell, float], Played], fault: str, call: str, culprit: int, way: str
 ) -> None:
-    """Soon after the time-out, and by an error that names the late rank and no other."""
+    """Soon after the timeout every other rank raises an error that names only the late rank."""
     played = play(Cell(fault, call, culprit, way), LATE_AFTER_S)
 
     assert played.errors() == {"CollectiveTimeoutError"}, played.others
@@ -165,7 +165,7 @@ def test_every_other_rank_is_told_in_time_who_is_late(
 def test_a_death_is_told_to_ranks_that_wait_while_the_chief_computes(
     start_ranks: StartRanks, culprit: int, transport: str
 ) -> None:
-    """The chief's channel thread tells it; the chief itself learns of it at its next call."""
+    """While the chief computes, waiting ranks learn of a death at once, and the chief at its next call."""
     ranks = start_ranks(
         """
         import signal, os
@@ -197,7 +197,7 @@ def test_a_death_is_told_to_ranks_that_wait_while_the_chief_computes(
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_death_between_calls_is_an_error_at_the_next_call(start_ranks: StartRanks, transport: str) -> None:
-    """Also of the chief, and also if the next call is a broadcast, for which the chief need not wait."""
+    """The death of a rank between two calls is an error of the next call, even of a broadcast."""
     ranks = start_ranks(
         """
         import os
@@ -226,7 +226,7 @@ def test_a_death_between_calls_is_an_error_at_the_next_call(start_ranks: StartRa
 def test_what_one_rank_cannot_pickle_fails_on_all_and_the_next_call_works(
     threads: Threads, call: str, culprit: int, transport: str
 ) -> None:
-    """Its own error there, `RankFailedError` elsewhere; where the object of a rank is not sent, nothing fails."""
+    """An object that cannot be pickled raises on its rank and fails the others; the next call works."""
 
     def script(distributed: DistributedContext) -> tuple[type[BaseException] | None, list[int]]:
         thing: object = threading.Lock() if distributed.rank == culprit else "a string"
@@ -248,7 +248,7 @@ def test_what_one_rank_cannot_pickle_fails_on_all_and_the_next_call_works(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_rank_that_is_slow_but_in_time_harms_nothing(threads: Threads, call: str, transport: str) -> None:
-    """The others wait for it, and get what belongs to each call."""
+    """A slow rank that is within the timeout gets and gives the right objects."""
 
     def script(distributed: DistributedContext) -> list[object]:
         results = []
@@ -275,7 +275,7 @@ def test_a_rank_that_is_slow_but_in_time_harms_nothing(threads: Threads, call: s
     "fault", ["is killed", "exits", "is stopped", "is slow", "sends garbage", "hangs up", "never closes", "fails"]
 )
 def test_closing_waits_for_nobody(start_ranks: StartRanks, fault: str, culprit: int, transport: str) -> None:
-    """Whatever another rank does meanwhile, and it is no error."""
+    """close() does not wait for other ranks and raises no error, whatever they do."""
     ranks = start_ranks(
         """
         import threading, time
@@ -318,7 +318,7 @@ def test_closing_waits_for_nobody(start_ranks: StartRanks, fault: str, culprit: 
 @needs("many processes")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_everyone_names_the_same_rank_when_all_lose_patience_at_once(threads: Threads, transport: str) -> None:
-    """Nobody blames a rank that waits as well, though each may be the first to speak."""
+    """If all ranks time out at once, they all name the same late rank."""
 
     def script(distributed: DistributedContext) -> tuple[int, ...]:
         distributed.allgather(None)
@@ -363,7 +363,7 @@ class TwoHosts:
             self.run(host, "ip", "link", "set", "cable", "up")
 
     def cut(self) -> None:
-        """The second host vanishes without a word."""
+        """Cuts the second host off without ending its connections."""
         self.run(1, "ip", "link", "set", "cable", "down")
 
     def run(self, host: int, *command: str) -> None:
@@ -377,7 +377,7 @@ class TwoHosts:
 @needs("hosts")
 @pytest.mark.parametrize("call", CALLS)
 def test_a_host_that_vanishes_is_given_up(two_hosts: TwoHosts, tmp_path: Path, call: str) -> None:
-    """Nothing ever comes from it again, not even the end of its connections."""
+    """A host that is cut off is given up, although its connections do not end."""
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(

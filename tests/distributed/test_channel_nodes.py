@@ -171,14 +171,14 @@ LARGE_CELLS = [cell._replace(num_bytes=LARGE) for cell in HOST_CELLS if cell.cal
 
 
 def faulty(fault: str, num_rounds: int = 1_000_000) -> dict[str, object]:
-    """What the culprit does in its third round, and how many there are."""
+    """Returns the arguments for a culprit that misbehaves in its third round."""
     return {"fault": fault, "num_rounds": num_rounds}
 
 
 @pytest.mark.parametrize("fault", AT_ONCE)
 @sampled("cells", [Cell("local", TWO_BY_TWO, 3)], RANK_CELLS)
 def test_every_other_rank_is_told_at_once_who_it_was(stage: Stage, fault: str, cells: Sequence[Cell]) -> None:
-    """Wherever it runs, by an error that names the rank."""
+    """Wherever it runs, the faulty rank is named by every other rank's error at once."""
 
     def check(cell: Cell) -> None:
         with stage.set_up(MISCHIEF, cell, arguments=faulty(fault)) as (_, ranks):
@@ -217,7 +217,7 @@ def test_every_other_rank_is_told_in_time_who_is_late(stage: Stage, fault: str, 
 
 @sampled("cells", [Cell("allgather", TWO_BY_TWO, 3)], [cell for cell in RANK_CELLS if cell.call != "local"])
 def test_what_one_rank_cannot_pickle_fails_on_all_and_the_next_call_works(stage: Stage, cells: Sequence[Cell]) -> None:
-    """Its own error there, `RankFailedError` elsewhere; where the object of a rank is not sent, nothing fails."""
+    """An object that cannot be pickled raises on its rank and fails the others; the next call works."""
 
     def check(cell: Cell) -> None:
         with stage.set_up(MISCHIEF, cell, arguments=faulty("cannot pickle", 6)) as (_, ranks):
@@ -236,7 +236,7 @@ def test_what_one_rank_cannot_pickle_fails_on_all_and_the_next_call_works(stage:
 
 @sampled("cells", [Cell("allgather", TWO_BY_TWO, 3)], RANK_CELLS)
 def test_a_rank_that_is_slow_but_in_time_harms_nothing(stage: Stage, cells: Sequence[Cell]) -> None:
-    """The others wait for it, and get what belongs to each call."""
+    """A slow rank that is within the timeout gets and gives the right objects."""
 
     def check(cell: Cell) -> None:
         with stage.set_up(MISCHIEF, cell, arguments=faulty("is slow", 6)) as (_, ranks):
@@ -287,7 +287,7 @@ finally:
 
 @needs("packet loss")
 def test_the_reason_may_come_long_after_the_end_of_a_connection(stage: Stage) -> None:
-    """The chief leaves because another rank has died, and what it says of that is lost once or twice on the way."""
+    """The true reason is reported even if it arrives long after the connection has ended."""
     with stage.set_up(DEAF, Cell("allgather", THREE_BY_ONE, 2)) as (hosts, ranks):
         ranks.await_marks("plays")
         (control,) = ranks[1].told()
@@ -303,7 +303,7 @@ def test_the_reason_may_come_long_after_the_end_of_a_connection(stage: Stage) ->
 
 @sampled("cells", [Cell("allgather", TWO_BY_TWO, 1), Cell("broadcast", THREE_BY_ONE, 0)], HOST_CELLS + IDLE_CELLS)
 def test_a_host_that_dies_is_named_at_once(stage: Stage, cells: Sequence[Cell]) -> None:
-    """Its kernel still ends the connections."""
+    """When a host dies, all other ranks raise an error that names a rank of it at once."""
 
     def check(cell: Cell) -> None:
         with stage.set_up(STEADY, cell) as (hosts, ranks):
@@ -326,7 +326,7 @@ def is_error(outcome: Outcome, error: str) -> bool:
 
 
 def check_deaths(outcomes: dict[int, Outcome], beyond: dict[int, list[int]], began_at: float, within_s: float) -> None:
-    """Each rank has been told, in time, of the death of a rank that is `beyond` its reach, or of what that has done."""
+    """Checks that each rank reported in time the death of a rank `beyond` its reach."""
     for rank, outcome in outcomes.items():
         assert is_error(outcome, "RankDiedError"), outcomes
         assert set(told(outcome)[1]) & set(beyond[rank]), outcomes
@@ -338,7 +338,7 @@ def check_deaths(outcomes: dict[int, Outcome], beyond: dict[int, list[int]], beg
 @pytest.mark.parametrize("then", ["lives", "dies"])
 @pytest.mark.parametrize("run", RUNS)
 def test_a_host_whose_cable_is_cut_is_given_up_by_all_and_gives_all_up(stage: Stage, run: int, then: str) -> None:
-    """In the middle of every call, while all call or while the others wait for it; nothing ever comes again."""
+    """Ranks on both sides of a cut cable give each other up within the limit."""
 
     def check(cell: Cell) -> None:
         with stage.set_up(STEADY, cell) as (hosts, ranks):
@@ -374,7 +374,7 @@ def finish(ranks: RankGroup) -> dict[int, Outcome]:
 def test_a_cable_that_is_mended_in_time_harms_nothing(
     stage: Stage, cells: Sequence[Cell], request: pytest.FixtureRequest
 ) -> None:
-    """What was on its way comes after all."""
+    """A cable that is repaired in time loses nothing."""
     cut_for_s = 1.0 if "a sample" in request.node.name else 5.0
 
     def check(cell: Cell) -> None:
@@ -391,7 +391,7 @@ def test_a_cable_that_is_mended_in_time_harms_nothing(
 @pytest.mark.slow  # the longer it was, the longer a connection may wait until it tries again
 @needs("packet loss")
 def test_the_ranks_go_on_soon_after_a_time_when_all_was_lost(stage: Stage) -> None:
-    """Within seconds, however long it was."""
+    """After an outage of any length the ranks go on within seconds."""
     if not can_limit_pauses():
         pytest.skip("NOT TESTED: how soon ranks go on after an outage; it takes Linux 6.15")
     with stage.set_up(STEADY, Cell("allgather", Layout(2, 1), 1)) as (hosts, ranks):
@@ -417,7 +417,7 @@ def can_limit_pauses() -> bool:
 @needs("latency")
 @sampled("cells", [Cell("allgather", TWO_BY_TWO, 0)], HOST_CELLS + LARGE_CELLS)
 def test_results_are_right_over_slow_cables(stage: Stage, cells: Sequence[Cell]) -> None:
-    """Twenty milliseconds each way."""
+    """Results are right with a latency of twenty milliseconds each way."""
 
     def check(cell: Cell) -> None:
         with stage.set_up(STEADY, cell, latency_s=0.02) as (_, ranks):

@@ -44,10 +44,10 @@ from core_sdk.errors import RankDiedError
 
 
 class Played:
-    """A rank on the other side of a channel under test."""
+    """The other end of a channel under test."""
 
     def __init__(self, rank: int, size: int, *, is_far: bool = False) -> None:
-        """A far one is on another host: all that it is given goes through the connection."""
+        """A far rank is on another host, so that its files travel through the connection."""
         self.place = a_place(rank, size)
         data, self._data_end = tcp_pair() if is_far else socket.socketpair()
         control, self._control_end = socket.socketpair()
@@ -56,11 +56,11 @@ class Played:
         self._data.exchange_files(MemoryFiles())
 
     def say(self, message: Message) -> None:
-        """On the connection for news."""
+        """Sends a message on the connection for news."""
         self._control.send(Frame(FrameKind.MESSAGE, 0, 0, b"", encode_message(message)), lambda: None)
 
     def send(self, frame: Frame) -> None:
-        """On the connection for collectives."""
+        """Sends a frame on the connection for collectives."""
         self._data.send(frame, lambda: time.sleep(0.001))
 
     def receive(self) -> Frame:
@@ -99,13 +99,13 @@ def a_place(rank: int, size: int) -> RankIdentity:
 
 @pytest.fixture
 def calling() -> Iterator[ThreadPoolExecutor]:
-    """Where the rank under test makes its calls."""
+    """Runs the calls of the rank under test in threads."""
     with ThreadPoolExecutor() as executor:
         yield executor
 
 
 def test_a_result_that_news_has_overtaken_is_no_error(calling: ThreadPoolExecutor) -> None:
-    """A rank may die as soon as it has its result, before another has read its own."""
+    """A rank that gets its result after the news of a death still returns it; the next call fails."""
     chief = Played(0, 3)
     member = MemberChannel(a_place(1, 3), chief.peer, [a_place(rank, 3) for rank in range(3)], TIMEOUT_S)
     result: Future[list[object]] = calling.submit(member.allgather, "mine")
@@ -126,7 +126,7 @@ def test_a_result_that_news_has_overtaken_is_no_error(calling: ThreadPoolExecuto
 def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(
     calling: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The chief tells it to the others once they have what they are due, if that does not take long."""
+    """The chief reports a death after it has delivered results that are being sent."""
     monkeypatch.setattr(_chief, "_NEWS_DELAY_S", TIMEOUT_S)  # what is long on a busy machine
     size = 3
     ranks = [Played(rank, size, is_far=True) for rank in (1, 2)]
@@ -154,7 +154,7 @@ def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(
 
 @requires_memory_files
 def test_what_came_with_an_earlier_call_is_not_waited_for(calling: ThreadPoolExecutor) -> None:
-    """A rank that has its object may be in the next call while the chief still gives that object to others."""
+    """The chief does not wait in a call for ranks that are already in the next one."""
     member = Played(1, 2)
     chief = ChiefChannel(a_place(0, 2), [member.peer], TIMEOUT_S)
     is_ahead = threading.Event()
@@ -178,7 +178,7 @@ def test_what_came_with_an_earlier_call_is_not_waited_for(calling: ThreadPoolExe
 
 
 def test_what_a_rank_has_said_before_it_went_is_heard(calling: ThreadPoolExecutor) -> None:
-    """Also if the first to be noticed is that nothing can be sent to it any more."""
+    """What a rank said before it left is read, even if sending to it fails first."""
     heard: list[Message] = []
     ended = threading.Event()
     rank = Played(1, 2)
@@ -200,7 +200,7 @@ def test_what_a_rank_has_said_before_it_went_is_heard(calling: ThreadPoolExecuto
 
 
 def test_a_notice_that_comes_with_the_welcome_is_heard() -> None:
-    """A rank that is slow to read its welcome reads with it what the chief has said since."""
+    """A notice that arrives together with the welcome is delivered."""
     chief = Played(0, 2)
     ranks = [a_place(rank, 2) for rank in range(2)]
     chief.say(Welcome(ranks))
@@ -218,7 +218,7 @@ def test_a_notice_that_comes_with_the_welcome_is_heard() -> None:
 
 
 def test_a_rank_that_is_not_understood_is_told_so_before_it_is_cut_off(calling: ThreadPoolExecutor) -> None:
-    """It lives, and would otherwise take the other one for dead."""
+    """A rank that sends garbage is told the reason before its connection is closed."""
     rank = Played(1, 2)
     chief = ChiefChannel(a_place(0, 2), [rank.peer], TIMEOUT_S)
 
@@ -237,7 +237,7 @@ def test_a_rank_that_is_not_understood_is_told_so_before_it_is_cut_off(calling: 
 def test_a_rendezvous_is_withdrawn_before_anybody_goes_on(
     calling: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Who goes on may look there for the next group."""
+    """The chief withdraws its rendezvous before any rank returns from joining."""
     meeting = tmp_path_factory.mktemp("meeting")
     meeting.chmod(0o700)
     has_joined = threading.Event()

@@ -21,7 +21,7 @@ FEEDS = pytest.mark.parametrize("feed", ["tcp link", "unix link", "stranger", "b
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Iterator[Corpus]:
-    """The bombs in it must not have gone off."""
+    """Yields the corpus and checks that none of its pickles was loaded."""
     crater = tmp_path / "crater"
     yield Corpus(crater)
     assert not crater.exists(), "something was unpickled"
@@ -30,7 +30,7 @@ def corpus(tmp_path: Path) -> Iterator[Corpus]:
 @COUNTS
 @FEEDS
 def test_fuzzed_frames_crash_nothing_and_are_not_unpickled(corpus: Corpus, feed: str, num_strings: int) -> None:
-    """Bits flipped, cut off, lengths that lie, insertions, repeats, another order, random bytes."""
+    """Mutated frames are refused without a crash, an unpickling, a leak or much memory."""
     generator = random.Random(feed)
     unsealed, sealed, descriptor = corpus.unix, corpus.sealed(), os.memfd_create("fuzz")
     feeds: dict[str, Callable[[], Tally]] = {
@@ -57,5 +57,5 @@ def num_descriptors() -> int:
 
 
 def peak_bytes() -> int:
-    """What this process has had at once."""
+    """Returns the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -46,7 +46,7 @@ NAMED_WITHIN_S = 2.0
 
 @contextlib.contextmanager
 def waiting_chief(terms: dict[str, Any], size: int = 2) -> Iterator[list[object]]:
-    """A chief that waits for its ranks; at the end, what it gathered, or its error."""
+    """Runs a chief that waits for its ranks and yields the list that gets its result or error."""
     outcome: list[object] = []
 
     def run() -> None:
@@ -66,7 +66,7 @@ def waiting_chief(terms: dict[str, Any], size: int = 2) -> Iterator[list[object]
 @TRANSPORTS
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stranger_neither_joins_nor_keeps_others_from_joining(threads: Threads, kind: str, force_tcp: bool) -> None:
-    """Whatever it sends or does not send, and it is not waited for."""
+    """A stranger of any kind neither joins nor delays the ranks."""
     terms = threads.terms(force_tcp=force_tcp)
 
     with waiting_chief(terms) as gathered:
@@ -84,7 +84,7 @@ def test_a_stranger_neither_joins_nor_keeps_others_from_joining(threads: Threads
 
 @TRANSPORTS
 def test_a_stranger_that_sends_byte_after_byte_delays_nobody(threads: Threads, force_tcp: bool) -> None:
-    """The chief waits for all connections at once, never for one."""
+    """A stranger that sends byte after byte does not delay the ranks."""
     terms = threads.terms(force_tcp=force_tcp)
 
     with waiting_chief(terms) as gathered, dripping(Chief(terms["rendezvous"])):
@@ -99,7 +99,7 @@ def test_a_stranger_that_sends_byte_after_byte_delays_nobody(threads: Threads, f
 
 @TRANSPORTS
 def test_strangers_may_keep_coming(threads: Threads, force_tcp: bool) -> None:
-    """The oldest of too many is dropped; ranks need only a moment, and come again if they were dropped."""
+    """Ranks join the chief while strangers keep connecting; if too many wait, the oldest connection is dropped."""
     terms = threads.terms(force_tcp=force_tcp, join_timeout_s=30.0)
     is_over = threading.Event()
 
@@ -128,7 +128,7 @@ def test_strangers_may_keep_coming(threads: Threads, force_tcp: bool) -> None:
 
 @TRANSPORTS
 def test_nothing_is_unpickled_that_did_not_come_from_a_rank(threads: Threads, tmp_path: Path, force_tcp: bool) -> None:
-    """At no stage of joining, not even of one who holds the key; the pickle would leave a file."""
+    """Nothing is unpickled while ranks join, even from a peer that holds the key."""
     crater = tmp_path / "crater"
     bomb = Bomb(crater).pickled()
     terms = threads.terms(force_tcp=force_tcp)
@@ -173,7 +173,7 @@ def test_nothing_is_unpickled_that_did_not_come_from_a_rank(threads: Threads, tm
 @pytest.mark.parametrize("call", ["gather", "allgather", "broadcast"])
 @TRANSPORTS
 def test_nobody_can_connect_once_all_have_come(threads: Threads, call: str, force_tcp: bool) -> None:
-    """Neither at the socket nor at the port where the chief has listened, whatever the ranks are calling."""
+    """After all ranks have joined, nothing can connect to the chief."""
     terms = threads.terms(force_tcp=force_tcp)
     chiefs: list[Chief] = []
 
@@ -193,7 +193,7 @@ def test_nobody_can_connect_once_all_have_come(threads: Threads, call: str, forc
 
 
 def test_ranks_that_one_process_has_started_find_each_other(start_ranks: StartRanks) -> None:
-    """Without being told where, and several groups at once by their numbers."""
+    """Ranks with a common parent find each other without an address, in several groups at once."""
     source = """
     from rank_script import join, rank, tell
 
@@ -207,7 +207,7 @@ def test_ranks_that_one_process_has_started_find_each_other(start_ranks: StartRa
 
 
 def test_a_rendezvous_that_a_killed_chief_has_left_behind_does_not_mislead(start_ranks: StartRanks) -> None:
-    """The next group meets there; its ranks may come before its chief."""
+    """The rendezvous of a killed chief does not mislead the next group, even if its ranks come first."""
     dead = start_ranks("from rank_script import join; join()", 2, ranks=[0])
     meeting = dead.meeting
     Chief(meeting)
@@ -233,7 +233,7 @@ NODES = pytest.mark.parametrize("ranks_per_node", [1, 2])
 def test_ranks_of_two_nodes_meet_at_an_address_that_all_were_given(
     threads: Threads, monkeypatch: pytest.MonkeyPatch, free_port: int, ranks_per_node: int
 ) -> None:
-    """Whoever holds the key; local calls stay within the node."""
+    """Ranks of two nodes that hold the key meet at a given address, and local calls stay on the node."""
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
 
     def script(distributed: DistributedContext) -> list[object]:
@@ -255,7 +255,7 @@ def test_ranks_of_two_nodes_meet_at_an_address_that_all_were_given(
 def test_a_port_is_free_again_for_the_next_group(
     threads: Threads, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
-    """At once, also on a single node, where the ranks may be given an address too."""
+    """A port can be used by the next group at once, also on a single node."""
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
 
     for _ in range(10):
@@ -264,7 +264,7 @@ def test_a_port_is_free_again_for_the_next_group(
 
 
 def test_a_node_on_which_a_rank_dies_is_no_riddle_to_the_other_node(start_ranks: StartRanks, free_port: int) -> None:
-    """The rank is named by its number among all, wherever it was."""
+    """The death of a rank is reported on both nodes with its global number."""
     ranks = start_ranks(
         """
         import os, signal
@@ -300,7 +300,7 @@ MISSING = ["is killed", "exits", "is stopped", "is slow", "does not join"]
 def test_a_rank_that_does_not_come_is_named_within_the_time_out(
     start_ranks: StartRanks, fault: str, culprit: int, force_tcp: bool
 ) -> None:
-    """The chief knows who is missing, and tells the others; if it is the chief, they know it themselves."""
+    """A rank that does not join is named on all others within the timeout."""
     ranks = start_ranks(
         """
         import os, signal, time
@@ -340,7 +340,7 @@ def test_a_rank_that_does_not_come_is_named_within_the_time_out(
 def test_a_rank_that_dies_while_all_wait_for_another_is_named_at_once(
     start_ranks: StartRanks, status: str, culprit: int, force_tcp: bool
 ) -> None:
-    """Long before the time-out."""
+    """The death of a rank is reported at once while all wait for another one."""
     ranks = start_ranks(
         """
         import os, signal
@@ -374,7 +374,7 @@ def test_a_rank_that_dies_while_all_wait_for_another_is_named_at_once(
 @needs("many processes")
 @TRANSPORTS
 def test_a_chief_that_is_stopped_while_others_join_is_named(start_ranks: StartRanks, force_tcp: bool) -> None:
-    """By those that it has let in, and by those that it has not."""
+    """A chief that is frozen while ranks join is named, by those that it let in and by others."""
     source = "from rank_script import join, mark_when_waiting; mark_when_waiting(); join(join_timeout_s=2.0)"
     ranks = start_ranks(source, 4, ranks=[0, 1], force_tcp=force_tcp)
     ranks.await_mark("rank 1 waits")
@@ -391,7 +391,7 @@ def test_a_chief_that_is_stopped_while_others_join_is_named(start_ranks: StartRa
 
 @TRANSPORTS
 def test_a_rank_may_come_late_if_it_is_in_time(threads: Threads, force_tcp: bool) -> None:
-    """Chief or not."""
+    """A late rank joins if it is within the timeout, whether it is the chief or not."""
     for slow in (0, 1):
         terms = threads.terms(force_tcp=force_tcp)
 
@@ -404,7 +404,7 @@ def test_a_rank_may_come_late_if_it_is_in_time(threads: Threads, force_tcp: bool
 
 
 def test_the_chief_says_who_is_missing_however_long_the_others_have_waited(threads: Threads) -> None:
-    """A rank that has found the chief late waits for what it says, beyond its own time-out."""
+    """A rank that found the chief late waits for its answer beyond its own timeout."""
     terms = threads.terms(join_timeout_s=1.0)
 
     def join(rank: int) -> None:
@@ -420,7 +420,7 @@ def test_the_chief_says_who_is_missing_however_long_the_others_have_waited(threa
 def test_a_rank_with_another_key_does_not_join(
     start_ranks: StartRanks, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
-    """It is told so; the others only see that it is missing."""
+    """A rank with another key is refused with that reason, and the others miss it."""
     source = "from rank_script import join; join(join_timeout_s=1.0)"
     rendezvous = f"tcp://127.0.0.1:{free_port}"
     ours = start_ranks(source, ranks=[0, 1], rendezvous=rendezvous, variables={"CORE_SDK_CHANNEL_KEY": KEY})
@@ -446,7 +446,7 @@ CONTRADICTIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 @pytest.mark.parametrize("case", CONTRADICTIONS)
 def test_ranks_that_contradict_each_other_are_refused_all_together(threads: Threads, case: str) -> None:
-    """Every rank is told what contradicts what."""
+    """If ranks contradict each other, all of them raise an error with the contradiction."""
     places, problem = CONTRADICTIONS[case]
     terms = threads.terms()
 
@@ -457,7 +457,7 @@ def test_ranks_that_contradict_each_other_are_refused_all_together(threads: Thre
 
 
 def test_a_second_chief_is_refused_and_does_not_disturb_the_first(threads: Threads) -> None:
-    """At once, while the first waits for its ranks."""
+    """A second chief is refused at once and does not disturb the first."""
     terms = threads.terms()
 
     with waiting_chief(terms) as gathered:
@@ -493,7 +493,7 @@ NUMBERS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", NUMBERS)
 def test_numbers_that_cannot_be_are_refused_at_once(case: str) -> None:
-    """Without looking for other ranks."""
+    """Impossible numbers are refused without a search for other ranks."""
     numbers, problem = NUMBERS[case]
 
     with pytest.raises(ValueError) as caught:
@@ -514,7 +514,7 @@ def test_numbers_that_cannot_be_are_refused_at_once(case: str) -> None:
     ],
 )
 def test_what_is_no_number_is_refused_by_name(wrong: dict[str, Any], problem: str) -> None:
-    """As a script gives it that has read it from a variable."""
+    """A number of another type is refused by its name."""
     with pytest.raises(TypeError) as caught:
         DistributedContext(**(place(0, 2) | wrong))
 
@@ -522,7 +522,7 @@ def test_what_is_no_number_is_refused_by_name(wrong: dict[str, Any], problem: st
 
 
 def listening_at(port: int) -> set[str]:
-    """The addresses at which this port is open."""
+    """Returns the addresses at which this port is open."""
     connections = psutil.Process().net_connections("tcp")
     found = [each.laddr for each in connections if each.status == psutil.CONN_LISTEN]
     return {address.ip for address in found if address.port == port}
@@ -539,7 +539,7 @@ def listening_at(port: int) -> set[str]:
 def test_a_chief_that_is_given_its_address_can_be_reached_only_there(
     monkeypatch: pytest.MonkeyPatch, free_port: int, chief_ip: str, bound: set[str]
 ) -> None:
-    """While the group forms, on several nodes."""
+    """A chief with a given address listens only there."""
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
     terms: dict[str, Any] = {"chief_ip": chief_ip, "pub_port": free_port, "join_timeout_s": TIMEOUT_S}
 
@@ -579,7 +579,7 @@ WRONG_CHIEFS = {
 def test_a_chief_that_cannot_be_reached_is_described(
     monkeypatch: pytest.MonkeyPatch, free_port: int, kind: str
 ) -> None:
-    """Where it was looked for, and what was found there."""
+    """The error says where the chief was looked for and what was found there."""
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
     answer, finding = WRONG_CHIEFS[kind]
 
@@ -593,7 +593,7 @@ def test_a_chief_that_cannot_be_reached_is_described(
 
 @contextlib.contextmanager
 def answering(port: int, answer: Callable[[socket.socket], None] | None) -> Iterator[None]:
-    """Somebody else listens at this port, or nobody."""
+    """Runs another server at this port, or none."""
     if answer is None:
         yield
         return
@@ -615,7 +615,7 @@ def answering(port: int, answer: Callable[[socket.socket], None] | None) -> Iter
 
 
 def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chief cannot listen there."""
+    """A port that is in use is named in the chief's error."""
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -629,7 +629,7 @@ def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ["tcp://localhost", "tcp://:80", "tcp://host:port", "tcp://host:99999", "http://host:80", "", "tcp://["],
 )
 def test_a_rendezvous_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, rendezvous: str) -> None:
-    """And its text is quoted."""
+    """An invalid rendezvous is refused and quoted."""
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
 
     with pytest.raises(ValueError) as caught:
@@ -639,7 +639,7 @@ def test_a_rendezvous_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, r
 
 
 def test_a_rendezvous_directory_may_have_any_name(threads: Threads, tmp_path: Path) -> None:
-    """Also one that would mean something in an address."""
+    """A rendezvous directory may have any name, also one with characters of URLs."""
     rendezvous = str(tmp_path / "50%20 #1?x=y:80")
 
     assert threads.run(2, lambda distributed: distributed.allgather(1), rendezvous=rendezvous) == [[1, 1]] * 2
@@ -647,7 +647,7 @@ def test_a_rendezvous_directory_may_have_any_name(threads: Threads, tmp_path: Pa
 
 
 def test_several_nodes_need_a_key(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
-    """And one that cannot be guessed."""
+    """Ranks on several nodes need a key of at least 16 bytes."""
     nodes = place(0, 2, num_nodes=2)
     rendezvous = f"tcp://127.0.0.1:{free_port}"
 
@@ -692,7 +692,7 @@ def make_a_link(directory: Path) -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("spoil", [make_open, make_group_readable, give_away, make_a_file, make_a_link])
 def test_ranks_do_not_meet_where_others_may_listen(tmp_path: Path, spoil: Callable[[Path], None], rank: int) -> None:
-    """Whoever reads the key there is a rank."""
+    """Ranks refuse to meet in a directory that other users can read, since the key is there."""
     directory = tmp_path / "meeting"
     spoil(directory)
 
@@ -703,7 +703,7 @@ def test_ranks_do_not_meet_where_others_may_listen(tmp_path: Path, spoil: Callab
 
 
 def test_a_rendezvous_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """With the system's reason."""
+    """A rendezvous directory that cannot be made is named with the system's reason."""
     (tmp_path / "file").touch()
 
     with pytest.raises(JoinError, match=f"the ranks cannot meet in {tmp_path}/file/meeting: Not a directory"):
@@ -714,7 +714,7 @@ def test_a_rendezvous_directory_that_cannot_be_made_is_named(tmp_path: Path) -> 
 def test_a_death_between_joining_all_and_joining_the_node_is_named_at_once(
     start_ranks: StartRanks, free_port: int, culprit: int
 ) -> None:
-    """By the group that has formed already, to ranks that wait for the other one."""
+    """A death between joining all ranks and joining the node's is reported at once."""
     ranks = start_ranks(
         """
         import os, time
@@ -753,7 +753,7 @@ def test_a_death_between_joining_all_and_joining_the_node_is_named_at_once(
 
 
 def test_a_death_while_a_second_group_forms_is_named_by_the_chief(start_ranks: StartRanks) -> None:
-    """Although the chief only notices that another rank, which knows of the death already, has stopped waiting."""
+    """A death while a second group forms is reported with the dead rank's number."""
     ranks = start_ranks(
         """
         import os
@@ -819,7 +819,7 @@ JOINING_BY_NUMBERS = """
 def test_ranks_of_which_each_has_a_parent_of_its_own_find_each_other(
     tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the user, the home, the number and the size, whoever comes first; nothing stays behind."""
+    """Ranks without a common parent find each other by user, home, number and size."""
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
     shells = Shells(tmp_path, JOINING_BY_NUMBERS)
     for size, number in ((2, 7), (3, 7), (2, 8)):
@@ -835,7 +835,7 @@ def test_ranks_of_which_each_has_a_parent_of_its_own_find_each_other(
 
 @needs("many processes")
 def test_ranks_of_one_parent_do_not_meet_those_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two trainings of one script, as in a sweep, in which either begins with another rank."""
+    """Ranks of one parent do not meet ranks of another parent that runs the same script."""
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
     script, launcher = tmp_path / "script.py", tmp_path / "launcher.py"
     script.write_text(textwrap.dedent(JOINING_BY_NUMBERS))
@@ -866,7 +866,7 @@ def test_ranks_of_one_parent_do_not_meet_those_of_another(tmp_path: Path, monkey
 def test_two_trainings_that_have_all_in_common_take_turns_to_meet(
     tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chief waits until the ranks of the other have come; what a killed one has left behind misleads nobody."""
+    """Two groups with the same name meet one after the other, despite a killed chief's leftovers."""
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
     left_behind = directory_of_name(tmp_path / "home", 7, 2)
     left_behind.mkdir(mode=0o700)
@@ -888,7 +888,7 @@ def test_two_trainings_that_have_all_in_common_take_turns_to_meet(
 def test_ranks_do_not_meet_where_another_user_has_been_before_them(
     tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name of the directory can be guessed; what is not this user's alone is refused, and named."""
+    """A meeting directory that other users can enter is refused and named."""
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
     size = 16  # other processes of the suite may be taken for some of its ranks
     squatted = directory_of_name(tmp_path / "home", 7, size)

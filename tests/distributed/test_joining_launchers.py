@@ -134,7 +134,7 @@ def test_two_torchruns_are_two_nodes(start_torchrun: StartTorchrun, tmp_path: Pa
 
 @needs("many processes")
 def test_ranks_that_torchrun_starts_again_form_a_new_group(start_torchrun: StartTorchrun, tmp_path: Path) -> None:
-    """Also if the chief was killed while it waited for the others."""
+    """Ranks that torchrun restarts form a new group, even if the first chief was killed while it waited."""
     torchrun = start_torchrun(
         """
         import os, pathlib, signal, time
@@ -185,7 +185,7 @@ DEEPSPEED = """
 @needs("many processes")
 @pytest.mark.parametrize("has_store", [True, False], ids=["init_distributed", "its parent alone"])
 def test_ranks_under_deepspeed_meet(start_ranks: StartRanks, free_port: int, has_store: bool) -> None:
-    """Through the store of the process group, or, on one node, without any."""
+    """Under DeepSpeed, ranks meet through the process group's store or, on one node, without it."""
     ranks = start_ranks(DEEPSPEED, 2, arguments={"port": free_port if has_store else None})
 
     outcomes = ranks.outcomes()
@@ -195,10 +195,7 @@ def test_ranks_under_deepspeed_meet(start_ranks: StartRanks, free_port: int, has
 
 @pytest.mark.parametrize("num_nodes", [1, 2])
 def test_ranks_under_horovod_meet_through_its_broadcast(start_ranks: StartRanks, num_nodes: int) -> None:
-    """It takes one broadcast of Horovod; the module here carries its objects in files, told apart by their names.
-
-    As in Horovod itself: an operation that is not named by its caller is named by its object's type.
-    """
+    """Ranks under Horovod meet by one broadcast of Horovod, here of a module that carries objects in files."""
     ranks = start_ranks(
         """
         import pathlib, pickle, types
@@ -265,12 +262,12 @@ def test_ranks_under_horovod_meet_through_its_broadcast(start_ranks: StartRanks,
     ids=["in rows", "alternating", "of different sizes", "on one host", "in a container each"],
 )
 def test_nodes_are_told_from_the_local_ranks(ranks: list[tuple[int, str]], nodes: list[int]) -> None:
-    """Horovod's own cross ranks tell them only where all nodes have the same number of ranks."""
+    """Ranks are grouped into nodes by their local ranks, also where nodes have different numbers of ranks."""
     assert nodes_of(ranks) == nodes
 
 
 def test_what_is_not_horovod_is_refused() -> None:
-    """`import horovod` alone gives the package, which has no ranks."""
+    """A module other than horovod.torch and its siblings is refused."""
     with pytest.raises(TypeError, match=r"the module horovod\.torch"):
         DistributedContext.from_horovod(os)  # type: ignore[arg-type]
 
@@ -297,7 +294,7 @@ def as_under_torchrun(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 @pytest.mark.parametrize("name", PLACE)
 def test_a_process_that_torchrun_did_not_start_is_told_so(as_under_torchrun: pytest.MonkeyPatch, name: str) -> None:
-    """By the variable that is missing, as a script expects it that can do without torchrun."""
+    """Without torchrun's variables, a KeyError names the missing one."""
     as_under_torchrun.delenv(name)
 
     with pytest.raises(KeyError, match=f"{name} is not set: .*torchrun"):
@@ -318,7 +315,7 @@ def test_a_process_that_torchrun_did_not_start_is_told_so(as_under_torchrun: pyt
 def test_variables_that_cannot_be_are_refused(
     as_under_torchrun: pytest.MonkeyPatch, name: str, value: str, problem: str
 ) -> None:
-    """With the variable's name, or that of the number."""
+    """A variable of torchrun with an invalid value is refused by name."""
     as_under_torchrun.setenv(name, value)
 
     with pytest.raises(ValueError) as caught:
@@ -328,7 +325,7 @@ def test_variables_that_cannot_be_are_refused(
 
 
 def test_a_store_that_does_not_answer_is_named(as_under_torchrun: pytest.MonkeyPatch, free_port: int) -> None:
-    """Nothing listens where torchrun's variables point to."""
+    """A store that does not answer is named in the error."""
     as_under_torchrun.setenv("MASTER_PORT", str(free_port))
 
     with pytest.raises(JoinError) as caught:
@@ -342,7 +339,7 @@ def test_a_store_that_does_not_answer_is_named(as_under_torchrun: pytest.MonkeyP
 def test_ranks_that_a_framework_started_meet_through_their_process_group(
     start_script: Callable[..., Script], free_port: int
 ) -> None:
-    """Lightning's rank 0 is the script itself, and tells the next one its local rank, but no RANK."""
+    """Ranks that a framework started, as Lightning does, meet through torch's process group once that exists."""
     source = """
         import sys
         import torch.distributed
@@ -371,7 +368,7 @@ def test_ranks_that_a_framework_started_meet_through_their_process_group(
 
 
 def test_a_launcher_may_tell_the_chiefs_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Determined's do: it is tried first. What the script says stands above it."""
+    """DET_CHIEF_IP is tried first, and the script's own address overrides it."""
     monkeypatch.setenv("DET_CHIEF_IP", "10.0.0.1")
     meeting = MeetingPlace.read({"MASTER_ADDR": "10.0.0.3", "MASTER_PORT": "1"})
 
@@ -380,7 +377,7 @@ def test_a_launcher_may_tell_the_chiefs_address(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_torchruns_id_for_want_of_one_names_no_job() -> None:
-    """Its restarts are told apart all the same."""
+    """torchrun's default run id "none" does not name a job, but restarts are still distinguished."""
     told = [{"TORCHELASTIC_RUN_ID": run_id, "TORCHELASTIC_RESTART_COUNT": "1"} for run_id in ("none", "mine")]
 
     assert [MeetingPlace.read(variables).generation for variables in told] == ["/1", "mine/1"]

@@ -46,7 +46,7 @@ with join() as distributed:
 
 @sampled("cells", [Cell("join", TWO_BY_TWO, 3), Cell("join", THREE_BY_ONE, 0)], CULPRITS)
 def test_a_rank_that_never_comes_is_named_by_all(stage: Stage, cells: Sequence[Cell]) -> None:
-    """Within the time-out, and a little more for those whom the chief tells."""
+    """If a rank or the chief never joins, all others fail within the time-out with an error that names it."""
 
     def check(cell: Cell) -> None:
         others = [rank for rank in range(cell.layout.size) if rank != cell.culprit]
@@ -64,7 +64,7 @@ def test_a_rank_that_never_comes_is_named_by_all(stage: Stage, cells: Sequence[C
 
 @sampled("cells", [Cell("join", TWO_BY_TWO, 2)], WAITING)
 def test_a_rank_that_dies_while_all_wait_for_another_is_named_at_once(stage: Stage, cells: Sequence[Cell]) -> None:
-    """On every host."""
+    """While all wait for another rank, a death is reported at once on every host."""
 
     def check(cell: Cell) -> None:
         with stage.set_up(JOIN, cell, only=range(cell.layout.size - 1)) as (_, ranks):
@@ -81,7 +81,7 @@ def test_a_rank_that_dies_while_all_wait_for_another_is_named_at_once(stage: Sta
 
 @sampled("cells", [Cell("join", TWO_BY_TWO, 1)], WAITING_HOSTS)
 def test_a_host_that_dies_while_all_wait_for_another_is_named_at_once(stage: Stage, cells: Sequence[Cell]) -> None:
-    """Where it was the chief's, by the others' last words on it."""
+    """While all wait for another rank, the death of a host is reported at once."""
 
     def check(cell: Cell) -> None:
         dead = cell.layout.ranks_on(cell.culprit)
@@ -103,7 +103,7 @@ def test_a_host_that_dies_while_all_wait_for_another_is_named_at_once(stage: Sta
 @pytest.mark.slow  # a host is given up after half a minute
 @pytest.mark.parametrize("run", RUNS)
 def test_a_host_that_is_cut_off_while_all_wait_for_another_is_given_up(stage: Stage, run: int) -> None:
-    """On both sides of the cut, long before the time-out of joining."""
+    """While ranks join, both sides of a cut cable give each other up long before the timeout."""
 
     def check(cell: Cell) -> None:
         away = cell.layout.ranks_on(cell.culprit)
@@ -126,7 +126,7 @@ def test_a_host_that_is_cut_off_while_all_wait_for_another_is_given_up(stage: St
 
 @sampled("cells", [Cell("join", THREE_BY_ONE, 1)], WAITING_HOSTS)
 def test_a_host_whose_cable_is_mended_in_time_joins(stage: Stage, cells: Sequence[Cell]) -> None:
-    """It was cut when its ranks began to look for the chief."""
+    """A host whose cable is repaired in time joins."""
 
     def check(cell: Cell) -> None:
         away = cell.layout.ranks_on(cell.culprit)
@@ -149,7 +149,7 @@ def test_a_host_whose_cable_is_mended_in_time_joins(stage: Stage, cells: Sequenc
 @pytest.mark.slow  # longer than a stranger may be silent
 @needs("packet loss")
 def test_a_rank_whose_introduction_is_late_joins(stage: Stage) -> None:
-    """It has proved the key, so that it is waited for: it would not come again."""
+    """A rank that has proved the key is waited for, even if its introduction is late."""
     with host_group(2) as hosts:
         hosts[0].run(["iptables", "-A", "INPUT", "-p", "tcp", "-m", "length", "--length", "250:", "-j", "DROP"])
         with stage.set_up_on(hosts, JOIN, Cell("join", Layout(2, 1), 1)) as ranks:
@@ -184,7 +184,7 @@ tell("all is well")
 @pytest.mark.slow  # longer than a hasty end would wait
 @pytest.mark.parametrize("run", RUNS)
 def test_what_the_chief_has_said_before_it_left_comes_through_a_mended_cable(stage: Stage, run: int) -> None:
-    """A broadcast waits for nobody, but its end does, while there is hope."""
+    """A broadcast right before the chief's end arrives after the cable is repaired."""
 
     def check(cell: Cell) -> None:
         with stage.set_up(LAST_WORD, cell) as (hosts, ranks):
@@ -219,7 +219,7 @@ with join() as distributed:
 @needs("packet loss")
 @pytest.mark.parametrize("run", RUNS)
 def test_the_last_words_of_a_rank_come_through_after_a_time_when_all_was_lost(stage: Stage, run: int) -> None:
-    """Its process has ended meanwhile: its kernel goes on trying."""
+    """A rank's last error arrives after an outage, even if its process has ended."""
     with stage.set_up(FAREWELL, Cell("close", THREE_BY_ONE, 2)) as (hosts, ranks):
         ranks.await_marks("plays")
         for host in hosts:
@@ -268,7 +268,7 @@ tell("all is well")
 @pytest.mark.slow  # as long as it may take until a rank is wrongly thought dead
 @needs("packet loss")
 def test_a_rank_that_leaves_well_is_not_thought_dead_because_its_farewell_was_lost(stage: Stage) -> None:
-    """Nor because of what it was still told: who closes a connection before reading all destroys what was said."""
+    """A rank that left well is not taken for dead if its farewell is delayed."""
     with stage.set_up(QUIET_END, Cell("close", THREE_BY_ONE, 2)) as (hosts, ranks):
         ranks.await_marks("plays")
         (control,) = ranks[2].told()
@@ -286,7 +286,7 @@ def test_a_rank_that_leaves_well_is_not_thought_dead_because_its_farewell_was_lo
 @pytest.mark.slow  # torch is imported on every rank
 @pytest.mark.parametrize("run", RUNS)
 def test_ranks_of_three_hosts_meet_through_the_store_of_torch(stage: Stage, run: int) -> None:
-    """Which stands on the first host; no key is given to anyone, and the chief's address is that of the host."""
+    """Ranks on three hosts meet through torch's store on the first host, without a key in the environment."""
     source = """
         import os
         from datetime import timedelta

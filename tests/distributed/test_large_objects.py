@@ -22,7 +22,7 @@ pytestmark = [requires_memory_files, pytest.mark.usefixtures("nothing_stays_open
 
 
 class Unreadable:
-    """Large, and an error when it is unpickled."""
+    """A large object that fails when it is unpickled."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -50,7 +50,7 @@ def exchange(distributed: DistributedContext) -> list[object]:
 def test_every_rank_gets_large_objects(
     threads: Threads, num_nodes: int, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of its own node, by Unix sockets; ranks of other nodes get the same."""
+    """Large objects arrive unchanged on the sender's node and on other nodes."""
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", "a key that all of them know")
     results = threads.run(4, exchange, num_nodes=num_nodes, **meeting(num_nodes, free_port))
 
@@ -67,7 +67,7 @@ def meeting(num_nodes: int, port: int) -> dict[str, object]:
 
 
 def test_large_objects_leave_no_descriptor_behind(threads: Threads) -> None:
-    """After calls that work, that fail on one rank, and that cannot be unpickled."""
+    """Large objects leave no open descriptors, after calls that succeed or fail."""
 
     def script(distributed: DistributedContext) -> None:
         mine = os.urandom(LARGE)
@@ -143,7 +143,7 @@ FORKING = (
 
 
 def test_a_fork_in_the_middle_of_a_call_does_not_keep_the_memory(start_ranks: StartRanks) -> None:
-    """A child that lives on would hold what its parent has given back."""
+    """A child that is forked during a call does not keep the memory of large objects."""
     assert start_ranks(FORKING, 2).outcomes()[0].values == [0]
 
 
@@ -174,7 +174,7 @@ DYING = (
 
 
 def test_large_objects_of_a_call_that_fails_are_given_back(start_ranks: StartRanks) -> None:
-    """Nobody holds them once a rank has died."""
+    """The memory of large objects is released when a call fails by a rank's death."""
     group = start_ranks(DYING, 3)
     group.await_mark("joined")
     group[2].kill()
@@ -213,7 +213,7 @@ IN_ANY_ORDER = """
 @needs("many processes")
 @pytest.mark.parametrize("size", [2, 4])
 def test_objects_of_any_size_come_whole_in_calls_of_any_order(start_ranks: StartRanks, size: int) -> None:
-    """As files or in frames, also when some ranks are a call ahead of others."""
+    """Objects of any size arrive whole in any order of calls, even if some ranks are ahead."""
     sizes = [0, 100, 60_000, MIN_BYTES - 100, MIN_BYTES, LARGE]
 
     group = start_ranks(IN_ANY_ORDER, size, arguments={"size": size, "num_bytes": sizes, "seed": size}, timeout_s=20.0)

@@ -37,7 +37,7 @@ def frame(sequence: int = 1) -> Frame:
 
 
 class Pair:
-    """Two links that exchange files, or, at one end, a bare socket that says what it likes."""
+    """Two links that exchange files, one of which may be a bare socket."""
 
     def __init__(self, *, family: socket.AddressFamily = socket.AF_UNIX, is_bare: bool = False) -> None:
         near, far = socket.socketpair() if family == socket.AF_UNIX else tcp_pair()
@@ -50,7 +50,7 @@ class Pair:
             self.sender.exchange_files(self.files)
 
     def send(self, *contents: Content, sequence: int = 1) -> None:
-        """What does not fit into the connection at once is received meanwhile."""
+        """Sends a frame and receives at the other end at the same time."""
         self.received: list[Frame] = []
         self.sender.send(frame(sequence), self._receive, contents)
         self._receive()
@@ -88,7 +88,7 @@ def written(value: object) -> MemoryFile:
 
 
 def test_a_large_object_is_written_into_a_sealed_file_and_a_small_one_is_not() -> None:
-    """Neither its writer nor a reader can change it afterwards."""
+    """A large object is written into a sealed file, which cannot be changed; a small one is not."""
     small, large = encode_into(MemoryFiles(), "small"), written(os.urandom(LARGE))
 
     assert isinstance(small, bytes)
@@ -101,7 +101,7 @@ def test_a_large_object_is_written_into_a_sealed_file_and_a_small_one_is_not() -
 
 @pytest.mark.parametrize("value", [os.urandom(LARGE), {str(n): n / 7 for n in range(60_000)}, [b"x" * LARGE] * 3])
 def test_what_is_read_from_a_file_is_what_was_written(value: object) -> None:
-    """By several readers, each from its beginning; the object stands on its own once it is read."""
+    """Several readers read the file's object unchanged, each from the beginning."""
     file = written(value)
     duplicates = [MemoryFile(os.dup(file.fileno()), len(file)) for _ in range(2)]
 
@@ -110,7 +110,7 @@ def test_what_is_read_from_a_file_is_what_was_written(value: object) -> None:
 
 
 def test_only_the_descriptor_travels_within_a_host() -> None:
-    """The frame has none of the bytes."""
+    """Within a host only the file's descriptor is sent."""
     content = os.urandom(LARGE)
 
     with pair() as opened:
@@ -123,7 +123,7 @@ def test_only_the_descriptor_travels_within_a_host() -> None:
 
 
 def test_the_bytes_travel_between_hosts() -> None:
-    """They are read in place while they are sent."""
+    """Between hosts the file's bytes are sent."""
     content = os.urandom(LARGE)
 
     with pair(family=socket.AF_INET) as opened:
@@ -139,7 +139,7 @@ def test_the_bytes_travel_between_hosts() -> None:
 
 
 def test_files_and_bytes_keep_their_order_in_one_frame() -> None:
-    """A result has contents of all ranks, large and small."""
+    """Large and small contents of one frame keep their order."""
     values = ["small", os.urandom(LARGE), b"", os.urandom(2 * LARGE), 7, os.urandom(LARGE)]
     contents = [encode_into(MemoryFiles(), value) for value in values]
 
@@ -152,7 +152,7 @@ def test_files_and_bytes_keep_their_order_in_one_frame() -> None:
 
 
 def test_each_file_comes_with_its_own_frame_when_many_are_read_at_once() -> None:
-    """Frames with files and without lie in the connection together."""
+    """When many frames are read at once, each gets its own file."""
     values = [os.urandom(LARGE) if number % 3 else number for number in range(12)]
 
     with pair() as opened:
@@ -166,7 +166,7 @@ def test_each_file_comes_with_its_own_frame_when_many_are_read_at_once() -> None
 
 
 def test_more_files_than_a_frame_may_have_travel_as_bytes() -> None:
-    """A rank needs no more than a few descriptors, however large the group."""
+    """Files beyond the limit of a frame are sent as bytes."""
     value = os.urandom(LARGE)
     file = written(value)
 
@@ -179,7 +179,7 @@ def test_more_files_than_a_frame_may_have_travel_as_bytes() -> None:
 
 
 def test_a_file_that_arrives_piece_by_piece_is_waited_for() -> None:
-    """Its descriptor has come with the first byte of its announcement."""
+    """A file that is announced piece by piece is received when the announcement is complete."""
     file = written(b"x" * LARGE)
     announcement = HEADER.pack(FrameKind.FILE, 0, 0, 0, len(file))
     value = HEADER.pack(FrameKind.VALUE, CollectiveOperation.GATHER, 0, 1, 0)
@@ -250,7 +250,7 @@ WRONG: dict[str, list[tuple[bytes, Callable[[], list[int]]]]] = {
 
 @pytest.mark.parametrize("how", WRONG)
 def test_what_is_not_the_announced_file_ends_the_link(how: str) -> None:
-    """And every descriptor that came is closed."""
+    """A descriptor that does not match its announcement ends the link and is closed."""
     before = num_descriptors()
 
     with pair(is_bare=True) as opened, pytest.raises(ConnectionEndedError):
@@ -267,7 +267,7 @@ def test_what_is_not_the_announced_file_ends_the_link(how: str) -> None:
 
 
 def test_more_files_than_any_frame_has_end_the_link() -> None:
-    """A broken rank cannot take all our descriptors."""
+    """Too many files in a frame end the link and are closed."""
     file = sealed(LARGE)
     before = num_descriptors()
 
@@ -282,7 +282,7 @@ def test_more_files_than_any_frame_has_end_the_link() -> None:
 
 @pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET], ids=["control", "tcp"])
 def test_a_link_that_takes_no_files_takes_none(family: socket.AddressFamily) -> None:
-    """No files come over TCP, nor among the news."""
+    """A link for TCP or for news refuses files."""
     near, far = socket.socketpair() if family == socket.AF_UNIX else tcp_pair()
     link = Connection(far, None)
     file = sealed(LARGE)
@@ -306,7 +306,7 @@ def test_a_link_that_takes_no_files_takes_none(family: socket.AddressFamily) -> 
 
 
 def test_a_process_without_room_for_a_file_says_so() -> None:
-    """It is that process's trouble, and not the death of the peer."""
+    """A process that cannot open more files raises that error and does not blame its peer."""
     with pair() as opened:
         file = written(b"x" * LARGE)
         opened.sender.send(frame(), pytest.fail, [file])

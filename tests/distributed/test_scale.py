@@ -34,7 +34,7 @@ def meeting(num_nodes: int, port: int) -> dict[str, str]:
 
 @SHAPES
 def test_collectives_of_64_ranks_give_each_what_it_is_due(threads: Threads, num_nodes: int, port: int) -> None:
-    """On one node, and on 16 that speak over TCP; small objects and large ones."""
+    """Collectives of 64 ranks give the right results on one node and on 16 nodes."""
 
     def script(distributed: DistributedContext) -> list[object]:
         rank = distributed.rank
@@ -88,7 +88,7 @@ HOSTING = """
 
 @SHAPES
 def test_a_dead_one_of_64_ranks_is_named_on_all_others(start_ranks: StartRanks, num_nodes: int, port: int) -> None:
-    """The ranks are threads of three processes, and one of them is alone in its own, which is killed."""
+    """When one of 64 ranks is killed, all others name it."""
     ranks = [list(range(32)), list(range(32, 63)), [63]]
     arguments = {"per_node": SIZE // num_nodes, "ranks": ranks}
     # 63 threads share two interpreters: on a busy machine they may take a minute to join.
@@ -102,7 +102,7 @@ def test_a_dead_one_of_64_ranks_is_named_on_all_others(start_ranks: StartRanks, 
 
 
 def say_nothing(_connection: socket.socket) -> None:
-    """Silent for as long as it is let."""
+    """Stays silent as long as it may."""
 
 
 def send_garbage(connection: socket.socket) -> None:
@@ -122,7 +122,7 @@ BEHAVIOURS: tuple[Callable[[socket.socket], None], ...] = (say_nothing, send_gar
 
 
 class Crowd:
-    """Strangers who connect as fast as they can."""
+    """Strangers that connect as fast as they can."""
 
     def __init__(self, chief: Chief, num_strangers: int, most_open: int = 400) -> None:
         self.num_done = 0
@@ -148,7 +148,7 @@ class Crowd:
 
 @contextlib.contextmanager
 def crowd(chief: Chief, num_strangers: int) -> Iterator[Crowd]:
-    """It comes meanwhile."""
+    """Runs a crowd of strangers during the block."""
     coming = Crowd(chief, num_strangers)
     thread = threading.Thread(target=coming.come)
     thread.start()
@@ -166,7 +166,7 @@ TRANSPORTS = pytest.mark.parametrize("force_tcp", [False, True], ids=["unix", "t
 @COUNTS
 @TRANSPORTS
 def test_ranks_get_in_behind_a_crowd_of_strangers(start_ranks: StartRanks, num_strangers: int, force_tcp: bool) -> None:
-    """While it still comes; the chief keeps few of them, and is let alone afterwards."""
+    """Ranks join despite a crowd of strangers, and the chief needs few descriptors and little memory."""
     source = """
     from rank_script import join, rank, tell
 
@@ -198,7 +198,7 @@ def memory_bytes(pid: int) -> int:
 
 @TRANSPORTS
 def test_strangers_find_nobody_while_the_ranks_work(threads: Threads, force_tcp: bool) -> None:
-    """Whom they have seen listen listens no more: they cost the calls nothing."""
+    """After all ranks have joined, the chief no longer listens, and strangers do not disturb the calls."""
     terms = threads.terms(force_tcp=force_tcp)
 
     def script(rank: int) -> DistributedContext:

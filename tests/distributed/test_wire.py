@@ -44,7 +44,7 @@ def seals() -> tuple[Seal, Seal]:
 
 
 class Wire:
-    """A link whose wire is cut open: what the one end has sent is given to the other by the test."""
+    """A link whose bytes the test carries from one end to the other."""
 
     def __init__(self, is_sealed: bool) -> None:
         near, far = seals() if is_sealed else (None, None)
@@ -54,7 +54,7 @@ class Wire:
         self.receiver = Connection(receiving, far)
 
     def sent(self, *frames: Frame) -> list[bytes]:
-        """The bytes of each frame."""
+        """Returns the bytes of each frame."""
         return [self._sent(frame) for frame in frames]
 
     def _sent(self, frame: Frame) -> bytes:
@@ -71,7 +71,7 @@ class Wire:
         return bytes(content)
 
     def receive(self, content: bytes, *, is_end: bool = False) -> list[Frame]:
-        """The frames that the other end makes of it."""
+        """Feeds bytes to the other end and returns the frames that it reads."""
         frames = []
         waiting = memoryview(content)
         self.feed.setblocking(False)
@@ -105,7 +105,7 @@ SEALED = pytest.mark.parametrize("is_sealed", [False, True], ids=["unix", "tcp"]
 
 @SEALED
 def test_frames_arrive_as_they_were_sent(is_sealed: bool) -> None:
-    """Of every kind and size."""
+    """Frames of every kind and size arrive unchanged."""
     with wire(is_sealed) as cut:
         assert cut.receive(b"".join(cut.sent(*FRAMES))) == FRAMES
 
@@ -117,7 +117,7 @@ def test_frames_arrive_as_they_were_sent(is_sealed: bool) -> None:
     cuts=st.lists(st.integers(1, 70_000), max_size=12),
 )
 def test_frames_may_arrive_in_any_pieces(is_sealed: bool, sizes: list[tuple[int, int]], cuts: list[int]) -> None:
-    """A frame is given when it is whole, however it was cut on its way."""
+    """A frame is read when it is complete, in whatever pieces it arrives."""
     frames = [
         Frame(FrameKind.VALUE, CollectiveOperation.GATHER, number, site * b"s", payload * b"p")
         for number, (site, payload) in enumerate(sizes)
@@ -134,7 +134,7 @@ def test_frames_may_arrive_in_any_pieces(is_sealed: bool, sizes: list[tuple[int,
 
 
 def test_a_frame_with_any_byte_altered_is_refused_on_tcp() -> None:
-    """Whichever byte it is, nothing of the frame is given."""
+    """On TCP a frame with any byte changed is refused."""
     with wire(True) as cut:
         num_bytes = len(*cut.sent(FRAMES[0]))
 
@@ -157,7 +157,7 @@ REARRANGED: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 @pytest.mark.parametrize("how", REARRANGED)
 def test_frames_that_are_rearranged_are_refused_on_tcp(how: str) -> None:
-    """Each is bound to its place among the others."""
+    """On TCP frames that are reordered, repeated or missing are refused."""
     frames = [Frame(FrameKind.VALUE, CollectiveOperation.GATHER, number, b"site", b"payload") for number in range(3)]
 
     with wire(True) as cut:
@@ -170,7 +170,7 @@ def test_frames_that_are_rearranged_are_refused_on_tcp(how: str) -> None:
 
 
 def test_a_frame_cannot_be_turned_back_on_tcp() -> None:
-    """Each direction has a key of its own."""
+    """On TCP a frame cannot be sent back to its sender."""
     with wire(True) as cut:
         (content,) = cut.sent(FRAMES[0])
         cut.tap.setblocking(True)
@@ -183,7 +183,7 @@ def test_a_frame_cannot_be_turned_back_on_tcp() -> None:
 @SEALED
 @pytest.mark.parametrize("num_kept", [1, 19, 21, 36, 40])
 def test_a_frame_that_ends_early_is_refused(is_sealed: bool, num_kept: int) -> None:
-    """The connection has ended; half a frame is none."""
+    """A frame that is cut off is refused when the connection ends."""
     with wire(is_sealed) as cut:
         content = b"".join(cut.sent(FRAMES[2]))[:num_kept]
 
@@ -194,7 +194,7 @@ def test_a_frame_that_ends_early_is_refused(is_sealed: bool, num_kept: int) -> N
 @SEALED
 @pytest.mark.parametrize("announced_bytes", [MAX_PAYLOAD_BYTES + 1, 1 << 32, 1 << 63, (1 << 64) - 1])
 def test_no_memory_is_taken_for_what_no_rank_would_send(is_sealed: bool, announced_bytes: int) -> None:
-    """It is refused when it is announced, even by one who holds the key."""
+    """A frame that announces too many bytes is refused without allocating memory."""
     header = HEADER.pack(FrameKind.VALUE, CollectiveOperation.GATHER, 0, 1, announced_bytes)
     near, _ = seals()
     code = near.seal(header, [])[0] if is_sealed else b""
@@ -212,7 +212,7 @@ def test_no_memory_is_taken_for_what_no_rank_would_send(is_sealed: bool, announc
 
 
 def test_no_memory_is_taken_for_what_is_announced_without_the_key() -> None:
-    """Not even for what a rank might send: the code of the header comes first."""
+    """A frame header without the right code is refused before memory is allocated."""
     header = HEADER.pack(FrameKind.VALUE, CollectiveOperation.GATHER, 0, 1, MAX_PAYLOAD_BYTES)
 
     with wire(True) as cut:
@@ -228,7 +228,7 @@ def test_no_memory_is_taken_for_what_is_announced_without_the_key() -> None:
 
 
 def fuzzed(generator: random.Random, whole: bytes) -> bytes:
-    """Random bytes, or those of a frame with something done to them."""
+    """Returns random bytes or a damaged frame."""
     way = generator.randrange(4)
     if way == 0:
         return generator.randbytes(generator.randrange(120))
@@ -248,7 +248,7 @@ FUZZED = pytest.mark.parametrize("num_strings", [3_000, pytest.param(50_000, mar
 @FUZZED
 @SEALED
 def test_fuzzed_strings_crash_no_link(is_sealed: bool, num_strings: int) -> None:
-    """Each gives no frame, some frame (on Unix sockets, where only the peer itself can speak), or the link's end."""
+    """A fuzzed string crashes no link: it yields no frame, some frame on an unsealed link, or the link's end."""
     generator = random.Random(1)
     with wire(is_sealed) as cut:
         whole = b"".join(cut.sent(FRAMES[0], FRAMES[3]))
@@ -274,7 +274,7 @@ def test_fuzzed_strings_crash_no_link(is_sealed: bool, num_strings: int) -> None
 @FUZZED
 @pytest.mark.parametrize("holds_key", [False, True], ids=["strangers", "ranks"])
 def test_fuzzed_strings_crash_no_reception(holds_key: bool, num_strings: int) -> None:
-    """What a stranger sends as its proof, and what a broken rank sends after it."""
+    """Random input in place of a proof, or after it, crashes nothing."""
     generator = random.Random(2)
     refusals = (OSError, WrongPeerError, ConnectionEndedError, msgspec.MsgspecError)
     fields = dict.fromkeys(["rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "pid"], 1)
@@ -303,7 +303,7 @@ def test_fuzzed_strings_crash_no_reception(holds_key: bool, num_strings: int) ->
 
 @FUZZED
 def test_fuzzed_messages_are_news_or_refused(num_strings: int) -> None:
-    """The channel's thread gets nothing but what it knows."""
+    """Random messages are decoded to known news or refused."""
     generator = random.Random(3)
     whole = encode_message(Left(1, 2, RankFailure(1, "an error", "a traceback")))
     num_refused = 0
@@ -318,7 +318,7 @@ def test_fuzzed_messages_are_news_or_refused(num_strings: int) -> None:
 
 
 def test_both_sides_prove_the_key() -> None:
-    """Neither believes one that does not hold it, nor one that sends its own proof back to it."""
+    """Each side refuses a peer without the key, or one that returns its own proof."""
     acceptor, connector = AcceptorHandshake(KEY), ConnectorHandshake(KEY)
     acceptor.hear_knock(connector.knock())
     connector.check(acceptor.reply(connector.proof(acceptor.greeting())))
@@ -334,7 +334,7 @@ def test_both_sides_prove_the_key() -> None:
 
 
 def test_a_proof_is_worth_nothing_a_second_time() -> None:
-    """Each connection asks for one of its own."""
+    """A proof cannot be used for a second connection."""
     acceptor, connector, other = AcceptorHandshake(KEY), ConnectorHandshake(KEY), AcceptorHandshake(KEY)
     acceptor.hear_knock(connector.knock())
     proof = connector.proof(acceptor.greeting())
@@ -347,5 +347,5 @@ def test_a_proof_is_worth_nothing_a_second_time() -> None:
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
 def test_several_contents_travel_as_one(contents: list[bytes]) -> None:
-    """And are taken apart again."""
+    """Several contents are joined into one and split again."""
     assert split(b"".join(join(contents)), {}) == contents

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _serve() -> dict[str, str] | None:
-    """In the new process: what it is to run. None in the old one, at its end."""
+    """Forks a rank for each request; returns its task in the new process and None in the old one at the end."""
     for line in sys.stdin:
         request = json.loads(line)
         if "reap" in request:
@@ -46,7 +46,7 @@ def _serve() -> dict[str, str] | None:
 
 
 def _fork(host: int | None) -> int:
-    """On this machine, or on the host whose process 1 this is."""
+    """Forks a process on this machine, or on the host whose first process this is."""
     if host is None:
         return os.fork()
     with process_ids_of(host):

@@ -32,7 +32,7 @@ SHOW = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))
     ],
 )
 def test_hyperparameters_are_options(hparams: dict[str, Any], words: list[str]) -> None:
-    """By their own names, in their order."""
+    """Hyperparameters become options with their own names, in their order."""
     assert options(hparams) == words
 
 
@@ -51,13 +51,13 @@ def test_hyperparameters_are_options(hparams: dict[str, Any], words: list[str]) 
     ],
 )
 def test_a_command_is_filled(argv: list[str], filled: list[str]) -> None:
-    """Whatever is no placeholder of ours stays as it is."""
+    """Placeholders in a command are filled, and everything else stays as it is."""
     assert fill(argv, HPARAMS) == (filled, {})
 
 
 @pytest.mark.parametrize("shell", [["sh", "-c"], ["/bin/bash", "-c"], ["bash", "-ec"], ["x", "sh", "-c"]])
 def test_in_a_shell_the_values_are_variables(shell: list[str]) -> None:
-    """With quotes where there are none. Within single quotes nothing is replaced, as in the shell."""
+    """In a shell's command, placeholders become quoted variables, except within single quotes."""
     text = "LR='${hparams.lr}' train.py ${args} \"a ${hparams.lr}\" \\${args} $$ ${HOME}"
 
     argv, variables = fill([*shell, text], {"lr": 0.1, "n": [1]})
@@ -88,7 +88,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_no_value_is_run_by_a_shell(shell: str, tmp_path: Any) -> None:
-    """Wherever it stands, each value comes to the script as it is."""
+    """No value is executed by a shell: each reaches the script unchanged, wherever its placeholder is."""
     hparams = {f"v{index}": value for index, value in enumerate(HOSTILE)}
     places = " ".join(f'${{hparams.{name}}} "<${{hparams.{name}}}>" x=${{hparams.{name}}}' for name in hparams)
     argv, variables = fill([shell, "-c", f"{sys.executable} -c '{SHOW[2]}' {places} ${{args}}"], hparams)
@@ -101,7 +101,7 @@ def test_no_value_is_run_by_a_shell(shell: str, tmp_path: Any) -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    """With those that there are."""
+    """A placeholder with an unknown name is refused, with the names that exist."""
     argv = ["sh", "-c", "train.py ${hparams.learning_rate}"]
 
     with pytest.raises(CommandArgumentError, match="no hyperparameter learning_rate") as caught:

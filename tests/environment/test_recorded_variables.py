@@ -14,7 +14,7 @@ VARIABLES_PAGE = Path(__file__).resolve().parents[2] / "docs" / "variables.md"
 
 
 def test_settings_are_kept() -> None:
-    """By family, and by name: the index of a partition is no key, and the threads of a tokenizer are no token."""
+    """Settings are recorded by name or prefix, even if their names contain KEY or TOKEN."""
     variables = {
         "CUDA_VISIBLE_DEVICES": "0,1",
         "GLOO_SOCKET_IFNAME": "eth0",
@@ -39,19 +39,19 @@ def test_settings_are_kept() -> None:
     ],
 )
 def test_what_may_be_a_secret_is_not_kept(name: str) -> None:
-    """Nor is anything that nobody has named; of the families, the other hosts do not get it either."""
+    """Variables that may be secrets, or are not listed, are neither recorded nor passed to other hosts."""
     assert recorded_variables({name: "s"}) == {}
     assert passed_variables({name: "s"}) == {}
 
 
 @pytest.mark.parametrize("value", ["https://me:hunter2@host/x", "redis://:pw@host", "https://ghp_token@github.com/a/b"])
 def test_a_url_with_a_password_is_not_kept(value: str) -> None:
-    """Whatever the variable is called."""
+    """A URL with a password or token is not recorded, whatever its variable's name."""
     assert recorded_variables({"NCCL_TOPO_FILE": value, "PYTHONPATH": value}) == {}
 
 
 def test_the_list_of_what_is_kept_is_documented() -> None:
-    """Each name and each family stands in the page on variables."""
+    """The documentation lists exactly the names and prefixes of variables that are recorded."""
     page = VARIABLES_PAGE.read_text()
     section = page[page.index("## What is kept with a trial") :]
 

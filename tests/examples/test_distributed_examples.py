@@ -79,7 +79,7 @@ def test_a_training_on_two_ranks_stops_in_the_middle_and_goes_on_to_its_accuracy
 
 @pytest.mark.slow  # three trainings, one of them on three ranks
 def test_shards_are_read_by_another_number_of_ranks() -> None:
-    """What two ranks stored, one goes on from, and three from what that one stored."""
+    """Checkpoints in shards are read by another number of ranks: two, then one, then three."""
     stopped = stop_in_epoch(launch("5_sharded.py", 2, "--epochs", 8), 2, signal.SIGTERM)
     stored_by_two = {tuple(files(uuid)) for uuid in checkpoints()}
 
@@ -94,7 +94,7 @@ def test_shards_are_read_by_another_number_of_ranks() -> None:
 
 
 def checkpoints() -> list[str]:
-    """Newest first."""
+    """The checkpoints of trial 1, newest first."""
     return [checkpoint["storage_id"] for checkpoint in answer("checkpoint", "list", "--trial", 1)]
 
 

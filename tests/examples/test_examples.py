@@ -93,7 +93,7 @@ def uninterrupted(undisturbed: dict[str, Run]) -> list[Point]:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_each_step_reaches_the_stated_accuracy(undisturbed: dict[str, Run], script: str) -> None:
-    """The scripts are real trainings."""
+    """Each example reaches the accuracy that it states."""
     output = undisturbed[script].output
 
     assert_reaches_its_accuracy(output)
@@ -116,7 +116,7 @@ def test_a_paused_and_resumed_training_reports_as_if_undisturbed(shell: Shell, u
 
 
 def test_a_killed_and_resumed_training_reports_as_if_undisturbed(shell: Shell, uninterrupted: list[Point]) -> None:
-    """What was reported beyond the last checkpoint, and then again, is told once."""
+    """A killed and resumed training shows the same reports as an undisturbed one."""
     with shell.start(sys.executable, CHECKPOINTS, "--epochs", 6) as process:
         read_until(process, "epoch 2,")
         process.send_signal(signal.SIGKILL)
@@ -127,7 +127,7 @@ def test_a_killed_and_resumed_training_reports_as_if_undisturbed(shell: Shell, u
 
 
 def test_a_continued_training_counts_from_zero_with_what_was_learned(undisturbed: dict[str, Run]) -> None:
-    """`trial continue` begins another trial: its weights are taken over, its steps are its own."""
+    """`trial continue` begins a new trial with the learned weights, whose steps count from zero."""
     shell = undisturbed[CHECKPOINTS.name].shell
 
     with shell.start(CORE_SDK, "trial", "continue", 1) as process:

@@ -50,7 +50,7 @@ def trials(experiment_id: int) -> list[dict[str, Any]]:
     ],
 )
 def test_each_configuration_runs_to_its_end(home: Home, config: str, options: list[str]) -> None:
-    """With fewer trials or epochs than a reader's, to save time."""
+    """Each example configuration runs to its end, here with fewer trials or epochs."""
     overrides = [word for option in options for word in ("--config", option)]
 
     with running_master(Home.create(home.root), NUM_SLOTS):
@@ -61,7 +61,7 @@ def test_each_configuration_runs_to_its_end(home: Home, config: str, options: li
 
 @pytest.mark.slow
 def test_a_search_stops_most_of_its_trials_and_finds_a_good_one(home: Home) -> None:
-    """Each that was stopped has a checkpoint, and the best has learned."""
+    """The search example stops at least half of its trials, each with a checkpoint, and finds a good one."""
     with running_master(Home.create(home.root), NUM_SLOTS):
         core_sdk("experiment", "create", EXAMPLES / "4_search.yaml", EXAMPLES, "--follow")
 

@@ -30,7 +30,7 @@ def launcher(num_ranks: int) -> list[str]:
 
 @pytest.mark.slow
 def test_what_two_ranks_have_learnt_one_rank_goes_on_with(home: Home) -> None:
-    """It is paused on two ranks after its first epoch, and comes to its end on one."""
+    """The language model is paused on two ranks, and reaches the stated loss after a resume on one."""
     script = [sys.executable, str(EXAMPLE)]
     with subprocess.Popen([str(CORE_SDK), "run", "--", *launcher(2), *script]) as process:
         wait_for(lambda: any(home.root.glob("checkpoints/*/metadata.json")), timeout_s=TIMEOUT_S)

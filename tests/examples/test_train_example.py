@@ -35,13 +35,13 @@ def assert_as_promised(process: subprocess.Popen[str]) -> None:
 
 
 def test_one_process_alone_learns_the_digits() -> None:
-    """Which is the same training, without workers."""
+    """The example without workers learns the digits in one process."""
     assert_as_promised(start(sys.executable, str(EXAMPLES / "9_train.py"), "--workers=0"))
 
 
 @pytest.mark.parametrize(("script", "option"), [("9_train.py", "--workers=2"), ("9_sgd.py", "--replicas=2")])
 def test_workers_learn_the_digits_also_after_a_pause(home: Home, script: str, option: str) -> None:
-    """In two attempts of one trial."""
+    """With two workers, the example learns the digits, also when it is paused and resumed."""
     first = start(str(CORE_SDK), "run", "--", sys.executable, str(EXAMPLES / script), option)
     wait_for(lambda: any(home.checkpoints.glob("*-*")))
     client.get_trial(1).pause()  # at once: on a busy machine a command would start only when the training has ended

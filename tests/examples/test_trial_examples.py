@@ -58,19 +58,19 @@ def assert_as_promised(output: str) -> None:
 
 
 def validations(experiment_id: int) -> Validations:
-    """Those of the experiment's only trial."""
+    """The validations of the experiment's only trial."""
     trials = Tracker().get_experiment(experiment_id).get_trials()
     return [(each.steps_completed, each.metrics) for trial in trials for each in trial.iter_metrics("validation")]
 
 
 def test_the_trial_reaches_its_accuracy() -> None:
-    """As a plain script."""
+    """The example of a Trial reaches its accuracy as a plain script."""
     assert_as_promised(run(sys.executable, EXAMPLES / "8_trial.py"))
 
 
 @pytest.mark.slow
 def test_the_trial_reaches_its_accuracy_on_two_ranks() -> None:
-    """Each has half of every batch, and both tell the same accuracy."""
+    """On two ranks, the example reaches its accuracy, and both ranks print the same one."""
     launcher = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--"]
 
     output = run(*launcher, sys.executable, EXAMPLES / "8_trial.py")
@@ -81,7 +81,7 @@ def test_the_trial_reaches_its_accuracy_on_two_ranks() -> None:
 
 @pytest.mark.slow
 def test_the_transfer_learns_other_digits_from_few_images(home: Home) -> None:
-    """From a checkpoint of a trial that knows only the digits 0 to 4; an experiment says which checkpoint."""
+    """From a checkpoint of the digits 0 to 4, the transfer example learns the other digits, also in an experiment."""
     run(sys.executable, EXAMPLES / "8_trial.py", "--epochs", 10, "--classes", 0, 1, 2, 3, 4)
     pretrained = Tracker().get_trial(1).list_checkpoints()[0].uuid
 
@@ -98,7 +98,7 @@ def test_the_transfer_learns_other_digits_from_few_images(home: Home) -> None:
 
 @pytest.mark.slow
 def test_a_stopped_transfer_goes_on_as_if_undisturbed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is stopped while the pretrained layers are frozen, and once more when they are tuned."""
+    """The transfer example resumes exactly, whether it is stopped with frozen or with tuned layers."""
     run(sys.executable, EXAMPLES / "8_trial.py", "--epochs", 1, "--classes", 0, 1, 2, 3, 4)
     hparams = {
         "pretrained": Tracker().get_trial(1).list_checkpoints()[0].uuid,
@@ -126,13 +126,13 @@ def test_a_stopped_transfer_goes_on_as_if_undisturbed(home: Home, monkeypatch: p
 
 @pytest.mark.slow
 def test_the_gan_draws_digits() -> None:
-    """Nearer to real ones than noise is."""
+    """The images of the GAN example are nearer to real digits than noise is."""
     assert_as_promised(run(sys.executable, EXAMPLES / "8_gan.py"))
 
 
 @pytest.mark.parametrize("name", ["8_trial", pytest.param("8_gan", marks=pytest.mark.slow)])
 def test_a_paused_example_goes_on_as_if_undisturbed(home: Home, name: str) -> None:
-    """With the same seed it has the same validations, whether it is paused or not."""
+    """With the same seed, a paused and resumed example has the same validations as an undisturbed one."""
     config = (EXAMPLES / f"{name}.yaml").read_text()
 
     def create() -> int:

@@ -78,7 +78,7 @@ def unpacked(home: Home, code: PackedCode, directory: Path) -> dict[str, str]:
 
 
 def test_code_comes_back_as_it_was(home: Home, model: Path, tmp_path: Path) -> None:
-    """Files, folders, empty directories, links inside, and who may execute."""
+    """Packed code is unpacked as it was: files, directories, links inside, and the right to execute."""
     write(model, {"data/load.py": "load", "run.sh": "#!/bin/sh", "é/" + "long" * 50: "deep"})
     (model / "run.sh").chmod(0o700)
     (model / "empty").mkdir()
@@ -106,7 +106,7 @@ def test_code_comes_back_as_it_was(home: Home, model: Path, tmp_path: Path) -> N
 
 
 def test_equal_directories_are_stored_once(home: Home, model: Path, tmp_path: Path) -> None:
-    """Whatever their times, their owner's rights and the order in which they were written."""
+    """Equal code is stored once, whatever the files' times, their owner's rights and the order of writing."""
     write(model, {"a.py": "a", "b/c.py": "c"})
     write(tmp_path / "other", {"b/c.py": "c", "a.py": "a", "train.py": "print('trained')\n"})
     os.utime(tmp_path / "other" / "a.py", (0, 0))
@@ -126,7 +126,7 @@ def test_equal_directories_are_stored_once(home: Home, model: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("change", ["content", "name", "executable"])
 def test_any_difference_makes_other_code(home: Home, model: Path, change: str) -> None:
-    """Content, names and the right to execute are what code is."""
+    """Code with other content, another name or another right to execute has another hash."""
     before = pack(home, model)
     script = model / "train.py"
     match change:
@@ -141,7 +141,7 @@ def test_any_difference_makes_other_code(home: Home, model: Path, change: str) -
 
 
 def test_ignore_files_leave_files_out(home: Home, model: Path, tmp_path: Path) -> None:
-    """Both of them, in the syntax of git, on top of what nobody wants."""
+    """Both ignore files leave files out, in git's syntax, in addition to what is always left out."""
     files = [
         "__pycache__/train.pyc",
         ".git/config",
@@ -162,7 +162,7 @@ def test_ignore_files_leave_files_out(home: Home, model: Path, tmp_path: Path) -
 
 
 def test_a_bad_pattern_names_its_file(home: Home, model: Path) -> None:
-    """The message quotes it."""
+    """The error for a bad pattern names its file and quotes the pattern."""
     (model / ".coreignore").write_text("data/\n!\n")
 
     with pytest.raises(CodeDirectoryError, match=r"\.coreignore has a pattern that cannot be read: .*'!'"):
@@ -170,7 +170,7 @@ def test_a_bad_pattern_names_its_file(home: Home, model: Path) -> None:
 
 
 def test_includes_come_under_their_own_names(home: Home, model: Path, tmp_path: Path) -> None:
-    """Files and directories from elsewhere."""
+    """Included files and directories are packed under their own names."""
     write(tmp_path / "shared", {"tools.py": "tools", "__pycache__/tools.pyc": "no"})
     (tmp_path / "notes.txt").write_text("notes")
 
@@ -185,7 +185,7 @@ def test_includes_come_under_their_own_names(home: Home, model: Path, tmp_path: 
 
 
 def test_an_include_hides_no_file(home: Home, model: Path, tmp_path: Path) -> None:
-    """A name that the directory has already is refused."""
+    """An included file whose name the code directory already has is refused."""
     write(tmp_path / "elsewhere", {"train.py": "another"})
 
     with pytest.raises(CodeDirectoryError, match=r"cannot be included: .* has 'train.py' already"):
@@ -193,7 +193,7 @@ def test_an_include_hides_no_file(home: Home, model: Path, tmp_path: Path) -> No
 
 
 def test_a_link_that_leaves_the_directory_is_followed(home: Home, model: Path, tmp_path: Path) -> None:
-    """To a file or a directory, whose links are followed too unless they lead back; what is ignored is left out."""
+    """A link out of the directory is followed to its target, except where it leads back or is ignored."""
     write(tmp_path / "shared", {"tools.py": "tools", "cache/large.bin": "large", "more/data.csv": "1,2"})
     (model / "sub").mkdir()
     (model / "sub" / "tools.py").symlink_to("../../shared/tools.py")
@@ -224,7 +224,7 @@ def test_a_link_that_leaves_the_directory_is_followed(home: Home, model: Path, t
 def test_a_link_out_of_the_directory_leads_somewhere_and_not_in_a_circle(
     home: Home, model: Path, tmp_path: Path
 ) -> None:
-    """It is named with where it leads, and is no error if it is ignored."""
+    """A link out of the directory that leads nowhere or in a circle is refused by name, unless it is ignored."""
     for name, other in (("one", "two"), ("two", "one")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "other").symlink_to(tmp_path / other)
@@ -245,7 +245,7 @@ def test_a_link_out_of_the_directory_leads_somewhere_and_not_in_a_circle(
 
 
 def test_a_socket_is_refused_unless_it_is_ignored(home: Home, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so are pipes and devices."""
+    """A socket in the code directory is refused, unless it is ignored."""
     monkeypatch.chdir(model)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("debug.sock")
@@ -258,7 +258,7 @@ def test_a_socket_is_refused_unless_it_is_ignored(home: Home, model: Path, monke
 
 
 def test_a_file_that_cannot_be_read_is_named(home: Home, model: Path) -> None:
-    """Nothing is stored."""
+    """The error names a file that cannot be read, and nothing is stored."""
     (model / "train.py").chmod(0)
     source = (
         "import sys; from pathlib import Path; from core_sdk.experiments.code import pack; from core_sdk.tracking "
@@ -284,13 +284,13 @@ def without_rights_of_root() -> None:
 
 
 def test_a_missing_directory_is_named(home: Home, tmp_path: Path) -> None:
-    """The operating system's own words say why."""
+    """The error for a missing code directory names it and has the operating system's reason."""
     with pytest.raises(CodeDirectoryError, match=r"nowhere cannot be read: .*No such file or directory"):
         pack(home, tmp_path / "nowhere")
 
 
 def test_too_much_code_is_refused_with_its_largest_files(home: Home, model: Path) -> None:
-    """Before anything is read or stored; the caller may raise the limit."""
+    """Code above the limit is refused with its largest files before anything is stored; the limit can be raised."""
     write(model, {"data/large.bin": "x" * 3_000_000, "data/small.bin": "x" * 10})
 
     with pytest.raises(CodeDirectoryError, match=r"more than 2 MiB, among it 'data/large.bin' \(2.9 MiB\)"):
@@ -301,7 +301,7 @@ def test_too_much_code_is_refused_with_its_largest_files(home: Home, model: Path
 
 
 def test_much_code_is_warned_of(home: Home, model: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With the names of the largest files."""
+    """A large code directory is packed with a warning that names the largest files."""
     with (model / "weights.bin").open("wb") as file:
         file.truncate(51 << 20)
 
@@ -312,7 +312,7 @@ def test_much_code_is_warned_of(home: Home, model: Path, caplog: pytest.LogCaptu
 
 
 def test_a_home_inside_the_directory_is_left_out(model: Path, tmp_path: Path) -> None:
-    """It changes with every experiment, and holds all others."""
+    """A home inside the code directory is left out of the code."""
     home = Home.create(model / "home")
 
     first = pack(home, model)
@@ -322,7 +322,7 @@ def test_a_home_inside_the_directory_is_left_out(model: Path, tmp_path: Path) ->
 
 
 def test_a_file_that_changes_meanwhile_is_noticed(home: Home, model: Path) -> None:
-    """No archive is stored that never was the directory's content."""
+    """A file that changes while it is packed is noticed, and no archive is stored."""
     source = """
     import sys
     while True:
@@ -351,7 +351,7 @@ def test_a_file_that_changes_meanwhile_is_noticed(home: Home, model: Path) -> No
 
 
 def test_what_a_kill_left_is_removed_by_a_later_submission(home: Home, model: Path) -> None:
-    """Only what is old: another process may be writing the rest."""
+    """A later submission removes old temporary files of killed ones, but no young ones, which may be in use."""
     (home.root / "code").mkdir()
     old, young = home.root / "code" / ".old.tmp", home.root / "code" / ".young.tmp"
     for path in (old, young):
@@ -364,7 +364,7 @@ def test_what_a_kill_left_is_removed_by_a_later_submission(home: Home, model: Pa
 
 
 def test_a_trial_gets_its_own_copy_once(home: Home, model: Path) -> None:
-    """A second call leaves what the script has written."""
+    """A trial's code is unpacked once; a second call keeps what the script has written since."""
     folder = home.create_trial()
     code = pack(home, model)
     directory = unpack_for_trial(home, code.sha256, folder)
@@ -379,7 +379,7 @@ def test_a_trial_gets_its_own_copy_once(home: Home, model: Path) -> None:
 
 @needs("strace")
 def test_a_copy_is_on_disk_before_it_has_its_name(home: Home, model: Path, tmp_path: Path) -> None:
-    """A power cut leaves no empty files: all of them, and their directories, are fsynced before the rename."""
+    """Before a copy of the code gets its name, all of its files and directories are fsynced."""
     write(model, {"net/layers.py": "", "net/deep/more.py": ""})
     (model / "link").symlink_to("nothing")
     code, folder = pack(home, model), home.create_trial()
@@ -426,7 +426,7 @@ def test_a_kill_while_unpacking_leaves_no_half_copy(home: Home, model: Path) -> 
 
 @pytest.mark.parametrize("damage", ["flipped", "short", "missing", "other", "text"])
 def test_a_damaged_archive_is_never_unpacked(home: Home, model: Path, tmp_path: Path, damage: str) -> None:
-    """Its content must have the hash that names it."""
+    """An archive whose content does not have the hash in its name is refused and not unpacked."""
     code = pack(home, model)
     path = home.code_archive(code.sha256)
     content = path.read_bytes()
@@ -450,7 +450,7 @@ def test_a_damaged_archive_is_never_unpacked(home: Home, model: Path, tmp_path: 
 
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "link/escaped"])
 def test_no_archive_writes_outside_its_directory(home: Home, tmp_path: Path, name: str) -> None:
-    """Not even one that somebody has put there under the hash of its content."""
+    """No archive is unpacked outside of its directory, even one whose hash is right."""
     content = archive_of(name)
     sha256 = hashlib.sha256(content).hexdigest()
     home.code_archive(sha256).parent.mkdir()
@@ -475,7 +475,7 @@ def archive_of(name: str) -> bytes:
 
 
 def test_the_startup_hook_is_sourced_first(home: Home, model: Path, tmp_path: Path) -> None:
-    """What it exports reaches the command, whose exit status counts; one that cannot be executed is none."""
+    """An executable startup hook is sourced before the command, which sees its variables and gives the status."""
     write(model, {"startup-hook.sh": "export GREETING=hello\nfalse || true\n"})
     unpack(home, pack(home, model).sha256, tmp_path / "plain")
     (model / "startup-hook.sh").chmod(0o755)
@@ -490,7 +490,7 @@ def test_the_startup_hook_is_sourced_first(home: Home, model: Path, tmp_path: Pa
 
 
 def test_a_failing_startup_hook_ends_the_command(tmp_path: Path) -> None:
-    """With the hook's status; the command does not start."""
+    """If the startup hook fails, the command is not started, and the hook's status is returned."""
     (tmp_path / "startup-hook.sh").write_text("exit 3")
 
     ended = subprocess.run(with_startup_hook(["echo", "started"]), cwd=tmp_path, capture_output=True, text=True)
@@ -499,7 +499,7 @@ def test_a_failing_startup_hook_ends_the_command(tmp_path: Path) -> None:
 
 
 def test_the_order_of_the_file_system_does_not_matter(home: Home, model: Path, tmp_path: Path) -> None:
-    """A copy made in the opposite order has the same hash."""
+    """The hash of code does not depend on the order in which the file system lists it."""
     write(model, {f"{name}.py": name for name in "zyxwv"})
     (tmp_path / "copy").mkdir()
     for path in sorted(model.iterdir(), reverse=True):

@@ -14,7 +14,7 @@ from core_sdk.records import StopSent
 @pytest.mark.parametrize("num_bytes", [1, 5 << 20])
 @pytest.mark.parametrize("num_events", [0, 1])
 def test_half_a_line_is_removed_before_the_next_event(tmp_path: Path, num_events: int, num_bytes: int) -> None:
-    """However long it is."""
+    """An unfinished line at the end of the journal, however long, is removed before the next event is written."""
     path = tmp_path / "events.journal"
     event = StopSent(time=1.0, request_id=UUID(int=1), attempt=1, reason="a test", kill_at=2.0)
     journal = EventJournal(path)

@@ -186,7 +186,7 @@ def replayed(world: World) -> ExperimentStateMachine:
 @pytest.mark.parametrize("searcher", SEARCHERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_an_experiment_ends_well(searcher: str, seed: int) -> None:
-    """Whatever the order in which its trials report."""
+    """An experiment completes with all its trials, in whatever order they report."""
     world = World(config(searcher), seed)
 
     for _ in world.run():
@@ -198,7 +198,7 @@ def test_an_experiment_ends_well(searcher: str, seed: int) -> None:
 
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_the_same_events_give_the_same_state(searcher: str) -> None:
-    """After each of them; a replay wants done what is not done yet."""
+    """After each event, a replay of all events gives the same state and the same pending actions."""
     world = World(config(searcher))
 
     for _ in world.run():
@@ -208,7 +208,7 @@ def test_the_same_events_give_the_same_state(searcher: str) -> None:
 
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_a_paused_experiment_stands_still_and_goes_on(searcher: str) -> None:
-    """Its trials are asked to stop, and none is started until it is activated."""
+    """A paused experiment stops its trials and starts none until it is activated."""
     world = World(config(searcher))
     steps = world.run()
     for _ in itertools.islice(steps, 3):
@@ -229,7 +229,7 @@ def test_a_paused_experiment_stands_still_and_goes_on(searcher: str) -> None:
 @pytest.mark.parametrize("wish", ["CANCELED", "KILLED"])
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_a_canceled_experiment_ends(searcher: str, wish: Wish) -> None:
-    """No trial is started any more, and those that were not completed are canceled."""
+    """A canceled experiment starts no further attempts, and its trials end as completed or canceled."""
     world = World(config(searcher))
     steps = world.run()
     for _ in itertools.islice(steps, 3):
@@ -246,7 +246,7 @@ def test_a_canceled_experiment_ends(searcher: str, wish: Wish) -> None:
 
 
 def test_a_kill_reaches_what_was_only_asked_to_stop() -> None:
-    """A cancel that takes too long can be turned into a kill at once."""
+    """A kill is carried out at once, also for a trial that was already asked to stop."""
     world = World(config("single"))
     world.act()
     world.want("CANCELED")
@@ -276,7 +276,7 @@ def test_a_failed_trial_is_run_again_a_limited_number_of_times() -> None:
 
 
 def test_a_hopeless_failure_is_not_repeated() -> None:
-    """Such as one whose output has a pattern with `cancel_retries`."""
+    """A failure classified as hopeless, as by a pattern with `cancel_retries`, is not retried."""
     world = World(config("single"))
     world.act()
     [trial] = world.experiment.running()
@@ -298,7 +298,7 @@ def test_a_hopeless_failure_is_not_repeated() -> None:
     ],
 )
 def test_what_fails_twice_alike_before_init_is_not_tried_again(last_words: list[str], num_attempts: int) -> None:
-    """The words are compared without their numbers; other failures are tried as often as is configured."""
+    """A trial that fails twice with the same words, except for numbers, before init() is not tried again."""
     world = World(config("single", max_restarts=3))
 
     for words in last_words:
@@ -314,7 +314,7 @@ def test_what_fails_twice_alike_before_init_is_not_tried_again(last_words: list[
 
 @pytest.mark.parametrize(("is_another_begun", "num_failed"), [(False, MAX_EARLY_DEATHS), (True, 6)])
 def test_a_search_whose_scripts_all_fail_alike_ends_soon(is_another_begun: bool, num_failed: int) -> None:
-    """Named, unless one of them has come further."""
+    """A search whose first trials all fail alike before init() ends early, and its reason has their words."""
     world = World(config("random"))
     words = "No module named 'torchvision'"
 
@@ -329,7 +329,7 @@ def test_a_search_whose_scripts_all_fail_alike_ends_soon(is_another_begun: bool,
 
 
 def test_what_a_stopped_trial_still_reports_never_reaches_the_searcher() -> None:
-    """Nor what it reports again after it was started anew."""
+    """Reports of a stopped trial never reach the searcher."""
     world = World(config("stopping"), num_slots=9)
     for _ in world.run():
         stopped = [trial for trial in world.experiment.running() if trial.stop is not None]
@@ -347,7 +347,7 @@ def test_what_a_stopped_trial_still_reports_never_reaches_the_searcher() -> None
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("searcher", ["stopping", "random"])
 def test_a_trial_that_never_reports_the_metric_ends_alone(searcher: str, seed: int) -> None:
-    """As the worst, before its last epoch, if trials are compared. It is named, and the others are not disturbed."""
+    """A trial that never reports the metric is ended, if trials are compared, and named; other trials go on."""
     world = World(config(searcher), seed, num_slots=9, has_metric=lambda trial, _: trial.trial_id != 2)
 
     for _ in world.run():
@@ -364,7 +364,7 @@ def test_a_trial_that_never_reports_the_metric_ends_alone(searcher: str, seed: i
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("searcher", ["stopping", "random"])
 def test_a_metric_that_is_not_in_every_report_is_no_failure(searcher: str, seed: int) -> None:
-    """Neither if all trials begin to report it late, nor if they have other validations in between."""
+    """A metric that is reported late, or not in every report, is neither a failure nor warned about."""
     late = World(config(searcher), seed, has_metric=lambda _, epoch: epoch >= 4)
     between = World(config(searcher), seed, has_metric=lambda _, epoch: epoch in (1, 8))
 
@@ -378,8 +378,7 @@ def test_a_metric_that_is_not_in_every_report_is_no_failure(searcher: str, seed:
 
 @pytest.mark.parametrize("names", [["accuracy", "epochs"], ["accuracy", "loss"]])
 def test_a_search_by_comparison_ends_if_it_can_compare_nothing(names: list[str]) -> None:
-    """After some trials have trained to their ends in vain. The reason has what is missing, and what was reported. An
-    experiment of an older version, whose journal does not say so, was decided otherwise, and is read as it was."""
+    """A comparing search ends after some trials without its metric, and says why; old journals are read as decided."""
     worlds = [World(config("stopping"), rules=rules) for rules in (RULES, 1)]
     metric = 0.5 if "loss" in names else None
 
@@ -407,7 +406,7 @@ def test_a_search_by_comparison_ends_if_it_can_compare_nothing(names: list[str])
     ids=["until it has heard", "long after", "read late", "silent"],
 )
 def test_a_trial_that_trains_on_after_its_stop_is_named(times: list[float], is_told: bool) -> None:
-    """Also when it has ended. The first reports after the stop may be older, and be read late."""
+    """A trial that trains on long after its stop is named in a warning; reports soon after the stop are not."""
     world = World(config("random"))
     world.act()
     trial = world.experiment.trial(2)
@@ -424,7 +423,7 @@ def test_a_trial_that_trains_on_after_its_stop_is_named(times: list[float], is_t
 
 
 def test_a_single_trial_needs_no_metric() -> None:
-    """There is nothing to compare it with: a warning is enough."""
+    """A single trial that reports no metric completes with a warning, since nothing is compared."""
     world = World(config("single"), has_metric=lambda trial, epoch: False)
 
     for _ in world.run():
@@ -450,7 +449,7 @@ def world_that_reports(name: str) -> World:
 
 
 def test_a_metric_that_no_trial_has_reported_is_an_error_at_the_end() -> None:
-    """Whatever the method: nothing could be compared. The reason names it, and what was reported instead."""
+    """A search whose metric no trial has reported ends in an error with its name and what was reported instead."""
     right, wrong = world_that_reports("loss"), world_that_reports("losss")
 
     assert (right.experiment.state, right.experiment.reason) == ("COMPLETED", "")
@@ -460,7 +459,7 @@ def test_a_metric_that_no_trial_has_reported_is_an_error_at_the_end() -> None:
 
 
 def test_a_trial_can_be_killed_alone() -> None:
-    """The search goes on, with another in its place."""
+    """When one trial is killed, the search goes on and completes."""
     world = World(config("random"))
     world.act()
     trial = next(world.experiment.running())
@@ -476,7 +475,7 @@ def test_a_trial_can_be_killed_alone() -> None:
 @pytest.mark.parametrize("wish", ["CANCELED", "KILLED"])
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_an_experiment_that_somebody_has_ended_can_be_continued(searcher: str, wish: Wish) -> None:
-    """Wherever it was: its searcher goes on with what it has decided, and hears what was reported meanwhile."""
+    """A canceled or killed experiment can be continued from any point, and its replay has the same state."""
     for num_steps in range(1, 60, 6):
         world = World(config(searcher), seed=num_steps)
         for _ in itertools.islice(world.run(), num_steps):

@@ -20,7 +20,7 @@ CONFIG = "entrypoint: python3 train.py\nsearcher: {name: single, metric: loss}\n
 
 
 def test_an_experiment_that_no_master_begins_leaves_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is removed, and its number is free again."""
+    """If no master can be started for a submission, its directory is removed and its number is free again."""
     monkeypatch.chdir(home.root)
     (home.root / "master.log").mkdir()  # keeps a master from being started
 
@@ -32,7 +32,7 @@ def test_an_experiment_that_no_master_begins_leaves_nothing(home: Home, monkeypa
 
 
 def test_a_full_disk_is_told_with_the_home(home: Home, tmp_path: Path) -> None:
-    """And leaves nothing of the experiment."""
+    """The error for a full disk names the home, and nothing of the experiment is left."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "data.bin").write_bytes(os.urandom(1 << 16))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -50,7 +50,7 @@ def test_a_full_disk_is_told_with_the_home(home: Home, tmp_path: Path) -> None:
 
 
 def test_a_storage_that_cannot_be_written_to_is_refused(home: Home, tmp_path: Path) -> None:
-    """With the key of the configuration; nothing is left of the experiment."""
+    """A storage that cannot be written to is refused with its key in the configuration, and no experiment is left."""
     (tmp_path / "file").touch()
     config = f"{CONFIG}checkpoint_storage: {{type: directory, container_path: {tmp_path / 'file' / 'below'}}}\n"
 
@@ -72,7 +72,7 @@ def test_a_storage_that_cannot_be_written_to_is_refused(home: Home, tmp_path: Pa
     ],
 )
 def test_a_bucket_that_no_trial_could_open_is_refused(home: Home, storage: str, words: str) -> None:
-    """At once, without asking the bucket; one that may exist is taken as it is."""
+    """An impossible bucket configuration is refused at once; a possible one is accepted without asking the bucket."""
     with pytest.raises(InvalidConfigError, match=rf"checkpoint_storage.*{words}"):
         submit(home, f"{CONFIG}checkpoint_storage: {storage}\n", source="config.yaml")
 
@@ -96,7 +96,7 @@ def test_a_bucket_that_no_trial_could_open_is_refused(home: Home, storage: str, 
 def test_a_script_that_is_not_in_the_code_is_warned_of(
     home: Home, tmp_path: Path, entrypoint: str, is_missing: bool
 ) -> None:
-    """Unless a shell does more than to start it."""
+    """A script that is missing in the code directory is warned about, unless a shell does more than start it."""
     (tmp_path / "there.py").touch()
     code = pack(Home.create(home.root), tmp_path)
     config = load(f"entrypoint: {entrypoint}\nsearcher: {{name: single, metric: loss}}\n", source="config.yaml").config

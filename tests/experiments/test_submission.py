@@ -68,7 +68,7 @@ def experiments(home: Home) -> list[int]:
 
 
 def test_an_experiment_keeps_what_was_submitted(home: Home, model: Path) -> None:
-    """The text as it was, the complete configuration, and what its trials need beside."""
+    """An experiment stores the text as submitted, the complete configuration, and what else its trials need."""
     submitted = submit_paused(home, model, CONFIG, "searcher.max_trials=3", "reproducibility.experiment_seed=5")
 
     folder = home.experiment(submitted.experiment_id)
@@ -84,7 +84,7 @@ def test_an_experiment_keeps_what_was_submitted(home: Home, model: Path) -> None
 
 
 def test_experiments_of_one_name_are_different_experiments(home: Home, model: Path) -> None:
-    """A name is a label for people. Equal code is stored once."""
+    """Submissions with the same name are different experiments, and equal code is stored once."""
     first, second = submit_paused(home, model), submit_paused(home, model)
 
     assert first.experiment_id != second.experiment_id
@@ -108,7 +108,7 @@ def test_trials_run_in_copies_of_the_code(home: Home, model: Path) -> None:
 def test_without_a_code_directory_trials_run_where_they_were_submitted(
     home: Home, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is packed."""
+    """Without a code directory, trials run where the experiment was submitted, and no code is packed."""
     monkeypatch.chdir(model)
 
     submitted = submit(home, SINGLE, source="config.yaml")
@@ -129,7 +129,7 @@ def test_without_a_code_directory_trials_run_where_they_were_submitted(
     ],
 )
 def test_a_program_that_is_missing_is_told_at_once(home: Home, model: Path, entrypoint: str, program: str) -> None:
-    """Nothing half-made remains."""
+    """An entrypoint whose program is missing is refused, and no experiment is left."""
     with pytest.raises(InvalidConfigError, match=f"entrypoint begins with the program '{program}', which"):
         submit_paused(home, model, CONFIG.replace("python3 train.py", entrypoint))
 
@@ -138,7 +138,7 @@ def test_a_program_that_is_missing_is_told_at_once(home: Home, model: Path, entr
 
 @pytest.mark.parametrize("entrypoint", ["cd . && ./any", "'NAME=1 any'", "'$ANY train.py'", "exec any", "train.sh"])
 def test_a_shell_is_not_second_guessed(home: Home, model: Path, entrypoint: str) -> None:
-    """What a shell does more than starting a program is left to it."""
+    """An entrypoint that needs a shell is accepted without a check of its program."""
     (model / "bin").mkdir()
     (model / "bin" / "train.sh").write_text("#!/bin/sh\n")
     (model / "bin" / "train.sh").chmod(0o755)
@@ -151,7 +151,7 @@ def test_a_shell_is_not_second_guessed(home: Home, model: Path, entrypoint: str)
 
 @pytest.mark.parametrize("entrypoint", ["python3 train.py", "[python3, train.py]"])
 def test_a_python_without_core_sdk_is_warned_of(home: Home, model: Path, tmp_path: Path, entrypoint: str) -> None:
-    """As where the environment of `core-sdk` is not activated; the Python of PATH is used all the same."""
+    """An entrypoint whose Python of PATH has no core_sdk is accepted with a warning that names both Pythons."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "other")], check=True)
     python = str(tmp_path / "other" / "bin" / "python3")
     own = Path(sys.executable).parent
@@ -170,7 +170,7 @@ def test_a_python_without_core_sdk_is_warned_of(home: Home, model: Path, tmp_pat
 
 
 def test_a_startup_hook_may_bring_any_program(home: Home, model: Path) -> None:
-    """It can change PATH, so that nothing is checked before it ran."""
+    """With a startup hook, which can change PATH, the entrypoint's program is not checked."""
     (model / "startup-hook.sh").write_text("PATH=$PATH:/opt/tool/bin\n")
     (model / "startup-hook.sh").chmod(0o755)
 
@@ -180,7 +180,7 @@ def test_a_startup_hook_may_bring_any_program(home: Home, model: Path) -> None:
 
 
 def test_a_bad_configuration_or_directory_leaves_nothing(home: Home, model: Path) -> None:
-    """No experiment, no archive."""
+    """After a bad configuration or code directory, neither an experiment nor an archive is left."""
     (model / "link").symlink_to("/nowhere")
     with pytest.raises(InvalidConfigError, match=r"config\.yaml:8: searcher\.max_trials"):
         submit_paused(home, model, CONFIG.replace("max_trials: 2", "max_trials: many"))
@@ -192,7 +192,7 @@ def test_a_bad_configuration_or_directory_leaves_nothing(home: Home, model: Path
 
 
 def test_a_fork_has_the_same_code_and_the_edited_configuration(home: Home, model: Path) -> None:
-    """The first one's overrides hold, unless they are overridden; the text stays as it was written."""
+    """A fork has the first experiment's code, text and overrides, except for overrides given anew."""
     first = submit_paused(home, model, CONFIG, "searcher.max_trials=3", "max_restarts=1")
     (model / "train.py").write_text("changed")
 
@@ -207,7 +207,7 @@ def test_a_fork_has_the_same_code_and_the_edited_configuration(home: Home, model
 
 
 def test_a_fork_may_have_another_configuration(home: Home, model: Path) -> None:
-    """Then the first one's overrides say nothing."""
+    """A fork with its own configuration does not inherit the first experiment's overrides."""
     first = submit_paused(home, model, CONFIG, "max_restarts=1")
 
     second = fork(home, first.experiment_id, SINGLE, source="other.yaml", is_paused=True)
@@ -218,7 +218,7 @@ def test_a_fork_may_have_another_configuration(home: Home, model: Path) -> None:
 
 
 def test_the_configuration_of_a_continuation_freezes_the_hyperparameters() -> None:
-    """It has one trial, which begins with the weights of the other."""
+    """A continuation's configuration has the source trial's hyperparameters as constants, and a single searcher."""
     config = {
         "name": "digits",
         "hyperparameters": {"lr": {"type": "double", "minval": 0.1, "maxval": 1.0}},
@@ -241,7 +241,7 @@ def test_the_configuration_of_a_continuation_freezes_the_hyperparameters() -> No
 
 
 def test_a_new_experiment_continues_a_trial(home: Home, model: Path) -> None:
-    """With the code and the checkpoint of that trial."""
+    """A new experiment that continues a trial gets its code, checkpoint and hyperparameters."""
     first = submit_paused(home, model)
     folder = new_trial(home)
     record = folder.read_record()
@@ -260,7 +260,7 @@ def test_a_new_experiment_continues_a_trial(home: Home, model: Path) -> None:
 
 
 def test_a_trial_without_a_checkpoint_cannot_be_a_source(home: Home, model: Path) -> None:
-    """The message names the field that asks for it."""
+    """A source trial without a checkpoint is refused with the name of the field, searcher.source_trial_id."""
     trial_id = new_trial(home).trial_id
 
     with pytest.raises(InvalidConfigError, match=r"searcher\.source_trial_id names trial 1, which has no checkpoint"):
@@ -268,7 +268,7 @@ def test_a_trial_without_a_checkpoint_cannot_be_a_source(home: Home, model: Path
 
 
 def test_an_experiment_that_has_ended_goes_on(home: Home, model: Path) -> None:
-    """The trial of a single searcher in any case, with another configuration if that is wanted; its code comes back."""
+    """An ended experiment is continued in place: its trial gets a new attempt, new overrides and its code again."""
     script = """
         import core_sdk as det
         with det.core.init() as context:
@@ -290,7 +290,7 @@ def test_an_experiment_that_has_ended_goes_on(home: Home, model: Path) -> None:
 
 
 def test_an_experiment_whose_submission_was_killed_can_be_activated(home: Home, model: Path) -> None:
-    """Its folder was whole, and no master had heard of it."""
+    """An experiment that was submitted completely, but never reached a master, can be activated."""
     begun = home.experiment(submit_paused(home, model, SINGLE).experiment_id)
     folder = home.allot_experiment()
     for path in (begun.config_path, begun.completed_config_path, begun.submission_path):
@@ -309,7 +309,7 @@ def test_an_experiment_whose_submission_was_killed_can_be_activated(home: Home, 
     "entrypoint", ["{python} train.py ${{args}} x=${{hparams.opt.name}}", "[{python}, train.py, '${{args}}']"]
 )
 def test_an_unmodified_script_gets_its_hyperparameters_as_arguments(home: Home, model: Path, entrypoint: str) -> None:
-    """In a string that a shell runs, and in a list. The forks of the experiment do it, too."""
+    """${args} and ${hparams.…} in an entrypoint, string or list, become arguments, and also in a fork."""
     (model / "train.py").write_text("import sys; print(sys.argv[1:])")
     text = SINGLE.replace("python3 train.py", entrypoint.format(python=sys.executable))
     text = text.replace("lr: {type: double, minval: 0.1, maxval: 1.0}", "{lr: 1e-5, opt: {name: a $HOME b}}")
@@ -336,7 +336,7 @@ def test_an_unmodified_script_gets_its_hyperparameters_as_arguments(home: Home, 
 def test_an_argument_that_nothing_fills_is_refused(
     home: Home, model: Path, entrypoint: str, problem: str | None
 ) -> None:
-    """When the experiment is submitted, and not when its trials get an empty word."""
+    """A reference in the entrypoint that no hyperparameter fills is refused on submission."""
     text = CONFIG.replace("entrypoint: python3 train.py", f"entrypoint: '{entrypoint}'")
 
     if problem is None:
@@ -347,7 +347,7 @@ def test_an_argument_that_nothing_fills_is_refused(
 
 
 def test_what_has_not_ended_is_not_continued(home: Home, model: Path) -> None:
-    """Nor the trials of a search that has made its decisions."""
+    """An experiment that has not ended, or of several trials with other settings, cannot be continued in place."""
     submitted = submit_paused(home, model)
 
     with pytest.raises(ExperimentStateError, match="has not ended"):

@@ -77,14 +77,14 @@ def _built(place: Path, log: IO[str]) -> Path:
 
 
 def _check(wheel: Path) -> None:
-    """What CMake leaves in another place is not missed by setuptools."""
+    """Checks that the MPI library is in the wheel, since setuptools does not notice if CMake put it elsewhere."""
     names = zipfile.ZipFile(wheel).namelist()
     if not any(name.startswith("horovod/torch/mpi_lib") for name in names):
         raise BuildError(f"{wheel.name} was built without horovod/torch/mpi_lib: it has {sorted(names)[-1]}")
 
 
 def _put(wheel: Path, place: Path) -> Path:
-    """Whole, or not there."""
+    """Copies the wheel into the cache atomically."""
     part = place / f"{wheel.name}.part"
     shutil.copyfile(wheel, part)
     return part.replace(place / wheel.name)
@@ -103,7 +103,7 @@ def _environment(directory: Path, log: IO[str]) -> str:
 
 
 def _has_cmake(log: IO[str]) -> bool:
-    """Whether the system's own will do."""
+    """Whether the system's own CMake has a suitable version."""
     if shutil.which("cmake") is None:
         return False
     said = subprocess.run(["cmake", "--version"], stdout=subprocess.PIPE, stderr=log, text=True, check=False).stdout
@@ -161,7 +161,7 @@ def _run(
 
 
 def _end_of(command: Sequence[str], output: IO[str], cwd: Path | None, variables: Mapping[str, str]) -> str | None:
-    """How it failed; None if it did not."""
+    """How the command failed, or None if it succeeded."""
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -185,7 +185,7 @@ def _end_of(command: Sequence[str], output: IO[str], cwd: Path | None, variables
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One build at a time; whoever waited finds the wheel."""
+    """Holds the lock of the cache, so that one process builds at a time and others find its wheel."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

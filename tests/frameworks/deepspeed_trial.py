@@ -42,7 +42,7 @@ class StopAfter(PyTorchCallback):
 
 
 class Asks(PyTorchCallback):
-    """Asks everything at the end of each validation."""
+    """Asks the trial's context every question at the end of each validation."""
 
     def __init__(self, context: DeepSpeedTrialContext) -> None:
         self.context = context

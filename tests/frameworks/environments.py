@@ -90,11 +90,11 @@ def _remove_stale_locks(extensions: Path) -> None:
 
 
 def environment(name: Framework) -> FrameworkEnvironment:
-    """Beside the tests' own python; need not be there."""
+    """The framework's environment, which lies beside the tests' own and may not exist."""
     return FrameworkEnvironment(name, Path(sys.prefix) / name)
 
 
 def cache() -> Path:
-    """Of what takes minutes to make: outside the checkout, so that a fresh one finds it."""
+    """The cache of what takes minutes to make, outside of the checkout so that a new one finds it."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "core-sdk"

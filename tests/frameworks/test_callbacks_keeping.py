@@ -157,7 +157,7 @@ LAST = {"save_top_k": 0, "save_last": True}
 def test_the_home_has_copies_of_the_files_that_lightning_keeps(
     callbacks: FrameworkEnvironment, tmp_path: Path, home: Home
 ) -> None:
-    """Of two callbacks, whose newest file is one checkpoint, and after a resume, which records no other values."""
+    """The home has copies of the checkpoint files that Lightning's callbacks keep, also after a resume."""
     run(callbacks, tmp_path, LIGHTNING, 5, [BEST, LAST])
     first = copies()
     run(callbacks, tmp_path, LIGHTNING, 7, [BEST, LAST])
@@ -171,7 +171,7 @@ def test_the_home_has_copies_of_the_files_that_lightning_keeps(
 
 
 def test_where_lightning_keeps_all_the_home_does(callbacks: FrameworkEnvironment, tmp_path: Path, home: Home) -> None:
-    """Its last file moves on; and hyperparameters that `init()` was given stay the trial's."""
+    """With save_top_k=-1 the home keeps a copy of each of Lightning's files; hyperparameters of `init()` stay."""
     run(callbacks, tmp_path, LIGHTNING, 4, [{"save_top_k": -1, "save_last": True}], {"own": 1})
 
     assert copies() == [f"epoch={epoch}.ckpt" for epoch in range(4)]
@@ -192,14 +192,14 @@ def test_the_home_has_copies_of_the_directories_that_the_trainer_keeps(
 
 
 def test_where_the_trainer_keeps_all_the_home_does(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
-    """Without `save_total_limit`."""
+    """Without `save_total_limit`, the home keeps a copy of each checkpoint, as the Trainer does."""
     run(callbacks, tmp_path, TRANSFORMERS, 3, {})
 
     assert copies() == ["checkpoint-2", "checkpoint-4", "checkpoint-6"] == files(tmp_path)
 
 
 def test_each_evaluation_is_reported_once(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
-    """Also that of the best model. Models without optimizers are not stored, and lost callbacks are refused."""
+    """Each evaluation is reported once; checkpoints of models alone are not stored, and lost callbacks are refused."""
     ended = end(callbacks, tmp_path, EVALUATIONS)
 
     message = "ValueError: a resume would not restore the state of EarlyStoppingCallback: pass Core SDK's callback to "
@@ -220,7 +220,7 @@ def test_each_evaluation_is_reported_once(callbacks: FrameworkEnvironment, tmp_p
 
 
 def test_what_an_accelerator_is_given_is_recorded(callbacks: FrameworkEnvironment, tmp_path: Path, home: Home) -> None:
-    """The `config` of `init_trackers()`."""
+    """The `config` given to `init_trackers()` is recorded as hyperparameters."""
     run(callbacks, tmp_path, ACCELERATE)
 
     assert home.trial(1).read_record().hparams == {"lr": 0.5, "optimizer": "adam"}

@@ -43,7 +43,7 @@ def run(environment: FrameworkEnvironment, *command: object, cwd: Path) -> subpr
 
 
 def test_the_rank_that_failed_is_named(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
-    """The other one, which waits for its gradients, is ended."""
+    """The launcher names the rank that failed first, and ends the other one, which waits for its gradients."""
     (tmp_path / "train.py").write_text(textwrap.dedent(FAILS))
 
     done = run(deepspeed, deepspeed.python, "-m", "launch.deepspeed", "--num_gpus=2", "--", "train.py", cwd=tmp_path)

@@ -52,7 +52,7 @@ def train(
 def test_a_stopped_training_goes_on_as_if_it_had_never_been_stopped(
     deepspeed: FrameworkEnvironment, tmp_path: Path, num_ranks: int, stage: int
 ) -> None:
-    """Samples, losses, random numbers and validations of every rank are equal, bit for bit, and what hooks ask for."""
+    """A stopped training resumes with the same samples, losses, random numbers and validations, bit for bit."""
     whole = train(deepspeed, tmp_path, "whole", stop_after=-1, num_ranks=num_ranks, stage=stage)
     first = train(deepspeed, tmp_path, "stopped", stop_after=2, num_ranks=num_ranks, stage=stage)
 
@@ -70,7 +70,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_never_been_stopped(
 
 
 def test_all_but_deepspeeds_own_files_loads_with_weights_only(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
-    """Those lie in a directory for each engine, and beside it."""
+    """All files of a checkpoint load with weights_only, except DeepSpeed's own."""
     train(deepspeed, tmp_path, "stopped", stop_after=2, num_ranks=1, stage=1)
 
     (state,) = Path(os.environ["CORE_SDK_HOME"]).glob("checkpoints/*/state_dict.pth")
@@ -86,7 +86,7 @@ def test_all_but_deepspeeds_own_files_loads_with_weights_only(deepspeed: Framewo
 
 
 def test_a_class_trains_without_a_script(deepspeed: FrameworkEnvironment, home: Home, tmp_path: Path) -> None:
-    """As the experiment's configuration says."""
+    """A DeepSpeedTrial class trains without a script, with the lengths and periods of the configuration."""
     (tmp_path / "code").mkdir()
     arguments = f'("class", -1, 1, Path({str(tmp_path)!r}))'
     text = re.sub(r"(JOB, STOP_AFTER, STAGE, RESULTS =) .*", rf"\1 {arguments}", TRIAL.read_text())
@@ -109,7 +109,7 @@ def test_a_class_trains_without_a_script(deepspeed: FrameworkEnvironment, home: 
 
 
 def test_a_configuration_takes_over_hyperparameters(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
-    """Section by section, without changing the one that is given."""
+    """Hyperparameters overwrite sections of a DeepSpeed configuration in a copy, key by key."""
     program = """
 from core_sdk.pytorch.deepspeed import overwrite_deepspeed_config
 
@@ -136,7 +136,7 @@ assert base["optimizer"]["params"]["lr"] == 0.1
 
 @pytest.mark.slow
 def test_the_stages_of_a_pipeline_are_trained_and_go_on(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
-    """The one in the middle reads no data, and is told by the chief how far they go."""
+    """Pipeline stages resume exactly; the middle one reads no data and learns the length from the chief."""
     whole = train(deepspeed, tmp_path, "whole", stop_after=-1, num_ranks=3, stage="pipeline")
     first = train(deepspeed, tmp_path, "stopped", stop_after=2, num_ranks=3, stage="pipeline")
 

@@ -100,7 +100,7 @@ def test_a_script_with_det_callback_runs_by_its_import_line(callbacks: Framework
 
 
 def test_dicts_are_merged_into_a_new_one() -> None:
-    """Whatever is in both is taken from the second; neither is changed."""
+    """merge_dicts() returns a new dict in which the second one's values win, and changes neither."""
     base, source = {"a": 1, "b": {"c": 1, "d": [1]}}, {"b": {"c": 2}, "e": {"f": 3}}
 
     merged = merge_dicts(base, source)

@@ -238,7 +238,7 @@ def test_ranks_train_together_and_hear_of_options(start: Launches, folder: Path)
 
 
 def test_a_killed_rank_is_named_and_takes_all_with_it(start: Launches, folder: Path) -> None:
-    """Whatever the other one says is a consequence. No process is left, nor Horovod's server."""
+    """When a rank is killed, the launcher names it, ends the others, and leaves no process or server."""
     port = "print(os.environ['HOROVOD_GLOO_RENDEZVOUS_ADDR'], os.environ['HOROVOD_GLOO_RENDEZVOUS_PORT'])\n"
     die = "    if hvd.rank() == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
     launch = start(_ALIVE + port + "while True:\n    reduce()\n" + die)
@@ -261,7 +261,7 @@ def stopped(launch: HorovodLaunch) -> list[str]:
 
 
 def test_a_stop_ends_with_a_checkpoint(start: Launches, home: Home) -> None:
-    """Both ranks at the same step; exit code 75 says that there is more to do."""
+    """A stop makes both ranks stop at the same step, store a checkpoint and exit with status 75."""
     launch = start(_TRAINING)
 
     stops = stopped(launch)
@@ -272,7 +272,7 @@ def test_a_stop_ends_with_a_checkpoint(start: Launches, home: Home) -> None:
 
 @pytest.mark.slow
 def test_a_resume_goes_on_from_the_stop(start: Launches) -> None:
-    """On both ranks, which restore the chief's checkpoint."""
+    """After a stop, both ranks resume from the chief's checkpoint."""
     step, _ = stopped(start(_TRAINING, CORE_SDK_JOB_ID="digits"))
 
     ended = start(_TRAINING, CORE_SDK_JOB_ID="digits").wait()
@@ -284,7 +284,7 @@ def test_a_resume_goes_on_from_the_stop(start: Launches) -> None:
 
 @pytest.mark.slow
 def test_ranks_are_started_again_with_a_server_of_their_own(start: Launches, folder: Path) -> None:
-    """That of the first start is gone, with all that its ranks had left there."""
+    """Restarted ranks get a new rendezvous server, and that of the first start is gone."""
     die = """
         port = os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"]
         if attempt == 0:
@@ -304,7 +304,7 @@ def test_ranks_are_started_again_with_a_server_of_their_own(start: Launches, fol
 
 
 def test_a_trial_that_is_stopped_within_a_window_goes_on_alike(start: Launches, folder: Path) -> None:
-    """`init()` begins Horovod itself; gradients that are not yet averaged are kept by their ranks."""
+    """A Trial under Horovod that is stopped within an accumulation resumes with the same batches and results."""
 
     def outcomes(job: str, stop_after: int = -1) -> list[list[Any]]:
         ended = start(_TRIAL, job, str(stop_after)).wait()
@@ -323,7 +323,7 @@ def test_a_trial_that_is_stopped_within_a_window_goes_on_alike(start: Launches, 
 
 @pytest.mark.slow
 def test_horovodruns_own_ranks_have_a_context_too(horovod: FrameworkEnvironment, folder: Path) -> None:
-    """Nothing of our launcher is needed."""
+    """Ranks that horovodrun starts get a Context without our launcher."""
     (folder / "train.py").write_text(_COLLECTIVES)
     argv = [str(horovod.program("horovodrun")), "-np", "2", str(horovod.python), "train.py"]
 

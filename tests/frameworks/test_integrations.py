@@ -105,7 +105,7 @@ def start(request: pytest.FixtureRequest, callbacks: FrameworkEnvironment, tmp_p
 
 @pytest.mark.parametrize("start", chosen("transformers", "accelerate"), indirect=True)
 def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int], Training]) -> None:
-    """Both ranks stop and store at one step; every validation is recorded once."""
+    """When a training is paused, both ranks store at the same step; its resume reports each validation once."""
     training = start(2)
     process = training.start()
     training.wait_for_a_checkpoint(process)
@@ -124,7 +124,7 @@ def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int]
 
 @pytest.mark.parametrize("start", chosen("lightning"), indirect=True)
 def test_a_killed_training_goes_on_from_its_newest_checkpoint(start: Callable[[int], Training]) -> None:
-    """What was reported beyond the checkpoint is reported again, and shown once."""
+    """A killed training resumes from its newest checkpoint, and repeated reports are shown once."""
     training = start(1)
     process = training.start()
     training.wait_for_a_checkpoint(process)
@@ -139,7 +139,7 @@ def test_a_killed_training_goes_on_from_its_newest_checkpoint(start: Callable[[i
 
 @pytest.mark.slow
 def test_a_signal_to_one_rank_stops_both(start: Callable[[int], Training]) -> None:
-    """SIGTERM is a stop, whatever the library would do with it."""
+    """SIGTERM to one rank stops both ranks with a checkpoint, whatever the library does on SIGTERM."""
     training = start(2)
     process = training.start()
     training.wait_for_a_checkpoint(process)
@@ -217,7 +217,7 @@ def test_a_trainer_that_would_train_alone_on_each_rank_is_refused(
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_missing_library_is_named_with_the_command_that_installs_it(library: str) -> None:
-    """Whether it is installed here or not."""
+    """If a library is missing, the import error has the command that installs it."""
     hidden = f"import sys; sys.modules.update(dict.fromkeys(['{library}', 'pytorch_lightning']))"
 
     done = subprocess.run(

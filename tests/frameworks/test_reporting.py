@@ -16,7 +16,7 @@ def reports() -> list[tuple[str, int | None, dict[str, float]]]:
 
 
 def test_tensors_and_numpy_values_are_numbers(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """Of one element; a value that is no number is named once, and the others are reported."""
+    """One-element tensors and arrays are reported as numbers; other values are named once and left out."""
     values = {"a": torch.tensor(0.5), "b": numpy.float32(0.25), "c": numpy.array([3]), "d": "text", "e": torch.ones(2)}
     with core.init() as context:
         reporter = Reporter(context)
@@ -32,7 +32,7 @@ def test_tensors_and_numpy_values_are_numbers(home: Home, caplog: pytest.LogCapt
 
 
 def test_a_second_evaluation_of_a_step_is_reported_too(home: Home) -> None:
-    """In a group of its own; what is the same, and another set's metrics, are not a second evaluation."""
+    """Another evaluation of the same metrics at one step is reported in a group of its own, such as validation_2."""
     with core.init() as context:
         reporter = Reporter(context)
 

@@ -14,7 +14,7 @@ TIMEOUT_S = 2400
 @pytest.mark.parametrize("how_much", ["sample", pytest.param("all", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("script", ["lightning_matrix.py", "transformers_matrix.py"])
 def test_stops_change_nothing(callbacks: FrameworkEnvironment, tmp_path: Path, script: str, how_much: str) -> None:
-    """Weights, the best models, early stopping, schedules, and each report."""
+    """Stops at any step change neither weights, best models, early stopping or schedules nor any report."""
     program = str(Path(__file__).with_name(script))
     ended = callbacks.run(program, how_much, cwd=tmp_path, timeout_s=TIMEOUT_S)
 

@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).with_name("callback_stops.py")
 def test_a_stop_ends_every_callback_within_two_reports(
     callbacks: FrameworkEnvironment, tmp_path: Path, shape: str, saved: tuple[str, ...]
 ) -> None:
-    """By each kind of stop; in a true state, with a checkpoint."""
+    """Each kind of stop ends a training with callbacks within two reports, with a checkpoint and the right state."""
     ended = callbacks.run(str(SCRIPT), shape, *saved, cwd=tmp_path, timeout_s=TIMEOUT_S)
 
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -131,7 +131,7 @@ assert result.checkpoint is not None
     ids=["lightning", "transformers", "callback of scripts"],
 )
 def test_its_epochs_are_reports_with_checkpoints(source: str, callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
-    """On two workers, which it takes for its ranks."""
+    """On two workers, each epoch of the library's trainer is a report with a checkpoint."""
     script = tmp_path / "script.py"
     script.write_text(_BEGINNING + source)
 

@@ -91,7 +91,7 @@ class Host:
         wait_for(lambda: not self.living())
 
     def kill_all(self) -> None:
-        """All processes on it die, and it lives."""
+        """Kills all processes on the host, which itself lives on."""
         for pid in self.living():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -102,7 +102,7 @@ class Host:
         return [pid for pid in processes_in(self._init.process_ids) if pid != self.pid]
 
     def cut(self) -> None:
-        """Nothing passes its cable any more, in either direction, and nobody is told."""
+        """Cuts the host's cable in both directions, without any sign to either end."""
         self._switch.run(["ip", "link", "set", self._port, "down"])
 
     def mend(self) -> None:
@@ -110,7 +110,7 @@ class Host:
         self._switch.run(["ip", "link", "set", self._port, "up"])
 
     def lose(self, percent: float) -> None:
-        """From now on it loses this part of the packets that arrive, by chance; 0 ends it."""
+        """Drops this share of arriving packets at random from now on; 0 ends it."""
         self._init.run(["iptables", "--wait", "--flush", "INPUT"])
         if percent:
             chance = ["-m", "statistic", "--mode", "random", "--probability", str(percent / 100)]
@@ -201,7 +201,7 @@ class _Init:
         return ["nsenter", "--target", str(self.pid), "--net", "--uts", "--mount", f"--wd={folder}", "--"]
 
     def run(self, argv: Sequence[str]) -> None:
-        """A command with its network."""
+        """Runs a command in the host's network."""
         done = subprocess.run([*self.entering("/"), *argv], capture_output=True, text=True)
         assert done.returncode == 0, f"{argv}: {done.stderr}"
 
@@ -216,7 +216,7 @@ class _Init:
 
 @contextlib.contextmanager
 def _slow_cables(hosts: Sequence[Host], switch: _Init, latency_s: float) -> Iterator[None]:
-    """A cable from each host to the switch, which takes half the latency."""
+    """Connects each host to the switch by a cable with half the latency."""
     ends = [f"{host.pid}:eth0:{switch.pid}:{host._port}" for host in hosts]
     argv = [sys.executable, "-m", "hosts.cable", str(latency_s / 2), *ends]
     tests = Path(__file__).resolve().parent.parent

@@ -35,7 +35,7 @@ for _ in range(3):
 
 
 def echo_on(host: Host) -> subprocess.Popen[str]:
-    """What it is sent comes back."""
+    """Starts a server on the host that sends back what it receives."""
     process = host.start([sys.executable, "-c", ECHO], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "listens\n"
@@ -43,14 +43,14 @@ def echo_on(host: Host) -> subprocess.Popen[str]:
 
 
 def is_reached(host: Host, other: Host) -> bool:
-    """Within half a second."""
+    """Whether one host reaches the other within half a second."""
     probe = [sys.executable, "-c", "import socket, sys; socket.create_connection((sys.argv[1], 5000), 0.5).close()"]
     return host.start([*probe, other.name], stderr=subprocess.DEVNULL).wait() == 0
 
 
 @needs("hosts")
 def test_hosts_have_names_and_processes_of_their_own_and_everybodys_files() -> None:
-    """They find each other by name."""
+    """Hosts have their own names and processes, share all files, and find each other by name."""
     look = "hostname; getent hosts h3 | cut -d' ' -f1; echo $$; ls /proc | grep -c '^[0-9]*$'; pwd"
     with host_group(3) as hosts:
         said = hosts[1].run(["bash", "-c", look], cwd="/usr/lib").stdout.splitlines()
@@ -63,7 +63,7 @@ def test_hosts_have_names_and_processes_of_their_own_and_everybodys_files() -> N
 
 @needs("hosts")
 def test_signals_and_exits_pass_between_a_process_on_a_host_and_its_parent_here() -> None:
-    """It is our child."""
+    """A process on a host is a child of the test, which can send it signals and gets its exit status."""
     with host_group(1) as hosts:
         sleeper = hosts[0].start(["sleep", "600"])
         sleeper.terminate()
@@ -74,7 +74,7 @@ def test_signals_and_exits_pass_between_a_process_on_a_host_and_its_parent_here(
 
 @needs("hosts")
 def test_a_killed_host_has_no_process_left() -> None:
-    """Nor has one whose test has ended, even what has run away from its parent."""
+    """No process is left on a killed host, or after the test, not even one that left its parent's session."""
     escape = ["bash", "-c", "setsid sleep 600 > /dev/null 2>&1 & setsid sleep 600 > /dev/null 2>&1 &"]
     with host_group(2) as hosts:
         sleeper = hosts[0].start(["sleep", "600"])
@@ -89,7 +89,7 @@ def test_a_killed_host_has_no_process_left() -> None:
 
 @needs("hosts")
 def test_a_cut_cable_stops_what_was_on_its_way_and_a_mended_one_lets_it_pass() -> None:
-    """No end of a connection is seen meanwhile."""
+    """A cut cable holds up what is sent until it is mended, and no connection breaks meanwhile."""
     with host_group(2) as hosts:
         echo_on(hosts[1])
         asking = hosts[0].start(
@@ -113,7 +113,7 @@ def test_a_cut_cable_stops_what_was_on_its_way_and_a_mended_one_lets_it_pass() -
 @needs("hosts")
 @needs("latency")
 def test_a_slow_cable_delays_each_way() -> None:
-    """There and back it is twice the latency; and it can be cut, too."""
+    """With a slow cable, a round trip takes twice the latency, and such a cable can be cut too."""
     with host_group(2, latency_s=0.05) as hosts:
         echo_on(hosts[1])
         times_s = [float(line) for line in hosts[0].run([sys.executable, "-c", ASK, "h2"]).stdout.split()]
@@ -152,7 +152,7 @@ for _ in range(500):
 @needs("hosts")
 @needs("packet loss")
 def test_a_lossy_host_loses_about_this_part_of_what_comes() -> None:
-    """And nothing any more when it is told so."""
+    """A lossy host loses about the given share of packets, and none after the loss is set to 0."""
     with host_group(2) as hosts:
         hosts[1].lose(percent=20)
         lossy = num_received(hosts)
@@ -163,7 +163,7 @@ def test_a_lossy_host_loses_about_this_part_of_what_comes() -> None:
 
 
 def num_received(hosts: HostGroup) -> int:
-    """Of 500 packets from the first to the second."""
+    """How many of 500 packets from the first host arrive at the second."""
     receiver = hosts[1].start([sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE, text=True)
     assert receiver.stdout is not None
     assert receiver.stdout.readline() == "listens\n"
@@ -173,7 +173,7 @@ def num_received(hosts: HostGroup) -> int:
 
 @needs("hosts")
 def test_a_host_can_have_a_file_of_its_own() -> None:
-    """Bound to the place of one that all see."""
+    """bind() puts a file in place of another on one host only."""
     with host_group(2) as hosts:
         hosts[0].bind("/etc/hosts", "/etc/passwd")
         seen = [host.run(["head", "-1", "/etc/passwd"]).stdout for host in hosts]
@@ -183,7 +183,7 @@ def test_a_host_can_have_a_file_of_its_own() -> None:
 
 @needs("hosts")
 def test_hosts_end_with_the_process_that_made_them() -> None:
-    """Even if it is killed."""
+    """Hosts end with the process that made them, even if it is killed."""
     source = "from hosts.hosts import *\nimport time\nwith host_group(1) as hosts:\n"
     source += " hosts[0].start(['sleep', '600'])\n print(hosts[0].process_ids, flush=True)\n time.sleep(600)"
     maker = subprocess.Popen(

@@ -117,7 +117,7 @@ def test_a_flipped_bit_costs_one_record_which_is_counted(
 
 
 def test_damage_of_neighbours_is_counted_for_each(tmp_path: Path, content: bytes) -> None:
-    """Three newlines in a row are lost, and a byte of the record behind them."""
+    """Adjacent damaged lines, three with lost newlines and the one after them, are counted one by one."""
     damaged = bytearray(content)
     for end in ENDS[3:6]:
         damaged[end - 1] ^= 0x40
@@ -134,7 +134,7 @@ def test_damage_of_neighbours_is_counted_for_each(tmp_path: Path, content: bytes
 def test_lost_newlines_at_the_end_are_told_from_a_line_on_its_way(
     tmp_path: Path, content: bytes, num_damaged: int
 ) -> None:
-    """What is written to its end is counted; what is not yet stays for the next read."""
+    """Lines with lost newlines count as bad, and an unfinished last line is left for the next read."""
     path = tmp_path / "1.journal"
     damaged = bytearray(content)
     for end in ENDS[-1 - num_damaged : -1]:
@@ -152,7 +152,7 @@ def test_lost_newlines_at_the_end_are_told_from_a_line_on_its_way(
 
 @needs("many processes")
 def test_no_beginning_of_a_journal_counts_as_damage(tmp_path: Path, content: bytes) -> None:
-    """A crash or a reader may come at any byte of a line."""
+    """A journal cut off at any byte has no bad lines, since a line may still be on its way."""
     path = tmp_path / "1.journal"
 
     for size_bytes in range(ENDS[-9], len(content)):
@@ -167,7 +167,7 @@ def test_no_beginning_of_a_journal_counts_as_damage(tmp_path: Path, content: byt
 
 
 def test_the_beginning_of_a_line_is_no_empty_record(tmp_path: Path) -> None:
-    """Its checksum may be 0, as that of nothing is."""
+    """The beginning of a line is not taken for an empty record, even if its checksum is 0, as for no content."""
     path = tmp_path / "1.journal"
     path.write_bytes(b"00000000 {")
 
@@ -175,6 +175,6 @@ def test_the_beginning_of_a_line_is_no_empty_record(tmp_path: Path) -> None:
 
 
 def test_the_kind_of_a_record_is_its_first_field() -> None:
-    """By this a reader finds the beginning of a record behind a lost newline."""
+    """Each record begins with its kind, by which a reader finds a record behind a lost newline."""
     for record in RECORDS:
         assert msgspec.json.encode(record).startswith(b'{"type":"')

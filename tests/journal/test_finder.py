@@ -20,7 +20,7 @@ def deleted(number: int) -> CheckpointDeleted:
 
 
 def test_wanted_records_come_in_order_from_anywhere(journal: Path) -> None:
-    """Also where the file is longer than what is read at once, and a line lies across the border."""
+    """Wanted records are found in order in a large file, also where a line crosses the border of two reads."""
     report = encode_line(Report(0.0, "training", 1, {"loss": 0.5})) * 10_000
     wanted: list[Record] = [deleted(number) for number in range(20)]
     journal.write_bytes(b"".join(report + encode_line(record) for record in wanted))
@@ -30,7 +30,7 @@ def test_wanted_records_come_in_order_from_anywhere(journal: Path) -> None:
 
 
 def test_a_line_with_several_of_the_texts_comes_once(journal: Path) -> None:
-    """Other lines do not come."""
+    """A line that has several of the wanted texts is found once, and other lines are not."""
     used = CheckpointUsed(time=0.0, storage_id="checkpoint")
     journal.write_bytes(
         encode_line(ProgressReported(time=0.0, progress=0.5)) + encode_line(used) + encode_line(deleted(1))
@@ -40,7 +40,7 @@ def test_a_line_with_several_of_the_texts_comes_once(journal: Path) -> None:
 
 
 def test_a_bad_line_is_told_and_a_torn_one_is_left_out(journal: Path) -> None:
-    """The first will never be good; the second is being written."""
+    """A bad line is returned as a problem, and an unfinished last line is left out."""
     bad = b"00000000" + encode_line(deleted(1))[8:]
     journal.write_bytes(bad + encode_line(deleted(2)) + encode_line(deleted(3))[:-1])
 
@@ -51,5 +51,5 @@ def test_a_bad_line_is_told_and_a_torn_one_is_left_out(journal: Path) -> None:
 
 
 def test_a_missing_journal_is_empty(journal: Path) -> None:
-    """An attempt that ended before its script called init() has none."""
+    """A missing journal, as of an attempt whose script never called init(), has no records."""
     assert list(find_records(journal, ["checkpoint"])) == []

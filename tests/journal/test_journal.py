@@ -40,26 +40,26 @@ def write(path: Path, records: list[Record]) -> bytes:
 
 
 def test_records_come_back_in_order(tmp_path: Path) -> None:
-    """What is read is what was appended."""
+    """Records are read in the order in which they were appended."""
     write(tmp_path / "1.journal", REPORTS)
 
     assert list(read_records(tmp_path / "1.journal")) == REPORTS
 
 
 def test_a_journal_has_one_writer(journal: JournalWriter) -> None:
-    """A second writer is refused, whoever it is."""
+    """A second writer of the same journal is refused."""
     with pytest.raises(FileExistsError):
         JournalWriter(journal.path)
 
 
 def test_only_the_owner_may_read(journal: JournalWriter) -> None:
-    """Records may hold what is nobody else's business."""
+    """A journal's file can be read by its owner only."""
     assert journal.path.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("num_bytes_torn", [1, 10, 50])
 def test_a_torn_last_line_is_dropped(tmp_path: Path, num_bytes_torn: int) -> None:
-    """A crash in the middle of a line costs that line only."""
+    """An unfinished last line is dropped, and all other records are read."""
     content = write(tmp_path / "1.journal", REPORTS)
 
     (tmp_path / "1.journal").write_bytes(content[:-num_bytes_torn])
@@ -68,7 +68,7 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path, num_bytes_torn: int) -> Non
 
 
 def test_a_bad_line_is_skipped_and_reported(tmp_path: Path) -> None:
-    """The lines around it are kept, and the reader says where it is."""
+    """A bad line is skipped and reported with its offset, and the lines around it are read."""
     content = write(tmp_path / "1.journal", REPORTS)
     lines = content.splitlines(keepends=True)
     lines[40] = lines[40].replace(b"training", b"tra1ning")
@@ -82,7 +82,7 @@ def test_a_bad_line_is_skipped_and_reported(tmp_path: Path) -> None:
 
 
 def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """Chunks of any size, and offsets between them, give every record once."""
+    """Reading in small chunks, each from the offset of the last, gives every record once."""
     write(tmp_path / "1.journal", REPORTS)
 
     records: list[Record] = []
@@ -95,7 +95,7 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_a_line_longer_than_a_chunk_is_read(tmp_path: Path) -> None:
-    """The chunk grows to the line."""
+    """A line that is longer than a chunk is read completely."""
     long: list[Record] = [Report(1.0, "training", 1, {f"metric {index}": index for index in range(1000)})]
     write(tmp_path / "1.journal", long)
 
@@ -105,7 +105,7 @@ def test_a_line_longer_than_a_chunk_is_read(tmp_path: Path) -> None:
 
 
 def test_an_unknown_kind_of_record_is_reported(tmp_path: Path) -> None:
-    """A journal of a newer version is read as far as it is understood."""
+    """A record of an unknown kind, as of a newer version, is reported as a bad line, and others are read."""
     import google_crc32c
 
     body = b'{"type":"of the future","time":1.0}'
@@ -139,7 +139,7 @@ def test_threads_append_whole_lines(journal: JournalWriter) -> None:
 
 
 def test_a_closed_journal_says_so(tmp_path: Path) -> None:
-    """Appending after the end is a mistake, not a loss in silence."""
+    """Appending to a closed journal raises JournalClosedError."""
     journal = JournalWriter(tmp_path / "1.journal")
     journal.close()
 
@@ -150,7 +150,7 @@ def test_a_closed_journal_says_so(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_cannot_append(journal: JournalWriter) -> None:
-    """One writer per file: the child is refused, and the parent goes on."""
+    """A forked child cannot append to its parent's journal, and the parent still can."""
     child = os.fork()
     if child == 0:
         try:
@@ -222,7 +222,7 @@ except ReportsDroppedError as error:
 
 
 def test_threads_on_a_full_disk_lose_what_is_said_and_recorded(small_disk: Path) -> None:
-    """Records of several kinds and sizes: no thread cuts off, or is cut off with, what another has written."""
+    """On a full disk, threads damage no record of each other, and all lost records are counted and recorded."""
     journal = JournalWriter(small_disk / "1.journal")
     hog = small_disk / "hog"
     hog.write_bytes(bytes(900 * 1024))
@@ -261,7 +261,7 @@ def test_threads_on_a_full_disk_lose_what_is_said_and_recorded(small_disk: Path)
 
 @needs("strace")
 def test_a_signal_handler_that_reports_after_half_a_line_loses_nothing(tmp_path: Path) -> None:
-    """It comes between the write and the cut, when there is room again: its own line must stay whole."""
+    """A record that a signal handler appends after a half-written line is kept, and the half line is removed."""
     path = tmp_path / "1.journal"
     source = f"""
 import resource, signal, sys, warnings
@@ -298,7 +298,7 @@ except ReportsDroppedError as error:
 
 
 def test_a_record_that_must_not_be_dropped_leaves_nothing_of_itself(small_disk: Path) -> None:
-    """It raises, half of it is cut off, and what is appended later is read."""
+    """append_or_raise() on a full disk raises and removes the half-written record; later records are read."""
     journal = JournalWriter(small_disk / "1.journal")
     hog = small_disk / "hog"
     journal.append(REPORTS[0])
@@ -316,7 +316,7 @@ def test_a_record_that_must_not_be_dropped_leaves_nothing_of_itself(small_disk: 
 
 
 def test_the_alive_lock_dies_with_its_process(tmp_path: Path) -> None:
-    """A kill -9 frees the lock; until then every other process sees it."""
+    """An alive lock is seen by other processes, and is freed when its process is killed."""
     lock = tmp_path / "alive"
     source = f"""
 import signal
@@ -341,7 +341,7 @@ signal.pause()
 
 
 def test_a_process_that_opens_its_lock_s_file_keeps_the_lock(tmp_path: Path) -> None:
-    """It asks about its own lock, and copies the directory: every other process still sees it."""
+    """A process that asks about its own lock or copies its file still holds the lock."""
     (tmp_path / "home").mkdir()
     path = tmp_path / "home" / "alive"
     lock = AliveLock(path)
@@ -431,7 +431,7 @@ signal.pause()
 
 
 def test_a_question_never_refuses_a_claimant(tmp_path: Path) -> None:
-    """Readers hold nothing, however often they ask."""
+    """Processes that ask whether a lock is held never keep another one from taking it."""
     path = tmp_path / "alive"
     path.touch()
     source = f"""
@@ -453,7 +453,7 @@ while True:
 
 
 def test_of_many_claimants_one_has_the_lock(tmp_path: Path) -> None:
-    """Also where each holder removes the file before it lets go."""
+    """Of several processes that claim a lock again and again, only one has it at a time, even if files are removed."""
     source = f"""
 import os, sys
 from pathlib import Path
@@ -483,7 +483,7 @@ def is_alive_elsewhere(path: Path) -> bool:
 
 
 def test_no_standard_stream_leads_into_the_journal(tmp_path: Path) -> None:
-    """In a daemon that was started without them, the first file opened is what C code takes for its stderr."""
+    """In a daemon without standard streams, the journal's descriptor is none of 0 to 2, where C code writes."""
     source = f"""
 import os
 import shutil

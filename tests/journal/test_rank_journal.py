@@ -17,7 +17,7 @@ def start() -> AttemptStarted:
 
 
 def test_a_ranks_journal_is_made_with_its_first_record(tmp_path: Path, start: AttemptStarted) -> None:
-    """A rank that keeps nothing leaves no file."""
+    """A rank's journal is created with the first record that is kept, and not before."""
     journal = RankJournal(lambda: tmp_path / "1.rank1.journal", start, is_kept=True)
     journal.append(StatusSet(time=1.0, status="only the chief's counts"))
     existed = journal.path.exists()
@@ -35,7 +35,7 @@ def test_a_ranks_journal_is_made_with_its_first_record(tmp_path: Path, start: At
 
 
 def test_a_ranks_journal_that_cannot_be_made_does_not_stop_the_training(tmp_path: Path, start: AttemptStarted) -> None:
-    """It is said at once, and what was lost at the end."""
+    """If a rank's journal cannot be created, a warning says so, and close() counts the lost records."""
     journal = RankJournal(lambda: tmp_path / "missing" / "1.rank1.journal", start, is_kept=True)
 
     with pytest.warns(RuntimeWarning, match="records of rank 1 are not kept"):
@@ -48,7 +48,7 @@ def test_a_ranks_journal_that_cannot_be_made_does_not_stop_the_training(tmp_path
 
 
 def test_a_ranks_journal_is_made_as_soon_as_it_can_be(tmp_path: Path, start: AttemptStarted) -> None:
-    """The count of what could not be kept is recorded with it, as in the chief's journal."""
+    """A rank's journal is created as soon as that is possible, with the number of records lost before."""
     directory = tmp_path / "missing"
     journal = RankJournal(lambda: directory / "1.rank1.journal", start, is_kept=True)
     with pytest.warns(RuntimeWarning):
@@ -67,7 +67,7 @@ def test_a_ranks_journal_is_made_as_soon_as_it_can_be(tmp_path: Path, start: Att
 
 
 def test_a_full_disk_leaves_no_journal_without_its_beginning(small_disk: Path, start: AttemptStarted) -> None:
-    """The file can be made and its first line cannot be written."""
+    """If a full disk takes no first line, the rank's journal is removed again."""
     with (small_disk / "filler").open("wb", buffering=0) as filler:
         while True:
             try:

@@ -43,7 +43,7 @@ class WriterProcess:
         return storage_id
 
     def kill(self) -> list[str]:
-        """What it had said since."""
+        """Kills the process, and returns what it has said since."""
         self._process.kill()
         self._process.join(TIMEOUT_S)
         said = []

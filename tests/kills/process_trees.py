@@ -115,7 +115,7 @@ class ProcessTree:
                     yield process
 
     def kill(self, *roles: str) -> None:
-        """All at once."""
+        """Kills the processes of these roles all at once."""
         pids = [self.roles()[role] for role in roles]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)

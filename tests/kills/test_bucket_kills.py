@@ -24,7 +24,7 @@ MAX_LIFE_S = 0.3
 
 
 def kill_writers(server: BucketServer, temp_dir: Path, num_kills: int) -> int:
-    """One after the other on the same bucket; how many left something behind."""
+    """Kills writers one after the other on the same bucket; returns how many left something behind."""
     url = server.make_bucket()
     bucket = bucket_at(url)
     generator = random.Random(num_kills)
@@ -67,7 +67,7 @@ def kill_ranks(server: BucketServer, folder: Path, num_kills: int) -> int:
 
 
 def check_what_is_left(bucket: Bucket, temp_dir: Path, newest: str) -> bool:
-    """Whether there was something to sweep."""
+    """Checks the bucket after a kill; returns whether there was something to sweep."""
     # Leases and tombstones of the dead go at once, where they would stay for an hour.
     storage = BucketStorage(bucket, temp_dir=temp_dir, limits=replace(LIMITS, lease_s=-1.0))
     for storage_id in checkpoint_ids(storage):
@@ -87,7 +87,7 @@ def check_what_is_left(bucket: Bucket, temp_dir: Path, newest: str) -> bool:
 
 
 def stray_objects(storage: BucketStorage, bucket: Bucket) -> list[str]:
-    """What belongs to no checkpoint that is listed."""
+    """The objects that belong to no listed checkpoint."""
     expected = {".leases/clock"}
     for storage_id in checkpoint_ids(storage):
         expected |= {f"{storage_id}/{name}" for name in [".manifest.json", *storage.manifest(storage_id).files]}
@@ -114,7 +114,7 @@ def start(
 def test_no_kill_leaves_half_a_checkpoint_in_a_bucket(
     start: Callable[[str], BucketServer], tmp_path: Path, server_name: str
 ) -> None:
-    """Four at each store; what was acknowledged last is still there."""
+    """After four kills at each store, no checkpoint is incomplete, and the last acknowledged one is still there."""
     kill_writers(start(server_name), tmp_path, num_kills=4)
 
 
@@ -127,7 +127,7 @@ def test_no_kill_leaves_half_a_checkpoint_in_a_bucket(
 def test_five_hundred_kills_leave_no_half_a_checkpoint(
     start: Callable[[str], BucketServer], tmp_path: Path, server_name: str, num_kills: int
 ) -> None:
-    """The same, longer."""
+    """After hundreds of kills at several stores, no checkpoint is incomplete."""
     assert kill_writers(start(server_name), tmp_path, num_kills) > num_kills // 10, "the kills missed what matters"
 
 
@@ -137,5 +137,5 @@ def test_five_hundred_kills_leave_no_half_a_checkpoint(
 def test_no_kill_of_a_rank_leaves_half_a_checkpoint_in_a_bucket(
     start: Callable[[str], BucketServer], tmp_path: Path, server_name: str
 ) -> None:
-    """The other rank is told, and takes back what it has sent."""
+    """When a rank is killed, the other one is told, and no incomplete checkpoint stays in the bucket."""
     assert kill_ranks(start(server_name), tmp_path, num_kills=20) > 2, "the kills missed what matters"

@@ -41,7 +41,7 @@ def kill_after(writer: subprocess.Popen[str], life_s: float) -> None:
 
 @needs("many processes")
 def test_no_kill_leaves_half_a_checkpoint(tmp_path: Path) -> None:
-    """Random kills one after the other on the same storage."""
+    """After kills at random moments on the same storage, no checkpoint is incomplete."""
     generator = random.Random(9)
     num_with_leftovers = 0
 

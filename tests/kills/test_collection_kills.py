@@ -102,7 +102,7 @@ def _collect(root: Path, variables: Mapping[str, str]) -> None:
 
 
 def collect_and_kill(home: Home, storage: Storage, generator: random.Random, max_life_s: float) -> bool:
-    """Whether the kill came in the middle."""
+    """Kills a collection at a random moment; returns whether that was in the middle of it."""
     wanted, before = kept(home), listed(home)
     process = start_collection(home)
     _await(home.root / "collecting")
@@ -156,14 +156,14 @@ def kill_collections(home: Home, url: str, num_kills: int) -> int:
 
 @needs("many processes")
 def test_no_killed_collection_deletes_a_wrong_checkpoint(home: Home, url: str) -> None:
-    """A few kills; the next collection finishes what they interrupted."""
+    """A killed collection deletes no checkpoint that is to be kept, and the next one finishes its deletions."""
     kill_collections(home, url, num_kills=4)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_many_killed_collections_delete_no_wrong_checkpoint(home: Home, url: str) -> None:
-    """The same, longer."""
+    """Of two dozen killed collections, none deletes a checkpoint that is to be kept."""
     num_in_the_middle = kill_collections(home, url, num_kills=24)
 
     assert num_in_the_middle > 0, "the kills missed what matters"

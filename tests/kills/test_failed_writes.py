@@ -204,7 +204,7 @@ def fail_each(folder: Path, scenario: str, error: str, calls: list[Call]) -> Non
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_few_failed_writes(tmp_path: Path, scenario: str) -> None:
-    """Some calls, another choice each time the code changes how often it calls."""
+    """A sample of failed writes (EIO), another one for each number of calls, loses no acknowledged checkpoint."""
     calls = Stage(tmp_path / "counted", scenario).calls()
 
     fail_each(tmp_path, scenario, "EIO", random.Random(len(calls)).sample(calls, SAMPLE))
@@ -215,7 +215,7 @@ def test_a_few_failed_writes(tmp_path: Path, scenario: str) -> None:
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_failed_write(tmp_path: Path, scenario: str, error: str) -> None:
-    """All of them, as a disk that fails and one that is full answer."""
+    """Whichever write to the home fails, on a broken disk or a full one, no acknowledged checkpoint is lost."""
     calls = Stage(tmp_path / "counted", scenario).calls()
 
     fail_each(tmp_path, scenario, error, calls)

@@ -14,7 +14,7 @@ from core_sdk.processes import Guardian
 
 
 def test_a_supervisor_whose_guardian_cannot_be_replaced_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may still guard, release and dismiss; nothing waits for a guardian that is not there."""
+    """A supervisor whose guardian cannot be replaced goes on: its calls neither fail nor wait for a guardian."""
     rank = subprocess.Popen(["sleep", "600"], start_new_session=True)
     guardian = Guardian(None, "CORE_SDK_GUARDED_test=x")
     (process,) = (each for each in psutil.Process().children() if "_guardian_process.py" in " ".join(each.cmdline()))
@@ -33,7 +33,7 @@ def test_a_supervisor_whose_guardian_cannot_be_replaced_goes_on(monkeypatch: pyt
 
 
 def test_a_guardian_that_is_stopped_does_not_outlive_its_dismissal() -> None:
-    """Nothing is left for it to end, and it may hold a lock."""
+    """Dismissing a guardian that is stopped by SIGSTOP kills it, since it may hold a lock."""
     guardian = Guardian(None, "CORE_SDK_GUARDED_test=y")
     (process,) = (each for each in psutil.Process().children() if "_guardian_process.py" in " ".join(each.cmdline()))
     process.suspend()

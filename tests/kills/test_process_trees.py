@@ -121,7 +121,7 @@ _QUICK = [
 def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
     name: str, role: str, stage: str, home: Home, tree: ProcessTree
 ) -> None:
-    """The tree ends by itself, or it is one that goes on without that process, and its trial can be ended."""
+    """When any process of a tree is killed, the rest ends by itself or can be ended, and no process is left."""
     _reach(name, stage, home, tree)
 
     tree.kill(role)
@@ -150,7 +150,7 @@ def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
 def test_nothing_is_left_of_a_launch_of_which_several_are_killed_at_once(
     roles: tuple[str, ...], home: Home, tree: ProcessTree
 ) -> None:
-    """Whoever is left finds the rest."""
+    """When several processes of a launch are killed at once, the remaining ones end all the others."""
     _reach("launch", "middle", home, tree)
 
     tree.kill(*roles)
@@ -163,7 +163,7 @@ def test_nothing_is_left_of_a_launch_of_which_several_are_killed_at_once(
 @needs("many processes")
 @pytest.mark.parametrize("roles", [("command", "agent", "agent's guardian", "launcher", "guardian")])
 def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home: Home, tree: ProcessTree) -> None:
-    """Before that, their trial is not resumed beside them."""
+    """Ranks whose supervisors were all killed end with `kill`, and until then their trial cannot be resumed."""
     _reach("launch", "start", home, tree)
 
     tree.kill(*roles)
@@ -179,7 +179,7 @@ def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home
 
 @needs("many processes")
 def test_a_guardian_that_was_killed_is_replaced(home: Home, tree: ProcessTree) -> None:
-    """The next one does its work."""
+    """A killed guardian is replaced, and the new one ends the processes when the agent and launcher are killed."""
     _reach("launch", "middle", home, tree)
     killed = {role: pid for role, pid in tree.roles().items() if role in ("guardian", "agent's guardian")}
     tree.kill(*killed)
@@ -195,7 +195,7 @@ def test_a_guardian_that_was_killed_is_replaced(home: Home, tree: ProcessTree) -
 def test_the_command_says_what_the_record_says_after_all_supervisors_were_killed(
     name: str, stage: str, home: Home, tree: ProcessTree
 ) -> None:
-    """The command ends what is left of the attempt. A script that has left its Context has ended as it says."""
+    """After all supervisors are killed, the command ends the rest and exits with the status that is recorded."""
     _reach(name, stage, home, tree)
     supervisors = [role for role in tree.roles() if role.startswith(("agent", "guardian"))]
 
@@ -207,7 +207,7 @@ def test_the_command_says_what_the_record_says_after_all_supervisors_were_killed
 
 @needs("many processes")
 def test_the_command_ends_an_attempt_whose_guardian_is_stopped(home: Home, tree: ProcessTree) -> None:
-    """Its agent was killed. The guardian would hold the trial for ever."""
+    """If an agent is killed and its guardian is stopped, the command ends the attempt."""
     _reach("script", "middle", home, tree)
     os.kill(tree.roles()["agent's guardian"], signal.SIGSTOP)
 

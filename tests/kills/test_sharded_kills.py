@@ -69,14 +69,14 @@ def kill_ranks(folder: Path, size: int, num_kills: int) -> int:
 @needs("many processes")
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_no_kill_of_a_rank_leaves_half_a_checkpoint(tmp_path: Path, size: int) -> None:
-    """The other ranks are told which one died."""
+    """When a rank is killed, the others are told which one, and no incomplete checkpoint is left."""
     assert kill_ranks(tmp_path, size, num_kills=10) > 0, "the kills missed the moments that matter"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_three_hundred_kills_leave_no_half_a_checkpoint(tmp_path: Path) -> None:
-    """The same, longer."""
+    """After three hundred kills of ranks, no checkpoint is incomplete."""
     assert kill_ranks(tmp_path, size=3, num_kills=300) > 30
 
 

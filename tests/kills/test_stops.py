@@ -22,12 +22,12 @@ def stop_trainings(num_stops: int, seed: int) -> str:
 
 @needs("many processes")
 def test_no_stop_loses_a_step() -> None:
-    """Of a process, one of two ranks, and a launcher."""
+    """Stops of a process, of one of two ranks and of a launcher lose no step."""
     assert "4 stops: 100.00% kept" in stop_trainings(4, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_forty_stops_lose_no_step() -> None:
-    """All ways, in the middle of all that a training does."""
+    """Forty stops of all kinds, at random moments of a training, lose no step."""
     assert "40 stops: 100.00% kept" in stop_trainings(40, seed=2)

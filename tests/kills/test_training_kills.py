@@ -20,12 +20,12 @@ def kill_trainings(num_kills: int) -> str:
 
 
 def test_no_kill_loses_a_report_or_leaves_half_a_checkpoint() -> None:
-    """Of tens of thousands of reports, and hundreds of checkpoints."""
+    """Forty kills lose no report and leave no incomplete checkpoint."""
     assert "40 kills" in kill_trainings(40)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_thousand_kills_lose_nothing() -> None:
-    """The same, longer."""
+    """A thousand kills lose no report and leave no incomplete checkpoint."""
     assert "1000 kills" in kill_trainings(1000)

@@ -17,7 +17,7 @@ def warm_launchers() -> Iterator[WarmLaunchers]:
 
 @pytest.fixture
 def launch_directory(tmp_path: Path) -> Iterator[Path]:
-    """Where launchers and ranks of this test work. All that still does is killed at the end of the test."""
+    """The directory of this test's launches; processes that are left in it are killed at the end."""
     directory = tmp_path / "launch"
     directory.mkdir()
     yield directory
@@ -26,7 +26,7 @@ def launch_directory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def start_launch(launch_directory: Path, warm_launchers: WarmLaunchers) -> StartLaunch:
-    """Launches a script given by its source."""
+    """Returns a function that launches a script given by its source."""
 
     def start(source: str, *arguments: str, num_ranks: int = 2, overrides: Sequence[str] = ()) -> Launch:
         return warm_launchers.start(launch_directory, source, arguments, num_ranks, overrides)
@@ -36,7 +36,7 @@ def start_launch(launch_directory: Path, warm_launchers: WarmLaunchers) -> Start
 
 @pytest.fixture
 def run_launch(start_launch: StartLaunch) -> RunLaunch:
-    """Launches a script, and waits for the launcher's end."""
+    """Returns a function that launches a script and waits for the launcher's end."""
 
     def run(source: str, *arguments: str, num_ranks: int = 2, overrides: Sequence[str] = ()) -> Ended:
         return start_launch(source, *arguments, num_ranks=num_ranks, overrides=overrides).wait()

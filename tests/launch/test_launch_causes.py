@@ -34,14 +34,14 @@ def _first(*ranks: RankSeen, stops: tuple[int, ...] = ()) -> int | None:
 
 
 def test_ranks_that_run_or_ended_well_have_not_failed() -> None:
-    """Nobody is to blame."""
+    """Ranks that run or have ended well are not the first failure."""
     first = _first(_running(0), _ended(1, 0, 1.0))
 
     assert first is None
 
 
 def test_a_rank_that_quotes_anothers_traceback_suffered() -> None:
-    """Its own error is the one that counts, not the last traceback in what it printed."""
+    """A rank that quotes another rank's traceback is judged by its own last error, a consequence."""
     error = RankFailedError(1, "SystemExit: 17", OWN.decode())
     printed = "Traceback (most recent call last):\n" + "".join(traceback.format_exception_only(error))
 
@@ -49,42 +49,42 @@ def test_a_rank_that_quotes_anothers_traceback_suffered() -> None:
 
 
 def test_the_first_to_die_has_failed_first() -> None:
-    """Where there is nothing else to go by."""
+    """Without other evidence, the rank that ended first has failed first."""
     first = _first(_ended(0, 3, 2.0), _ended(1, 4, 1.0))
 
     assert first == 1
 
 
 def test_an_exception_is_older_than_the_exit_in_which_it_ends() -> None:
-    """Rank 0 needed a long time to tear down."""
+    """A rank's failure is dated by its exception and not by its later exit."""
     first = _first(_ended(0, 1, 9.0, 1.0, OWN), _ended(1, 3, 2.0))
 
     assert first == 0
 
 
 def test_a_traceback_that_was_handled_does_not_make_a_later_signal_older() -> None:
-    """A rank that was killed did not die of what it had logged before."""
+    """A handled traceback does not date a later death by signal."""
     first = _first(_ended(0, -11, 9.0, 1.0, OWN), _ended(1, 3, 2.0))
 
     assert first == 1
 
 
 def test_who_lost_its_peer_comes_after_the_peer() -> None:
-    """However much later the peer was seen to be dead."""
+    """A rank that lost its peer is not the first failure, even if it ended earlier."""
     first = _first(_ended(0, 1, 1.0, 1.0, LOST_PEER), _ended(1, 17, 2.5))
 
     assert first == 1
 
 
 def test_who_lost_its_peer_is_named_where_nobody_else_failed() -> None:
-    """The cause may be on another node."""
+    """A rank that lost its peer is named if no other rank failed here."""
     first = _first(_ended(0, 1, 1.0, 1.0, LOST_PEER), _ended(1, 0, 0.5))
 
     assert first == 0
 
 
 def test_who_died_of_the_signal_that_was_handed_on_comes_after_real_failures() -> None:
-    """And before those who lost their peers by it."""
+    """A death by the forwarded signal comes after real failures and before lost peers."""
     lost, obeyed, failed = _ended(0, 1, 1.0, 1.0, LOST_PEER), _ended(1, -TERM, 2.0), _ended(2, 1, 3.0, 3.0, OWN)
 
     order = [_first(lost, obeyed, failed, stops=(TERM,)), _first(lost, obeyed, stops=(TERM,))]
@@ -107,7 +107,7 @@ def test_who_died_of_the_signal_that_was_handed_on_comes_after_real_failures() -
     ],
 )
 def test_what_tells_of_a_lost_peer_is_a_consequence(stderr: bytes) -> None:
-    """Words of gloo, NCCL, torch's store, Horovod and Core SDK."""
+    """Errors of gloo, NCCL, torch's store, Horovod and Core SDK about lost peers are consequences."""
     kind = kind_of(_ended(0, 1, 1.0, None, stderr))
 
     assert kind is FailureKind.CONSEQUENCE
@@ -124,14 +124,14 @@ def test_what_tells_of_a_lost_peer_is_a_consequence(stderr: bytes) -> None:
     ],
 )
 def test_a_scripts_own_errors_are_causes(stderr: bytes) -> None:
-    """Also a lost connection that has nothing to do with other ranks, and a lost peer that was handled."""
+    """A script's own errors are causes, also lost connections to other services."""
     kind = kind_of(_ended(0, 1, 1.0, None, stderr))
 
     assert kind is FailureKind.CAUSE
 
 
 def test_a_consequence_may_find_its_cause_while_others_run() -> None:
-    """And no longer when all have ended."""
+    """While other ranks run, a consequence may still find its cause."""
     lost = _ended(0, 1, 1.0, 1.0, LOST_PEER)
 
     answers = [may_change([lost, _running(1)]), may_change([lost, _ended(1, 0, 2.0)])]
@@ -140,7 +140,7 @@ def test_a_consequence_may_find_its_cause_while_others_run() -> None:
 
 
 def test_a_rank_on_its_way_out_may_have_failed_before_one_that_is_dead() -> None:
-    """Its traceback has been seen; one that was logged long ago means nothing."""
+    """A running rank whose traceback was just logged may have failed before a dead one; an old traceback is ignored."""
     dead = _ended(0, 3, 50.0)
 
     answers = [may_change([dead, _running(1, 49.5, OWN)]), may_change([dead, _running(1, 1.0, OWN)])]
@@ -149,7 +149,7 @@ def test_a_rank_on_its_way_out_may_have_failed_before_one_that_is_dead() -> None
 
 
 def test_wrappers_that_died_of_the_stop_of_a_training_have_not_failed() -> None:
-    """Unless the training in one of them has, which its traceback after the wrapper's death tells."""
+    """A wrapper that died of the stop has not failed, unless the training inside it raised afterwards."""
     stopped, failed = _ended(0, -TERM, 1.0, 0.5, OWN), _ended(1, -TERM, 1.0, 2.0, OWN)
 
     outcomes = [judge(ranks, (TERM,), has_patience=True, has_said_stopped=True) for ranks in ([stopped], [failed])]
@@ -158,7 +158,7 @@ def test_wrappers_that_died_of_the_stop_of_a_training_have_not_failed() -> None:
 
 
 def test_a_failure_is_judged_at_once_if_nothing_can_change_it() -> None:
-    """The others are ended without delay."""
+    """A failure with a known cause is judged at once, while other ranks run."""
     failed = _ended(1, 17, 1.0)
 
     outcome = judge([_running(0), failed], (), has_patience=True)
@@ -167,7 +167,7 @@ def test_a_failure_is_judged_at_once_if_nothing_can_change_it() -> None:
 
 
 def test_a_rank_that_raised_and_does_not_end_is_blamed_by_those_it_left() -> None:
-    """Its threads keep it alive, and its connections are gone."""
+    """A rank that raised but does not end is the failure that its peers' errors point to."""
     stuck, lost = _running(1, 0.9, OWN), _ended(0, 1, 1.0, 1.0, LOST_PEER)
 
     outcomes = [judge([lost, stuck], (), has_patience=patience) for patience in (True, False)]
@@ -176,7 +176,7 @@ def test_a_rank_that_raised_and_does_not_end_is_blamed_by_those_it_left() -> Non
 
 
 def test_who_died_of_a_stop_does_not_take_the_grace_from_others() -> None:
-    """Until they, too, begin to fail for want of their peers."""
+    """A death by the stop does not end the grace of other ranks, until they fail too."""
     obeyed, lost = _ended(0, -TERM, 1.0), _ended(1, 1, 2.0, 2.0, LOST_PEER)
 
     outcomes = [
@@ -189,7 +189,7 @@ def test_who_died_of_a_stop_does_not_take_the_grace_from_others() -> None:
 
 
 def test_another_node_is_given_time_to_tell_its_failure() -> None:
-    """Where all that failed here lost its peers."""
+    """If all failed ranks here lost their peers, other nodes get time to report a failure."""
     lost = _ended(0, 1, 1.0, 1.0, LOST_PEER)
 
     outcomes = [judge([lost], (), has_patience=patience, is_alone=False) for patience in (True, False)]
@@ -224,14 +224,14 @@ def test_another_node_is_given_time_to_tell_its_failure() -> None:
     ],
 )
 def test_the_cause_is_told_in_words(code: int, stderr: bytes, cause: str) -> None:
-    """As read off the exit and the end of stderr."""
+    """The cause is described by the exit and the end of stderr."""
     words = cause_of(_ended(1, code, 1.0, None, stderr))
 
     assert words == cause
 
 
 def test_of_a_crash_the_thread_that_crashed_is_shown_and_the_line_of_the_script() -> None:
-    """Python's faulthandler writes the stacks of all threads; libraries say less than the script that called them."""
+    """Of a crash, the excerpt shows the crashed thread and names the script's own line."""
     other = '  File "/usr/lib/python3.11/threading.py", line 331 in wait\n' * 30
     stack = [
         "Current thread 0x00007f48ed8a9b80 (most recent call first):",
@@ -247,7 +247,7 @@ def test_of_a_crash_the_thread_that_crashed_is_shown_and_the_line_of_the_script(
 
 
 def test_the_excerpt_is_the_end_or_the_traceback_before_it() -> None:
-    """Forty lines; an exception's own line is always among them."""
+    """The excerpt has at most forty lines and always includes the exception's own line."""
     deep = b"Traceback (most recent call last):\n" + b'  File "x"\n' * 100 + b"ValueError: boom\n"
     noise = b"".join(b"noise %d\n" % n for n in range(100))
 
@@ -258,7 +258,7 @@ def test_the_excerpt_is_the_end_or_the_traceback_before_it() -> None:
 
 
 def test_codes_are_those_of_a_shell() -> None:
-    """128 + N for death by signal N."""
+    """A death by signal N gives the exit code 128 + N."""
     codes = [exit_code(code) for code in (0, 1, 255, -9, -15)]
 
     assert codes == [0, 1, 255, 137, 143]
@@ -274,7 +274,7 @@ def test_codes_are_those_of_a_shell() -> None:
     ],
 )
 def test_the_guardian_knows_the_ranks_that_a_dead_launcher_left(lines: list[str], left: set[int] | None) -> None:
-    """A line that was cut short names nobody."""
+    """The guardian knows the sessions that a dead launcher left, and ignores a partial line."""
     sessions = sessions_left(lines)
 
     assert sessions == left

@@ -23,7 +23,7 @@ from launch._command_line import (
 
 @pytest.fixture(autouse=True)
 def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with scripts of several kinds."""
+    """Makes a working directory with scripts of several kinds."""
     (tmp_path / "train.py").write_text("print('trained')\n")
     (tmp_path / "train").write_text("#!/bin/sh\necho trained\n")
     (tmp_path / "train").chmod(0o700)
@@ -55,7 +55,7 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_what_stands_before_the_first_dashes_is_an_override(line: str, overrides: str, script: str) -> None:
-    """Everything else is the script and its arguments, whatever they look like."""
+    """Words before the first `--` are overrides, and everything after it is the script."""
     assert parse(line.split()) == Command(tuple(overrides.split()), tuple(script.split()))
 
 
@@ -77,7 +77,7 @@ def test_what_stands_before_the_first_dashes_is_an_override(line: str, overrides
     ],
 )
 def test_what_cannot_be_understood_is_refused_with_advice(line: str, message: str) -> None:
-    """As a usage error, exit status 2."""
+    """A command line without a script, or an ambiguous one, is refused with advice and status 2."""
     with pytest.raises(UsageError, match=message) as refused:
         parse(line.split())
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_understood_is_refused_with_advice(line: str, message: st
 
 @pytest.mark.parametrize("line", ["-h", "--help", "--nnodes=2 --help -- train.py", "-- --help"])
 def test_help_is_given_when_asked_for(line: str) -> None:
-    """And not when it is the script that is asked."""
+    """--help prints the launcher's help unless it belongs to the script."""
     with pytest.raises(HelpWanted):
         parse(line.split())
 
@@ -109,7 +109,7 @@ def test_help_is_given_when_asked_for(line: str) -> None:
     ],
 )
 def test_a_script_gets_its_interpreter(line: str, expected: list[str]) -> None:
-    """Plain `python3` is the launcher's own, which has the libraries; any other stays what it is."""
+    """A Python script runs with the launcher's interpreter unless the command names another."""
     assert program_argv(line.split()) == expected
 
 
@@ -132,7 +132,7 @@ def test_a_script_gets_its_interpreter(line: str, expected: list[str]) -> None:
     ],
 )
 def test_what_can_be_started_is_let_through(line: str, scripts: Path) -> None:
-    """Modules are looked for by their interpreter."""
+    """Scripts, modules, packages and programs that can be started pass the check."""
     if line == "package":
         line = f"python3 {scripts / 'package'}"
 
@@ -152,7 +152,7 @@ def test_what_can_be_started_is_let_through(line: str, scripts: Path) -> None:
     ],
 )
 def test_a_script_that_does_not_exist_is_named(line: str, message: str) -> None:
-    """Before any rank is started, with the status of a shell."""
+    """A missing script is refused with status 127 before any rank starts."""
     with pytest.raises(CommandLineError, match=message) as refused:
         check_script(line.split())
 
@@ -171,7 +171,7 @@ def test_a_script_that_does_not_exist_is_named(line: str, message: str) -> None:
     ],
 )
 def test_a_script_that_cannot_be_executed_is_refused(line: str, message: str) -> None:
-    """An empty file would end at once, and look like a training that went well."""
+    """A script that is empty or cannot be executed is refused with status 126."""
     with pytest.raises(CommandLineError, match=message) as refused:
         check_script(line.split())
 
@@ -180,14 +180,14 @@ def test_a_script_that_cannot_be_executed_is_refused(line: str, message: str) ->
 
 @pytest.mark.parametrize("line", ["python3", "python3 -u", "python3 -W ignore"])
 def test_an_interpreter_needs_a_script(line: str) -> None:
-    """Alone it would wait for somebody to type."""
+    """An interpreter without a script is refused, as it would wait for input."""
     with pytest.raises(UsageError, match="a script is missing behind python3"):
         check_script(line.split())
 
 
 @pytest.mark.parametrize("line", ["train.py", "python3 train.py", "python3 package", "./train", "sh train"])
 def test_what_was_let_through_runs(line: str) -> None:
-    """With the arguments that torchrun will get."""
+    """Commands that pass the check can be run."""
     ended = subprocess.run(program_argv(line.split()), capture_output=True, text=True)
 
     assert (ended.returncode, ended.stdout) == (0, "trained\n")

@@ -19,7 +19,7 @@ distributed = core.DistributedContext.from_torch_distributed()
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_leaves_its_context_with_a_status_gives_it(rank: int, run_launch: RunLaunch) -> None:
-    """The other one fails too, with its traceback in the last lines, and sooner perhaps."""
+    """The exit code is that of the rank that left its Context with a status, not that of its peer."""
     ended = run_launch(
         _PROLOGUE
         + f"""
@@ -38,7 +38,7 @@ with core.init(distributed=distributed):
 @needs("many processes")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_error_is_the_first_failure_however_long_its_rank_takes_to_end(rank: int, run_launch: RunLaunch) -> None:
-    """Its traceback comes when the other one is dead."""
+    """A rank that raised is the first failure, even if its peer dies before it."""
     ended = run_launch(
         _PROLOGUE
         + f"""
@@ -80,7 +80,7 @@ time.sleep(1)
 
 @needs("many processes")
 def test_a_second_sigterm_does_not_disturb_ranks_that_stop(start_launch: StartLaunch) -> None:
-    """Batch systems repeat it; the ranks have left their Contexts by then."""
+    """A second SIGTERM does not disturb ranks that have already left their Contexts."""
     launch = start_launch(_STEPS + 'say("left")\ntime.sleep(1)')
     launch.read_until("[rank=0] running", "[rank=1] running")
 

@@ -43,12 +43,12 @@ def hosts_of(plan: LaunchOptions) -> tuple[Host, ...]:
     ],
 )
 def test_options_are_read_as_deepspeed_reads_them(line: str) -> None:
-    """Abbreviations, `=`, and short forms; what is the rule here anyway changes nothing."""
+    """Abbreviations, `=` and short options are accepted, and options for the default have no effect."""
     assert parse_options(line.split()) == DeepSpeedOptions(hostfile=Path("hosts"), include="h1")
 
 
 def test_dashes_stand_for_underscores() -> None:
-    """As torchrun has both, in whose words places among nodes are asked for."""
+    """Options may be spelled with dashes, and torchrun's words give the node's place."""
     assert parse_options(["--num-gpus=2", "--node-rank", "1", "--master-addr=h-1"]) == DeepSpeedOptions(
         num_gpus=2, node_rank=1, master_addr="h-1"
     )
@@ -68,7 +68,7 @@ def test_dashes_stand_for_underscores() -> None:
     ],
 )
 def test_what_only_deepspeeds_launcher_does_is_refused_with_what_to_do_instead(line: str, message: str) -> None:
-    """Rather than dropped."""
+    """Options that only DeepSpeed's launcher supports are refused with an alternative."""
     with pytest.raises(UsageError, match=message):
         parse_options(line.split())
 
@@ -87,7 +87,7 @@ def test_what_only_deepspeeds_launcher_does_is_refused_with_what_to_do_instead(l
     ],
 )
 def test_options_that_make_no_sense_are_refused(line: str, message: str) -> None:
-    """By a usage error, as the launcher's own."""
+    """Contradictory or unknown options are usage errors."""
     with pytest.raises(UsageError, match=message):
         parse_options(line.split())
 
@@ -111,19 +111,19 @@ def test_one_node_has_as_many_ranks_as_gpus_are_asked_for() -> None:
 def test_gpus_that_a_scheduler_has_given_are_all_that_there_are(
     variables: dict[str, str], gpus: list[str] | None
 ) -> None:
-    """Where nothing is said, they are counted."""
+    """GPUs in CUDA_VISIBLE_DEVICES are the only ones; without it they are counted."""
     assert visible_gpus(variables) == gpus
 
 
 def test_what_deepspeed_reads_is_kept_for_a_resume() -> None:
-    """Its accelerator, say."""
+    """Variables that DeepSpeed reads are recorded for a resume."""
     variables = {"DS_ACCELERATOR": "cpu", "DEEPSPEED_TIMEOUT": "60"}
 
     assert recorded_variables(variables) == variables
 
 
 def test_gpus_of_this_node_are_included_and_excluded() -> None:
-    """Included ones by the driver's numbers, whatever is visible here."""
+    """--include chooses GPUs by the driver's numbers, and --exclude leaves out visible ones."""
     assert here("-i localhost:3,0") == LaunchOptions(("--nproc-per-node=2",), devices=("0", "3"))
     assert here("-i localhost") == LaunchOptions(())
     assert here("-e localhost:0,2", ["0", "1", "2", "3"]) == LaunchOptions(("--nproc-per-node=2",), devices=("1", "3"))
@@ -141,20 +141,20 @@ def test_gpus_of_this_node_are_included_and_excluded() -> None:
     ],
 )
 def test_a_choice_that_leaves_nothing_here_is_refused(line: str, message: str) -> None:
-    """With the part that is wrong."""
+    """A choice that leaves no GPU or names an unknown one is refused."""
     with pytest.raises(UsageError, match=message):
         here(line, ["0", "1"])
 
 
 def test_a_node_is_told_its_place_without_a_hostfile() -> None:
-    """DeepSpeed's launcher would want a hostfile for that."""
+    """A node's place can be given by options without a hostfile."""
     plan = here("--no_ssh --num_nodes=2 --node_rank=1 --master_addr=h1 --num_gpus=4")
 
     assert plan.torchrun == ("--nnodes=2", "--node-rank=1", "--nproc-per-node=4", "--master-addr=h1")
 
 
 def test_each_host_binds_its_own_ranks() -> None:
-    """By the cores that it has, or those that are named."""
+    """Options that bind cores are passed on to each host."""
     ssh_launch = on_hosts("--bind_cores_to_rank --bind_core_list=0-3").ssh_launch
 
     assert ssh_launch is not None
@@ -162,7 +162,7 @@ def test_each_host_binds_its_own_ranks() -> None:
 
 
 def test_hosts_of_a_hostfile_are_spread_over() -> None:
-    """What is left of the options on each host names no hosts."""
+    """The hosts of a hostfile are used, and the options that are passed on name no hosts."""
     plan = on_hosts("--master_port=29777 --master_addr=10.0.0.1 --ssh_port=2222")
 
     assert plan.ssh_launch is not None
@@ -183,12 +183,12 @@ def test_hosts_of_a_hostfile_are_spread_over() -> None:
     ],
 )
 def test_hosts_and_their_gpus_are_chosen_as_deepspeed_chooses_them(line: str, hosts: tuple[Host, ...]) -> None:
-    """In the order of the hostfile."""
+    """Hosts and GPUs are chosen by DeepSpeed's rules, in the order of the hostfile."""
     assert hosts_of(on_hosts(line)) == hosts
 
 
 def test_a_single_host_may_be_this_one() -> None:
-    """Then its slots and GPUs are those of the ranks here."""
+    """A single host that is this machine gives its slots and GPUs to the local ranks."""
     plan = on_hosts("-i h1:1,3")
 
     assert (plan.torchrun, plan.devices) == (("--nproc-per-node=2",), ("1", "3"))
@@ -196,7 +196,7 @@ def test_a_single_host_may_be_this_one() -> None:
 
 
 def test_without_ssh_a_hostfile_tells_a_node_its_slots() -> None:
-    """The first host is the one where they meet."""
+    """With --no_ssh the hostfile gives a node its slots, and nodes meet at the first host."""
     plan = on_hosts("--no_ssh --node_rank=1 -e h3")
 
     assert plan == LaunchOptions(
@@ -217,13 +217,13 @@ def test_without_ssh_a_hostfile_tells_a_node_its_slots() -> None:
     ],
 )
 def test_hosts_that_are_not_there_are_refused(line: str, message: str) -> None:
-    """Before anything is started."""
+    """Unknown or impossible hosts are refused before anything starts."""
     with pytest.raises(UsageError, match=message):
         on_hosts(line)
 
 
 def test_ranks_are_told_their_places_in_deepspeeds_words(tmp_path: Path) -> None:
-    """And their GPUs; a script that insists on the argument --local_rank can have it. No DeepSpeed is needed."""
+    """Ranks get DeepSpeed's variables, their GPUs and --local_rank, without DeepSpeed installed."""
     script = tmp_path / "train.py"
     names = ["LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "CUDA_VISIBLE_DEVICES"]
     script.write_text(

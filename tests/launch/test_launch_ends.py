@@ -65,7 +65,7 @@ CASES = [
 def test_state_and_status_agree(
     num_ranks: int, stage: str, way: str, end: tuple[str, int], home: Home, run_launch: RunLaunch
 ) -> None:
-    """Nothing but the launcher sees how they end. Of two ranks only the last one ends in this way, or both stop."""
+    """Under the launcher alone, the trial's state and the exit code agree with the table."""
     ended = run_launch(SCRIPT, stage, way, "all" if way.startswith(STOPPED) else "last", num_ranks=num_ranks)
 
     with Index(home) as index:
@@ -91,7 +91,7 @@ HELD_TABLE = {
 def test_state_and_status_agree_however_the_context_is_held(
     hold: str, way: str, num_ranks: int, home: Home, run_launch: RunLaunch
 ) -> None:
-    """All ranks end in the same way."""
+    """State and exit code agree, however the script holds its Context."""
     distributed = "distributed=core.DistributedContext.from_torch_distributed()" if num_ranks > 1 else ""
     saved = way.replace("1}) as", "1}, shard=True) as").replace("2}) as", "2}, shard=True) as")
     script = IMPORTS + HOLDS[hold].replace("END", saved).replace("init()", f"init({distributed})")

@@ -178,7 +178,7 @@ CASES = [
 def endings(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, warm_launchers: WarmLaunchers
 ) -> Iterator[dict[str, Ended]]:
-    """Of all cases that are to be tested, by name: most of a launch is waiting, so several do it at once."""
+    """Runs all chosen cases concurrently and yields their endings by name."""
     directory = tmp_path_factory.mktemp("cases")
     calls = (getattr(item, "callspec", None) for item in request.session.items)
     chosen = {call.params["case"] for call in calls if call is not None and isinstance(call.params.get("case"), Case)}
@@ -194,7 +194,7 @@ def endings(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: re.sub(r"\W+", "-", case.name))
 def test_the_first_failing_rank_is_named_with_its_cause_and_code(case: Case, endings: dict[str, Ended]) -> None:
-    """Nothing of the script knows of Core SDK or torch."""
+    """The first failing rank is named with its cause and code, without Core SDK or torch in the script."""
     ended = endings[case.name]
 
     failure = ended.failure
@@ -207,7 +207,7 @@ def test_the_first_failing_rank_is_named_with_its_cause_and_code(case: Case, end
 
 
 def test_a_syntax_error_is_a_failure_of_the_first_rank_to_meet_it(run_launch: RunLaunch) -> None:
-    """Python shows it without a traceback."""
+    """A syntax error is reported as the failure of rank 0, although Python prints no traceback."""
     ended = run_launch("def f(:\n    pass\n", num_ranks=1)
 
     assert (ended.failure.rank, ended.code) == (0, 1)
@@ -215,7 +215,7 @@ def test_a_syntax_error_is_a_failure_of_the_first_rank_to_meet_it(run_launch: Ru
 
 
 def test_a_full_disk_is_told_by_the_ranks_own_error(run_launch: RunLaunch, small_disk: Path) -> None:
-    """The disk of the script's own files, that is."""
+    """If the script's disk is full, the failure is the rank's own OSError."""
     source = _PROLOGUE + f"if rank == 0: wait()\nopen({str(small_disk / 'file')!r}, 'wb').write(bytes(1 << 22))"
 
     ended = run_launch(source)
@@ -225,7 +225,7 @@ def test_a_full_disk_is_told_by_the_ranks_own_error(run_launch: RunLaunch, small
 
 
 def test_the_end_of_stderr_is_shown_with_the_traceback(run_launch: RunLaunch) -> None:
-    """At most forty lines; should other words follow the traceback, it is shown rather than they."""
+    """The failure shows at most forty lines of stderr and always the traceback."""
     source = """
         import os, sys
         print("\\n".join(f"before {n}" for n in range(100)), file=sys.stderr)
@@ -245,7 +245,7 @@ def test_the_end_of_stderr_is_shown_with_the_traceback(run_launch: RunLaunch) ->
 
 
 def test_what_a_rank_wrote_last_comes_before_the_last_words(run_launch: RunLaunch) -> None:
-    """Nothing is lost, and nothing comes after."""
+    """All output of a rank comes before the launcher's last message."""
     source = """
         import os, sys
         for n in range(5000):
@@ -290,7 +290,7 @@ def test_a_rank_that_loses_its_peer_in_a_collective_is_not_to_blame(
 
 
 def test_a_program_that_is_no_python_script_is_judged_likewise(run_launch: RunLaunch, tmp_path: Path) -> None:
-    """Ranks are any programs."""
+    """A program that is not a Python script is judged in the same way."""
     program = tmp_path / "train.sh"
     program.write_text('#!/bin/sh\n[ "$RANK" = 1 ] && exit 21\nexec sleep 120\n')
     program.chmod(0o755)
@@ -302,7 +302,7 @@ def test_a_program_that_is_no_python_script_is_judged_likewise(run_launch: RunLa
 
 @needs("many processes")
 def test_the_real_launcher_does_as_the_warm_one(tmp_path: Path) -> None:
-    """`python -m launch.torch_distributed`, as a user would type it."""
+    """`python -m launch.torch_distributed` gives the same result as the warm launcher."""
     import subprocess
 
     (tmp_path / "train.py").write_text("import os, sys; sys.exit(17 if os.environ['RANK'] == '1' else 0)")

@@ -45,7 +45,7 @@ def option(argv: list[str], name: str) -> str:
     ],
 )
 def test_a_hostfile_names_hosts_with_slots(text: str, hosts: tuple[Host, ...]) -> None:
-    """As MPI, DeepSpeed and Horovod write it."""
+    """Hostfiles of MPI, DeepSpeed and Horovod are understood."""
     assert parse_hostfile(text) == hosts
 
 
@@ -64,7 +64,7 @@ def test_a_hostfile_names_hosts_with_slots(text: str, hosts: tuple[Host, ...]) -
     ],
 )
 def test_a_bad_hostfile_is_refused_by_its_line(text: str, words: str) -> None:
-    """Nor can a name become an option of ssh's, or a command."""
+    """A bad hostfile is refused with its line, including names that look like options or commands."""
     with pytest.raises(UsageError, match=None) as caught:
         parse_hostfile(text)
 
@@ -72,7 +72,7 @@ def test_a_bad_hostfile_is_refused_by_its_line(text: str, words: str) -> None:
 
 
 def test_a_missing_hostfile_is_named(tmp_path: Path) -> None:
-    """And what is in a bad one is said with its path."""
+    """A missing or bad hostfile is named by its path."""
     bad = tmp_path / "hosts"
     bad.write_text("h1")
 
@@ -83,19 +83,19 @@ def test_a_missing_hostfile_is_named(tmp_path: Path) -> None:
 
 
 def test_hosts_can_stand_in_an_option() -> None:
-    """As horovodrun and mpirun take them."""
+    """Hosts can be given in an option, as with horovodrun and mpirun."""
     assert parse_hosts("h1:2, h2:4,[::1]:1,h3") == (H1, H2, Host("::1", 1), Host("h3", 1))
 
 
 @pytest.mark.parametrize("text", ["", "h1:0", "h1:x", "h1:2:3", "-oX:1", "h1:1,h1:1", "a b:1"])
 def test_bad_hosts_in_an_option_are_refused(text: str) -> None:
-    """Whatever is wrong with them."""
+    """Bad hosts in an option are refused."""
     with pytest.raises(UsageError):
         parse_hosts(text)
 
 
 def test_ssh_asks_nobody_and_trusts_only_known_hosts() -> None:
-    """Without agent, display or terminal; and a vanished host is noticed in half a minute."""
+    """ssh never prompts, accepts only known hosts and notices a lost host within 30 seconds."""
     argv = ssh_argv(H2, Ssh(2222, Path("/keys/id")), ["/usr/bin/python3", "/a b/node.py"], Path("/private/log"))
 
     assert argv[0] == "ssh"
@@ -113,7 +113,7 @@ def test_ssh_asks_nobody_and_trusts_only_known_hosts() -> None:
 
 
 def test_variables_pass_by_an_allow_list() -> None:
-    """And those that the user names; what speaks of this host, or of this launch, never does."""
+    """Only allowed variables and those that the user names are passed; those of this host never are."""
     passed = {
         "PATH": "/bin",
         "LANG": "C",
@@ -161,7 +161,7 @@ def test_variables_pass_by_an_allow_list() -> None:
 
 
 def test_hosts_know_the_job_and_no_place_in_it() -> None:
-    """So a requeue goes on with its trial, and no host's launcher looks for the other nodes, or misses `srun`."""
+    """Hosts learn the Slurm job but no place in it, so that a requeue continues the same trial."""
     variables = {
         "SLURM_ARRAY_JOB_ID": "6",
         "SLURM_ARRAY_TASK_ID": "3",
@@ -182,7 +182,7 @@ def test_hosts_know_the_job_and_no_place_in_it() -> None:
 
 
 def test_a_host_is_told_its_place() -> None:
-    """And its devices, beside what all are told."""
+    """Each host is told its place, slots and devices."""
     hosts = (H1, Host("me@h2", 2, devices=(1, 3)))
     job = HostJob("launch.torch_distributed", ("--", "train.py"), "/work", {"PATH": "/bin"}, MARK)
 
@@ -199,7 +199,7 @@ def test_a_host_is_told_its_place() -> None:
 
 
 def test_the_trial_of_the_head_is_that_of_its_nodes() -> None:
-    """`core-sdk run` has told the head."""
+    """Nodes belong to the trial that `core-sdk run` gave to the head."""
     infos = host_run_infos((H1, H2), ClusterInfo(allocation_id="7.1"))
 
     assert [(info.allocation_id, info.task_type, info.container_rank) for info in infos] == [
@@ -209,13 +209,13 @@ def test_the_trial_of_the_head_is_that_of_its_nodes() -> None:
 
 
 def test_localhost_is_no_name_among_several_hosts() -> None:
-    """The others would look for the first node on themselves."""
+    """localhost is refused among several hosts, since it means another machine on each."""
     with pytest.raises(UsageError, match="localhost means another machine"):
         host_run_infos((Host("localhost", 1), H2), None)
 
 
 def test_nodes_meet_at_a_port_of_their_own() -> None:
-    """By chance, so that trainings on the same hosts do not clash."""
+    """The meeting port is random, unless CORE_SDK_MEETING_PORT gives a valid one."""
     ports = {meeting_port(with_meeting_port({})) for _ in range(20)}
 
     assert len(ports) > 10
@@ -225,7 +225,7 @@ def test_nodes_meet_at_a_port_of_their_own() -> None:
 
 
 def test_a_hostfile_is_taken_out_of_the_options() -> None:
-    """Its hosts, as many as the options want."""
+    """--hostfile is removed from the options, and --nnodes limits its hosts."""
     hostfile, options = split_hostfile(["--hostfile", "f", "--max-restarts=1", "--nnodes=1:2"])
 
     plan = plan_ssh_launch([H1, H2, Host("h3", 1)], options)
@@ -237,13 +237,13 @@ def test_a_hostfile_is_taken_out_of_the_options() -> None:
 
 @pytest.mark.parametrize("options", [["--nnodes=3"], ["--nnodes=x"], ["--node-rank=0"], ["--standalone"]])
 def test_options_that_contradict_a_hostfile_are_refused(options: list[str]) -> None:
-    """Too few hosts, or a place given by hand."""
+    """Options that contradict a hostfile are refused."""
     with pytest.raises(UsageError):
         plan_ssh_launch([H1, H2], options)
 
 
 def test_this_machine_is_known_by_name_and_address() -> None:
-    """Another one, and another user's account, is not here."""
+    """A host is this machine if its name or address is, unless it names another user."""
     assert is_here(Host("localhost", 1))
     assert is_here(Host("127.0.0.1", 1))
     assert not is_here(Host("192.0.2.1", 1))
@@ -275,7 +275,7 @@ def test_an_address_that_can_merely_be_bound_is_not_this_machine() -> None:
     ],
 )
 def test_failures_of_ssh_are_told_apart(log: str, words: str) -> None:
-    """With what it said itself."""
+    """Each kind of ssh failure has its own message, with ssh's last line."""
     lines = why_not_started(H2, Ssh(22), 255, log, "")
 
     assert words in lines[0]
@@ -283,7 +283,7 @@ def test_failures_of_ssh_are_told_apart(log: str, words: str) -> None:
 
 
 def test_a_missing_interpreter_is_the_remote_shells_word() -> None:
-    """And a lost connection is neither."""
+    """A missing interpreter on a host is distinguished from a lost connection."""
     lines = why_not_started(H2, Ssh(), 127, "", "bash: line 1: python: No such file or directory\n")
 
     assert f"{sys.executable} cannot be started there (status 127)" in lines[0]
@@ -293,7 +293,7 @@ def test_a_missing_interpreter_is_the_remote_shells_word() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_records_are_taken_out_of_what_a_host_writes(size: int) -> None:
-    """However it is cut; ranks' lines are as they were, and the launcher's own say the host."""
+    """Records are removed from a host's output, and launcher lines get the host's name."""
     records: list[dict[str, Any]] = []
     lines = HostOutput("h2", MARK, records.append)
     written = f'{MARK}{{"started": "h2"}}\n[rank=1] a\n[core-sdk] b\n[rank=1] \x1ec{MARK}{{"result": 0}}\nd\n'.encode()
@@ -305,7 +305,7 @@ def test_records_are_taken_out_of_what_a_host_writes(size: int) -> None:
 
 
 def test_the_first_cause_is_the_end_of_all() -> None:
-    """Before what suffered from it or was ended for it; a stop is one only if nothing failed."""
+    """The overall result is the first cause, before consequences; a stop counts only without failures."""
     suffered = LaunchResult(1, ("suffered",), is_consequence=True)
     ended = LaunchResult(143, ("ended",), is_ended_by_head=True)
     cause = LaunchResult(3, ("cause",))

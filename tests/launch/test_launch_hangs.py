@@ -17,7 +17,7 @@ from processes import TIMEOUT_S, wait_for
 def test_a_lock_that_a_killed_build_has_left_is_named(
     start_launch: StartLaunch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A build that lives has its lock open. Ranks would wait for the other one for ever, as torch does."""
+    """A lock that a killed extension build left is named, since ranks would wait for it for ever."""
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     for name in ("cpu_adam", "fused_lamb"):
         (tmp_path / name).mkdir()

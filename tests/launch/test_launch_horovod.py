@@ -53,7 +53,7 @@ _UNSET = [
 
 
 def values(**given: object) -> Namespace:
-    """As Horovod's parser leaves them."""
+    """Returns options as Horovod's parser gives them."""
     return Namespace(**{**dict.fromkeys(_UNSET), "command": [], "num_proc": NOT_GIVEN, **given})
 
 
@@ -77,17 +77,17 @@ def test_all_slots_are_used_unless_a_number_is_given() -> None:
 
 
 def test_a_number_that_the_nodes_do_not_divide_is_left_to_their_slots() -> None:
-    """The nodes count together when they meet."""
+    """If the nodes do not divide the number of ranks, the nodes' slots decide."""
     assert torchrun(options(num_proc=3), 2) == ()
 
 
 def test_the_time_to_start_is_that_of_the_meeting() -> None:
-    """In the words of both of torchrun's ways to meet."""
+    """--start-timeout becomes the timeout of both kinds of torchrun's rendezvous."""
     assert torchrun(options(start_timeout=5), 1) == ("--rdzv-conf=timeout=5,join_timeout=5",)
 
 
 def test_hosts_are_spread_over_with_the_slots_that_get_a_rank() -> None:
-    """The first ones are filled first, as horovodrun does; their slots say what each node starts."""
+    """Ranks fill the hosts' slots in order, as with horovodrun."""
     named = options(hosts="h1:2,h2:2,h3:2", num_proc=3, ssh_port=2222, ssh_identity_file="key")
 
     plan = ssh_launch(named)
@@ -100,18 +100,18 @@ def test_hosts_are_spread_over_with_the_slots_that_get_a_rank() -> None:
 
 
 def test_one_host_gives_this_node_its_slots() -> None:
-    """With a number or without."""
+    """A single host gives this node its number of ranks."""
     assert torchrun(options(hosts="localhost:4"), 1) == ("--nproc-per-node=4",)
     assert torchrun(options(hosts="localhost:4", num_proc=2), 1) == ("--nproc-per-node=2",)
 
 
 def test_without_hosts_nothing_is_spread() -> None:
-    """Whoever has placed this launcher has placed the others."""
+    """Without hosts the launcher does not use ssh."""
     assert ssh_launch(options(num_proc=8)) is None
 
 
 def test_a_hostfile_is_read(tmp_path: Path) -> None:
-    """In Horovod's form."""
+    """A hostfile in Horovod's form is read."""
     hostfile = tmp_path / "hosts"
     hostfile.write_text("h1 slots=2\nh2 slots=4\n")
 
@@ -122,7 +122,7 @@ def test_a_hostfile_is_read(tmp_path: Path) -> None:
 
 
 def test_more_ranks_than_slots_are_refused() -> None:
-    """With both numbers."""
+    """More ranks than slots are refused with both numbers."""
     with pytest.raises(UsageError, match="-np 5 are more than the 4 slots of the hosts"):
         filled([Host("h1", 2), Host("h2", 2)], 5)
 
@@ -141,13 +141,13 @@ def test_more_ranks_than_slots_are_refused() -> None:
     ],
 )
 def test_what_this_launcher_does_not_do_is_refused_with_what_does(given: dict[str, object], words: str) -> None:
-    """No option is accepted and dropped."""
+    """Unsupported options are refused with an alternative."""
     with pytest.raises(UsageError, match=words):
         options(**given)
 
 
 class ListeningServer:
-    """Stands for Horovod's, which needs Horovod."""
+    """A server in the place of Horovod's, which needs Horovod."""
 
     def __init__(self, address: str, rank_counts: Sequence[int]) -> None:
         self.rank_counts = tuple(rank_counts)
@@ -159,7 +159,7 @@ class ListeningServer:
 
 
 def meetings_of(rank_counts: Sequence[int], store: HashStore | None) -> list[HorovodRendezvous]:
-    """On nodes that are threads of this process. The server is closed again."""
+    """Runs the meeting on nodes that are threads of this process."""
 
     def node(node_rank: int) -> HorovodRendezvous:
         start = Start(node_rank, len(rank_counts), "127.0.0.1", 29500, store)
@@ -173,7 +173,7 @@ def meetings_of(rank_counts: Sequence[int], store: HashStore | None) -> list[Hor
 
 
 def test_one_node_meets_on_its_loopback() -> None:
-    """Nobody else needs to reach its server."""
+    """A single node's server is on the loopback interface."""
     (meeting,) = meetings_of([2], None)
 
     assert meeting.address == "127.0.0.1"
@@ -181,21 +181,21 @@ def test_one_node_meets_on_its_loopback() -> None:
 
 
 def test_all_nodes_learn_the_server() -> None:
-    """The first one starts it."""
+    """All nodes learn the address of the server that the first one starts."""
     meetings = meetings_of([2, 1, 3], HashStore())
 
     assert len({(meeting.address, meeting.port) for meeting in meetings}) == 1
 
 
 def test_a_number_of_ranks_that_the_nodes_do_not_have_is_refused() -> None:
-    """The error says how many they have."""
+    """A number of ranks that differs from the nodes' slots is refused."""
     check_number((2, 1), 3)
     with pytest.raises(CommandLineError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
         check_number((2, 1), 5)
 
 
 def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:
-    """Nodes may have different ones: one of those that are given is enough."""
+    """An unknown interface is refused with the known ones; one of several is enough."""
     loopback = interface_of("127.0.0.1")
     assert loopback is not None
 
@@ -206,7 +206,7 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:
 
 @pytest.mark.skipif(find_spec("horovod") is not None, reason="NOT TESTED: Horovod is missing; it is installed here")
 def test_a_missing_horovod_is_told_with_how_to_get_it(tmp_path: Path) -> None:
-    """Before any rank is started."""
+    """If Horovod is missing, the launcher says how to install it before any rank starts."""
     (tmp_path / "train.py").write_text("print('started')")
 
     ended = subprocess.run(

@@ -33,14 +33,14 @@ def _shown(output: str) -> dict[str, str]:
 
 
 def test_ranks_find_what_determineds_launchers_tell(run_launch: RunLaunch) -> None:
-    """Which framework has started them, and where the first node is."""
+    """Ranks find the variables of Determined's launchers."""
     variables = _shown(run_launch(_SHOW, num_ranks=1).stdout)
 
     assert (variables["USE_TORCH_DISTRIBUTED"], variables["DET_CHIEF_IP"]) == ("True", variables["MASTER_ADDR"])
 
 
 def test_each_framework_says_its_name() -> None:
-    """As `determined.exec.harness` asks for it."""
+    """Each framework sets the variable that names it."""
     rank = {"LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1"}
 
     told = [framework.variables(rank) for framework in (TorchDistributed(), DeepSpeed())]
@@ -67,7 +67,7 @@ def test_a_script_before_the_dashes_is_a_script(framework: TorchDistributed) -> 
     ],
 )
 def test_a_launchers_own_options_need_no_dashes(line: str, overrides: str, script: str) -> None:
-    """As `[--port PORT] [--] SCRIPT…` was."""
+    """A launcher's own options may stand before the script without `--`."""
     parsed = parse(line.split(), TensorFlow.own_options)
 
     assert parsed == Command(tuple(overrides.split()), tuple(script.split()))
@@ -75,7 +75,7 @@ def test_a_launchers_own_options_need_no_dashes(line: str, overrides: str, scrip
 
 @pytest.mark.parametrize("arguments", [["--autohorovod"], ["--autohorovod", "--"]])
 def test_one_rank_needs_no_horovod(arguments: list[str], warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
-    """With --autohorovod it is started alone, and Horovod need not even be installed."""
+    """--autohorovod starts a single rank without Horovod."""
     (tmp_path / "train.py").write_text(_SHOW)
 
     ended = warm_launchers.start_command(tmp_path, "horovod", *arguments, "train.py").wait()
@@ -85,7 +85,7 @@ def test_one_rank_needs_no_horovod(arguments: list[str], warm_launchers: WarmLau
 
 
 def test_tensorflow_on_one_node_is_told_nothing(warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
-    """One process, which uses all that there is."""
+    """TensorFlow on a single node is one process without TF_CONFIG."""
     (tmp_path / "train.py").write_text(_SHOW)
 
     ended = warm_launchers.start_command(tmp_path, "tensorflow", "--port", "2222", "train.py").wait()
@@ -96,7 +96,7 @@ def test_tensorflow_on_one_node_is_told_nothing(warm_launchers: WarmLaunchers, t
 
 
 def test_a_tensorflow_workers_port_is_held_until_the_worker_starts() -> None:
-    """While the nodes still wait for each other, no other program can get it."""
+    """A TensorFlow worker's port is reserved until the worker starts."""
     store = HashStore()
     store.set("worker/1", "127.0.0.1:1")
     framework = TensorFlow()
@@ -114,7 +114,7 @@ def test_a_tensorflow_workers_port_is_held_until_the_worker_starts() -> None:
 def test_tensorflows_workers_are_told_of_each_other(
     warm_launchers: WarmLaunchers, tmp_path: Path, free_port: int
 ) -> None:
-    """One per node, at ports that are theirs."""
+    """TF_CONFIG names one TensorFlow worker per node, each with its own port."""
     (tmp_path / "train.py").write_text("import os; print(os.environ['TF_CONFIG'])")
     places = {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port)}
 
@@ -135,7 +135,7 @@ def test_tensorflows_workers_are_told_of_each_other(
 
 
 def test_cores_are_shared_as_deepspeed_shares_them() -> None:
-    """Neighbours, as many for each."""
+    """Each rank gets an equal number of neighbouring cores."""
     shares = [share([0, 1, 2, 3, 8, 9, 10], local_rank, 3) for local_rank in range(3)]
 
     assert shares == [[0, 1], [2, 3], [8, 9]]
@@ -147,7 +147,7 @@ def test_cores_are_shared_as_deepspeed_shares_them() -> None:
 def test_ranks_of_deepspeed_are_bound_to_their_cores(
     cores: list[str], warm_launchers: WarmLaunchers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And have as many threads as cores, unless the user has said how many."""
+    """DeepSpeed's ranks are bound to their cores, with one thread per core."""
     (tmp_path / "train.py").write_text(
         "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'], os.environ['USE_DEEPSPEED'])"
     )
@@ -179,7 +179,7 @@ def test_ranks_of_deepspeed_are_bound_to_their_cores(
 def test_cores_that_cannot_be_shared_are_refused(
     options: list[str], words: str, warm_launchers: WarmLaunchers, tmp_path: Path
 ) -> None:
-    """Before a rank is started."""
+    """Cores that cannot be shared are refused before a rank starts."""
     (tmp_path / "train.py").write_text("print('started')")
 
     ended = warm_launchers.start_command(tmp_path, "deepspeed", "--num_gpus=2", *options, "--", "train.py").wait()
@@ -201,7 +201,7 @@ def test_cores_that_cannot_be_shared_are_refused(
 def test_a_launch_is_known_by_an_id_of_its_own(
     options: list[str], variables: dict[str, str], run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or by its job's, where several nodes must know it; torchrun's own default is the same for all trainings."""
+    """A run id is random on one node; on several it is the job's, or torchrun's default; --rdzv-id has precedence."""
     for name in ("CORE_SDK_JOB_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

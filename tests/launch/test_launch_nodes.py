@@ -43,7 +43,7 @@ def configured(line: str, nodes: Nodes) -> LaunchConfig:
 
 @pytest.mark.parametrize(("num_gpus", "slots"), [(0, 1), (1, 1), (8, 8)])
 def test_a_machine_gives_a_slot_per_gpu(num_gpus: int, slots: int) -> None:
-    """Or one without any; a run info that says nothing of slots does not hide them."""
+    """A machine has a slot per GPU, or one slot without GPUs, also with a run info that says nothing of slots."""
     expected = Nodes(num_nodes=1, node_rank=0, slots=slots, chief_address="localhost")
 
     assert decided("", None, num_gpus) == expected
@@ -51,7 +51,7 @@ def test_a_machine_gives_a_slot_per_gpu(num_gpus: int, slots: int) -> None:
 
 
 def test_a_run_info_goes_before_the_machine() -> None:
-    """Its nodes, this one's rank and slots, and the first one's address."""
+    """A run info gives the nodes, this node's rank and slots, and the first node's address."""
     assert decided("", CLUSTER, 1) == Nodes(num_nodes=2, node_rank=1, slots=8, chief_address="10.0.0.1")
     assert decided("", ClusterInfo(named_slot_ids=[3]), 8).slots == 1
     assert decided("", ClusterInfo(container_slot_counts=[3]), 8).slots == 3
@@ -59,12 +59,12 @@ def test_a_run_info_goes_before_the_machine() -> None:
 
 @pytest.mark.parametrize("line", ["--nproc-per-node 3", "--nproc-per-node=3", "--nproc_per_node 3", "--nproc-per-n=3"])
 def test_torchruns_options_go_before_all(line: str) -> None:
-    """In all the spellings that torchrun understands."""
+    """--nproc-per-node in any of torchrun's spellings overrides the run info."""
     assert decided(line, None, 8).slots == decided(line, CLUSTER, 8).slots == 3
 
 
 def test_a_head_has_counted_the_ranks_of_a_single_host() -> None:
-    """One slot that was asked for is one, where one of a laptop's run info says nothing."""
+    """A run info of one host with one slot counts only if the head has sent it."""
     one_slot = ClusterInfo(container_addrs=["h2"], container_slot_counts=[1])
 
     nodes = [decide_nodes({}, one_slot, lambda: 8, is_sent_by_head=is_sent) for is_sent in (True, False)]
@@ -73,14 +73,14 @@ def test_a_head_has_counted_the_ranks_of_a_single_host() -> None:
 
 
 def test_options_take_a_node_out_of_its_group() -> None:
-    """Then it is the first and only one of its own training."""
+    """--nnodes=1 and --standalone make the node train alone, whatever the run info says."""
     alone = Nodes(num_nodes=1, node_rank=0, slots=8, chief_address="localhost")
 
     assert decided("--nnodes=1", CLUSTER) == decided("--standalone", CLUSTER) == alone
 
 
 def test_nodes_are_given_by_options() -> None:
-    """By rank and the first one's address, or by a rendezvous where they find their places themselves."""
+    """Nodes can be given by rank and address, or by a rendezvous."""
     assert decided("--nnodes 2 --node_rank 1 --master_addr h1", None, 4) == SECOND_OF_TWO
     assert decided("--nnodes=2 --node-rank=1 --rdzv-endpoint=h1:29500", None, 4) == SECOND_OF_TWO
     assert decided("--nnodes=1:4 --rdzv-backend=c10d --rdzv-endpoint=[fe80::1]:9") == Nodes(4, 0, 1, "fe80::1")
@@ -88,7 +88,7 @@ def test_nodes_are_given_by_options() -> None:
 
 
 def test_the_ranks_are_counted_as_torchrun_counts_them() -> None:
-    """A rank for each core on which the launcher may run, whatever the run info says."""
+    """--nproc-per-node=cpu starts one rank per core on which the launcher may run."""
     assert decided("--nproc-per-node=cpu", CLUSTER).slots == len(os.sched_getaffinity(0))
 
 
@@ -107,13 +107,13 @@ def test_the_ranks_are_counted_as_torchrun_counts_them() -> None:
     ],
 )
 def test_nodes_that_could_never_meet_are_refused(line: str, message: str) -> None:
-    """torchrun would wait for them, for a quarter of an hour."""
+    """Impossible numbers of nodes are refused, instead of waiting for nodes that cannot come."""
     with pytest.raises(UsageError, match=message):
         decided(line)
 
 
 def test_one_node_gets_a_free_port() -> None:
-    """So that two jobs never clash; and no name needs to be known to a DNS."""
+    """A single node uses a free port and no host name, so that jobs do not clash."""
     config = configured("", ONE_NODE)
 
     assert (config.min_nodes, config.max_nodes, config.num_local_ranks) == (1, 1, 2)
@@ -123,7 +123,7 @@ def test_one_node_gets_a_free_port() -> None:
 
 @pytest.mark.parametrize("line", ["--standalone", "--rdzv-backend=static", "--standalone --rdzv-endpoint=h9:1"])
 def test_a_node_alone_meets_only_itself(line: str) -> None:
-    """As with torchrun."""
+    """A node alone ignores a rendezvous endpoint, as with torchrun."""
     config = configured(line, ONE_NODE)
 
     assert (config.rendezvous, config.port, config.local_address) == (None, 0, None)
@@ -142,14 +142,14 @@ def test_a_node_alone_meets_only_itself(line: str) -> None:
     ],
 )
 def test_a_node_alone_uses_the_place_that_it_is_given(line: str, place: tuple[str | None, int]) -> None:
-    """Scripts and firewalls may rely on it."""
+    """A node alone uses the address and port that it is given."""
     config = configured(line, ONE_NODE)
 
     assert (config.rendezvous, (config.local_address, config.port)) == (None, place)
 
 
 def test_several_nodes_meet_at_the_first_one() -> None:
-    """All of them must name the same port."""
+    """Several nodes meet at the first one, on a fixed port."""
     config = configured("", SECOND_OF_TWO)
 
     assert config.rendezvous == RendezvousConfig("static", "h1:29400", {"rank": 1})
@@ -157,7 +157,7 @@ def test_several_nodes_meet_at_the_first_one() -> None:
 
 
 def test_an_address_of_ipv6_is_told_from_its_port() -> None:
-    """By brackets, as torch wants them."""
+    """An IPv6 address is written in brackets before the port."""
     assert configured("", Nodes(2, 0, 1, "fe80::1")).rendezvous == RendezvousConfig(
         "static", "[fe80::1]:29400", {"rank": 0}
     )
@@ -178,19 +178,19 @@ def test_an_address_of_ipv6_is_told_from_its_port() -> None:
     ],
 )
 def test_overrides_replace_what_would_be_said(line: str, rendezvous: RendezvousConfig) -> None:
-    """What they leave open is completed."""
+    """Overrides replace the default rendezvous, and missing parts are completed."""
     assert configured(line, SECOND_OF_TWO).rendezvous == rendezvous
 
 
 def test_numbers_that_are_given_count() -> None:
-    """Of ranks and of restarts."""
+    """Given numbers of ranks and restarts are used."""
     config = configured("--max-restarts 3 --nproc_per_node=5", ONE_NODE)
 
     assert (config.options.max_restarts, decided("--nproc_per_node=5").slots) == (3, 5)
 
 
 def test_variables_of_torchrun_count_as_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kubernetes operators speak to torchrun by them."""
+    """torchrun's PET_ variables count as options."""
     for name, value in {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "h1", "NPROC_PER_NODE": "4"}.items():
         monkeypatch.setenv(f"PET_{name}", value)
 
@@ -201,7 +201,7 @@ def test_variables_of_torchrun_count_as_options(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_overrides_that_name_a_script_are_refused() -> None:
-    """The script is what stands behind the dashes."""
+    """Overrides that contain a script are refused."""
     with pytest.raises(UsageError, match="the script comes after"):
         options("--nnodes 1 other.py")
 
@@ -218,13 +218,13 @@ def test_overrides_that_name_a_script_are_refused() -> None:
     ],
 )
 def test_options_that_cannot_be_are_refused(line: str, message: str) -> None:
-    """As torchrun would."""
+    """Invalid torchrun options are refused with torchrun's messages."""
     with pytest.raises(UsageError, match=message):
         configured(line, SECOND_OF_TWO)
 
 
 def test_a_variable_that_an_option_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may come from an operator of Kubernetes, and not from the user's command."""
+    """A PET_ variable with an invalid value is named in the error."""
     monkeypatch.setenv("PET_MAX_RESTARTS", "often")
 
     with pytest.raises(UsageError, match="PET_MAX_RESTARTS is 'often', which --max-restarts cannot be"):
@@ -232,7 +232,7 @@ def test_a_variable_that_an_option_cannot_be_is_named(monkeypatch: pytest.Monkey
 
 
 def test_the_run_info_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that contradicts itself is refused by its name."""
+    """A run info is read from its file, and one that contradicts itself is refused."""
     path = tmp_path / "run.json"
     monkeypatch.setenv("CORE_SDK_RUN_INFO", str(path))
     content = {"container_addrs": ["h1", "h2"], "container_rank": 1, "container_slot_counts": [2, 2]}
@@ -246,7 +246,7 @@ def test_the_run_info_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_machine_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No GPU is visible to this test, on any machine."""
+    """Without options and run info, the machine gives the number of ranks."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
     assert find_nodes(options()) == Nodes(num_nodes=1, node_rank=0, slots=1, chief_address="localhost")
@@ -257,7 +257,7 @@ def placed(line: str, info: ClusterInfo | None = None, placement: Placement = PL
 
 
 def test_a_scheduler_goes_before_the_machine() -> None:
-    """Its nodes, this one's rank and GPUs, the first one's address, and a port of the job's own."""
+    """A scheduler's placement gives the nodes, this node's rank and GPUs, the first node's address and the port."""
     nodes = placed("")
     config = configured("", nodes)
 
@@ -267,14 +267,14 @@ def test_a_scheduler_goes_before_the_machine() -> None:
 
 
 def test_gpus_that_a_scheduler_does_not_count_are_counted() -> None:
-    """Kubernetes, say, tells a container nothing of them but by what it sees."""
+    """If the scheduler does not tell the number of GPUs, they are counted."""
     placement = Placement(("train-0", "train-1"), node_rank=0, slots=None, port=1234)
 
     assert placed("", placement=placement).slots == 8
 
 
 def test_options_and_a_run_info_go_before_a_scheduler() -> None:
-    """An agent knows more, and a person means what they write; nobody is asked who could only refuse."""
+    """Options and a run info override the scheduler, which is then not asked."""
 
     def refuse() -> Placement:
         raise AssertionError("the scheduler was asked")
@@ -287,7 +287,7 @@ def test_options_and_a_run_info_go_before_a_scheduler() -> None:
 
 
 def test_ranks_are_told_where_a_scheduler_has_placed_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a private run info of no trial; where an agent has written one, that stands."""
+    """A scheduler's placement reaches the ranks in a private run info that has no trial."""
     monkeypatch.setenv(RUN_INFO_VARIABLE, "")
     write_run_info(placed("--nproc-per-node=3"), tmp_path)
 
@@ -304,7 +304,7 @@ def test_ranks_are_told_where_a_scheduler_has_placed_them(tmp_path: Path, monkey
 def test_ranks_are_told_the_slots_that_they_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
 ) -> None:
-    """One each, whatever the launcher itself was told; all else stays as it was."""
+    """The ranks' run info has one slot per rank and keeps its other fields."""
     monkeypatch.setenv(RUN_INFO_VARIABLE, "")
     if content is not None:
         (tmp_path / "given.json").write_text(content)
@@ -321,7 +321,7 @@ def test_ranks_are_told_the_slots_that_they_take(
 
 
 def test_a_scheduler_that_has_not_started_every_node_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a mistake of the command's."""
+    """A Slurm job whose other nodes were not started is a usage error that recommends srun."""
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
 

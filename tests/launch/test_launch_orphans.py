@@ -40,7 +40,7 @@ _ALL_READY = ("[rank=0] ready", "[rank=1] ready")
 
 @pytest.fixture(autouse=True)
 def private_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """So that the launch's own directory can be looked for; short, since data loaders have their sockets in it."""
+    """A short private directory for temporary files, so that the launch's own can be found."""
     with tempfile.TemporaryDirectory(prefix="launch-", dir="/tmp") as directory:
         monkeypatch.setenv("TMPDIR", directory)
         yield Path(directory)
@@ -61,7 +61,7 @@ def _assert_nothing_is_left(launch_directory: Path, private_tmp: Path) -> None:
 def test_a_killed_launcher_leaves_no_process(
     start_launch: StartLaunch, launch_directory: Path, private_tmp: Path
 ) -> None:
-    """Neither ranks nor their children, whatever they ignore and wherever they hide."""
+    """A killed launcher leaves neither ranks nor their children, whatever signals they ignore."""
     launch = _launch_family(start_launch, launch_directory)
 
     launch.kill()
@@ -73,7 +73,7 @@ def test_a_killed_launcher_leaves_no_process(
 def test_the_guardian_survives_what_is_sent_to_all(
     number: signal.Signals, start_launch: StartLaunch, launch_directory: Path, private_tmp: Path
 ) -> None:
-    """Ctrl-C, the terminal's end, a scheduler's signal to every process."""
+    """The guardian survives signals that are sent to all processes, and cleans up afterwards."""
     launch = start_launch(
         "import signal, time\nsignal.pthread_sigmask(0, range(1, 65))\nprint('ready')\ntime.sleep(120)"
     )
@@ -90,7 +90,7 @@ def test_the_guardian_survives_what_is_sent_to_all(
 def test_a_launcher_killed_while_it_starts_ranks_leaves_none(
     run_launch: RunLaunch, launch_directory: Path, private_tmp: Path
 ) -> None:
-    """The first rank kills it, and the last one may not have been started."""
+    """A launcher that is killed while it starts ranks leaves none of them."""
     overrides = ["--", "sh", "-c", '[ "$RANK" != 0 ] || kill -KILL $PPID; exec sleep 120']
 
     ended = run_launch("", num_ranks=8, overrides=overrides)
@@ -103,7 +103,7 @@ def test_a_launcher_killed_while_it_starts_ranks_leaves_none(
 def test_a_launch_inside_a_launch_goes_with_it(
     start_launch: StartLaunch, launch_directory: Path, private_tmp: Path
 ) -> None:
-    """A script that starts a launcher of its own, each with its own guardian."""
+    """A launch within a launch ends with it."""
     source = f"""
         import subprocess
         open("inner.py", "w").write("import time; print('ready', flush=True); time.sleep(120)")
@@ -122,7 +122,7 @@ def test_a_launch_inside_a_launch_goes_with_it(
 def test_workers_of_a_data_loader_go_with_a_killed_launcher(
     start_launch: StartLaunch, launch_directory: Path, private_tmp: Path
 ) -> None:
-    """torch's own."""
+    """Workers of a torch data loader end with a killed launcher."""
     source = """
         import time
         from torch.utils.data import DataLoader
@@ -144,7 +144,7 @@ def test_workers_of_a_data_loader_go_with_a_killed_launcher(
 def test_what_ranks_leave_in_their_groups_ends_with_the_launch(
     status: int, run_launch: RunLaunch, launch_directory: Path, private_tmp: Path
 ) -> None:
-    """It keeps the ranks' output open, for which the launcher does not wait for long."""
+    """Children that ranks leave in their process groups are killed at the end of the launch."""
     source = f"""
         import os, subprocess, sys
         subprocess.Popen(["sleep", "120"])
@@ -163,7 +163,7 @@ def test_what_ranks_leave_in_their_groups_ends_with_the_launch(
 def test_processes_that_chose_a_session_of_their_own_outlive_a_good_end(
     run_launch: RunLaunch, launch_directory: Path
 ) -> None:
-    """A script may leave a server behind on purpose."""
+    """A process in a session of its own survives a launch that ended well."""
     source = """
         import subprocess
         subprocess.Popen(["sleep", "120"], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -179,7 +179,7 @@ def test_processes_that_chose_a_session_of_their_own_outlive_a_good_end(
 def test_processes_in_sessions_of_their_own_end_with_a_launch_that_fails(
     run_launch: RunLaunch, launch_directory: Path, end: str
 ) -> None:
-    """The ranks have had no time to end them; a restart would start them a second time."""
+    """When a launch fails, processes that ranks started in sessions of their own are ended too."""
     source = f"""
         import os, signal, subprocess, sys, time
         subprocess.Popen(["sleep", "120"], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -51,7 +51,7 @@ def start_rank(tmp_path: Path) -> Iterator[StartRank]:
 
 
 class Shown:
-    """A file that stands for the launcher's own stdout, or stderr."""
+    """A file in the place of the launcher's stdout or stderr."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,7 +71,7 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
 
 @pytest.fixture
 def output(tmp_path: Path, shown: Shown) -> Iterator[RankOutput]:
-    """With stdout and stderr in one place, as in a terminal."""
+    """Yields a RankOutput whose stdout and stderr go to one file, as in a terminal."""
     with RankOutput(tmp_path, shown.descriptor, shown.descriptor) as output:
         yield output
 
@@ -81,7 +81,7 @@ def end_of(process: RankProcess) -> int:
 
 
 def prefixed(text: bytes, prefix: bytes) -> bytes:
-    """What must come out, said without chunks."""
+    """Returns the expected output for a text that comes in one piece."""
     lines = re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", text)
     ending = b"" if text.endswith(b"\n") or not text else b"\n"
     return b"".join(prefix + line for line in lines) + ending
@@ -106,7 +106,7 @@ def test_text_is_the_same_however_it_is_cut(chunks: list[bytes], is_flushed: boo
 
 @given(text=TEXT, cuts=st.lists(st.integers(0, 40)))
 def test_characters_are_never_shown_in_halves(text: bytes, cuts: list[int]) -> None:
-    """Although a line may be shown before its end."""
+    """Multi-byte characters are never shown in part, though lines may be."""
     text = text.replace(b"\xff\xf0\xc3", b"")
     lines = PrefixedLines(b"")
 
@@ -144,7 +144,7 @@ def test_ranks_never_tear_each_others_lines(pieces: list[tuple[int, bytes, bool]
 
 
 def test_ranks_write_at_once_and_nothing_is_lost(output: RankOutput, shown: Shown, start_rank: StartRank) -> None:
-    """Lines of all lengths, on both pipes, to the last one before the end."""
+    """No line is lost if ranks write at once to both pipes."""
     source = """
         import os
         for number in range(3000):
@@ -167,7 +167,7 @@ def test_ranks_write_at_once_and_nothing_is_lost(output: RankOutput, shown: Show
 
 
 def test_a_long_line_arrives_whole(output: RankOutput, shown: Shown, start_rank: StartRank) -> None:
-    """Of a megabyte, in bytes of no encoding, beside a rank that writes all the time."""
+    """A line of a megabyte arrives unchanged while another rank writes."""
     chatting = start_rank(output.open(1), "while True: print('words', flush=True)")
     wait_for(lambda: b"[rank=1] words\n" in shown.content)
 
@@ -184,7 +184,7 @@ def test_a_long_line_arrives_whole(output: RankOutput, shown: Shown, start_rank:
 
 
 def test_a_prompt_is_shown_and_continued(output: RankOutput, shown: Shown, start_rank: StartRank) -> None:
-    """On its line; and so are dots, faster than the eye."""
+    """A prompt is shown before its line ends, and later output continues it."""
     source = """
         import time
         name = input("Name? ")
@@ -205,7 +205,7 @@ def test_a_prompt_is_shown_and_continued(output: RankOutput, shown: Shown, start
 def test_a_line_that_is_shown_unfinished_is_not_written_into(
     output: RankOutput, shown: Shown, start_rank: StartRank
 ) -> None:
-    """The other rank begins a new one, and the first goes on in one of its own."""
+    """Another rank's line does not go into an unfinished one, which is continued on a new line."""
     asking = start_rank(output.open(0), "print(input('Name? '))")
     wait_for(lambda: shown.content == b"[rank=0] Name? ")
 
@@ -218,7 +218,7 @@ def test_a_line_that_is_shown_unfinished_is_not_written_into(
 
 
 def test_a_progress_bar_stays_one_line(output: RankOutput, shown: Shown, start_rank: StartRank) -> None:
-    """Each update has its rank; a line of another rank does not overwrite the last one."""
+    """A progress bar stays on one line, and another rank's line does not overwrite it."""
     bar = start_rank(output.open(0), r"print('1%', '2%', sep='\r', end='\r'); input(); print('3%\r4%')")
     wait_for(lambda: shown.content == b"[rank=0] 1%\r[rank=0] 2%\r")
 
@@ -233,7 +233,7 @@ def test_a_progress_bar_stays_one_line(output: RankOutput, shown: Shown, start_r
 def test_the_launchers_words_stand_on_lines_of_their_own(
     output: RankOutput, shown: Shown, start_rank: StartRank
 ) -> None:
-    """In order, and without waiting for a rank that is in the middle of a line."""
+    """The launcher's messages stand on lines of their own, without waiting for unfinished ones."""
     start_rank(output.open(0), "input('Name? ')")
     wait_for(lambda: shown.content == b"[rank=0] Name? ")
 
@@ -245,7 +245,7 @@ def test_the_launchers_words_stand_on_lines_of_their_own(
 
 
 def test_stdout_and_stderr_stay_apart(tmp_path: Path, shown: Shown, start_rank: StartRank) -> None:
-    """Where the launcher's own are apart."""
+    """stdout and stderr of the ranks go to the launcher's stdout and stderr."""
     errors = Shown(tmp_path / "errors")
 
     with RankOutput(tmp_path, shown.descriptor, errors.descriptor) as output:
@@ -260,7 +260,7 @@ def test_stdout_and_stderr_stay_apart(tmp_path: Path, shown: Shown, start_rank: 
 def test_what_a_rank_leaves_behind_does_not_hold_up_the_end(
     output: RankOutput, shown: Shown, start_rank: StartRank
 ) -> None:
-    """A process that keeps the pipes open, and goes on writing."""
+    """A process that keeps the pipes open does not delay the end."""
     source = """
         import subprocess, sys
         talk = "while True: print('left behind', flush=True)"
@@ -280,7 +280,7 @@ def test_what_a_rank_leaves_behind_does_not_hold_up_the_end(
 
 
 def test_a_restarted_rank_has_pipes_of_its_own(output: RankOutput, shown: Shown, start_rank: StartRank) -> None:
-    """What the first one left open, and its last words, are not the second one's; its output still comes."""
+    """A restarted rank has its own pipes and tail, and late output of the first still comes."""
     before = start_rank(output.open(0), "import sys; print('before', file=sys.stderr); print(input())")
     wait_for(lambda: output.tail(0) == b"before\n")
 
@@ -297,7 +297,7 @@ def test_a_restarted_rank_has_pipes_of_its_own(output: RankOutput, shown: Shown,
 
 
 def test_the_last_words_of_a_rank_are_kept(output: RankOutput, start_rank: StartRank) -> None:
-    """Its last 64 KiB of stderr, as written, and when its last traceback began."""
+    """The last 64 KiB of a rank's stderr are kept as written, and the time of its last traceback."""
     source = """
         import sys
         sys.stderr.write("Traceback (most recent call last) is what I say\\n")
@@ -333,7 +333,7 @@ def test_the_last_words_of_a_rank_are_kept(output: RankOutput, start_rank: Start
 def test_a_traceback_is_known_by_its_first_line(
     output: RankOutput, start_rank: StartRank, written: str, is_one: bool
 ) -> None:
-    """In pieces too; torch puts the rank before each line of it."""
+    """A traceback is recognized by its first line, in pieces and behind torch's prefix."""
     source = f"""
         import os
         for character in "before\\n" + {written!r}:
@@ -346,7 +346,7 @@ def test_a_traceback_is_known_by_its_first_line(
 
 
 def test_a_traceback_counts_when_it_comes(output: RankOutput, start_rank: StartRank) -> None:
-    """Not again with what follows it."""
+    """The time of a traceback does not change with later output."""
     source = """
         import sys
         print("Traceback (most recent call last):", file=sys.stderr)
@@ -364,7 +364,7 @@ def test_a_traceback_counts_when_it_comes(output: RankOutput, start_rank: StartR
 
 
 def test_a_rank_that_never_was_has_said_nothing(output: RankOutput) -> None:
-    """Its start failed, say."""
+    """A rank that never started has no output."""
     assert output.tail(3) == b""
     assert output.traceback_time(3) is None
     assert output.wait_for_end(3, 0)
@@ -375,7 +375,7 @@ def test_a_rank_that_never_was_has_said_nothing(output: RankOutput) -> None:
 def test_a_slow_reader_slows_the_ranks_and_loses_nothing(
     tmp_path: Path, start_rank: StartRank, is_blocking: bool
 ) -> None:
-    """The memory that is held is bounded: ranks wait in `print` until somebody reads."""
+    """A slow reader blocks the ranks, and nothing is lost or kept in memory without limit."""
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, is_blocking)
     num_lines = 200_000
@@ -403,7 +403,7 @@ def test_a_slow_reader_slows_the_ranks_and_loses_nothing(
 
 
 def test_what_is_still_in_a_pipe_at_the_close_comes_too(tmp_path: Path) -> None:
-    """The rank that wrote it is gone, or does not know of any end."""
+    """Output that is still in a pipe is shown at the close."""
     read_end, write_end = os.pipe()
     output = RankOutput(tmp_path, write_end, write_end)
     first, second = (os.open(output.open(rank).stdout_path, os.O_WRONLY) for rank in range(2))
@@ -427,7 +427,7 @@ def test_what_is_still_in_a_pipe_at_the_close_comes_too(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_goes_away_does_not_reach_the_ranks(tmp_path: Path, shown: Shown, start_rank: StartRank) -> None:
-    """As with `| head`: they end well, and what nobody read is counted where somebody still reads."""
+    """If the reader leaves, ranks end well and the number of dropped bytes is reported."""
     read_end, write_end = os.pipe()
 
     with RankOutput(tmp_path, write_end, shown.descriptor) as output:
@@ -458,7 +458,7 @@ def test_a_reader_that_goes_away_does_not_reach_the_ranks(tmp_path: Path, shown:
 def test_a_reader_that_reads_nothing_is_not_waited_for_once_it_is_hurried(
     kind: str, tmp_path: Path, shown: Shown, start_rank: StartRank
 ) -> None:
-    """The rank gets on, and what is dropped is counted where somebody reads. The descriptor blocks others as before."""
+    """Once hurried, a reader that reads nothing does not block ranks, and the dropped bytes are counted."""
     if kind == "socket":
         ends = [end.detach() for end in socket.socketpair()]
     else:
@@ -484,7 +484,7 @@ def test_a_reader_that_reads_nothing_is_not_waited_for_once_it_is_hurried(
 def test_output_that_was_closed_before_the_start_is_dropped(
     tmp_path: Path, shown: Shown, start_rank: StartRank
 ) -> None:
-    """As by `>&-` in a shell."""
+    """Output to a closed descriptor is dropped and counted."""
     closed = os.dup(shown.descriptor)
     os.close(closed)
 
@@ -497,7 +497,7 @@ def test_output_that_was_closed_before_the_start_is_dropped(
 def test_a_full_disk_does_not_reach_the_ranks(
     small_disk: Path, tmp_path: Path, shown: Shown, start_rank: StartRank
 ) -> None:
-    """What it refuses is counted, and said when there is room again."""
+    """On a full disk ranks go on, and the dropped bytes are reported when there is space again."""
     kept = Shown(small_disk / "kept")
     source = """
         import sys

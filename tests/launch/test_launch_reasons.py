@@ -48,21 +48,21 @@ def _told() -> tuple[str, str]:
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("waits", ["time.sleep(120)", "distributed.allgather(2)"])
 def test_a_killed_rank_is_named_by_its_trial(rank: int, waits: str, run_launch: RunLaunch) -> None:
-    """Also where the chief is not the one to tell: it sleeps, is killed itself, or tells of a lost peer."""
+    """The trial's reason names the killed rank, even if the chief cannot record it."""
     ended = run_launch(_source(waits=waits), str(rank))
 
     assert (ended.code, _told()) == (137, ("ERROR", _KILLED.format(rank)))
 
 
 def test_a_status_that_no_context_has_seen_is_told(run_launch: RunLaunch) -> None:
-    """`os._exit`, a library's abort."""
+    """If a rank ends by os._exit(), the trial's reason has its exit status."""
     run_launch(_source(fails="os._exit(17)"), "1")
 
     assert _told() == ("ERROR", "rank 1 exited with status 17")
 
 
 def test_what_the_script_says_of_its_error_stands(run_launch: RunLaunch) -> None:
-    """In its own words."""
+    """An error that the script records is the trial's reason."""
     run_launch(_source(fails="raise ValueError('boom')", waits="distributed.allgather(2)"), "0")
 
     assert _told() == ("ERROR", "ValueError: boom")
@@ -70,7 +70,7 @@ def test_what_the_script_says_of_its_error_stands(run_launch: RunLaunch) -> None
 
 @needs("many processes")
 def test_a_stop_that_ranks_die_of_is_told(start_launch: StartLaunch) -> None:
-    """They never ask for stops."""
+    """If ranks die of a stop, the trial's reason says so."""
     launch = start_launch(_source(fails="pass", waits="print('ready', flush=True); time.sleep(120)"), "0")
     launch.read_until("[rank=0] ready", "[rank=1] ready")
 
@@ -81,7 +81,7 @@ def test_a_stop_that_ranks_die_of_is_told(start_launch: StartLaunch) -> None:
 
 
 def test_ctrl_c_cancels_the_trial(start_launch: StartLaunch) -> None:
-    """It is no error, for the launcher and for the trial."""
+    """Ctrl-C cancels the trial and gives the exit code 130."""
     launch = start_launch(_source(fails="pass", waits="print('ready', flush=True); time.sleep(120)"), "0")
     launch.read_until("[rank=0] ready", "[rank=1] ready")
 
@@ -93,7 +93,7 @@ def test_ctrl_c_cancels_the_trial(start_launch: StartLaunch) -> None:
 
 @needs("many processes")
 def test_core_sdk_run_keeps_what_its_launcher_told(tmp_path: Path) -> None:
-    """And says it in its own last line."""
+    """`core-sdk run` prints the reason that its launcher recorded."""
     (tmp_path / "train.py").write_text(_source())
     launcher = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--", "train.py", "1"]
     command = [sys.executable, "-m", "core_sdk.cli", "run", "--", *launcher]
@@ -120,5 +120,5 @@ def test_core_sdk_run_keeps_what_its_launcher_told(tmp_path: Path) -> None:
 def test_a_kill_stands_above_what_the_script_made_of_it(
     error: str | None, end: ExitRecord | None, told: str | None
 ) -> None:
-    """And what the script says of itself above all else; an index may ask again."""
+    """A recorded error of the script comes before a kill, and a kill before other reasons."""
     assert error_told(error, end) == told

@@ -17,7 +17,7 @@ attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 
 
 def test_a_restart_is_told_and_begins_afresh(run_launch: RunLaunch) -> None:
-    """A line says who failed; the ranks meet in another place; the output goes on."""
+    """A restart is announced with the failed rank, and the ranks meet at a new place."""
     source = _PROLOGUE + "print(os.environ['CORE_SDK_RENDEZVOUS'])\nif attempt == 0 and rank == 1: sys.exit(3)"
 
     ended = run_launch(source, overrides=["--max-restarts=2"])
@@ -30,7 +30,7 @@ def test_a_restart_is_told_and_begins_afresh(run_launch: RunLaunch) -> None:
 
 
 def test_the_last_restart_gives_the_code(run_launch: RunLaunch) -> None:
-    """Earlier failures were told when they came."""
+    """The exit code is that of the last attempt, and earlier failures are announced."""
     ended = run_launch(_PROLOGUE + "sys.exit(10 + attempt if rank == 0 else 0)", overrides=["--max-restarts=2"])
 
     assert (ended.failure.rank, ended.code) == (0, 12)
@@ -39,7 +39,7 @@ def test_the_last_restart_gives_the_code(run_launch: RunLaunch) -> None:
 
 
 def test_nothing_is_restarted_after_a_stop(start_launch: StartLaunch) -> None:
-    """Whoever asked for an end does not want to see another beginning."""
+    """After a stop, ranks are not restarted."""
     launch = start_launch(_PROLOGUE + "print('ready'); time.sleep(120)", overrides=["--max-restarts=5"])
     launch.read_until("[rank=0] ready", "[rank=1] ready")
 
@@ -61,7 +61,7 @@ def test_a_stop_of_an_earlier_start_does_not_colour_the_end(run_launch: RunLaunc
 
 
 def test_launches_on_one_machine_do_not_clash(warm_launchers: WarmLaunchers, launch_directory: Path) -> None:
-    """Four at once, and each meets only itself."""
+    """Four launches on one machine at once do not affect each other."""
     source = _PROLOGUE + "print(os.environ['MASTER_PORT'], os.environ['CORE_SDK_RENDEZVOUS'])\ntime.sleep(1)"
 
     launches = [warm_launchers.start(launch_directory / str(n), source, (), 2, ()) for n in range(4)]
@@ -73,7 +73,7 @@ def test_launches_on_one_machine_do_not_clash(warm_launchers: WarmLaunchers, lau
 
 
 def _two_nodes(port: int) -> list[list[str]]:
-    """Overrides for each, on this machine."""
+    """Returns the overrides of two nodes on this machine."""
     common = ["--nnodes=2", "--master-addr=localhost", f"--master-port={port}", "--local-addr=localhost"]
     return [[*common, f"--node-rank={rank}"] for rank in range(2)]
 
@@ -81,7 +81,7 @@ def _two_nodes(port: int) -> list[list[str]]:
 def test_a_rank_that_fails_on_one_node_ends_the_others_too(
     warm_launchers: WarmLaunchers, launch_directory: Path, free_port: int
 ) -> None:
-    """Though theirs would wait for ever. All launchers exit with its code and name it."""
+    """A failing rank ends the ranks of other nodes, and all launchers name it and exit with its code."""
     source = _PROLOGUE + "if rank == 3: sys.exit(17)\ntime.sleep(120)"
     starts = zip(("a", "b"), _two_nodes(free_port), strict=True)
 
@@ -96,7 +96,7 @@ def test_a_rank_that_fails_on_one_node_ends_the_others_too(
 def test_a_node_that_only_suffers_names_the_rank_that_failed_elsewhere(
     warm_launchers: WarmLaunchers, launch_directory: Path, free_port: int
 ) -> None:
-    """Its own ranks die sooner than the one to blame."""
+    """A node whose ranks only lost their peers names the rank that failed on another node."""
     shared = str(launch_directory / "failing")
     source = (
         _PROLOGUE
@@ -118,7 +118,7 @@ raise RuntimeError("gloo: Connection closed by peer")
 
 
 def test_nodes_may_come_later(warm_launchers: WarmLaunchers, launch_directory: Path, free_port: int) -> None:
-    """--nnodes=1:2: the ranks of the first start again with those of the second, which costs none of the restarts."""
+    """With --nnodes=1:2 a later node joins, and the ranks start again without using up a restart."""
     source = _PROLOGUE + "print('of', os.environ['WORLD_SIZE'])\nwhile os.environ['WORLD_SIZE'] == '1': time.sleep(0.1)"
     overrides = ["--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port}", "--rdzv-id=later"]
     overrides += ["--rdzv-conf=last_call_timeout=1", "--local-addr=localhost"]
@@ -137,7 +137,7 @@ def test_nodes_may_come_later(warm_launchers: WarmLaunchers, launch_directory: P
 def test_a_restart_that_one_node_needs_is_counted_by_all_ranks(
     warm_launchers: WarmLaunchers, launch_directory: Path, free_port: int
 ) -> None:
-    """They meet under that number."""
+    """A restart on one node is counted on all nodes."""
     source = (
         _PROLOGUE + "print('attempt', attempt)\nif attempt == 0:\n    if rank == 1: sys.exit(3)\n    time.sleep(120)"
     )
@@ -152,7 +152,7 @@ def test_a_restart_that_one_node_needs_is_counted_by_all_ranks(
 
 
 def test_output_that_goes_to_torchs_files_still_tells_the_cause(run_launch: RunLaunch, tmp_path: Path) -> None:
-    """--redirects and --log-dir mean what they mean to torchrun."""
+    """With --redirects the launcher still finds the cause in torch's files."""
     logs = tmp_path / "logs"
 
     ended = run_launch(

@@ -36,7 +36,7 @@ WAITS = """
 
 
 class Head:
-    """A launcher at work on the first host."""
+    """A launcher that runs on the first host."""
 
     def __init__(self, process: subprocess.Popen[bytes], stdout: Path, stderr: Path) -> None:
         self.process = process
@@ -57,7 +57,7 @@ class Head:
 
 @dataclass
 class Cluster:
-    """Two hosts, where a script lies in the folder that both see."""
+    """Two hosts with a script in a folder that both see."""
 
     hosts: HostGroup
     network: Network
@@ -84,7 +84,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def common_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HostGroup, Network]]:
-    """For tests that do not harm them."""
+    """Starts two hosts for tests that do not harm them."""
     with host_group(2) as hosts:
         network = Network(tmp_path_factory.mktemp("ssh") / "net")
         for host in hosts:
@@ -99,7 +99,7 @@ def cluster(common_hosts: tuple[HostGroup, Network], launch_directory: Path) -> 
 
 @pytest.fixture
 def own_cluster(launch_directory: Path, tmp_path: Path) -> Iterator[Cluster]:
-    """Its hosts can be harmed."""
+    """Starts two hosts that a test may harm."""
     with host_group(2) as hosts:
         network = Network(tmp_path / "net")
         for host in hosts:
@@ -108,7 +108,7 @@ def own_cluster(launch_directory: Path, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def test_one_command_trains_on_two_hosts(cluster: Cluster) -> None:
-    """Their ranks are numbered through, and reach each other by torch and by the SDK; a stop saves on all."""
+    """One command trains on two hosts with consecutive ranks, and a stop saves on both."""
     head = cluster.start(
         """
         import os, signal, time, torch, torch.distributed
@@ -142,7 +142,7 @@ def test_one_command_trains_on_two_hosts(cluster: Cluster) -> None:
 
 
 def test_a_stop_reaches_the_hosts_though_nobody_reads_the_heads_output(cluster: Cluster) -> None:
-    """Every pipe on the way is full; once asked to stop, each host's launcher drops what is not read."""
+    """A stop reaches the hosts even if every pipe of the output is full."""
     source = """
         import os, signal
         wishes = []
@@ -204,7 +204,7 @@ def test_hosts_know_what_they_may_and_end_with_the_head(cluster: Cluster) -> Non
 
 
 def test_the_first_failing_rank_is_named_with_its_host(cluster: Cluster) -> None:
-    """Once, with its traceback and its status; the other host's ranks are ended."""
+    """The first failing rank is named once with its host, and the other host's ranks are ended."""
     head = cluster.start(
         """
         import os, signal, sys
@@ -224,7 +224,7 @@ def test_the_first_failing_rank_is_named_with_its_host(cluster: Cluster) -> None
 
 
 def test_an_unknown_host_key_is_refused(cluster: Cluster) -> None:
-    """In words, within seconds, and whatever runs elsewhere is ended; a changed one likewise."""
+    """A host with an unknown or changed key is refused, and nothing runs on any host."""
     known = cluster.network.known_hosts.read_text()
     second = cluster.hosts[1]
     try:
@@ -242,7 +242,7 @@ def test_an_unknown_host_key_is_refused(cluster: Cluster) -> None:
 
 
 def test_what_is_missing_on_a_host_is_said(cluster: Cluster, tmp_path: Path) -> None:
-    """The interpreter, or the working directory."""
+    """A missing interpreter or working directory on a host is named."""
     first, second = cluster.hosts
     (tmp_path / "empty").mkdir()
     private = tmp_path / "private"
@@ -266,7 +266,7 @@ def test_what_is_missing_on_a_host_is_said(cluster: Cluster, tmp_path: Path) -> 
 
 
 def test_a_lost_host_ends_the_training(own_cluster: Cluster) -> None:
-    """In words that name it, and with nothing left on the others."""
+    """A lost host is named, and the ranks on the others are ended."""
     head = own_cluster.start(WAITS)
     head.read_until("[rank=0] rank 0 runs", "[rank=1] rank 1 runs")
 
@@ -280,7 +280,7 @@ def test_a_lost_host_ends_the_training(own_cluster: Cluster) -> None:
 
 @pytest.mark.slow
 def test_a_host_that_falls_silent_is_lost(own_cluster: Cluster) -> None:
-    """Its cable is cut, so that no connection ends; the host itself ends its ranks when it has not heard for long."""
+    """When a host's cable is cut, the launcher names the host as lost, and the host ends its own ranks."""
     head = own_cluster.start(WAITS)
     head.read_until("[rank=0] rank 0 runs", "[rank=1] rank 1 runs")
 
@@ -294,7 +294,7 @@ def test_a_host_that_falls_silent_is_lost(own_cluster: Cluster) -> None:
 
 @pytest.mark.slow
 def test_signals_reach_every_rank(cluster: Cluster) -> None:
-    """A word between user and script is handed on; a second Ctrl-C kills."""
+    """Signals reach the ranks on all hosts, and a second Ctrl-C kills them."""
     head = cluster.start(
         """
         import os, signal
@@ -321,7 +321,7 @@ def test_signals_reach_every_rank(cluster: Cluster) -> None:
 
 
 def test_a_killed_node_leaves_nothing(cluster: Cluster) -> None:
-    """Who stands between the launcher and the head is killed itself: neither processes nor directories stay."""
+    """If a host's launcher node is killed, no process or directory stays on it."""
     head = cluster.start(WAITS)
     head.read_until("[rank=0] rank 0 runs", "[rank=1] rank 1 runs")
 
@@ -340,7 +340,7 @@ def test_a_killed_node_leaves_nothing(cluster: Cluster) -> None:
 
 @pytest.mark.slow
 def test_an_elastic_training_outlives_a_host(own_cluster: Cluster) -> None:
-    """Where as many are left as it needs."""
+    """An elastic training goes on if enough hosts are left."""
     head = own_cluster.start(
         """
         import os, time, torch, torch.distributed

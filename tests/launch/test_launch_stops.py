@@ -39,7 +39,7 @@ _STOPS = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]
 def test_a_stop_after_which_all_ranks_end_well_is_to_be_continued(
     number: signal.Signals, start_launch: StartLaunch
 ) -> None:
-    """Exit code 75, as of `core-sdk run` for a paused trial."""
+    """If all ranks end well after a stop, the exit code is 75."""
     launch = start_launch(_PROLOGUE + f"on({int(number)}, do=lambda: (say('saved'), sys.exit(0)))\nwait()")
     launch.read_until(*_ALL_READY)
 
@@ -53,7 +53,7 @@ def test_a_stop_after_which_all_ranks_end_well_is_to_be_continued(
 
 @pytest.mark.parametrize("number", _STOPS)
 def test_ranks_that_die_of_the_signal_give_its_status(number: signal.Signals, start_launch: StartLaunch) -> None:
-    """They are not failures: no rank is blamed."""
+    """If ranks die of the signal, the exit code is 128 + N and no rank is blamed."""
     launch = start_launch(_PROLOGUE + "wait()")
     launch.read_until(*_ALL_READY)
 
@@ -67,7 +67,7 @@ def test_ranks_that_die_of_the_signal_give_its_status(number: signal.Signals, st
 
 
 def test_a_stop_that_a_rank_has_acknowledged_is_to_be_continued_without_a_signal(run_launch: RunLaunch) -> None:
-    """Core SDK leaves a mark in the launch's directory, for a pause that came another way."""
+    """If a rank has acknowledged a stop, the exit code is 75 even without a signal."""
     source = _PROLOGUE + "if rank == 0: open(os.path.join(os.environ['CORE_SDK_LAUNCH_DIR'], 'stopped'), 'w').close()"
 
     ended = run_launch(source)
@@ -76,7 +76,7 @@ def test_a_stop_that_a_rank_has_acknowledged_is_to_be_continued_without_a_signal
 
 
 def test_a_signal_reaches_the_ranks_and_not_their_children(start_launch: StartLaunch, launch_directory: Path) -> None:
-    """Data-loader workers are needed until the last batch."""
+    """A stop reaches the ranks and not their data-loader workers."""
     source = """
 source = "import signal, time; signal.signal(15, lambda *_: open('hit', 'w').close()); print('up'); time.sleep(120)"
 child = subprocess.Popen([sys.executable, '-uc', source], stdout=subprocess.PIPE)
@@ -103,7 +103,7 @@ wait()
 def test_ranks_have_longer_than_torch_would_give_them(
     start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torch's own time from SIGTERM to SIGKILL does not count."""
+    """torch's own shutdown timeout does not shorten the grace."""
     monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "0")
     launch = start_launch(_PROLOGUE + "on(15, do=lambda: (time.sleep(2), say('saved'), sys.exit(0)))\nwait()")
     launch.read_until(*_ALL_READY)
@@ -114,7 +114,7 @@ def test_ranks_have_longer_than_torch_would_give_them(
 
 
 def test_the_grace_ends(start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CORE_SDK_GRACE_S, then SIGKILL, and the last words say for whom, and where that rank stood."""
+    """After CORE_SDK_GRACE_S the ranks are killed, and the message says which and where they were."""
     monkeypatch.setenv("CORE_SDK_GRACE_S", "0.5")
     source = (
         "on(15, do=lambda: rank or sys.exit(0))\ndef train():\n    while True: time.sleep(1)\nsay('ready')\ntrain()"
@@ -133,7 +133,7 @@ def test_the_grace_ends(start_launch: StartLaunch, monkeypatch: pytest.MonkeyPat
 
 
 def test_each_stop_says_what_it_waits_for(start_launch: StartLaunch) -> None:
-    """At once, whatever the signal, with the variable that says how long: a rank may hang."""
+    """Each signal prints at once which ranks are waited for and how long."""
     launch = start_launch(
         _PROLOGUE + "on(15, 2, do=lambda: rank or (say('ends'), os._exit(0)))\nwait(); wait(); wait()"
     )
@@ -154,14 +154,14 @@ def test_each_stop_says_what_it_waits_for(start_launch: StartLaunch) -> None:
 
 @pytest.mark.parametrize(("overrides", "grace"), [((), "3600.0"), (("--shutdown-timeout=7",), "7")])
 def test_ranks_are_told_their_grace(run_launch: RunLaunch, overrides: tuple[str, ...], grace: str) -> None:
-    """So that they can give up in good order what takes longer."""
+    """Ranks find the grace in CORE_SDK_GRACE_S."""
     ended = run_launch("import os; print(os.environ['CORE_SDK_GRACE_S'])", num_ranks=1, overrides=overrides)
 
     assert ended.stdout == f"[rank=0] {grace}\n"
 
 
 def test_torchruns_own_option_for_the_grace_counts(start_launch: StartLaunch) -> None:
-    """--shutdown-timeout says the same as CORE_SDK_GRACE_S, for one launch."""
+    """--shutdown-timeout sets the grace of a launch."""
     launch = start_launch(_PROLOGUE + "on(15, do=lambda: None)\nwait(); wait()", overrides=["--shutdown-timeout=1"])
     launch.read_until(*_ALL_READY)
 
@@ -186,7 +186,7 @@ def test_a_second_interrupt_kills_at_once(start_launch: StartLaunch) -> None:
 
 @needs("many processes")
 def test_a_second_interrupt_of_ranks_that_died_of_the_first_names_them(start_launch: StartLaunch) -> None:
-    """It finds nobody to kill, and does not claim that it has."""
+    """A second Ctrl-C, when ranks have died of the first, reports only the first."""
     launch = start_launch(_PROLOGUE + "on(2, do=lambda: os._exit(130))\nwait()", overrides=["--monitor-interval=2"])
     launch.read_until(*_ALL_READY)
     launcher = psutil.Process(launch.pid)
@@ -202,7 +202,7 @@ def test_a_second_interrupt_of_ranks_that_died_of_the_first_names_them(start_lau
 
 
 def test_a_rank_that_fails_while_stopping_is_a_failure(start_launch: StartLaunch) -> None:
-    """Its checkpoint could not be written, say."""
+    """A rank that fails while it saves is a failure."""
     source = "def save():\n    if rank == 1: raise OSError('no space')\n    sys.exit(0)\non(15, do=save)\nwait()"
     launch = start_launch(_PROLOGUE + source)
     launch.read_until(*_ALL_READY)
@@ -215,7 +215,7 @@ def test_a_rank_that_fails_while_stopping_is_a_failure(start_launch: StartLaunch
 
 @needs("many processes")
 def test_a_rank_that_saves_is_left_in_peace_when_others_die_of_the_signal(start_launch: StartLaunch) -> None:
-    """Only the chief has a handler, and it needs its time."""
+    """A rank that saves keeps its grace when others die of the signal."""
     source = "if rank == 0: on(15, do=lambda: (time.sleep(3), say('saved'), sys.exit(0)))\nwait()"
     launch = start_launch(_PROLOGUE + source)
     launch.read_until(*_ALL_READY)
@@ -229,7 +229,7 @@ def test_a_rank_that_saves_is_left_in_peace_when_others_die_of_the_signal(start_
 
 @needs("many processes")
 def test_a_stop_after_a_failure_does_not_lengthen_the_end(start_launch: StartLaunch, launch_directory: Path) -> None:
-    """Nor does it hide the failure."""
+    """A stop after a failure neither delays the end nor hides the failure."""
     source = """
 if rank == 1:
     while not os.path.exists("listens"):
@@ -251,7 +251,7 @@ wait(); wait()
 
 
 def test_other_signals_are_between_their_sender_and_the_script(start_launch: StartLaunch) -> None:
-    """SIGUSR1 and SIGUSR2 reach the ranks and are no stop."""
+    """SIGUSR1 and SIGUSR2 are forwarded and are no stop."""
     launch = start_launch(_PROLOGUE + "on(10, 12, do=lambda: (say('heard'), sys.exit(0)))\nwait()")
     launch.read_until(*_ALL_READY)
 
@@ -263,7 +263,7 @@ def test_other_signals_are_between_their_sender_and_the_script(start_launch: Sta
 
 
 def test_a_hang_up_is_no_stop(start_launch: StartLaunch) -> None:
-    """The end of the launcher's terminal, of which the ranks hear nothing."""
+    """SIGHUP of the launcher's terminal is not forwarded to the ranks."""
     launch = start_launch(_PROLOGUE + "on(1, 15, do=lambda: (say('heard'), sys.exit(0)))\nwait()")
     launch.read_until(*_ALL_READY)
 
@@ -275,7 +275,7 @@ def test_a_hang_up_is_no_stop(start_launch: StartLaunch) -> None:
 
 
 def test_sigusr1_is_a_stop_under_slurm(start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `srun --signal=USR1@120` sends it; the ranks hear of it as of any stop."""
+    """Under Slurm, SIGUSR1 is a stop, which reaches the ranks as SIGTERM."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     launch = start_launch(_PROLOGUE + "on(15, do=lambda: (say('saved'), sys.exit(0)))\nwait()")
     launch.read_until(*_ALL_READY)
@@ -333,7 +333,7 @@ def test_a_stop_at_the_beginning_of_a_launch_is_not_lost(start_launch: StartLaun
 
 
 def test_a_stop_while_nodes_gather_ends_the_launcher_at_once(start_launch: StartLaunch) -> None:
-    """The second node never comes."""
+    """A stop while the launcher waits for other nodes ends it at once."""
     overrides = ["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--rdzv-id=lonely"]
     launch = start_launch(_PROLOGUE + "wait()", overrides=overrides)
     wait_for(lambda: _listens(launch.pid))
@@ -351,7 +351,7 @@ def _listens(pid: int) -> bool:
 
 
 def test_a_rank_can_be_told_by_its_own_pid(start_launch: StartLaunch) -> None:
-    """A signal to one rank is no stop of the launch: whoever dies of it has failed."""
+    """A signal that is sent to one rank's pid is not a stop, and the rank has failed if it dies."""
     launch = start_launch(_PROLOGUE + "say(f'pid {os.getpid()}')\nwait()")
     launch.read_until(*_ALL_READY)
     pid = next(line.split()[-1] for line in launch.output.splitlines() if line.startswith("[rank=1] pid"))
@@ -379,7 +379,7 @@ class StartUnread(Protocol):
 
 @pytest.fixture
 def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLaunchers) -> Iterator[StartUnread]:
-    """Launches a script whose output nobody reads. Returns when the pipe is full."""
+    """Returns a function that launches a script with a full pipe as its output."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDWR)
@@ -407,7 +407,7 @@ def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLau
 def test_a_stop_is_heard_though_nobody_reads_the_output(
     signals: list[signal.Signals], is_stderr_read: bool, launch_directory: Path, start_unread: StartUnread
 ) -> None:
-    """The ranks wait in their `print` for a reader; once asked to stop they get on, save, and end, or are killed."""
+    """Ranks that block in `print` because nobody reads still save and end after a stop, or are killed by a second."""
     is_killed = len(signals) > 1
     source = _TALKS.replace("while not wishes", "while True") if is_killed else _TALKS
     launch = start_unread(source, is_stderr_read=is_stderr_read)
@@ -426,7 +426,7 @@ def test_a_stop_is_heard_though_nobody_reads_the_output(
 def test_a_stop_ends_a_launcher_that_waits_for_its_reader_only(
     launch_directory: Path, start_unread: StartUnread
 ) -> None:
-    """Its ranks have ended well."""
+    """A stop ends a launcher that only waits for a reader, with its ranks' exit code."""
     source = """
         import os, sys
         open(os.path.join(os.environ["CORE_SDK_LAUNCH_DIR"], "completed"), "w").close()

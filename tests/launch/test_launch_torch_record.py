@@ -6,7 +6,7 @@ from launches import RunLaunch
 
 
 def test_ranks_are_told_of_the_error_file_and_the_handled_signals(run_launch: RunLaunch) -> None:
-    """As under torchrun; each rank has a file of its own."""
+    """Each rank finds its own error file and the signals to handle, as under torchrun."""
     source = """
         import os
         print(os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"], len(os.environ["TORCHELASTIC_ERROR_FILE"]) > 0)
@@ -20,7 +20,7 @@ def test_ranks_are_told_of_the_error_file_and_the_handled_signals(run_launch: Ru
 
 
 def test_an_exception_that_torchs_record_has_written_is_the_cause(run_launch: RunLaunch) -> None:
-    """Although nothing of it comes by stderr."""
+    """An exception that torch's record() wrote is the cause, even without output on stderr."""
     source = """
         import os
         from torch.distributed.elastic.multiprocessing.errors import record

@@ -79,7 +79,7 @@ WRAPPERS = {
 @needs("many processes")
 @pytest.mark.parametrize("program", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_stop_reaches_the_training_inside_a_wrapper(program: tuple[str, ...], start_launch: StartLaunch) -> None:
-    """It saves, and the wrapper goes on to its own end."""
+    """A stop reaches a training inside a wrapper, and the wrapper runs to its end."""
     launch = _start(start_launch, *program)
 
     ended = _stop(launch)
@@ -93,7 +93,7 @@ def test_a_stop_reaches_the_training_inside_a_wrapper(program: tuple[str, ...], 
 def test_a_wrapper_that_dies_of_the_stop_does_not_hide_that_the_training_saved(
     start_launch: StartLaunch, launch_directory: Path
 ) -> None:
-    """Slurm signals every process of a step. The save takes longer than what a dead rank's leftovers are given."""
+    """If a wrapper dies of the stop, its training can still save, and the exit code is 75."""
     launch = _start(start_launch, "sh", "-c", f"{_PYTHON} train.py 7; true")
     launch.read_until(*_RUNNING)
 
@@ -107,7 +107,7 @@ def test_a_wrapper_that_dies_of_the_stop_does_not_hide_that_the_training_saved(
 @needs("many processes")
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "not asked"])
 def test_a_wrapper_may_die_of_a_stop_before_its_supervisor_hears_of_it(is_asked: bool) -> None:
-    """Then the rank has not ended before its training has; but if no stop follows, it ended with the wrapper."""
+    """After a stop, a rank whose wrapper died ends with its training; without a stop, with the wrapper."""
     source = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(120)"
     command = f"{_PYTHON} -c '{source}'; true"
     wrapper = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, start_new_session=True)
@@ -135,7 +135,7 @@ def test_a_wrapper_may_die_of_a_stop_before_its_supervisor_hears_of_it(is_asked:
 def test_a_save_that_fails_behind_a_dead_wrapper_is_not_to_be_continued(
     start_launch: StartLaunch, launch_directory: Path
 ) -> None:
-    """The training had said that it stops, and then raised an error."""
+    """A save that fails after the wrapper's death does not give the exit code 75."""
     launch = _start(start_launch, "sh", "-c", f"{_PYTHON} train.py 0.5 fails; true")
     launch.read_until(*_RUNNING)
 
@@ -150,7 +150,7 @@ def test_a_save_that_fails_behind_a_dead_wrapper_is_not_to_be_continued(
 def test_the_grace_of_a_training_inside_a_dead_wrapper_ends(
     start_launch: StartLaunch, launch_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is killed like any rank."""
+    """A training inside a dead wrapper is killed after the grace."""
     monkeypatch.setenv("CORE_SDK_GRACE_S", "1")
     launch = _start(start_launch, "sh", "-c", f"{_PYTHON} train.py 120; true")
     launch.read_until(*_RUNNING)
@@ -164,7 +164,7 @@ def test_the_grace_of_a_training_inside_a_dead_wrapper_ends(
 
 
 def test_a_script_of_its_own_manners_is_stopped_inside_a_wrapper(start_launch: StartLaunch) -> None:
-    """It knows nothing of Core SDK."""
+    """A script without Core SDK is stopped inside a wrapper too."""
     source = """
         import signal, sys, time
         signal.signal(signal.SIGTERM, lambda *_: (print("saved"), sys.exit(0)))
@@ -184,7 +184,7 @@ def test_a_script_of_its_own_manners_is_stopped_inside_a_wrapper(start_launch: S
 def test_ctrl_c_ends_wrapper_and_training_as_in_a_terminal(
     shell: str, script: str, start_launch: StartLaunch, launch_directory: Path
 ) -> None:
-    """It is a cancel, not a failure, and nothing is to be continued: the script has never asked for a stop."""
+    """Ctrl-C cancels wrapper and training if the script never asks should_preempt()."""
     source = TRAINING.replace("context.preempt.should_preempt()", "False")
     launch = _start(start_launch, shell, "-c", script.format(f"{_PYTHON} train.py 0"), source=source)
 
@@ -201,7 +201,7 @@ def test_ctrl_c_ends_wrapper_and_training_as_in_a_terminal(
 def test_ctrl_c_lets_a_wrapped_training_save(
     shell: str, script: str, start_launch: StartLaunch, launch_directory: Path
 ) -> None:
-    """Whether its shell goes on then or dies."""
+    """Ctrl-C lets a wrapped training save, whatever its shell does."""
     launch = _start(start_launch, shell, "-c", script.format(f"{_PYTHON} train.py 0.5"))
 
     ended = _stop(launch, signal.SIGINT)
@@ -211,7 +211,7 @@ def test_ctrl_c_lets_a_wrapped_training_save(
 
 
 def test_a_word_for_the_script_does_not_kill_its_wrapper(start_launch: StartLaunch) -> None:
-    """SIGUSR1, which a shell would die of."""
+    """SIGUSR1 reaches the script and does not kill its wrapper."""
     source = """
         import signal, sys, time
         signal.signal(signal.SIGUSR1, lambda *_: (print("heard"), sys.exit(0)))
@@ -227,7 +227,7 @@ def test_a_word_for_the_script_does_not_kill_its_wrapper(start_launch: StartLaun
 
 @needs("many processes")
 def test_a_wrapper_that_hides_its_training_is_killed_with_it(start_launch: StartLaunch, launch_directory: Path) -> None:
-    """In a process group of its own, when the other rank fails."""
+    """A training in a process group of its own is killed when another rank fails."""
     source = """
         import os, signal, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -245,7 +245,7 @@ def test_a_wrapper_that_hides_its_training_is_killed_with_it(start_launch: Start
 
 
 def test_without_python_the_ranks_own_process_gets_the_stop(start_launch: StartLaunch, launch_directory: Path) -> None:
-    """And Ctrl-C what it has started, too."""
+    """Without a Python process the rank itself gets the stop, and Ctrl-C its children too."""
     # The child says so: bash forgets a signal that comes while it forks.
     launch = _start(start_launch, "bash", "-c", "sh -c 'echo running; exec sleep 120'; echo done")
 
@@ -277,7 +277,7 @@ def test_ranks_that_end_with_75_are_to_be_continued(stop: list[int], start_launc
 
 @needs("many processes")
 def test_a_batch_script_that_tests_for_75_sees_it(tmp_path: Path, launch_directory: Path) -> None:
-    """The launcher as its user starts it, with a wrapper that is a file."""
+    """A batch script sees the exit code 75 of a launcher with a wrapper."""
     (tmp_path / "train.py").write_text(TRAINING)
     wrapper = tmp_path / "wrap.sh"
     wrapper.write_text(f"#!/bin/sh\n{_PYTHON} train.py 0.2\n")
@@ -308,21 +308,21 @@ def test_a_batch_script_that_tests_for_75_sees_it(tmp_path: Path, launch_directo
 def test_a_signal_is_for_the_training_and_ctrl_c_for_what_waits_for_it(
     processes: list[Process], of_term: list[int], of_ctrl_c: list[int]
 ) -> None:
-    """Neither for data-loader workers nor for what reads the output."""
+    """A signal goes to the training, and Ctrl-C also to the shells that wait for it."""
     answers = [addressees(processes, 10, number) for number in (signal.SIGTERM, signal.SIGINT)]
 
     assert answers == [of_term, of_ctrl_c]
 
 
 def test_processes_that_are_each_others_parents_are_no_endless_search() -> None:
-    """A pid is another process's a moment after it was looked at."""
+    """A cycle of parents, as after the reuse of a pid, does not cause an endless search."""
     found = trainings([Process(1, 2, False), Process(2, 1, True)])
 
     assert found == [2]
 
 
 def test_the_processes_of_a_session_are_found_with_what_they_are() -> None:
-    """This test's own, among others."""
+    """The processes of a session are found with their parents and kinds."""
     from core_sdk.processes._sessions import living
 
     (own,) = [each for each in living({os.getsid(0)})[os.getsid(0)] if each.pid == os.getpid()]

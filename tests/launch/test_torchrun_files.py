@@ -25,7 +25,7 @@ def _files(logs: Path) -> dict[str, str]:
 
 
 def test_what_is_teed_is_shown_and_kept(run_launch: RunLaunch, tmp_path: Path) -> None:
-    """Lines with a filter's text come into one file of all ranks, too."""
+    """--tee shows and keeps the output, and filtered lines of all ranks go into one file."""
     overrides = ["--tee=3", f"--log-dir={tmp_path / 'logs'}", "--duplicate-stdout-filters=apple"]
 
     ended = run_launch(_SOURCE, overrides=overrides)
@@ -40,7 +40,7 @@ def test_what_is_teed_is_shown_and_kept(run_launch: RunLaunch, tmp_path: Path) -
 
 @needs("many processes")
 def test_a_local_rank_that_is_not_asked_for_is_not_shown(run_launch: RunLaunch, tmp_path: Path) -> None:
-    """What goes into its file goes there all the same."""
+    """--local-ranks-filter hides a rank's output but keeps it in its file."""
     overrides = ["--redirects=0:1,1:1", "--local-ranks-filter=0", f"--log-dir={tmp_path / 'logs'}"]
 
     ended = run_launch(_SOURCE, overrides=overrides)
@@ -55,7 +55,7 @@ def test_a_local_rank_that_is_not_asked_for_is_not_shown(run_launch: RunLaunch, 
 
 
 def test_events_come_to_the_handler_that_is_named(run_launch: RunLaunch) -> None:
-    """One for each rank's start, and one for its end."""
+    """--event-log-handler gets an event for the start and the end of each rank."""
     ended = run_launch("print('done')", overrides=["--event-log-handler=console"])
 
     assert ended.code == 0, ended.stderr
@@ -77,7 +77,7 @@ def test_events_come_to_the_handler_that_is_named(run_launch: RunLaunch) -> None
     ],
 )
 def test_an_option_that_cannot_be_heeded_here_is_named(override: str, words: str, run_launch: RunLaunch) -> None:
-    """Before a rank is started."""
+    """An option value that is unknown here is refused before a rank starts."""
     ended = run_launch("print('started')", overrides=[override])
 
     assert (ended.code, ended.stdout) == (2, ""), ended.stderr
@@ -85,7 +85,7 @@ def test_an_option_that_cannot_be_heeded_here_is_named(override: str, words: str
 
 
 def test_log_files_that_cannot_be_made_are_one_sentence(run_launch: RunLaunch) -> None:
-    """Of the launcher, which names the place."""
+    """If the log files cannot be made, the launcher says so in one line."""
     ended = run_launch("print('started')", overrides=["--tee=3", "--log-dir=/proc"])
 
     assert (ended.code, ended.stdout) == (1, ""), ended.stderr
@@ -93,7 +93,7 @@ def test_log_files_that_cannot_be_made_are_one_sentence(run_launch: RunLaunch) -
 
 
 def test_a_log_directory_that_is_lost_between_two_starts_is_one_sentence(run_launch: RunLaunch, tmp_path: Path) -> None:
-    """After those about the rank that failed first, and the attempt that was to follow."""
+    """If the log directory is lost before a restart, the last line says so."""
     source = """
         import os, shutil, sys
         logs = sys.argv[1]
@@ -115,7 +115,7 @@ def test_a_log_directory_that_is_lost_between_two_starts_is_one_sentence(run_lau
 
 
 def test_a_rank_may_see_its_own_gpu_only(run_launch: RunLaunch) -> None:
-    """As device 0."""
+    """With --virtual-local-rank each rank sees its own GPU only, as device 0."""
     source = "import os; print(*(os.environ[name] for name in ('RANK', 'LOCAL_RANK', 'CUDA_VISIBLE_DEVICES')))"
 
     ended = run_launch(source, overrides=["--virtual-local-rank"])
@@ -127,7 +127,7 @@ def test_a_rank_may_see_its_own_gpu_only(run_launch: RunLaunch) -> None:
 def test_lines_begin_as_the_user_has_chosen(
     is_variable: bool, run_launch: RunLaunch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torchrun's option, and its variable."""
+    """The line prefix can be set by torchrun's option or variable."""
     template = "${role_name}/${local_rank}/${rank}/${hostname}: "
     if is_variable:
         monkeypatch.setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", template)

@@ -72,13 +72,13 @@ def _same(ours: TorchrunOptions, theirs: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("line", _LINES)
 def test_each_line_means_the_same(line: str, theirs: ArgumentParser) -> None:
-    """Also what is left out."""
+    """Each line of options is parsed to the same values as by torchrun."""
     assert _same(parse_options(line.split()), _values(theirs, line))
 
 
 @pytest.mark.parametrize("line", _SCRIPTS)
 def test_the_script_begins_where_it_does_under_torchrun(line: str, theirs: ArgumentParser) -> None:
-    """The `--` of our other launchers may be left out, as nothing else can be meant."""
+    """The script begins at the same word as under torchrun, without `--`."""
     ours = with_dashes(line.split())
 
     dashes = ours.index("--")
@@ -89,7 +89,7 @@ def test_the_script_begins_where_it_does_under_torchrun(line: str, theirs: Argum
 
 
 def test_a_line_of_torchruns_runs_as_it_is(warm_launchers: WarmLaunchers, launch_directory: Path) -> None:
-    """Its module, too."""
+    """A torchrun command line with a module runs unchanged."""
     package = launch_directory / "package"
     package.mkdir()
     (package / "train.py").write_text("import os, sys; print(__name__, os.environ['RANK'], *sys.argv[1:])")
@@ -103,7 +103,7 @@ def test_a_line_of_torchruns_runs_as_it_is(warm_launchers: WarmLaunchers, launch
 
 @pytest.mark.parametrize("name", _NEWER_LINES)
 def test_options_of_newer_torch_mean_the_same(name: str, theirs: ArgumentParser) -> None:
-    """Here they work with an older torch, too."""
+    """Options of newer versions of torch are also understood with an older one."""
     line = _NEWER_LINES[name]
     if not any(action.dest == name for action in theirs._actions):
         pytest.skip(f"this torchrun has no {line}")
@@ -112,7 +112,7 @@ def test_options_of_newer_torch_mean_the_same(name: str, theirs: ArgumentParser)
 
 
 def test_each_option_is_written_as_torchrun_writes_it(theirs: ArgumentParser) -> None:
-    """No name of theirs is missing; `--help` lists the same."""
+    """Every spelling of torchrun's options is accepted."""
     for action in theirs._actions:
         for string in action.option_strings:
             if action.dest in _REFUSED:
@@ -123,7 +123,7 @@ def test_each_option_is_written_as_torchrun_writes_it(theirs: ArgumentParser) ->
 
 
 def test_the_help_has_each_option_of_torchrun(theirs: ArgumentParser) -> None:
-    """In each spelling, and with the same choices."""
+    """The help has every option of torchrun with its spellings and choices."""
     text = options_text()
 
     for action in theirs._actions:
@@ -133,7 +133,7 @@ def test_the_help_has_each_option_of_torchrun(theirs: ArgumentParser) -> None:
 
 
 def test_variables_are_those_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Theirs are read when the parser is made."""
+    """PET_ variables have the same meaning as for torchrun."""
     for name, value in {"NNODES": "2:3", "MAX_RESTARTS": "4", "STANDALONE": "1", "LOGS_SPECS": "mine"}.items():
         monkeypatch.setenv(f"PET_{name}", value)
 

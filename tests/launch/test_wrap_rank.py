@@ -37,7 +37,7 @@ def test_lines_begin_with_the_rank(arguments: list[str], variables: dict[str, st
 
 
 def test_a_command_killed_by_a_signal_gives_a_shells_status() -> None:
-    """128 + N."""
+    """A command that is killed by signal N gives the status 128 + N."""
     assert _wrap("0", "sh", "-c", "kill -9 $$").returncode == 137
 
 
@@ -51,7 +51,7 @@ def test_a_command_killed_by_a_signal_gives_a_shells_status() -> None:
     ],
 )
 def test_what_cannot_be_started_is_refused(arguments: list[str], code: int, words: bytes) -> None:
-    """In one line, with the statuses of a shell."""
+    """A bad command line is refused in one line with a shell's status."""
     ended = _wrap(*arguments)
 
     assert ended.returncode == code
@@ -60,7 +60,7 @@ def test_what_cannot_be_started_is_refused(arguments: list[str], code: int, word
 
 
 def test_a_signal_is_handed_on_to_the_command() -> None:
-    """Which may end well after it."""
+    """A signal is forwarded to the command, whose status is returned."""
     source = "import signal, time; signal.signal(15, lambda *_: exit(5)); print('up', flush=True); time.sleep(60)"
     command = [sys.executable, "-m", "launch.wrap_rank", "1", "--", sys.executable, "-c", source]
     wrapper = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -75,7 +75,7 @@ def test_a_signal_is_handed_on_to_the_command() -> None:
 
 
 def test_a_signal_to_the_whole_group_comes_to_the_command_once(tmp_path: Path) -> None:
-    """From the wrapper: a terminal's Ctrl-C goes to the whole group, and mpirun signals the group of each rank."""
+    """A signal to the whole process group reaches the command once."""
     source = """
         import signal, sys
         def note(number, frame):
@@ -108,7 +108,7 @@ def test_a_signal_to_the_whole_group_comes_to_the_command_once(tmp_path: Path) -
 
 
 def test_a_killed_wrapper_leaves_nothing() -> None:
-    """Neither the command nor what that has started."""
+    """A killed wrapper leaves neither the command nor its children."""
     command = [sys.executable, "-m", "launch.wrap_rank", "1", "--", "sh", "-c", "sleep 600 & echo up; wait"]
     wrapper = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert wrapper.stdout is not None

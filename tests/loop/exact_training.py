@@ -38,7 +38,7 @@ ACCUMULATED = 2
 
 
 class Seen(NamedTuple):
-    """What a training sees of one batch, or of a validation: all of it is compared bit by bit."""
+    """What a training sees of one batch or validation, compared bit by bit."""
 
     batches: int
     """The batches that are trained, with this one."""
@@ -66,7 +66,7 @@ def read(shard: range) -> Iterator[tuple[int, Tensor]]:
 
 
 def loader_of(rank: int, num_ranks: int, num_workers: int = 0, data: str = "samples") -> det.loop.ResumableLoader:
-    """The same batches on any number of ranks."""
+    """Returns a loader with the same global batches on any number of ranks."""
     batch_size = BATCH_SIZE // num_ranks
     loader: DataLoader[Any]
     if data == "shards":
@@ -99,7 +99,7 @@ class Training:
 
     @property
     def can_save(self) -> bool:
-        """Whether no gradients are being accumulated."""
+        """Returns whether the training can be saved, which is when no gradients are accumulated."""
         return self.loader.batches % ACCUMULATED == 0
 
     def run(self) -> Iterator[Seen]:
@@ -120,7 +120,7 @@ class Training:
 
     @torch.no_grad()
     def _validate(self) -> Tensor:
-        """Done by the chief: until the next forward pass, BatchNorm has statistics of its own on each rank."""
+        """Validates on the chief; BatchNorm has different statistics on each rank until the next forward pass."""
         if not self._is_chief:
             return torch.zeros(())
         self.model.eval()

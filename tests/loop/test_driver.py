@@ -19,7 +19,7 @@ class Global:
 
 
 class Training:
-    """Writes down what it is told: epochs of three batches with 4, 4 and 2 samples."""
+    """Records its calls; an epoch has three batches of 4, 4 and 2 samples."""
 
     def __init__(self, stops_at: int | None = None, best: Iterable[int] = ()) -> None:
         """The flag is set at the `stops_at`-th look at it, counted from 0; the validations of `best` are the best."""
@@ -67,7 +67,7 @@ def drive(training: Training, length: TrainUnit, state: dict[str, Any] | None = 
 
 
 def test_the_end_is_reported_validated_and_saved_once() -> None:
-    """Although nothing was scheduled."""
+    """Without a schedule, the end is reported, validated and saved once."""
     training = Training()
 
     is_complete = drive(training, Batch(2))
@@ -77,7 +77,7 @@ def test_the_end_is_reported_validated_and_saved_once() -> None:
 
 
 def test_a_batch_at_which_all_is_due_reports_then_validates_then_saves() -> None:
-    """And the last batch is not validated and saved a second time."""
+    """A batch at which all is due is reported, validated and saved, in this order and once."""
     training = Training()
 
     drive(training, Batch(4), validation=Batch(2), checkpoint=Batch(2), reporting=Batch(1))
@@ -102,7 +102,7 @@ def test_a_batch_at_which_all_is_due_reports_then_validates_then_saves() -> None
     ],
 )
 def test_units_count_batches_epochs_and_samples(unit: TrainUnit | None, batches: list[int]) -> None:
-    """The third batch of each epoch has only half the samples."""
+    """Units count batches, epochs and samples, also if the last batch of an epoch is smaller."""
     training = Training()
 
     drive(training, Batch(7), checkpoint=unit)
@@ -114,7 +114,7 @@ def test_units_count_batches_epochs_and_samples(unit: TrainUnit | None, batches:
 
 @pytest.mark.parametrize(("policy", "num_saves"), [("best", 2), ("all", 3), ("none", 1)])
 def test_the_policy_says_which_validations_a_checkpoint_follows(policy: str, num_saves: int) -> None:
-    """The last batch is saved in any case."""
+    """The policy decides after which validations a checkpoint is saved; the last batch is always saved."""
     training = Training(best=[1])
 
     drive(training, Batch(3), validation=Batch(1), policy=policy)
@@ -123,7 +123,7 @@ def test_the_policy_says_which_validations_a_checkpoint_follows(policy: str, num
 
 
 def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
-    """Before anything is trained."""
+    """An unknown policy is refused with the known ones."""
     with pytest.raises(ValueError, match="'sometimes'; it must be one of best, all, none"):
         Schedule(policy="sometimes")  # type: ignore[arg-type]
 
@@ -149,7 +149,7 @@ def test_a_stop_at_any_batch_and_in_any_validation_resumes_to_the_same_order(sto
 
 
 def test_a_training_that_is_long_enough_is_not_trained_further() -> None:
-    """`length` counts from the beginning."""
+    """A training that has reached its length is not trained further."""
     first, second = Training(), Training()
     drive(first, Epoch(1))
 
@@ -160,7 +160,7 @@ def test_a_training_that_is_long_enough_is_not_trained_further() -> None:
 
 
 def test_a_greater_length_goes_on_where_the_first_ended() -> None:
-    """As a search does that promotes a trial."""
+    """A greater length continues the training where the first one ended."""
     training = Training()
     drive(training, Batch(1))
 
@@ -180,7 +180,7 @@ def test_a_greater_length_goes_on_where_the_first_ended() -> None:
 
 
 def test_the_first_validation_comes_before_the_first_batch_of_a_training_that_begins() -> None:
-    """A training that goes on does not repeat it."""
+    """The first validation comes before the first batch and is not repeated by a resume."""
     first, second = Training(), Training()
 
     drive(first, Batch(1), validates_first=True)

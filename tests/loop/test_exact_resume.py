@@ -30,7 +30,7 @@ PAUSED = 75
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """As in the processes: another number of threads rounds sums differently."""
+    """Uses one thread, since sums are rounded differently with others."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -39,12 +39,12 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def undisturbed() -> list[Seen]:
-    """What the training sees on one rank if nobody stops it."""
+    """What the training sees on one rank without a stop."""
     return list(Training().run())
 
 
 def stored(content: Any) -> Any:
-    """What is read back from a checkpoint."""
+    """Stores the content as a checkpoint would and reads it back."""
     file = io.BytesIO()
     torch.save(content, file)
     file.seek(0)
@@ -52,7 +52,7 @@ def stored(content: Any) -> Any:
 
 
 def scramble() -> None:
-    """Random numbers as another program would leave them."""
+    """Changes all random generators, as another program would leave them."""
     random.seed()
     np.random.seed()
     torch.seed()
@@ -63,7 +63,7 @@ def scramble() -> None:
 def test_a_training_resumes_exactly_from_each_batch_and_each_validation(
     undisturbed: list[Seen], num_workers: int
 ) -> None:
-    """Wherever it can be saved; also with another number of loader workers than the undisturbed training had."""
+    """A training resumes exactly from every batch and validation, with other numbers of workers too."""
     training = Training(num_workers)
     checkpoints = {
         i: stored(training.state.state_dict()) for i, _ in enumerate(training.run(), start=1) if training.can_save
@@ -78,13 +78,13 @@ def test_a_training_resumes_exactly_from_each_batch_and_each_validation(
 
 
 def samples(loader: ResumableLoader) -> list[list[int]]:
-    """Of all batches to the end of the training."""
+    """Returns the samples of all batches to the end of the training."""
     return [batch[0].tolist() for _ in range(loader.epoch, NUM_EPOCHS) for batch in loader]
 
 
 @needs("many processes")
 def test_every_batch_has_the_same_samples_on_any_number_of_ranks() -> None:
-    """After a stop at any batch, on one to four ranks, and whatever the number of ranks was before."""
+    """Global batches have the same samples on one to four ranks, before and after a resume."""
 
     def global_batches(num_ranks: int, state: dict[str, Any] | None = None) -> list[list[int]]:
         loaders = [loader_of(rank, num_ranks) for rank in range(num_ranks)]
@@ -103,7 +103,7 @@ def test_every_batch_has_the_same_samples_on_any_number_of_ranks() -> None:
 
 
 class Trial:
-    """The training in processes of its own, by the commands that a person types."""
+    """Runs the training in processes by the commands that a person types."""
 
     def __init__(self, directory: Path, num_workers: int, *stops: str, data: str = "samples") -> None:
         self._output = directory / "seen"
@@ -113,7 +113,7 @@ class Trial:
         self.codes: list[int] = []
 
     def train(self, *numbers_of_ranks: int) -> None:
-        """To its end; attempts have these numbers of ranks, in turn."""
+        """Trains to the end; the attempts use these numbers of ranks in turn."""
         numbers = itertools.islice(itertools.cycle(numbers_of_ranks), self._max_attempts)
         for attempt, num_ranks in enumerate(numbers):
             launcher = [sys.executable, "-m", "launch.torch_distributed", f"--nproc-per-node={num_ranks}", "--"]
@@ -126,13 +126,13 @@ class Trial:
         raise AssertionError(f"the training does not end: {self.codes} {result.stdout}{result.stderr}")
 
     def seen(self, rank: int = 0) -> list[Seen]:
-        """By all attempts, one after the other."""
+        """Returns what all attempts have seen, one after the other."""
         lines = self._output.with_suffix(f".{rank}").read_text().splitlines()
         return [Seen(*json.loads(line)) for line in lines]
 
 
 def assert_exact(seen: list[Seen], undisturbed: list[Seen]) -> None:
-    """Whatever an attempt saw is what the undisturbed training saw there, and all of it was seen."""
+    """Checks that all attempts together saw exactly what the undisturbed training saw."""
     expected = {(each.batches, each.what): each for each in undisturbed}
     assert [each for each in seen if each != expected[each.batches, each.what]] == []
     assert {(each.batches, each.what) for each in seen} == expected.keys()
@@ -140,7 +140,7 @@ def assert_exact(seen: list[Seen], undisturbed: list[Seen]) -> None:
 
 @needs("many processes")
 def test_a_training_that_is_stopped_and_killed_resumes_exactly(tmp_path: Path, undisturbed: list[Seen]) -> None:
-    """With loader workers, by a signal to its process, and with the commands that a person types."""
+    """A training with workers that is stopped and killed resumes exactly by `trial resume`."""
     trial = Trial(tmp_path, 2, "3:TERM", "7:KILL")
 
     trial.train(1)
@@ -163,7 +163,7 @@ EVERY_BATCH = [
 def test_a_training_on_one_rank_resumes_exactly_from_each_batch(
     tmp_path: Path, undisturbed: list[Seen], stops: list[str], num_workers: int
 ) -> None:
-    """It is stopped, or killed, once at every batch."""
+    """A training on one rank resumes exactly after a stop or kill at every batch."""
     trial = Trial(tmp_path, num_workers, *stops)
 
     trial.train(1)
@@ -174,7 +174,7 @@ def test_a_training_on_one_rank_resumes_exactly_from_each_batch(
 
 @pytest.fixture(scope="module")
 def undisturbed_pair(tmp_path_factory: pytest.TempPathFactory) -> list[list[Seen]]:
-    """What the training sees on each of two ranks if nobody stops it."""
+    """What the training sees on each of two ranks without a stop."""
     trial = Trial(tmp_path_factory.mktemp("undisturbed"), 0)
     trial.train(2)
     return [trial.seen(0), trial.seen(1)]
@@ -193,7 +193,7 @@ def check_pair(directory: Path, undisturbed_pair: list[list[Seen]], num_workers:
 def test_two_ranks_that_are_stopped_and_killed_resume_exactly(
     tmp_path: Path, undisturbed_pair: list[list[Seen]]
 ) -> None:
-    """The signal comes to one of them."""
+    """Two ranks resume exactly after one of them was stopped and killed."""
     trial = check_pair(tmp_path, undisturbed_pair, 2, ["3:TERM", "7:KILL"])
 
     assert trial.codes[0] == PAUSED
@@ -208,7 +208,7 @@ def test_two_ranks_that_are_stopped_and_killed_resume_exactly(
 def test_a_training_on_two_ranks_resumes_exactly_from_each_batch(
     tmp_path: Path, undisturbed_pair: list[list[Seen]], stops: list[str], num_workers: int
 ) -> None:
-    """As on one."""
+    """A training on two ranks resumes exactly after a stop or kill at every batch."""
     check_pair(tmp_path, undisturbed_pair, num_workers, stops)
 
 
@@ -218,7 +218,7 @@ def test_a_training_on_two_ranks_resumes_exactly_from_each_batch(
 def test_a_training_resumes_on_another_number_of_ranks_with_the_same_batches(
     tmp_path: Path, undisturbed: list[Seen]
 ) -> None:
-    """Each global batch has the samples that it would have had on one rank."""
+    """On another number of ranks each global batch has the samples that it has on one rank."""
     trial = Trial(tmp_path, 0, "2:TERM", "5:TERM", "7:TERM")
 
     trial.train(2, 3, 1)
@@ -229,7 +229,7 @@ def test_a_training_resumes_on_another_number_of_ranks_with_the_same_batches(
 @needs("many processes")
 @pytest.mark.timeout(600)
 def test_a_training_on_shards_resumes_on_another_number_of_ranks_with_the_same_batches(tmp_path: Path) -> None:
-    """With loader workers, after a kill."""
+    """A training on shards that was killed resumes with the same global batches on more ranks."""
     trial = Trial(tmp_path, 2, "5:KILL", data="shards")
 
     trial.train(2, 3)
@@ -239,7 +239,7 @@ def test_a_training_on_shards_resumes_on_another_number_of_ranks_with_the_same_b
 
 
 def assert_same_batches(trial: Trial, undisturbed: list[Seen]) -> None:
-    """Each global batch has the samples that it has on one rank that nobody stops."""
+    """Checks that each global batch has the samples of an undisturbed training on one rank."""
     batches: dict[int, set[int]] = {}
     for each in itertools.chain(*map(trial.seen, range(3))):
         if each.what == "training":

@@ -19,7 +19,7 @@ def batches(sampler: loop.GroupedBatchSampler, epoch: int = 0) -> list[list[int]
 
 
 def test_a_batch_has_samples_of_one_group() -> None:
-    """And each sample comes once in an epoch."""
+    """Each batch has samples of one group, and each sample comes once per epoch."""
     sampler = loop.GroupedBatchSampler(GROUPS, 4)
 
     drawn = batches(sampler)
@@ -31,7 +31,7 @@ def test_a_batch_has_samples_of_one_group() -> None:
 
 
 def test_samples_that_fill_no_batch_may_be_dropped() -> None:
-    """Within each group."""
+    """With drop_last the rest of each group is dropped."""
     sampler = loop.GroupedBatchSampler(GROUPS, 5, drop_last=True)
 
     assert list(map(len, batches(sampler))) == [5, 5, 5]
@@ -39,7 +39,7 @@ def test_samples_that_fill_no_batch_may_be_dropped() -> None:
 
 
 def test_the_order_is_a_function_of_seed_and_epoch() -> None:
-    """Groups and batches change places, and samples within their groups."""
+    """The order depends only on the seed and the epoch."""
     sampler = loop.GroupedBatchSampler(GROUPS, 4, seed=1)
 
     assert batches(sampler, 3) == batches(loop.GroupedBatchSampler(GROUPS, 4, seed=1), 3)
@@ -49,7 +49,7 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
 
 
 def test_a_resume_is_exact() -> None:
-    """As with any batch sampler that is a function of the epoch."""
+    """A loader with grouped batches resumes exactly."""
     data = TensorDataset(torch.arange(21))
 
     def loader() -> loop.ResumableLoader:
@@ -66,7 +66,7 @@ def test_a_resume_is_exact() -> None:
 
 
 def test_groups_without_a_batch_are_refused() -> None:
-    """With what to do instead."""
+    """Groups that are all smaller than a batch are refused with advice."""
     with pytest.raises(ValueError, match="no group has the 30 samples of a batch: make the batches smaller"):
         loop.GroupedBatchSampler(GROUPS, 30, drop_last=True)
     with pytest.raises(ValueError, match="give 1 or more"):

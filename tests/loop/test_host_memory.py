@@ -12,7 +12,7 @@ from core_sdk.loop.host_memory import HostMemory
 
 
 def written(state: Any) -> tuple[int, Any]:
-    """The size of its file, and what is read back."""
+    """Returns the size of the file that torch writes and the content that it reads back."""
     file = io.BytesIO()
     torch.save(state, file)
     size_bytes = file.tell()
@@ -67,7 +67,7 @@ def trained() -> dict[str, Any]:
 
 
 def test_a_copy_is_written_as_the_original_would_be() -> None:
-    """With its types, and with as many bytes: what shares memory shares it in the file."""
+    """A copy is written with the original's types and sharing of memory."""
     state = trained()
 
     size_bytes, content = written(HostMemory().copy(state))
@@ -80,7 +80,7 @@ def test_a_copy_is_written_as_the_original_would_be() -> None:
 
 
 def test_a_copy_stays_as_it_is_when_the_original_changes() -> None:
-    """In its tensors, and in what surrounds them."""
+    """Changes of the original do not change the copy."""
     state: dict[str, Any] = {"weight": torch.zeros(3), "values": {"seen": [1]}}
     copied = HostMemory().copy(state)
 
@@ -92,7 +92,7 @@ def test_a_copy_stays_as_it_is_when_the_original_changes() -> None:
 
 
 def test_the_next_copy_uses_the_same_memory() -> None:
-    """Also if a tensor is added, or another comes first."""
+    """The next copy reuses the memory of the last, in whatever order the tensors come."""
     memory = HostMemory()
     addresses = [copied.data_ptr() for copied in memory.copy([torch.ones(3), torch.ones(5)])]
 
@@ -104,7 +104,7 @@ def test_the_next_copy_uses_the_same_memory() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="NOT TESTED: pinned memory; there is no GPU here")
 def test_tensors_of_a_gpu_are_copied_into_pinned_memory() -> None:
-    """When the call returns they are there: what another stream does afterwards does not show."""
+    """Tensors on a GPU are copied into pinned memory before the call returns."""
     weight = torch.ones(1_000_000, device="cuda")
     memory = HostMemory()
     addresses = set()

@@ -30,7 +30,7 @@ def nodes(sampler: Any, *, is_drawn_from: bool = False) -> Any:
 
 
 def several_nodes(stop_criterion: str, *, is_stateful: bool) -> Any:
-    """A loader of nodes that read from two sources."""
+    """Returns a loader of torchdata nodes that read from two sources."""
     library: Any = pytest.importorskip("torchdata.nodes")
     samplers: Any = pytest.importorskip("torchdata.stateful_dataloader.sampler")
     kind: Any = samplers.StatefulDistributedSampler if is_stateful else DistributedSampler
@@ -75,7 +75,7 @@ def take(loader: loop.ResumableLoader, count: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("kind", LOADERS)
 def test_a_resume_at_any_batch_gives_the_same_samples(kind: str) -> None:
-    """Also at the ends of epochs."""
+    """A resume at any batch, also at the end of an epoch, gives the same samples."""
     loader = loop.resumable(LOADERS[kind]())
     states, batches, ends = [loader.state_dict()], [], []
     count = 20 if "worker" in kind else 15 if "nodes" in kind else 10
@@ -92,7 +92,7 @@ def test_a_resume_at_any_batch_gives_the_same_samples(kind: str) -> None:
 
 
 def test_an_epoch_ends_with_the_loop_over_it() -> None:
-    """Also after a resume between two epochs, or behind the last batch of one."""
+    """A loop over the loader is one epoch, also after a resume at its end."""
     loader = loop.resumable(DataLoader(Counting(6), 4))
     first = [batch.tolist() for batch in loader]
     between = loader.state_dict()
@@ -112,7 +112,7 @@ def test_an_epoch_ends_with_the_loop_over_it() -> None:
 
 
 def test_a_pass_begins_at_the_beginning() -> None:
-    """Also after a pass that was left."""
+    """single_pass() always begins at the first sample."""
     loader = loop.resumable(DataLoader(Counting(9), 4))
 
     list(islice(loader.single_pass(), 1))
@@ -123,14 +123,14 @@ def test_a_pass_begins_at_the_beginning() -> None:
 
 
 def test_nodes_that_draw_another_order_each_time_are_refused() -> None:
-    """They keep only how many samples they have drawn."""
+    """Nodes with a random sampler without a state are refused as not exact."""
     with pytest.raises(errors.NotExactError, match=r"RandomSampler of a SamplerWrapper .*give it set_epoch"):
         loop.resumable(nodes(RandomSampler(range(14))))
     assert len([*loop.resumable(nodes(RandomSampler(range(14))), exact=False)]) == 4
 
 
 def test_nodes_whose_sampler_forgets_its_order_are_refused() -> None:
-    """Its state has the position alone, which means nothing in another order."""
+    """Nodes whose sampler does not keep its order in its state are refused."""
 
     class Forgetting(StatefulSampler):
         def state_dict(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def test_nodes_whose_sampler_forgets_its_order_are_refused() -> None:
 
 
 class StatefulSampler(Sampler[int]):
-    """Shuffles by a generator of its own, which belongs to its state."""
+    """A sampler that shuffles by its own generator, which is part of its state."""
 
     def __init__(self) -> None:
         self._generator = random.Random(1)
@@ -178,7 +178,7 @@ class StatefulSampler(Sampler[int]):
 
 @pytest.mark.parametrize("kind", ["dataset with state", "loader with state"])
 def test_the_generators_of_the_training_are_not_disturbed(kind: str) -> None:
-    """Neither by the batches of the training, nor by a pass over the data."""
+    """Neither training batches nor a pass over the data change the training's random generators."""
     rng.seed_all(3)
     expected = random.random(), float(torch.rand(()))
     rng.seed_all(3)
@@ -190,7 +190,7 @@ def test_the_generators_of_the_training_are_not_disturbed(kind: str) -> None:
 
 
 def test_an_iterable_without_state_is_refused() -> None:
-    """Also one with state that workers would read."""
+    """An iterable without a state, or one whose state is in workers, is refused with alternatives."""
     with pytest.raises(
         errors.NotExactError,
         match=r"loop\.ShardedDataset, or give it state_dict.*torchdata's StatefulDataLoader, or pass exact=Fals",
@@ -201,7 +201,7 @@ def test_an_iterable_without_state_is_refused() -> None:
 
 
 def test_without_state_a_position_is_found_by_reading() -> None:
-    """If the user allows it."""
+    """With exact=False the position in an iterable without state is found by reading up to it."""
     loader = loop.resumable(DataLoader(Forgetful(9), 2), exact=False)
     take(loader, 7)
     state = loader.state_dict()
@@ -214,7 +214,7 @@ def test_without_state_a_position_is_found_by_reading() -> None:
 
 
 def test_an_iterable_that_has_become_shorter_is_refused() -> None:
-    """The position is not in it."""
+    """An iterable that has become shorter than the position is refused."""
     loader = loop.resumable(DataLoader(Forgetful(9), 2), exact=False)
     take(loader, 4)
     shorter = loop.resumable(DataLoader(Forgetful(3), 2), exact=False)
@@ -225,7 +225,7 @@ def test_an_iterable_that_has_become_shorter_is_refused() -> None:
 
 
 def test_states_of_several_ranks_fit_as_many_ranks() -> None:
-    """The dataset itself divides the data among them."""
+    """The state of an iterable on several ranks can be loaded only on as many ranks."""
     state = {**loop.resumable(DataLoader(Counting(9), 2)).state_dict(), "num_ranks": 2}
 
     with pytest.raises(errors.NotExactError, match=r"divided among 2 ranks.*there are 1 now.*resume on 2 ranks$"):
@@ -233,7 +233,7 @@ def test_states_of_several_ranks_fit_as_many_ranks() -> None:
 
 
 def test_an_iterable_that_gives_nothing_is_no_endless_loop() -> None:
-    """As a generator does when it is read a second time."""
+    """An iterable that can be read only once raises an error in the second epoch."""
 
     class Once(IterableDataset[int]):
         def __init__(self) -> None:
@@ -249,13 +249,13 @@ def test_an_iterable_that_gives_nothing_is_no_endless_loop() -> None:
 
 
 def test_the_last_batch_of_an_iterable_is_as_it_is() -> None:
-    """Nothing can be dropped or carried over."""
+    """last_batch cannot be changed for an iterable dataset."""
     with pytest.raises(ValueError, match=r"last_batch='carry' needs a dataset in shards, or one with"):
         loop.resumable(DataLoader(Counting(9), 2), last_batch="carry")
 
 
 def test_any_iterable_is_read_if_it_need_not_be_exact() -> None:
-    """It may come from another library."""
+    """With exact=False any iterable is accepted."""
     loader = loop.resumable([1, 2, 3], exact=False)
 
     assert [batch for _, batch in islice(loader.stream(), 5)] == [1, 2, 3, 1, 2]

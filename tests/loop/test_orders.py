@@ -23,7 +23,7 @@ def epoch_of(order: Order, epoch: int = 0) -> list[int]:
 
 @needs("many processes")
 def test_a_shuffle_has_each_sample_once() -> None:
-    """For every small number of samples, and for some large ones."""
+    """A shuffle contains each sample once, for any number of samples."""
     for size in [*range(1, 300), *range(300, 4000, 61), 65536, 65537]:
         numbers = shuffled(torch.arange(size), size, key(size))
 
@@ -33,7 +33,7 @@ def test_a_shuffle_has_each_sample_once() -> None:
 @needs("many processes")
 @pytest.mark.parametrize("size", [3, 5, 10, 60])
 def test_each_sample_is_equally_often_at_each_position(size: int) -> None:
-    """By a chi-square test over sample and position in many epochs."""
+    """Over many epochs each sample is equally often at each position, by a chi-square test."""
     num_epochs = 600
     counts = torch.zeros(size, size)
     for epoch in range(num_epochs):
@@ -48,7 +48,7 @@ def test_each_sample_is_equally_often_at_each_position(size: int) -> None:
 
 @needs("many processes")
 def test_every_order_of_four_samples_comes_equally_often() -> None:
-    """All 24 of them, by a chi-square test."""
+    """All orders of four samples are equally frequent, by a chi-square test."""
     num_epochs = 1200
 
     counts = Counter(tuple(epoch_of(Shuffled(4, 2), epoch)) for epoch in range(num_epochs))
@@ -59,7 +59,7 @@ def test_every_order_of_four_samples_comes_equally_often() -> None:
 
 
 def test_neighbours_in_a_shuffle_have_nothing_to_do_with_each_other() -> None:
-    """Nor has a sample with its position, nor an epoch with the next one, nor a seed with the next one."""
+    """Neighbouring samples, epochs and seeds are not correlated."""
     size = 20_000
     first = epoch_of(Shuffled(size, 0))
 
@@ -72,13 +72,13 @@ def test_neighbours_in_a_shuffle_have_nothing_to_do_with_each_other() -> None:
 
 
 def test_a_shuffle_is_the_same_for_ever() -> None:
-    """Checkpoints of old depend on it."""
+    """The shuffle of a seed never changes, since old checkpoints depend on it."""
     assert epoch_of(Shuffled(10, 0)) == FIRST_SHUFFLE
     assert Shuffled(10**7, 7).indices(3, torch.arange(3)) == LARGE_SHUFFLE
 
 
 def test_any_positions_can_be_asked_for() -> None:
-    """A position gives the same sample whatever is asked for beside it."""
+    """Each position of any order can be computed without the others."""
     orders: list[Order] = [
         Sequential(50),
         Shuffled(50, 3),
@@ -96,7 +96,7 @@ def test_any_positions_can_be_asked_for() -> None:
 
 
 def test_an_epoch_of_several_shuffles() -> None:
-    """Each of them has each sample once, and they differ."""
+    """An epoch longer than the data consists of several different shuffles."""
     whole = epoch_of(Shuffled(10, 5, 25))
 
     assert sorted(whole[:10]) == sorted(whole[10:20]) == list(range(10))
@@ -105,7 +105,7 @@ def test_an_epoch_of_several_shuffles() -> None:
 
 
 def test_weights_are_followed() -> None:
-    """Within four standard deviations, and a weight of 0 never comes."""
+    """Samples are drawn in proportion to their weights, and a weight of 0 is never drawn."""
     weights = torch.tensor([0.0, 1.0, 2.0, 0.0, 5.0, 0.0])
     num_draws = 40_000
 
@@ -117,7 +117,7 @@ def test_weights_are_followed() -> None:
 
 
 def test_weights_without_replacement() -> None:
-    """No sample comes twice, and a heavy one mostly comes first."""
+    """Without replacement no sample is drawn twice, and heavy ones mostly come first."""
     order = Weighted(torch.tensor([1.0, 0.0, 8.0, 1.0]), 3, 1, replacement=False)
 
     epochs = [epoch_of(order, epoch) for epoch in range(500)]
@@ -127,7 +127,7 @@ def test_weights_without_replacement() -> None:
 
 
 def test_a_small_weight_beside_a_huge_one_is_not_forgotten() -> None:
-    """Their sum, rounded, is the huge one alone; a sample without a weight is never drawn."""
+    """A small weight beside a huge one is drawn, and a weight of 0 is not."""
     order = Weighted(torch.tensor([1e17, 0.0, 1.0], dtype=torch.float64), 2, 1, replacement=False)
 
     assert epoch_of(order) == [0, 2]
@@ -135,19 +135,19 @@ def test_a_small_weight_beside_a_huge_one_is_not_forgotten() -> None:
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [float("nan"), 1.0], [float("inf"), 1.0]])
 def test_weights_that_cannot_be_followed_are_refused(weights: list[float]) -> None:
-    """Before anything is drawn."""
+    """Weights that are negative, not finite or all 0 are refused."""
     with pytest.raises(ValueError, match="weights must be finite numbers of 0 or more"):
         Weighted(torch.tensor(weights), 2, 0)
 
 
 def test_more_draws_than_samples_need_replacement() -> None:
-    """Samples of weight 0 do not count."""
+    """More draws than samples with a weight are refused without replacement."""
     with pytest.raises(ValueError, match="cannot draw 2 samples without replacement, because only 1"):
         Weighted(torch.tensor([1.0, 0.0]), 2, 0, replacement=False)
 
 
 def test_keys_of_a_sampler_may_be_anything() -> None:
-    """Datasets take strings and tuples too."""
+    """A sampler may give strings or tuples as keys."""
     order = Listed(3, lambda epoch: ["a", ("b", 1), 2.5])
 
     assert epoch_of(order) == ["a", ("b", 1), 2.5]

@@ -29,7 +29,7 @@ def global_batches(plan: Plan, count: int, num_ranks: int, position: Position = 
 @pytest.mark.parametrize("last_batch", LAST_BATCHES)
 @pytest.mark.parametrize("num_samples", [24, 48, 50, 61, 25])
 def test_global_batches_do_not_depend_on_the_number_of_ranks(last_batch: LastBatch, num_samples: int) -> None:
-    """Not even the smaller batch at an epoch's end."""
+    """Global batches are the same on any number of ranks, also at the end of an epoch."""
     plan = Plan(Shuffled(num_samples, 5), SIZE, last_batch)
     expected = global_batches(plan, 12, 1)
 
@@ -39,7 +39,7 @@ def test_global_batches_do_not_depend_on_the_number_of_ranks(last_batch: LastBat
 
 @pytest.mark.parametrize("last_batch", LAST_BATCHES)
 def test_a_seek_gives_what_a_walk_gives(last_batch: LastBatch) -> None:
-    """At every batch of four epochs, on every rank of two."""
+    """Starting at any position gives the same batches as reading up to it, on every rank."""
     plan = Plan(Shuffled(29, 5), 6, last_batch)
     for rank in range(2):
         walk = take(plan, 22, rank=rank, num_ranks=2)
@@ -48,7 +48,7 @@ def test_a_seek_gives_what_a_walk_gives(last_batch: LastBatch) -> None:
 
 
 def test_a_seek_may_begin_anywhere() -> None:
-    """After a stop, another number of ranks may take other batches."""
+    """A plan can start at any position, also within a batch."""
     plan = Plan(Sequential(20), 6, "carry")
 
     assert [draw.indices for draw in take(plan, 3, Position(0, 11))] == [
@@ -59,7 +59,7 @@ def test_a_seek_may_begin_anywhere() -> None:
 
 
 def test_blocks_do_not_show() -> None:
-    """The order is computed for some thousand positions at a time."""
+    """Results do not depend on the blocks in which the order is computed."""
     plan = Plan(Sequential(10_000), 6, "keep")
 
     walked = [index for draw in take(plan, 1667, rank=1, num_ranks=2) for index in draw.indices]
@@ -68,7 +68,7 @@ def test_blocks_do_not_show() -> None:
 
 
 def test_what_is_left_is_dropped() -> None:
-    """And the epoch ends with its last whole batch."""
+    """With "drop" the rest is dropped, and the epoch ends with its last full batch."""
     draws = take(Plan(Sequential(8), 3, "drop"), 3)
 
     assert draws[0] == Draw(0, 0, [0, 1, 2], 3, 3, is_epoch_end=False, is_filler=False)
@@ -77,7 +77,7 @@ def test_what_is_left_is_dropped() -> None:
 
 
 def test_what_is_left_is_kept() -> None:
-    """As a smaller batch, with parts that differ by one sample at most."""
+    """With "keep" the rest is a smaller batch, divided evenly among the ranks."""
     plan = Plan(Sequential(11), 4, "keep")
 
     assert take(plan, 3)[2] == Draw(0, 8, [8, 9, 10], 3, 11, is_epoch_end=True, is_filler=False)
@@ -85,7 +85,7 @@ def test_what_is_left_is_kept() -> None:
 
 
 def test_what_is_left_is_carried_over() -> None:
-    """The next epoch begins in the middle of a batch."""
+    """With "carry" the rest is filled up from the next epoch."""
     draws = take(Plan(Sequential(5), 3, "carry"), 4)
 
     assert [draw.indices for draw in draws] == [[0, 1, 2], [3, 4, 0], [1, 2, 3], [4, 0, 1]]
@@ -95,7 +95,7 @@ def test_what_is_left_is_carried_over() -> None:
 
 
 def test_a_rank_without_a_sample_takes_one_that_another_rank_has() -> None:
-    """Every rank takes part in every batch, but nothing counts twice."""
+    """A rank without a sample repeats another rank's, and the repeated sample does not count."""
     plan = Plan(Sequential(10), 8, "keep")
 
     parts = [take(plan, 2, rank=rank, num_ranks=8)[1] for rank in range(8)]
@@ -109,12 +109,12 @@ def test_a_rank_without_a_sample_takes_one_that_another_rank_has() -> None:
     [(8, "drop", 2), (8, "keep", 3), (8, "carry", None), (9, "carry", 3), (2, "keep", 1)],
 )
 def test_batches_per_epoch(num_samples: int, last_batch: LastBatch, expected: int | None) -> None:
-    """None where epochs differ."""
+    """The number of batches per epoch is None if epochs differ."""
     assert Plan(Sequential(num_samples), 3, last_batch).batches_per_epoch == expected
 
 
 def test_what_cannot_be_batched_is_refused() -> None:
-    """With what to do instead."""
+    """Data that cannot be divided into batches are refused with advice."""
     with pytest.raises(ValueError, match="no whole batch of 8: make the batches smaller, or keep a smaller one"):
         Plan(Sequential(7), 8, "drop")
     with pytest.raises(ValueError, match="there are no data"):

@@ -54,7 +54,7 @@ Batches = list[list[Any]]
 
 
 def ranked(rank: int, size: int) -> core.DistributedContext:
-    """What a loader asks of the ranks: who this one is. No rank talks to another."""
+    """Returns a context that only knows its rank and size."""
     distributed = core.DistributedContext()
     distributed.rank, distributed.size = rank, size
     return distributed
@@ -79,7 +79,7 @@ def augmented(batch_size: int = 4, num_workers: int = 0, **options: Any) -> Data
 
 
 class ByEpoch(Sampler[int]):
-    """A user's sampler that is a function of the epoch."""
+    """A sampler that depends on the epoch."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -96,7 +96,7 @@ class ByEpoch(Sampler[int]):
 
 
 class Stateful(Sampler[int]):
-    """A user's sampler that goes on where it was, whatever the epoch."""
+    """A sampler with a state that ignores the epoch."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -117,7 +117,7 @@ class Stateful(Sampler[int]):
 
 
 class Drawing(Sampler[int]):
-    """A user's sampler that draws from torch's global generator."""
+    """A sampler that draws from torch's global generator."""
 
     def __len__(self) -> int:
         return 22
@@ -127,7 +127,7 @@ class Drawing(Sampler[int]):
 
 
 class Pairs(Sampler[list[int]]):
-    """A user's batch sampler, with batches of different sizes."""
+    """A batch sampler with batches of different sizes."""
 
     def __len__(self) -> int:
         return 7
@@ -140,7 +140,7 @@ class Pairs(Sampler[list[int]]):
 
 
 class TensorBatches(Sampler[Any]):
-    """A user's batch sampler that gives tensors."""
+    """A batch sampler that gives tensors."""
 
     def __len__(self) -> int:
         return 6
@@ -190,7 +190,7 @@ LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
 
 @pytest.mark.parametrize("kind", LOADERS)
 def test_a_resume_at_any_batch_gives_the_same_samples(kind: str) -> None:
-    """And what they draw at random, in two epochs and at their ends, from a loader that was used before or not."""
+    """A resume at any batch gives the same samples and random numbers, with a new or used loader."""
     loader = loop.resumable(LOADERS[kind](), seed=5)
     states, batches = [loader.state_dict()], []
     for _, batch in islice(loader.stream(), 14):
@@ -222,7 +222,7 @@ def global_batches(
 
 @pytest.mark.parametrize("last_batch", ["drop", "keep", "carry"])
 def test_a_resume_on_another_number_of_ranks_gives_the_same_global_batches(last_batch: LastBatch) -> None:
-    """Each sample with what it drew, from 4 ranks to 3 and then to 1, after each batch."""
+    """A resume on another number of ranks gives the same global batches, also if done twice."""
     expected, states = global_batches(4, 7, last_batch)
 
     for index, state in enumerate(states, 1):
@@ -233,7 +233,7 @@ def test_a_resume_on_another_number_of_ranks_gives_the_same_global_batches(last_
 
 @pytest.mark.parametrize("kind", ["shuffled", "rarely augmented", "batch sampler", "fetched at once", "no batches"])
 def test_workers_change_nothing(kind: str) -> None:
-    """Neither the samples nor what they draw from Python, NumPy and torch."""
+    """Workers change neither the samples nor their random numbers."""
     expected = take(loop.resumable(LOADERS[kind]()), 9)
     for num_workers in (2, 3) if kind == "shuffled" else (2,):
         options = LOADERS[kind]()
@@ -252,7 +252,7 @@ def test_workers_change_nothing(kind: str) -> None:
     ],
 )
 def test_only_a_dataset_that_gives_several_samples_at_once_draws_by_the_batch(data: Any, is_alike: bool) -> None:
-    """All others draw the same, however large a rank's part of a batch is."""
+    """Random numbers depend on the batch size only if the dataset fetches several samples at once."""
     large, small = (loop.resumable(DataLoader(data, size, collate_fn=list)) for size in (4, 2))
 
     samples_of_large, samples_of_small = (
@@ -263,7 +263,7 @@ def test_only_a_dataset_that_gives_several_samples_at_once_draws_by_the_batch(da
 
 
 def test_rows_of_tensors_are_what_collating_samples_gives() -> None:
-    """Also of a subset, and also if a sampler gives keys that are no indices."""
+    """Rows of a TensorDataset are the same as collated samples, also for subsets and unusual keys."""
     dataset = TensorDataset(torch.rand(9, 2, 3), torch.arange(9, dtype=torch.uint8), torch.rand(9) > 0.5)
     loaders = [
         DataLoader(dataset, 4),
@@ -281,7 +281,7 @@ def test_rows_of_tensors_are_what_collating_samples_gives() -> None:
 
 
 def test_an_epoch_has_its_own_augmentations() -> None:
-    """A sample that comes again draws other numbers, and samples of one epoch differ."""
+    """A sample draws other random numbers in each epoch."""
     loader = loop.resumable(DataLoader(Augmented(6), 6))
 
     first, second = take(loader, 2)
@@ -293,7 +293,7 @@ def test_an_epoch_has_its_own_augmentations() -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_the_generators_of_the_training_are_not_disturbed(num_workers: int) -> None:
-    """Neither by samplers, nor by samples, nor by collating."""
+    """Neither samplers, samples nor collating change the training's random generators."""
     loader = loop.resumable(
         DataLoader(Augmented(22), 4, sampler=Drawing(), num_workers=num_workers, collate_fn=collate_drawing)
     )
@@ -312,7 +312,7 @@ def collate_drawing(samples: list[Any]) -> Any:
 
 @pytest.mark.parametrize("drawing", [3, 7, 11])
 def test_a_dataset_that_draws_late_draws_by_the_position(drawing: int) -> None:
-    """Its first batch has shown nothing; and it leaves the generators of the training as they were."""
+    """A dataset that draws only for late samples draws by their position, and leaves global generators alone."""
     early, late = (
         loop.resumable(
             DataLoader(RarelyAugmented(22), 2, sampler=[drawing if number == at else 0 for number in range(8)])
@@ -338,7 +338,7 @@ def test_a_dataset_that_draws_late_draws_by_the_position(drawing: int) -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_generator_that_is_drawn_from_late_draws_by_the_position(num_workers: int) -> None:
-    """Although the samples before it have drawn from others: as where it is drawn from for the first batch."""
+    """A generator that only late samples use draws by the position, too."""
     loader = loop.resumable(DataLoader(LateAugmented(20), 2, num_workers=num_workers))
     random.seed(3)
     before = random.getstate()
@@ -353,7 +353,7 @@ def test_a_generator_that_is_drawn_from_late_draws_by_the_position(num_workers: 
 
 
 def test_a_failure_that_depends_on_a_late_draw_comes_again() -> None:
-    """It too is a function of the position."""
+    """A random failure of a sample is repeated after a resume."""
     numbers = []
     for size, offset in ((6, 0), (6, 4)):
         loader = loop.resumable(DataLoader(FailingAtRandom(size, 5), 2))
@@ -366,7 +366,7 @@ def test_a_failure_that_depends_on_a_late_draw_comes_again() -> None:
 
 
 def test_what_a_sample_draws_is_the_same_in_every_version() -> None:
-    """So a checkpoint of an older version goes on with the same draws."""
+    """The random numbers of samples are the same in every version."""
     expected = []
     for position in range(6):
         seed = rng.key(7, "sample", position)
@@ -381,7 +381,7 @@ def test_what_a_sample_draws_is_the_same_in_every_version() -> None:
 
 
 def test_collating_may_draw_too() -> None:
-    """It is a function of the position, also where the dataset itself draws nothing."""
+    """Random numbers in collate_fn depend on the position only."""
     data = TensorDataset(torch.arange(10))
     loader = loop.resumable(DataLoader(data, 4, collate_fn=collate_drawing))
     state, first = loader.state_dict(), take(loader, 4)
@@ -394,7 +394,7 @@ def test_collating_may_draw_too() -> None:
 
 @needs("many processes")
 def test_an_epoch_ends_with_the_loop_over_it() -> None:
-    """So code behind the inner loop runs once per epoch, whenever the training was saved."""
+    """Code after the inner loop runs once per epoch, wherever the training was saved."""
 
     def train(loader: loop.ResumableLoader, events: list[str]) -> Iterator[dict[str, Any]]:
         for epoch in range(loader.epoch, 3):
@@ -416,7 +416,7 @@ def test_an_epoch_ends_with_the_loop_over_it() -> None:
 
 
 def test_a_loop_that_was_left_goes_on_with_the_next_batch() -> None:
-    """No batch is lost or comes twice."""
+    """A loop that was left continues with the next batch."""
     loader = loop.resumable(augmented())
 
     seen = [plain(batch[0]) for batch in islice(loader, 2)]
@@ -428,7 +428,7 @@ def test_a_loop_that_was_left_goes_on_with_the_next_batch() -> None:
 
 @pytest.mark.parametrize("data", [augmented, lambda: DataLoader(Counting(22), 4)], ids=["planned", "iterated"])
 def test_an_epoch_that_was_left_after_its_last_batch_is_over(data: Callable[[], Any]) -> None:
-    """As by a loop that counts the batches. A state from there still belongs to that epoch, which then has no more."""
+    """An epoch that was left after its last batch is over, and a state from there has no more batches."""
     counted, iterated = loop.resumable(data()), loop.resumable(data())
     expected = [[plain(batch) for batch in iterated] for _ in range(3)]
 
@@ -441,7 +441,7 @@ def test_an_epoch_that_was_left_after_its_last_batch_is_over(data: Callable[[], 
 
 
 def test_an_epoch_that_is_over_is_left_at_the_beginning_of_the_next() -> None:
-    """So beginning the next one leaves what is carried over where it is, and workers at work."""
+    """begin_epoch() for the epoch that comes next keeps samples that were carried over."""
     loader, other = (loop.resumable(augmented(), last_batch="carry") for _ in range(2))
     expected = [plain(batch) for _ in range(2) for batch in other]
     seen = [plain(batch) for batch in loader]
@@ -452,7 +452,7 @@ def test_an_epoch_that_is_over_is_left_at_the_beginning_of_the_next() -> None:
 
 
 def test_an_epoch_is_left_for_the_beginning_of_another() -> None:
-    """The batches that were trained on still count."""
+    """begin_epoch() leaves the current epoch, and the batches so far still count."""
     loader, other = loop.resumable(augmented()), loop.resumable(augmented())
     take(loader, 2)
 
@@ -464,7 +464,7 @@ def test_an_epoch_is_left_for_the_beginning_of_another() -> None:
 
 
 def test_counters_count_the_whole_training() -> None:
-    """Samples of all ranks, without those that come again to fill a part."""
+    """Counters count the samples of all ranks without repeated ones."""
     loader = loop.resumable(augmented(5), distributed=ranked(3, 4))
 
     take(loader, 3)
@@ -474,7 +474,7 @@ def test_counters_count_the_whole_training() -> None:
 
 
 def test_batches_of_a_batch_sampler_count_their_samples() -> None:
-    """Those of all ranks, whatever their sizes."""
+    """Batches of a batch sampler count the samples of all ranks."""
     drawn = [len(draw.indices[0]) for draw, _ in islice(loop.resumable(LOADERS["batch sampler"]()).stream(), 7)]
     loader = loop.resumable(LOADERS["batch sampler"](), distributed=ranked(1, 2))
 
@@ -485,7 +485,7 @@ def test_batches_of_a_batch_sampler_count_their_samples() -> None:
 
 
 def test_a_pass_over_all_data_moves_nothing() -> None:
-    """Each pass is the same, and what it draws too."""
+    """A pass over all data does not move the training's position and is the same each time."""
     loader = loop.resumable(augmented(), last_batch="carry")
     first_batch = take(loader, 1)
 
@@ -498,7 +498,7 @@ def test_a_pass_over_all_data_moves_nothing() -> None:
 
 
 def test_the_seed_is_the_choice_of_the_user() -> None:
-    """Another seed is another order; a resume keeps the seed with which the training began."""
+    """Each seed has its own order, and a resume keeps the first seed."""
     first, second = (loop.resumable(augmented(), seed=seed) for seed in (1, 2))
     state = first.state_dict()
     expected = take(first, 6)
@@ -509,7 +509,7 @@ def test_the_seed_is_the_choice_of_the_user() -> None:
 
 
 def test_the_state_is_plain(tmp_path: Any) -> None:
-    """A checkpoint loads it without pickled classes."""
+    """The state can be loaded with weights_only."""
     loader = loop.resumable(LOADERS["user's, with state"]())
     take(loader, 3)
     torch.save(loader.state_dict(), tmp_path / "state.pt")
@@ -518,7 +518,7 @@ def test_the_state_is_plain(tmp_path: Any) -> None:
 
 
 def test_ranks_are_those_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the script names none, and has not started torch.distributed."""
+    """Without a context, rank and size come from torchrun's variables."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
     for name, value in zip(names, "131301", strict=True):
         monkeypatch.setenv(name, value)
@@ -540,7 +540,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def test_the_workers_end_with_the_loader() -> None:
-    """At once, not when somebody collects garbage."""
+    """Workers end as soon as the loader is deleted."""
     loader = loop.resumable(augmented(num_workers=1))
     take(loader, 1)
     assert multiprocessing.active_children()
@@ -552,7 +552,7 @@ def test_the_workers_end_with_the_loader() -> None:
 
 @pytest.mark.parametrize("start_method", ["fork", "forkserver"])
 def test_workers_leave_the_first_ctrl_c_to_the_script(start_script: Callable[..., Script], start_method: str) -> None:
-    """The script still needs batches from them until it has stopped."""
+    """Ctrl-C does not end workers before the script has stopped."""
     script = start_script(
         """
         import os, signal, sys
@@ -577,7 +577,7 @@ def test_workers_leave_the_first_ctrl_c_to_the_script(start_script: Callable[...
 
 
 def test_workers_may_be_spawned() -> None:
-    """All that they need can be pickled."""
+    """The dataset, the initialization and the collate function can be pickled for spawned workers."""
     source: Any = loop.resumable(DataLoader(Augmented(22), 4, worker_init_fn=start_worker))._source
 
     pickle.loads(
@@ -586,7 +586,7 @@ def test_workers_may_be_spawned() -> None:
 
 
 def test_all_options_of_the_loader_are_kept() -> None:
-    """Whatever torch's loader has beside the order of the data."""
+    """All options of the torch loader are kept."""
     original = augmented(**OPTIONS)
     source = loop.resumable(original)._source
 
@@ -596,7 +596,7 @@ def test_all_options_of_the_loader_are_kept() -> None:
 
 
 def test_no_option_of_the_loader_is_unknown() -> None:
-    """A new version of torch may bring one."""
+    """Every option of torch's DataLoader is known, so that a new one is noticed."""
     ours = {
         "dataset",
         "batch_size",
@@ -623,7 +623,7 @@ def start_worker(worker_id: int) -> None:
 
 
 def test_what_starts_the_workers_sees_the_dataset() -> None:
-    """Of the user, as with torch's loader."""
+    """worker_init_fn sees the user's dataset."""
     loader = loop.resumable(DataLoader(Described(), 2, num_workers=2, worker_init_fn=start_worker))
 
     assert take(loader, 2) == [["Described started as 0"] * 2, ["Described started as 1"] * 2]
@@ -632,7 +632,7 @@ def test_what_starts_the_workers_sees_the_dataset() -> None:
 @needs("many processes")
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_a_failing_sample_is_named(num_workers: int) -> None:
-    """The exception is that of torch's loader, with a note; the loader can be used again."""
+    """A failing sample raises the exception of torch's loader with a note that names it; the loader stays usable."""
     loader = loop.resumable(DataLoader(Failing(8, 5), 2, num_workers=num_workers))
 
     for _ in range(2):
@@ -645,7 +645,7 @@ def test_a_failing_sample_is_named(num_workers: int) -> None:
 
 
 def test_an_interrupt_leaves_the_generators_as_they_were() -> None:
-    """And the loader where it was."""
+    """An interrupt restores the random generators and the loader's position."""
     loader = loop.resumable(DataLoader(Failing(8, 5, KeyboardInterrupt), 2))
     random.seed(1)
     expected = random.random()
@@ -659,7 +659,7 @@ def test_an_interrupt_leaves_the_generators_as_they_were() -> None:
 
 
 def test_a_worker_that_takes_too_long_leaves_the_samples_that_it_had() -> None:
-    """In a note to torch's exception."""
+    """If a worker times out, a note names its samples."""
     loader = loop.resumable(DataLoader(Lethal(8, 5, kills=False), 2, num_workers=1, timeout=1))
 
     with pytest.raises(RuntimeError, match="DataLoader timed out") as caught:
@@ -670,7 +670,7 @@ def test_a_worker_that_takes_too_long_leaves_the_samples_that_it_had() -> None:
 
 @needs("many processes")
 def test_a_worker_that_dies_leaves_the_samples_that_it_had() -> None:
-    """In a note to whichever exception torch raises."""
+    """If a worker dies, a note names its samples."""
     script = """
         from loop.toy_datasets import Lethal
         from torch.utils.data import DataLoader
@@ -693,7 +693,7 @@ def test_a_worker_that_dies_leaves_the_samples_that_it_had() -> None:
 
 @needs("kernel")
 def test_a_notebook_says_where_classes_must_be_for_workers_that_are_not_forked(kernel: Any) -> None:
-    """As Python 3.14 starts them; the cell itself shows it."""
+    """In a notebook, an error says that classes must be in a file for spawned workers."""
     cell = """
         from torch.utils.data import DataLoader, Dataset
         from core_sdk import loop
@@ -715,7 +715,7 @@ def test_a_notebook_says_where_classes_must_be_for_workers_that_are_not_forked(k
 
 
 def test_a_dataset_of_another_length_is_refused() -> None:
-    """No position in it means what it meant."""
+    """A dataset of another length, or another order, is refused."""
     state = loop.resumable(DataLoader(Augmented(22))).state_dict()
 
     with pytest.raises(errors.DataChangedError, match="the length of the data was 22 and is 23"):
@@ -725,7 +725,7 @@ def test_a_dataset_of_another_length_is_refused() -> None:
 
 
 class Unstable(ByEpoch):
-    """Draws from a generator of its own."""
+    """A sampler with a generator of its own."""
 
     _own = random.Random(1)
 
@@ -734,7 +734,7 @@ class Unstable(ByEpoch):
 
 
 def test_epochs_may_have_other_numbers_of_batches() -> None:
-    """The length is that of the current epoch. Several ranks get the same batches, and end each epoch alike."""
+    """Epochs may have different numbers of batches; len() is that of the current one, and all ranks end it alike."""
     whole = loop.resumable(DataLoader(Augmented(22), batch_sampler=Budget()))
     epochs = [(len(whole), [plain(batch) for batch in whole]) for _ in range(6)]
 
@@ -751,7 +751,7 @@ def test_epochs_may_have_other_numbers_of_batches() -> None:
 
 
 def test_an_epoch_that_is_too_short_for_all_ranks_is_named() -> None:
-    """If its batches would be dropped."""
+    """An epoch that is too short for a batch is named if its rest would be dropped."""
 
     class Shrinking(ByEpoch):
         def __iter__(self) -> Iterator[int]:
@@ -764,7 +764,7 @@ def test_an_epoch_that_is_too_short_for_all_ranks_is_named() -> None:
 
 
 class Given(ByEpoch):
-    """Gives as many samples as it is told, or has no end."""
+    """A sampler that gives the samples that it is told, perhaps without an end."""
 
     def __init__(self, samples: Iterator[int]) -> None:
         super().__init__(2)
@@ -776,13 +776,13 @@ class Given(ByEpoch):
 
 @pytest.mark.parametrize(("samples", "given"), [(cycle([1]), "65536 or more"), (iter([]), "nothing")])
 def test_a_sampler_gives_one_round_of_the_data(samples: Iterator[int], given: str) -> None:
-    """One without an end is not waited for."""
+    """A sampler that gives nothing, or has no end, is refused."""
     with pytest.raises(errors.DataError, match=f"Given gives {given} in epoch 0: let it give one round of the data"):
         loop.resumable(DataLoader(Augmented(22), sampler=Given(samples)))
 
 
 def test_a_sampler_that_cannot_be_exact_is_refused() -> None:
-    """Unless the user allows it."""
+    """A sampler that cannot resume exactly is refused unless exact=False."""
     loader = DataLoader(Augmented(22), 4, sampler=Unstable(22))
 
     with pytest.raises(errors.NotExactError, match=r"give it set_epoch.*or pass exact=False"):
@@ -791,7 +791,7 @@ def test_a_sampler_that_cannot_be_exact_is_refused() -> None:
 
 
 def test_batches_in_no_order_cannot_be_exact() -> None:
-    """No state could say which ones have been given."""
+    """in_order=False is refused unless exact=False."""
     loader = augmented(num_workers=2, in_order=False)
 
     with pytest.raises(errors.NotExactError, match=r"in_order=False gives batches in the order.*leave it out"):
@@ -800,7 +800,7 @@ def test_batches_in_no_order_cannot_be_exact() -> None:
 
 
 def test_a_batch_sampler_that_is_divided_already_is_refused() -> None:
-    """The loader divides each batch among the ranks itself."""
+    """A batch sampler that already divides the data among ranks is refused."""
     sampler: DistributedSampler[Any] = DistributedSampler(Augmented(22), 2, 0)
 
     class Custom(BatchSampler):
@@ -811,7 +811,7 @@ def test_a_batch_sampler_that_is_divided_already_is_refused() -> None:
 
 
 def test_other_kinds_of_loaders_are_refused() -> None:
-    """With what to give instead."""
+    """Other kinds of loaders are refused with alternatives."""
 
     class Moving(DataLoader[Any]):
         def __iter__(self) -> Any:
@@ -827,7 +827,7 @@ def test_other_kinds_of_loaders_are_refused() -> None:
 
 
 def test_one_sample_at_a_time_is_not_a_batch() -> None:
-    """With batch_size=None a sample, or all that the sampler names, comes as the dataset gives it."""
+    """With batch_size=None samples are given as the dataset returns them."""
     data = TensorDataset(torch.arange(10, 20))
     single = loop.resumable(DataLoader(data, batch_size=None))
     several = loop.resumable(DataLoader(data, batch_size=None, sampler=BatchSampler(SequentialSampler(data), 4, True)))
@@ -837,7 +837,7 @@ def test_one_sample_at_a_time_is_not_a_batch() -> None:
 
 
 def test_a_loop_that_sets_the_epoch_of_a_sampler_needs_no_change() -> None:
-    """After a resume, too: the loader knows its epoch, whatever the call says. Lengths are those of the samplers."""
+    """set_epoch() on the loader's samplers has no effect, so that existing loops need no change."""
     data: Any = torch.arange(10)
     loaders = [loop.resumable(DataLoader(data, batch_size=2, shuffle=True), seed=0) for _ in range(2)]
 

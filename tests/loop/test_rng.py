@@ -19,7 +19,7 @@ def draw() -> tuple[float, float, float]:
 
 
 def test_keys_depend_on_each_part_and_on_their_order() -> None:
-    """Also on large, negative and textual parts."""
+    """Keys depend on every part and on the order of the parts."""
     parts: list[tuple[int | str, ...]] = [
         (), (0,), (0, 0), (1, 2), (2, 1), (-1,), (2**64,), (2**70 + 1,), ("shuffle", 1), ("a long name of a use", 1),
     ]  # fmt: skip
@@ -29,13 +29,13 @@ def test_keys_depend_on_each_part_and_on_their_order() -> None:
 
 
 def test_keys_are_the_same_for_ever() -> None:
-    """The first is the first number of SplitMix64 with the seed 0."""
+    """Keys never change; the first is SplitMix64's first number."""
     assert rng.key(0) == 0xE220A8397B1DCDAF
     assert rng.key(7, "shuffle", 3) == 0xA97841D7511B7490
 
 
 def test_many_keys_at_once_are_the_keys_one_by_one() -> None:
-    """Except for the sign of int64."""
+    """keys() returns the same keys as single calls."""
     parts = torch.tensor([0, 1, 5, 2**40, -3])
 
     keys = rng.keys(rng.key(9, "x"), parts)
@@ -44,7 +44,7 @@ def test_many_keys_at_once_are_the_keys_one_by_one() -> None:
 
 
 def test_uniform_numbers_are_uniform() -> None:
-    """By mean, spread and range."""
+    """Uniform numbers have the right mean, variance and range."""
     numbers = rng.uniform(rng.key(1), torch.arange(100_000))
 
     assert float(numbers.min()) >= 0 and float(numbers.max()) < 1
@@ -53,7 +53,7 @@ def test_uniform_numbers_are_uniform() -> None:
 
 
 def test_a_captured_state_goes_on_where_it_was() -> None:
-    """Also with the second number of a pair that gauss() has kept."""
+    """A captured state continues exactly, also in the middle of a pair of normal numbers."""
     draw()
     state = rng.capture()
     expected = [draw(), draw()]
@@ -64,7 +64,7 @@ def test_a_captured_state_goes_on_where_it_was() -> None:
 
 
 def test_a_captured_state_loads_without_pickled_classes() -> None:
-    """As every part of a checkpoint does."""
+    """A captured state loads with weights_only."""
     file = io.BytesIO()
     torch.save(rng.capture(), file)
     expected = draw()
@@ -76,7 +76,7 @@ def test_a_captured_state_loads_without_pickled_classes() -> None:
 
 
 def test_a_seeded_block_leaves_the_generators_as_they_were() -> None:
-    """Whatever it draws, and when it fails."""
+    """A seeded block restores the generators, also if it fails."""
     rng.seed_all(3)
     expected = [draw(), draw()]
     rng.seed_all(3)
@@ -109,7 +109,7 @@ DRAWS: list[Callable[[], object]] = [
 @pytest.mark.parametrize("num_normal", range(3))
 @pytest.mark.parametrize("draw", DRAWS)
 def test_a_kept_state_shows_each_draw_and_is_put_back(draw: Callable[[], object], num_normal: int) -> None:
-    """Also where the second normal number of a pair waits to be drawn."""
+    """CPUState notices every draw and restores the state."""
     rng.seed_all(5)
     np.random.normal(size=num_normal)
     before = rng.capture()
@@ -127,7 +127,7 @@ def test_a_kept_state_shows_each_draw_and_is_put_back(draw: Callable[[], object]
 
 
 def test_a_twister_of_numpy_that_was_replaced_is_put_back() -> None:
-    """With its place in its numbers."""
+    """NumPy's bit generator is restored even if it was replaced."""
     twister = np.random.mtrand.get_bit_generator()
     before = rng.capture()
     state = rng.CPUState()
@@ -141,7 +141,7 @@ def test_a_twister_of_numpy_that_was_replaced_is_put_back() -> None:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two states of `rng.capture()` are equal."""
+    """Returns whether two states of `rng.capture()` are equal."""
     if isinstance(left, torch.Tensor):
         return torch.equal(left, right)
     if isinstance(left, dict):

@@ -19,7 +19,7 @@ def counters(batches: int, seconds_per_batch: float = 0.5) -> Counters:
 
 
 def due_batches(unit: TrainUnit, num_batches: int = 12) -> list[int]:
-    """After which batches of a training the unit is due."""
+    """Returns the batches after which the unit is due."""
     return [i for i in range(1, num_batches + 1) if is_due(unit, counters(i - 1), counters(i))]
 
 
@@ -52,7 +52,7 @@ def test_a_number_is_a_period_and_a_container_holds_counts(unit: TrainUnit, expe
 
 
 def test_a_container_may_be_of_the_users_own_class() -> None:
-    """Anything with `in` will do."""
+    """Any object with `in` may be a container of counts."""
 
     class Squares:
         def __contains__(self, count: object) -> bool:
@@ -62,7 +62,7 @@ def test_a_container_may_be_of_the_users_own_class() -> None:
 
 
 def test_nothing_is_due_without_a_unit() -> None:
-    """None means: only at the end."""
+    """A unit of None is never due."""
     assert not is_due(None, counters(0), counters(1))
 
 
@@ -74,7 +74,7 @@ def test_a_records_period_holds_when_the_batch_size_changes() -> None:
 
 @pytest.mark.parametrize("value", [None, 1.5, "ten", True])
 def test_a_value_of_a_foreign_kind_is_refused(value: Any) -> None:
-    """At once, with the unit's name."""
+    """A unit with a value of another type is refused at once."""
     with pytest.raises(TypeError, match=r"Batch\("):
         Batch(value)
 
@@ -90,7 +90,7 @@ def test_a_value_of_a_foreign_kind_is_refused(value: Any) -> None:
     ],
 )
 def test_a_length_is_one_number_above_zero(length: Any, error: type[Exception], words: str) -> None:
-    """The message says what to give instead."""
+    """A length must be one number above zero; the error shows an alternative."""
     with pytest.raises(error, match=words):
         check_length(length)
 
@@ -99,7 +99,7 @@ def test_a_length_is_one_number_above_zero(length: Any, error: type[Exception], 
     ("length", "last_batch"), [(Batch(7), 7), (Epoch(2), 6), (Record(25), 4), (Seconds(1.2), 3), (Seconds(1), 2)]
 )
 def test_a_length_is_reached_by_its_last_batch(length: TrainUnit, last_batch: int) -> None:
-    """And stays reached, so that a training which is restored at its end trains nothing."""
+    """A length is reached by its last batch and stays reached."""
     check_length(length)
 
     assert [is_reached(length, counters(i)) for i in range(12)] == [i >= last_batch for i in range(12)]
@@ -109,14 +109,14 @@ def test_a_length_is_reached_by_its_last_batch(length: TrainUnit, last_batch: in
 
 
 def test_units_of_equal_kind_and_value_are_equal() -> None:
-    """They are values."""
+    """Units of the same kind and value are equal."""
     assert Batch(3) == Batch(3)
     assert Batch(3) != Epoch(3)
     assert repr(Epoch([1, 2])) == "Epoch([1, 2])"
 
 
 class Rank:
-    """A rank with a clock of its own that is off, and drifts; `seconds` is what its `TrainingClock` says."""
+    """A rank with its own inaccurate clock; `seconds` is the time of its `TrainingClock`."""
 
     def __init__(self, units: Sequence[TrainUnit], broadcast: Callable[[Any], Any], error: float) -> None:
         self.time = 0.0
@@ -128,7 +128,7 @@ class Rank:
 
 
 class Ranks:
-    """Ranks in one thread, the chief first, so that its value is there when the others ask for it."""
+    """Ranks in one thread, with the chief first, so that its values are there for the others."""
 
     def __init__(self, units: Sequence[TrainUnit], num_ranks: int) -> None:
         self.num_messages = 0
@@ -167,7 +167,7 @@ def test_ranks_agree_on_seconds_by_the_clock_of_the_chief() -> None:
 
 
 def test_no_message_is_sent_without_seconds() -> None:
-    """Other units need no clock."""
+    """Without seconds in the schedule the ranks exchange no messages."""
     ranks = Ranks([Batch(1), Epoch(1)], num_ranks=2)
 
     assert {tuple(each) for each in ranks.seconds([1.0, 2.0, 3.0])} == {(0.0, 0.0)}
@@ -175,7 +175,7 @@ def test_no_message_is_sent_without_seconds() -> None:
 
 
 def test_no_message_is_sent_after_the_last_count() -> None:
-    """A schedule of seconds ends."""
+    """After the last scheduled second the ranks exchange no messages."""
     ranks = Ranks([Seconds([1.5])], num_ranks=2)
 
     list(ranks.seconds([float(i) for i in range(1, 100)]))
@@ -184,7 +184,7 @@ def test_no_message_is_sent_after_the_last_count() -> None:
 
 
 def test_a_clock_goes_on_after_a_resume() -> None:
-    """The time between the attempts does not count."""
+    """A resumed clock does not count the time between attempts."""
     clock = TrainingClock(
         [Seconds(10)], lambda value: value, Counters(batches=7, seconds=8.5), now=iter([50, 52]).__next__
     )

@@ -31,7 +31,7 @@ Batch = tuple[list[Any], bool, int]
 
 
 def as_iterable(shard: int) -> Iterator[tuple[int, float, float, float]]:
-    """Each sample with what it draws at random."""
+    """Yields each sample with the random numbers that it draws."""
     for number in range(LENGTHS[shard]):
         yield 100 * shard + number, random.random(), float(np.random.normal()), float(torch.rand(()))
 
@@ -105,7 +105,7 @@ GRID = [
 def test_every_stop_resumes_with_the_same_global_batches(
     kind: str, shuffle: bool, is_known: bool, last_batch: LastBatch
 ) -> None:
-    """On 1, 2 and 3 ranks, with what each sample draws; the loaders that are stopped have two workers."""
+    """A resume at any batch on 1, 2 or 3 ranks gives the same global batches, also from workers."""
     data = dataset(kind, is_known, shuffle)
     expected, _ = global_batches(data, 1, 23, last_batch=last_batch)
     if last_batch == "keep":
@@ -125,7 +125,7 @@ def test_every_stop_resumes_with_the_same_global_batches(
 @needs("many processes")
 @pytest.mark.parametrize("kind", ["iterable", "sequence"])
 def test_loaders_with_workers_resume_after_every_batch(kind: str) -> None:
-    """In the first epoch, whose length is unknown, and in the second one."""
+    """Loaders with workers resume after every batch, also in an epoch of unknown length."""
     data = dataset(kind, shuffle=True)
     expected, states = global_batches(data, 1, 23, num_workers=2)
 
@@ -136,7 +136,7 @@ def test_loaders_with_workers_resume_after_every_batch(kind: str) -> None:
 
 
 def test_a_batch_size_of_each_rank_leaves_the_order_as_it_is() -> None:
-    """Then more ranks have larger global batches of the same samples."""
+    """More ranks with the same batch size read the same order in larger global batches."""
 
     def samples(num_ranks: int) -> list[Any]:
         parts = [
@@ -152,7 +152,7 @@ def test_a_batch_size_of_each_rank_leaves_the_order_as_it_is() -> None:
 
 
 def test_an_epoch_shuffles_shards_and_the_samples_within_blocks() -> None:
-    """Otherwise in each epoch, and a block may span several shards."""
+    """Shards and samples within blocks are shuffled in each epoch, and a block may span shards."""
     whole = loop.ShardedDataset(range(40), lambda shard: [3 * shard, 3 * shard + 1, 3 * shard + 2], shuffle=True)
     blocks = loop.ShardedDataset(range(4), lambda shard: range(30 * shard, 30 * shard + 30), shuffle=True,
                                  shuffle_block_size=10)  # fmt: skip
@@ -171,7 +171,7 @@ def test_an_epoch_shuffles_shards_and_the_samples_within_blocks() -> None:
 
 
 def test_unknown_lengths_are_learnt() -> None:
-    """A resume does not read again what was read before, and the state tells the length of an epoch."""
+    """Lengths of shards are learnt while reading, and a resume does not read earlier shards again."""
     opened: list[int] = []
 
     def read(shard: int) -> Iterator[int]:
@@ -196,7 +196,7 @@ def test_unknown_lengths_are_learnt() -> None:
 
 
 def test_a_pass_over_data_of_unknown_length_is_complete() -> None:
-    """And each pass is the same, with workers too."""
+    """A pass over data of unknown length is complete and the same each time."""
     loader = loop.resumable(DataLoader(dataset(shuffle=True), 6, num_workers=2, collate_fn=list))
 
     passes = [[batch for _, batch in loader.single_pass()] for _ in range(2)]
@@ -207,7 +207,7 @@ def test_a_pass_over_data_of_unknown_length_is_complete() -> None:
 
 
 def test_shards_without_an_end_are_read_on() -> None:
-    """Their epoch never ends."""
+    """Shards without an end are read in an endless epoch."""
 
     def read(first: int) -> Iterator[int]:
         while True:
@@ -220,7 +220,7 @@ def test_shards_without_an_end_are_read_on() -> None:
 
 
 class Files:
-    """Shards that are files with a line for each sample."""
+    """Shards that are text files with a sample per line."""
 
     def __init__(self, directory: Path, **lengths: int) -> None:
         directory.mkdir(exist_ok=True)
@@ -239,7 +239,7 @@ class Files:
 
 
 def test_data_that_have_changed_are_refused(tmp_path: Path) -> None:
-    """Other shards at once, and a shard of another length as soon as it is read."""
+    """Other shards, or a shard of another length, are refused."""
     loader = Files(tmp_path / "before", a=3, b=5).loader()
     next(loader.stream())
     begun = loader.state_dict()
@@ -269,7 +269,7 @@ def test_data_that_have_changed_are_refused(tmp_path: Path) -> None:
 
 
 def test_arguments_that_do_not_fit_are_refused() -> None:
-    """With what to do."""
+    """Invalid arguments are refused with advice."""
     with pytest.raises(ValueError, match="there are no shards"):
         loop.ShardedDataset([], as_sequence)
     with pytest.raises(ValueError, match="there are 1 lengths and 2 shards"):
@@ -283,7 +283,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_failing_sample_is_named() -> None:
-    """The loader can be used again."""
+    """A sample that fails is named, and the loader can be used again."""
 
     def read(shard: str) -> Iterator[int]:
         yield 1
@@ -298,7 +298,7 @@ def test_a_failing_sample_is_named() -> None:
 
 
 def test_a_sequence_gives_only_what_a_rank_needs() -> None:
-    """And nothing else is decoded."""
+    """From a sequence only the rank's own samples are read."""
     taken: list[int] = []
 
     class Rows:
@@ -317,7 +317,7 @@ def test_a_sequence_gives_only_what_a_rank_needs() -> None:
 
 
 class Dividing(IterableDataset[int]):
-    """Numbers that a loader's workers divide among each other."""
+    """Numbers that the workers of a loader divide among each other."""
 
     def __iter__(self) -> Iterator[int]:
         worker = get_worker_info()
@@ -325,14 +325,14 @@ class Dividing(IterableDataset[int]):
 
 
 def test_a_shard_that_workers_would_divide_is_read_as_a_whole() -> None:
-    """Since the loader divides it."""
+    """A shard that would be divided among workers is read as a whole."""
     loader = loop.resumable(DataLoader(loop.ShardedDataset([Dividing()], iter), 4, num_workers=2))
 
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 class DrawingLate:
-    """Draws from Python's generator for one sample only, after others have only drawn from torch's."""
+    """Draws from Python's generator in one late sample only."""
 
     @staticmethod
     def read(shard: int) -> Iterator[tuple[int, float, float]]:
@@ -341,7 +341,7 @@ class DrawingLate:
 
 
 def test_a_generator_that_is_drawn_from_late_draws_by_the_position() -> None:
-    """A shard that is read in sequence is then read again."""
+    """A generator that only a late sample uses draws by the position, too."""
     data = loop.ShardedDataset([0], DrawingLate.read)
     random.seed(3)
     before = random.getstate()
@@ -353,7 +353,7 @@ def test_a_generator_that_is_drawn_from_late_draws_by_the_position() -> None:
 
 
 def test_without_resumable_each_worker_reads_its_shards() -> None:
-    """As torch's loader uses an iterable dataset."""
+    """Without resumable() each worker of a torch loader reads its own shards."""
     data = loop.ShardedDataset(range(4), as_sequence, transform=lambda number: number + 1)
 
     assert [*data] == [number + 1 for shard in range(4) for number in as_sequence(shard)]
@@ -362,7 +362,7 @@ def test_without_resumable_each_worker_reads_its_shards() -> None:
 
 
 def test_shards_that_are_divided_already_are_refused() -> None:
-    """As what Hugging Face's split_dataset_by_node() returns."""
+    """Data that split_dataset_by_node() has divided are refused."""
 
     class Split(Forgetful):
         num_shards = 2
@@ -378,14 +378,14 @@ def test_shards_that_are_divided_already_are_refused() -> None:
 
 
 def test_workers_may_be_spawned() -> None:
-    """All that they need can be pickled."""
+    """The dataset and the initialization can be pickled for spawned workers."""
     source: Any = loop.resumable(DataLoader(dataset(shuffle=True), 4))._source
 
     pickle.loads(pickle.dumps((source._streaming.dataset, source._streaming.worker_init_fn)))
 
 
 def rows(names: list[str]) -> Iterator[dict[str, int]]:
-    """Of as many samples as each name says."""
+    """Yields as many samples as each name says."""
     for name in names:
         for number in range(int(name)):
             yield {"number": 100 * int(name) + number}
@@ -398,7 +398,7 @@ def augmented(row: dict[str, Any]) -> dict[str, Any]:
 @needs("datasets")
 @pytest.mark.parametrize("kind", ["plain", "shuffled", "tensors", "one shard", "split by node"])
 def test_a_dataset_of_hugging_face_resumes_exactly(kind: str) -> None:
-    """With loader workers, and on other numbers of ranks."""
+    """A Hugging Face dataset resumes exactly, with workers and on other numbers of ranks."""
     library: Any = importlib.import_module("datasets")
     names = "9" if kind == "one shard" else ["5", "7", "1", "9", "4"]
     data = library.IterableDataset.from_generator(rows, gen_kwargs={"names": names})

@@ -44,7 +44,7 @@ def train(job: str, num_steps: str, result: str, splits: str = "True") -> None:
 
 
 def count_plans() -> None:
-    """Saves four times, the third time with another tensor more, and prints how often the ranks have planned."""
+    """Saves four times, with one more tensor from the third time on, and prints how often ranks planned."""
     distributed = core.DistributedContext.from_torch_distributed()
     with (
         core.init(distributed=distributed) as core_context,
@@ -71,7 +71,7 @@ def weights(model: torch.nn.Module) -> list[tuple[str, Any]]:
 
 @needs("many processes")
 def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path) -> None:
-    """On as many ranks, bit for bit; every file loads with `weights_only=True`."""
+    """A sharded training is stored in parts and resumes exactly; all files load with `weights_only=True`."""
     ranks.run(train, 2, "whole", 4, tmp_path / "whole")
     ranks.run(train, 2, "stopped", 2, tmp_path / "half")
 
@@ -86,14 +86,14 @@ def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path)
 
 @needs("many processes")
 def test_the_ranks_plan_once_as_long_as_the_tensors_stay_the_same(ranks: Ranks) -> None:
-    """A plan needs one more message in the thread that trains."""
+    """The ranks plan the parts again only when the tensors have changed."""
     assert ranks.run(count_plans, 2) == ["1 1 2 2\n"] * 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_ranks", "splits"), [(3, True), (1, True), (1, False)])
 def test_it_goes_on_with_any_number_of_ranks(ranks: Ranks, tmp_path: Path, num_ranks: int, splits: bool) -> None:
-    """Also with a model that is whole. Numbers differ by as much as sums in another order do."""
+    """A sharded training resumes on any number of ranks and with a whole model."""
     ranks.run(train, 2, "whole", 4, tmp_path / "whole")
     ranks.run(train, 2, "stopped", 2, tmp_path / "half")
 

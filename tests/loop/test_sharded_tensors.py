@@ -21,7 +21,7 @@ from core_sdk.loop.sharded_tensors import Place
 
 @pytest.fixture(scope="module")
 def written(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state that two ranks have written."""
+    """Returns a directory to which two ranks have written a state."""
     directory = tmp_path_factory.mktemp("state")
     ranks.run(write, 2, directory)
     return directory
@@ -38,7 +38,7 @@ SPREAD: tuple[Place, ...] = (("models", 0, "weight"), ("models", 0, "half"), ("m
 
 
 def spread(tensor: torch.Tensor) -> DTensor:
-    """By its rows."""
+    """Returns the tensor sharded by its rows."""
     mesh = init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),))
     return distribute_tensor(tensor, mesh, [Shard(0)])
 
@@ -63,7 +63,7 @@ def write(directory: str) -> None:
 
 
 def read(directory: str) -> None:
-    """Checks every value, and that it is spread over these ranks."""
+    """Reads the state and checks every value and its sharding."""
     rest = torch.load(Path(directory) / "rest.pt", weights_only=True)
     state = sharded_tensors.put_back(rest, Path(directory), present())
     check(state, is_spread=True)
@@ -74,7 +74,7 @@ def spread_whole(directory: str) -> None:
 
 
 def write_replicas(directory: str) -> None:
-    """A tensor spread over two ranks, and held twice."""
+    """Writes a tensor that is sharded over two ranks and replicated twice."""
     mesh = init_device_mesh("cpu", (2, 2))
     tensor = distribute_tensor(WEIGHT, mesh, [Replicate(), Shard(0)])
     with DistributedContext.from_torch_distributed() as distributed:
@@ -98,13 +98,13 @@ def assert_equal(found: object, expected: object) -> None:
 @needs("many processes")
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 def test_what_two_ranks_wrote_is_read_by_any_number(ranks: Ranks, written: Path, num_ranks: int) -> None:
-    """The parts differ, and some ranks have none; the tensors are the same, bit for bit."""
+    """A state that two ranks wrote is read exactly by one, two or three ranks."""
     ranks.run(read, num_ranks, written)
 
 
 @needs("many processes")
 def test_without_a_process_group_whole_tensors_are_read(written: Path) -> None:
-    """As for inference on a laptop."""
+    """Without a process group whole tensors are read."""
     rest = torch.load(written / "rest.pt", weights_only=True)
     state = sharded_tensors.put_back(rest, written, {})
 
@@ -113,7 +113,7 @@ def test_without_a_process_group_whole_tensors_are_read(written: Path) -> None:
 
 @needs("many processes")
 def test_every_file_loads_with_weights_only(written: Path) -> None:
-    """Nothing is unpickled that could run code."""
+    """Every file loads with weights_only."""
     files = sorted(written.iterdir())
 
     assert [file.name for file in files] == [
@@ -128,13 +128,13 @@ def test_every_file_loads_with_weights_only(written: Path) -> None:
 
 @needs("many processes")
 def test_whole_tensors_are_spread_where_the_present_ones_are(ranks: Ranks, tmp_path: Path) -> None:
-    """As in a checkpoint of a training that was not sharded."""
+    """Whole tensors are sharded like the present ones when they are read."""
     ranks.run(spread_whole, 2, tmp_path)
 
 
 @needs("many processes")
 def test_what_several_ranks_hold_is_written_once(ranks: Ranks, tmp_path: Path) -> None:
-    """Two replicas on four ranks."""
+    """A tensor that several ranks hold is written once."""
     ranks.run(write_replicas, 4, tmp_path)
 
     parts = [torch.load(file, weights_only=True) for file in tmp_path.glob("*.pt")]
@@ -146,7 +146,7 @@ def test_what_several_ranks_hold_is_written_once(ranks: Ranks, tmp_path: Path) -
 
 @needs("many processes")
 def test_an_index_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    """It may say something that we would not notice."""
+    """An index of a newer version is refused."""
     (tmp_path / "sharded_tensors.json").write_text('{"version": 2, "tensors": []}')
 
     with pytest.raises(CheckpointTooNewError):

@@ -57,7 +57,7 @@ class Training:
         )
 
     def steps(self, num_steps: int) -> list[float]:
-        """Losses, and what other random numbers there are."""
+        """Trains and returns the losses and other random numbers."""
         seen = []
         for _ in range(num_steps):
             loss = self.model(torch.randn(8, 3)).square().mean()
@@ -71,7 +71,7 @@ class Training:
 
 
 def stored(state: State) -> Any:
-    """The content of a checkpoint, as it is read back."""
+    """Returns the content of a checkpoint after writing and reading it."""
     file = io.BytesIO()
     torch.save(state.state_dict(), file)
     file.seek(0)
@@ -80,7 +80,7 @@ def stored(state: State) -> Any:
 
 @pytest.fixture(autouse=True)
 def random_numbers() -> Iterator[None]:
-    """Tests begin with the same random numbers."""
+    """Seeds all generators before each test."""
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
@@ -94,7 +94,7 @@ def core_context() -> Iterator[Context]:
 
 
 def going_on(core_context: Context, storage_id: str, trial_id: int | None = None) -> Context:
-    """The Context of a later attempt, or of another trial that begins with the checkpoint."""
+    """Returns the Context of a later attempt, or of another trial, that has this checkpoint."""
     core_context.info.latest_checkpoint = storage_id
     if trial_id is not None:
         core_context.info.trial.trial_id = trial_id
@@ -102,7 +102,7 @@ def going_on(core_context: Context, storage_id: str, trial_id: int | None = None
 
 
 def test_a_training_goes_on_as_if_it_had_not_been_stopped() -> None:
-    """With the same losses, learning rates, values and random numbers of Python, NumPy and torch."""
+    """A restored training has the same losses, rates, values and random numbers."""
     training = Training()
     training.steps(3)
     content = stored(training.state)
@@ -117,7 +117,7 @@ def test_a_training_goes_on_as_if_it_had_not_been_stopped() -> None:
 
 
 def test_a_checkpoint_is_saved_and_found_by_the_next_attempt(core_context: Context) -> None:
-    """Both take the Context, which knows the checkpoint from which to go on."""
+    """save() stores a checkpoint and restore() finds it in the next attempt."""
     training = Training()
     assert not training.state.restore(core_context)
 
@@ -133,7 +133,7 @@ def test_a_checkpoint_is_saved_and_found_by_the_next_attempt(core_context: Conte
 
 
 def test_a_checkpoint_may_have_further_files(core_context: Context) -> None:
-    """`write` adds them, in the directory of the checkpoint; what it draws at random is not missing afterwards."""
+    """`write` adds files to the checkpoint and does not affect the random numbers."""
 
     def write(directory: Path) -> None:
         (directory / "words.txt").write_text(f"{random.random()}")
@@ -147,7 +147,7 @@ def test_a_checkpoint_may_have_further_files(core_context: Context) -> None:
 
 
 def test_the_file_has_the_form_that_is_described(core_context: Context) -> None:
-    """In docs/format.md, for programs that read it without Core SDK."""
+    """The file has the format that docs/format.md describes."""
     storage_id = Training().state.save(core_context)
 
     with core_context.checkpoint.restore_path(storage_id) as directory:
@@ -162,7 +162,7 @@ def test_the_file_has_the_form_that_is_described(core_context: Context) -> None:
 def test_a_save_in_the_background_has_what_there_was_at_the_call(
     core_context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though the training changes its tensors and values in place before the file is written, twice in a row."""
+    """A background save has the values at the call, although the training changes them in place."""
     training, may_write, save_file = Training(), threading.Event(), torch.save
     monkeypatch.setattr(torch, "save", lambda *arguments: may_write.wait() and save_file(*arguments))
     for _ in range(2):
@@ -182,7 +182,7 @@ def test_a_save_in_the_background_has_what_there_was_at_the_call(
 
 
 def test_a_background_save_calls_write_before_it_returns(core_context: Context) -> None:
-    """In the script's own thread, so that it may look at the training."""
+    """A background save calls `write` in the script's thread before it returns."""
     seen = []
 
     def write(directory: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_background_save_calls_write_before_it_returns(core_context: Context) 
 
 
 def test_a_value_that_cannot_be_kept_is_refused_before_a_background_save_begins(core_context: Context) -> None:
-    """At the call, which knows its place."""
+    """A value that cannot be kept is refused at the call of a background save."""
     with pytest.raises(ForeignValueError, match="'best'"):
         State(values={"best": object()}).save(core_context, steps_completed=0, wait=False)
 
@@ -205,7 +205,7 @@ def test_a_value_that_cannot_be_kept_is_refused_before_a_background_save_begins(
 
 
 def test_another_trial_has_the_weights_and_begins_all_else_anew(core_context: Context) -> None:
-    """As after `core-sdk trial continue`."""
+    """Another trial gets the weights, and everything else begins anew."""
     training = Training()
     next(training.loader.stream())
     training.steps(3)
@@ -254,7 +254,7 @@ def test_what_is_kept_of_a_checkpoint_can_be_chosen(core_context: Context) -> No
 
 
 def test_a_checkpoint_of_another_model_is_refused_with_what_differs() -> None:
-    """The first few names, with both shapes."""
+    """A checkpoint of another model is refused with the names and shapes that differ."""
     content = stored(Training(hidden=4).state)
 
     with pytest.raises(StateMismatchError) as error:
@@ -266,7 +266,7 @@ def test_a_checkpoint_of_another_model_is_refused_with_what_differs() -> None:
 
 
 def test_a_checkpoint_of_other_layers_is_refused_with_their_names() -> None:
-    """What only one of them has is told from what both have."""
+    """A checkpoint of other layers is refused with the missing and additional names."""
     content = stored(State(model=nn.ModuleDict({"old": nn.Linear(1, 1), "both": nn.Linear(1, 1)})))
 
     with pytest.raises(StateMismatchError, match=r"the checkpoint has no new\.bias; .* also has old\.bias"):
@@ -290,7 +290,7 @@ def test_a_checkpoint_of_other_layers_is_refused_with_their_names() -> None:
 def test_a_checkpoint_of_another_optimizer_is_refused(
     optimizer: Callable[[nn.Module], torch.optim.Optimizer], words: str
 ) -> None:
-    """Otherwise the next step would fail, or be a wrong one."""
+    """A checkpoint of another optimizer is refused."""
     module = nn.Linear(1, 1)
     content = stored(State(optimizer=torch.optim.Adam(module.parameters())))
 
@@ -299,7 +299,7 @@ def test_a_checkpoint_of_another_optimizer_is_refused(
 
 
 def test_an_optimizer_may_have_more_options_than_it_had() -> None:
-    """As in a newer version of torch."""
+    """A checkpoint whose optimizer has fewer options is accepted."""
     module = nn.Linear(1, 1)
     content = stored(State(optimizer=torch.optim.Adam(module.parameters())))
     del content["objects"]["optimizer"]["param_groups"][0]["maximize"]
@@ -308,7 +308,7 @@ def test_an_optimizer_may_have_more_options_than_it_had() -> None:
 
 
 def test_a_checkpoint_with_other_objects_is_refused_unless_it_need_not_be_strict() -> None:
-    """Both what is missing and what nobody would load."""
+    """A checkpoint with missing or additional objects is refused unless strict=False."""
     content = stored(State(model=nn.Linear(1, 1), teacher=nn.Linear(1, 1)))
     values = {"kept": 1}
     model = nn.Linear(1, 1)
@@ -323,7 +323,7 @@ def test_a_checkpoint_with_other_objects_is_refused_unless_it_need_not_be_strict
 
 
 def test_a_checkpoint_that_was_not_stored_by_a_state_is_refused(core_context: Context) -> None:
-    """With the name of the file that it lacks."""
+    """A checkpoint without state.pt is refused."""
     with core_context.checkpoint.store_path({"steps_completed": 1}) as (directory, storage_id):
         (directory / "weights.bin").write_bytes(b"1")
 
@@ -333,7 +333,7 @@ def test_a_checkpoint_that_was_not_stored_by_a_state_is_refused(core_context: Co
 
 @pytest.mark.slow
 def test_weights_of_a_compiled_model_load_into_a_plain_one_and_back() -> None:
-    """Names do not depend on what is wrapped around the model."""
+    """State names do not depend on torch.compile()."""
     compiled, plain = torch.compile(nn.Linear(2, 2)), nn.Linear(2, 2)
     content = stored(State(model=compiled))
 
@@ -345,7 +345,7 @@ def test_weights_of_a_compiled_model_load_into_a_plain_one_and_back() -> None:
 
 @pytest.fixture
 def process_group(tmp_path: Path) -> Iterator[None]:
-    """Of this process alone."""
+    """A process group of this process alone."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/ranks", rank=0, world_size=1)
     yield
     torch.distributed.destroy_process_group()
@@ -353,7 +353,7 @@ def process_group(tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("process_group")
 def test_weights_of_a_distributed_model_load_into_a_plain_one() -> None:
-    """So that a training may go on with one process."""
+    """The state of a DistributedDataParallel model loads into a plain model."""
     content = stored(State(model=nn.parallel.DistributedDataParallel(nn.Linear(2, 2))))
 
     State(model=nn.Linear(2, 2)).load_state_dict(content)
@@ -361,7 +361,7 @@ def test_weights_of_a_distributed_model_load_into_a_plain_one() -> None:
 
 @pytest.mark.usefixtures("process_group")
 def test_a_model_that_is_split_over_ranks_is_refused() -> None:
-    """The chief has only a part of it; another way to store it is named."""
+    """A tensor that is sharded over ranks is refused with an alternative."""
     part = distribute_tensor(torch.ones(2), init_device_mesh("cpu", (1,)))
 
     with pytest.raises(ForeignValueError, match=r"model\['weight'\] is a tensor that is split .*5_sharded\.py"):
@@ -377,26 +377,26 @@ def test_a_model_that_is_split_over_ranks_is_refused() -> None:
     ],
 )
 def test_an_object_that_cannot_be_kept_is_refused_at_once(target: Any, words: str) -> None:
-    """And not when the first checkpoint is saved."""
+    """An object without a state is refused when the State is made."""
     with pytest.raises(TypeError, match=words):
         State(thing=target)
 
 
 def test_save_asks_for_the_steps_if_no_loader_counts_them(core_context: Context) -> None:
-    """A checkpoint has its step."""
+    """Without a loader save() needs steps_completed."""
     with pytest.raises(ValueError, match="steps_completed"):
         State(model=nn.Linear(1, 1)).save(core_context)
 
 
 class Renumbered(Counting):
-    """Has a state that a checkpoint cannot hold."""
+    """A dataset whose state a checkpoint cannot hold."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"next": iter([])}
 
 
 def test_a_loaders_state_that_could_not_be_loaded_again_is_refused(core_context: Context) -> None:
-    """It may come from a dataset of the user's."""
+    """A loader's state that cannot be kept is refused."""
     loader = det.loop.resumable(DataLoader(Renumbered(4), 2))
     next(loader.stream())
 
@@ -405,7 +405,7 @@ def test_a_loaders_state_that_could_not_be_loaded_again_is_refused(core_context:
 
 
 def test_each_rank_goes_on_with_the_data_that_it_reads_by_itself(tmp_path: Path) -> None:
-    """A loader has a state on each rank, and all of them are in the checkpoint."""
+    """If each rank reads its own data, a checkpoint has the loader's state of every rank."""
 
     def train(rank: Rank, storage_id: str | None) -> tuple[str | None, list[int]]:
         core_context = cast(Context, SimpleNamespace(**vars(rank), info=info(storage_id)))
@@ -464,7 +464,7 @@ MADE: list[Point] = []
 
 @dataclasses.dataclass
 class Renamed:
-    """Its name leads to another class."""
+    """A class whose name leads to another class."""
 
 
 Renamed.__qualname__ = "Point"
@@ -497,7 +497,7 @@ KEPT: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_values_that_torch_would_not_load_are_kept_exactly(core_context: Context, name: str) -> None:
-    """They are described by plain values, so that the checkpoint is still loaded without running its code."""
+    """Values that torch would not load are stored as plain values and restored exactly."""
     values = {"value": KEPT[name]}
     state = State(values=values)
     storage_id = state.save(core_context, steps_completed=1)
@@ -538,7 +538,7 @@ def typed(value: Any) -> Any:
 def test_what_could_not_be_loaded_again_is_refused_at_the_save(
     core_context: Context, values: dict[str, Any], place: str
 ) -> None:
-    """With its place, and before anything is stored."""
+    """A value that could not be loaded again is refused when it is saved, with its place."""
     with pytest.raises(ForeignValueError, match=f"the state of 'values'{place}"):
         State(values=values).save(core_context, steps_completed=1)
 
@@ -588,7 +588,7 @@ def schedulers() -> list[Callable[[torch.optim.Optimizer], Any]]:
 @pytest.mark.parametrize("index", range(len(schedulers())))
 @pytest.mark.parametrize("optimizer_class", [torch.optim.SGD, torch.optim.AdamW, torch.optim.LBFGS])
 def test_torchs_own_objects_are_plain(index: int, optimizer_class: type[torch.optim.Optimizer]) -> None:
-    """Nobody who uses them meets a refusal."""
+    """The states of torch's optimizers, schedulers and scalers are stored unchanged."""
     module = nn.Linear(1, 1)
     optimizer = optimizer_class(module.parameters(), lr=0.1)  # type: ignore[call-arg]
     scheduler = schedulers()[index](optimizer)
@@ -609,7 +609,7 @@ def test_torchs_own_objects_are_plain(index: int, optimizer_class: type[torch.op
 
 
 def test_each_rank_goes_on_with_random_numbers_of_its_own() -> None:
-    """A rank that is new has numbers that no other has, and the same in each resume."""
+    """Each rank restores its own random numbers, and new ranks get distinct ones."""
     states = []
     for rank in range(2):
         torch.manual_seed(rank)

@@ -30,7 +30,7 @@ class Augmented(Dataset[Drawn]):
 
 
 class RarelyAugmented(Augmented):
-    """Only some samples draw, each from another generator."""
+    """Only some samples draw random numbers, each from another generator."""
 
     def __getitem__(self, index: int) -> Drawn:
         return (
@@ -72,7 +72,7 @@ class FailingAtRandom(Dataset[int]):
 
 
 class AugmentedAtOnce(Augmented):
-    """The same, with one call for all samples of a batch."""
+    """Like Augmented, with one call for all samples of a batch."""
 
     def __getitems__(self, indices: list[int]) -> list[Drawn]:
         return [self[index] for index in indices]
@@ -110,7 +110,7 @@ class Lethal(Failing):
 
 
 class Described(Dataset[str]):
-    """Each sample says what the process that fetched it knows."""
+    """Samples say what is known of the worker that fetched them."""
 
     started = ""
 
@@ -147,7 +147,7 @@ class Counting(IterableDataset[int]):
 
 
 class Drifting(Counting):
-    """Numbers with a random part, whose generator belongs to the state, which at the end is that of another epoch."""
+    """Numbers with a random part whose generator is part of the state."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size, shuffles=False)
@@ -165,7 +165,7 @@ class Drifting(Counting):
 
 
 class Forgetful(IterableDataset[int]):
-    """Numbers from 0 on, from the beginning each time."""
+    """Numbers from 0 on that always start from the beginning."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -59,7 +59,7 @@ class HomeWithExperiments:
         return ExperimentFolder(self.home.root, experiment_id)
 
     def events(self) -> dict[int, list[Event]]:
-        """Of those experiments whose journals can be read."""
+        """Returns the events of the experiments whose journals can be read."""
         found = {}
         for experiment_id in (self.running, self.paused):
             with contextlib.suppress(Exception):
@@ -81,7 +81,7 @@ class HomeWithExperiments:
 
 @contextlib.contextmanager
 def made_home(home: Home, tmp_path: Path, *, has_ended_trial: bool = False) -> Iterator[HomeWithExperiments]:
-    """No master runs in it; a trial of the first experiment does."""
+    """Makes a home with a running and a paused experiment, without a master."""
     with opened_master(Home.create(home.root)):
         text = _SEARCH.format(name="paused", python=sys.executable)
         paused = submit_text(home, tmp_path, text, _TRAIN % False, is_paused=not has_ended_trial)
@@ -101,7 +101,7 @@ def made_home(home: Home, tmp_path: Path, *, has_ended_trial: bool = False) -> I
 
 @contextlib.contextmanager
 def opened_master(home: Home, num_slots: int = 2) -> Iterator[threading.Thread]:
-    """A master in this process, whose thread it yields; what it has begun goes on after its end."""
+    """Runs a master in this process and yields its thread; its trials outlive it."""
     master = Master(home, Machine(num_slots))
     thread = threading.Thread(target=master.run)
     server = Server(home.root, master.answer)
@@ -123,7 +123,7 @@ def flip(content: bytes, bit: int) -> bytes:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """As a copy or a synchronisation does."""
+    """Replaces a file by renaming another over it, as rsync does."""
     temporary = path.with_name("temporary")
     temporary.write_bytes(content)
     temporary.rename(path)

@@ -109,7 +109,7 @@ def events_of(home: Home, experiment_id: int) -> list[Event]:
 
 
 def await_end(home: Home, experiment_id: int, timeout_s: float = 120) -> SearchRecord:
-    """How the experiment has ended, as lists show it."""
+    """Waits for the end of the experiment and returns its search record."""
     folder = home.experiment(experiment_id)
     deadline = time.monotonic() + timeout_s
     log = home.root / "master.log"

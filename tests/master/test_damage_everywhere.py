@@ -28,7 +28,7 @@ _OF_PROCESSES = (".lock", ".alive", ".supervised", ".sock", ".log", "tracker.db"
 
 @pytest.fixture(autouse=True)
 def this_python() -> None:
-    """`python` is the one of the tests."""
+    """Makes `python` the interpreter of the tests."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -58,7 +58,7 @@ def record_files(home: Home) -> list[Path]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a master and the lists say of the home, by experiment and by trial."""
+    """What a master and the lists say of a home, by experiment and trial."""
 
     states: dict[int, str]
     problems: dict[int, str]
@@ -80,7 +80,7 @@ def see(master: Master, index: Index) -> Seen:
 
 
 def ask(master: Master, do: str, **arguments: object) -> dict[str, Any]:
-    """As the thread of `run` does it, between two looks."""
+    """Asks the master between two of its looks."""
     return master._do(do, **arguments)
 
 
@@ -90,7 +90,7 @@ def look(master: Master) -> None:
 
 
 def damaged(chance: random.Random, content: bytes) -> bytes:
-    """One bit of it flipped, or its end cut off."""
+    """Returns the content with one bit flipped or its end cut off."""
     if chance.random() < 0.7:
         return flip(content, chance.randrange(len(content) * 8))
     return content[: chance.randrange(len(content))]
@@ -101,7 +101,7 @@ def journals(home: Home) -> dict[Path, bytes]:
 
 
 def check(made: HomeWithExperiments, path: Path, before: Seen, after: Seen) -> None:
-    """Only what the file describes is concerned, and it is as it was, or named."""
+    """Checks that only what the damaged file describes has changed, and that the damage is named."""
     parts = path.relative_to(made.home.root).parts
     concerned = int(parts[1]) if parts[0] == "experiments" and parts[1].isdecimal() else None
     for experiment_id, state in before.states.items():
@@ -125,7 +125,7 @@ def check(made: HomeWithExperiments, path: Path, before: Seen, after: Seen) -> N
 @needs("many processes")
 @pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_no_damage_stops_a_master_that_starts(made: HomeWithExperiments, num_damages: int) -> None:
-    """Nor does it make it decide anything that it would not have decided."""
+    """A master starts with any damaged file, makes no wrong decision and names the damage."""
     chance = random.Random(5)
     trial_ids = made.home.trial_ids(include_deleted=True)
     with Index(made.home) as index, kept_spawner() as spawner:
@@ -151,10 +151,10 @@ def test_no_damage_stops_a_master_that_starts(made: HomeWithExperiments, num_dam
 
 
 class KeptSpawner(AgentSpawner):
-    """One that several masters use in turn, since its process takes a second to start."""
+    """A spawner that several masters use in turn, since its process takes a second to start."""
 
     def close(self) -> None:
-        """Its process ends with `end`."""
+        """Does nothing; `end` ends the process."""
 
     def end(self) -> None:
         super().close()
@@ -170,7 +170,7 @@ def kept_spawner() -> Iterator[AgentSpawner]:
 
 
 def watch(home: Home, index: Index, spawner: AgentSpawner) -> Seen:
-    """What a master that starts makes of the home."""
+    """Starts a master in the home and returns what it sees."""
     master = Master(home, Machine(2), spawner=spawner)
     try:
         master.recover()
@@ -181,7 +181,7 @@ def watch(home: Home, index: Index, spawner: AgentSpawner) -> Seen:
 
 
 def restore(path: Path, content: bytes, new: bytes) -> None:
-    """Undoes the damage; what the master has written since stays."""
+    """Undoes the damage and keeps what the master has written since."""
     now = path.read_bytes()
     if path.name == "events.journal":
         replace(path, content + now[len(new) :])
@@ -193,7 +193,7 @@ def restore(path: Path, content: bytes, new: bytes) -> None:
 @needs("many processes")
 @pytest.mark.parametrize("num_damages", [40, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_no_damage_stops_a_master_that_runs(made: HomeWithExperiments, num_damages: int) -> None:
-    """It answers, and the others go on, whatever is asked of the damaged experiment."""
+    """A running master survives any damaged file, and other experiments go on."""
     chance = random.Random(6)
     trial_ids = made.home.trial_ids(include_deleted=True)
     master = Master(made.home, Machine(2))
@@ -228,7 +228,7 @@ def test_no_damage_stops_a_master_that_runs(made: HomeWithExperiments, num_damag
 
 
 def touch(master: Master, experiment_id: int, path: Path) -> None:
-    """Lets the master record an event of the experiment."""
+    """Makes the master record an event of the experiment."""
     try:
         ask(master, "change", experiment_id=experiment_id, priority=50)
     except CoreSDKError as error:

@@ -26,7 +26,7 @@ FILES = ["experiment.json", "config.json", "submission.json", "events.journal"]
 
 @pytest.fixture(autouse=True)
 def this_python() -> None:
-    """`python` is the one of the tests."""
+    """Makes `python` the interpreter of the tests."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -65,7 +65,7 @@ def test_a_master_that_starts_names_the_damaged_file_and_goes_on_with_the_others
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_master_that_runs_survives_the_damage(made: HomeWithExperiments, name: str) -> None:
-    """What it needs the file for is refused in words, at the latest; what it does not need it for goes on."""
+    """A running master survives a damaged file and refuses, with its path, only what needs it."""
     path = made.folder(made.paused).path / name
     with opened_master(made.home) as master:
         whole = path.read_bytes()
@@ -87,7 +87,7 @@ def test_a_master_that_runs_survives_the_damage(made: HomeWithExperiments, name:
 @pytest.mark.parametrize("lost", [ExperimentBegun, TrialNumbered, AttemptBegun])
 @pytest.mark.parametrize("how", ["flipped", "cut"])
 def test_an_experiment_that_has_lost_an_event_decides_nothing(made: HomeWithExperiments, lost: type, how: str) -> None:
-    """Also if all events after it are lost with it, or the whole line is gone."""
+    """An experiment that has lost an event is damaged, and nothing more is decided or written for it."""
     folder = made.folder(made.running)
     lines = folder.events_path.read_bytes().splitlines(keepends=True)
     number = next(i for i, event in enumerate(made.events()[made.running]) if isinstance(event, lost))
@@ -105,7 +105,7 @@ def test_an_experiment_that_has_lost_an_event_decides_nothing(made: HomeWithExpe
 
 @needs("many processes")
 def test_the_slots_of_a_damaged_experiment_are_not_given_away(made: HomeWithExperiments) -> None:
-    """Its trial trains on, on a slot that nobody else gets meanwhile."""
+    """The running trial of a damaged experiment keeps its slot."""
     path = made.folder(made.running).events_path
     replace(path, flip(path.read_bytes(), 200))
 
@@ -121,7 +121,7 @@ def test_the_slots_of_a_damaged_experiment_are_not_given_away(made: HomeWithExpe
 
 @needs("many processes")
 def test_commands_answer_in_words(made: HomeWithExperiments, run_cli: Callable[..., Finished]) -> None:
-    """Lists show the experiment as damaged, and what would need its events is refused."""
+    """Lists show the damaged experiment, and commands that need its events name the file."""
     path = made.folder(made.running).events_path
     replace(path, flip(path.read_bytes(), 200))
 
@@ -145,7 +145,7 @@ def test_commands_answer_in_words(made: HomeWithExperiments, run_cli: Callable[.
 
 @needs("many processes")
 def test_a_damaged_experiment_can_be_deleted(made: HomeWithExperiments, run_cli: Callable[..., Finished]) -> None:
-    """Once its trials have ended; the master drops it."""
+    """A damaged experiment can be deleted after its trials have ended."""
     path = made.folder(made.running).events_path
     replace(path, flip(path.read_bytes(), 200))
 
@@ -159,7 +159,7 @@ def test_a_damaged_experiment_can_be_deleted(made: HomeWithExperiments, run_cli:
 
 @needs("many processes")
 def test_a_configuration_is_never_read_otherwise_than_written(made: HomeWithExperiments) -> None:
-    """Not with one bit of a number flipped, which is another number."""
+    """A flipped bit in a number of the configuration is noticed by its checksum."""
     folder = made.folder(made.paused)
     content = folder.completed_config_path.read_bytes()
     place = content.index(b'"max_trials": 4') + len(b'"max_trials": ')
@@ -171,7 +171,7 @@ def test_a_configuration_is_never_read_otherwise_than_written(made: HomeWithExpe
 
 
 def test_an_older_configuration_has_no_checksum(made: HomeWithExperiments) -> None:
-    """It is read all the same, and one that makes no sense is damaged."""
+    """A configuration without a checksum is read, and an invalid one is damaged."""
     folder = made.folder(made.paused)
     config = folder.read_config()
     folder.completed_config_path.write_bytes(encode_values(config).rpartition(b',"crc32c"')[0] + b"}")
@@ -189,7 +189,7 @@ def test_an_older_configuration_has_no_checksum(made: HomeWithExperiments) -> No
 def test_a_fork_of_an_altered_configuration_is_refused(
     made: HomeWithExperiments, run_cli: Callable[..., Finished]
 ) -> None:
-    """The text that its author wrote is kept by its SHA-256."""
+    """Forking an experiment whose configuration text was altered is refused."""
     path = made.folder(made.paused).config_path
     path.write_text(path.read_text().replace("max_trials: 4", "max_trials: 6"))
 
@@ -200,7 +200,7 @@ def test_a_fork_of_an_altered_configuration_is_refused(
 
 @needs("many processes")
 def test_a_collection_leaves_the_damaged_experiment_alone(made: HomeWithExperiments) -> None:
-    """And works for the rest."""
+    """A collection skips the damaged experiment and works for the others."""
     path = made.folder(made.running).record_path
     replace(path, flip(path.read_bytes(), 200))
 

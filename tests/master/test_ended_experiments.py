@@ -109,7 +109,7 @@ def damage_code(home: Home, experiment_id: int) -> Path:
 def test_every_command_comes_to_an_end_or_is_refused(
     home: Home, tmp_path: Path, searcher: str, is_damaged: bool
 ) -> None:
-    """And what is refused is as it was before. With a damaged archive of code, nothing begins that needs it."""
+    """In every state each command either ends properly or is refused without a change."""
     refused: set[tuple[str, str]] = set()
     ends = {}
     with running_master(Home.create(home.root)):

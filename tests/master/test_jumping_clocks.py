@@ -60,7 +60,7 @@ environment: {environment_variables: ['PYTHONPATH=%s']}
 
 @pytest.fixture
 def jump(tmp_path: Path) -> Callable[[int], None]:
-    """Sets the clock of all that the test starts so many seconds ahead."""
+    """Returns a function that sets the clock of all started processes ahead."""
     clock = tmp_path / "clock"
     clock.mkdir()
     (clock / "sitecustomize.py").write_text(SHIFTED)
@@ -76,7 +76,7 @@ def jump(tmp_path: Path) -> Callable[[int], None]:
 
 
 def look_twice(home: Home, experiment_id: int) -> float:
-    """Lets the master look at its attempts, and returns what it takes for the time."""
+    """Lets the master look at its attempts and returns the time that it records."""
     call(home.root, "change", experiment_id=experiment_id, priority=50)
     for _ in range(2):
         call(home.root, "status")
@@ -87,7 +87,7 @@ def look_twice(home: Home, experiment_id: int) -> float:
 def test_a_trial_that_saves_has_its_time_whatever_the_clock_does(
     home: Home, tmp_path: Path, jump: Callable[[int], None]
 ) -> None:
-    """Under the master, the agent and a launcher; a master that follows a killed one gives it the whole time again."""
+    """A trial keeps its time for saving although the clock jumps ahead."""
     may_save = tmp_path / "may save"
     text = SEARCH % os.environ["PYTHONPATH"]
     experiment_id = submit_text(home, tmp_path, text, TRAIN % str(may_save))
@@ -140,7 +140,7 @@ while True:
 
 
 def test_records_come_home_whatever_the_clock_does(tmp_path: Path, jump: Callable[[int], None]) -> None:
-    """Who brings them waits for the next record, and not for an hour that has passed already, or passes again."""
+    """Records are brought home in time although the clock jumps."""
     spool, at_home = (tmp_path / name / "runs" / "1" for name in ("spool", "at home"))
     for path in (spool, at_home):
         path.mkdir(parents=True)

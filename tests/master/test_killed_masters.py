@@ -48,7 +48,7 @@ with core.init() as context:
 
 @pytest.fixture(autouse=True)
 def this_python() -> None:
-    """`python` is the one of the tests."""
+    """Makes `python` the interpreter of the tests."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -57,7 +57,7 @@ def search(home: Home, tmp_path: Path) -> int:
 
 
 def decisions(home: Home, experiment_id: int) -> list[Any]:
-    """What the searcher heard, and which trials there were, of each trial in order."""
+    """Returns the trials, what the searcher heard and how the trials ended."""
     events = events_of(home, experiment_id)
     trials = [event.request_id for event in events if isinstance(event, TrialNumbered)]
     heard = [
@@ -105,7 +105,7 @@ def has_ended(home: Home, experiment_id: int) -> bool:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], int]:
-    """What is decided without kills, and how many events that takes."""
+    """The decisions of a search without kills, and its number of events."""
     tmp_path = tmp_path_factory.mktemp("undisturbed")
     home = Home.create(tmp_path / "home")
     before = dict(os.environ)
@@ -125,7 +125,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], in
 def test_a_master_that_is_killed_at_an_event_decides_alike(
     number: int, moment: str, home: Home, tmp_path: Path, undisturbed: tuple[list[Any], int]
 ) -> None:
-    """No attempt is lost or started twice, and no report is lost."""
+    """If the master is killed before or after any event, the search makes the same decisions."""
     expected, num_events = undisturbed
     assert number <= num_events, "the search has fewer events, and this kill would never come"
 
@@ -157,7 +157,7 @@ with core.init() as context:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_hundred_kills_lose_nothing(home: Home, tmp_path: Path) -> None:
-    """At random moments, under eight trials that run at once: every attempt began once, every report was heard once."""
+    """After a hundred kills of the master, every attempt began once and every report was heard once."""
     Home.create(home.root)
     chance = random.Random(1)
     call(home.root, "status", options=["--slots=8", "--stay"])

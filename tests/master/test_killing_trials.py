@@ -31,13 +31,13 @@ WAIT_IF_SECOND = WAIT_IF_FIRST.replace("trial_id == 1", "trial_id == 2")
 
 @pytest.fixture(autouse=True)
 def this_python() -> None:
-    """`python` is the one of the tests."""
+    """Makes `python` the interpreter of the tests."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @needs("many processes")
 def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: Path) -> None:
-    """The others are trained to their end."""
+    """A killed trial of a search is canceled and not restarted, and the others complete."""
     experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_FIRST)
     wait_for(lambda: home.folder(1).exists() and home.folder(1).journal_path(1).exists())
 
@@ -59,7 +59,7 @@ def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: 
 
 @needs("many processes")
 def test_a_trial_that_has_ended_cannot_be_killed(home: Home, tmp_path: Path) -> None:
-    """Its experiment goes on; nothing is said to have been killed, and its state stays."""
+    """A trial that has ended cannot be killed: its state stays, and no event says that it was killed."""
     experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_SECOND)
     # The lock of the attempt is held before the master has recorded which trial it is of; its journal is made after.
     wait_for(lambda: home.folder(2).exists() and home.folder(2).journal_path(1).exists())

@@ -13,7 +13,7 @@ def _experiment(experiment_id: int, cluster: str, *running: tuple[int, list[int]
 
 
 def test_trials_are_shown_on_their_slots() -> None:
-    """Of this machine by the slots' numbers; of a node of a cluster from the first slot on."""
+    """Trials are shown on their slots of this machine and of a cluster's nodes."""
     status = {
         "num_slots": 2,
         "gpus": ["3", "GPU-ab"],
@@ -40,7 +40,7 @@ def test_trials_are_shown_on_their_slots() -> None:
 
 
 def test_a_machine_without_gpus_has_places_on_its_cpu() -> None:
-    """Numbered from 0."""
+    """A machine without GPUs has CPU slots, numbered from 0."""
     slots = occupied_slots({"num_slots": 2, "gpus": [], "clusters": [], "experiments": []})
 
     assert [(one.slot, one.gpu, one.device, one.trial_id) for one in slots] == [

@@ -28,24 +28,24 @@ def demand(
 
 
 def test_the_older_of_two_experiments_comes_first() -> None:
-    """Slots are given out in order, until none is left."""
+    """The older of two experiments gets slots first."""
     assert decide([demand(2, [C]), demand(1, [A, B])], rooms={"a": 2}) == Decisions(start=[(1, A), (1, B)])
 
 
 def test_a_smaller_priority_comes_first() -> None:
-    """Whatever is older."""
+    """An experiment with a smaller priority number gets slots first, even if it is younger."""
     assert decide([demand(1, [A]), demand(2, [B], priority=1)], rooms={"a": 1}) == Decisions(start=[(2, B)])
 
 
 def test_an_experiment_gets_no_more_than_its_maximum() -> None:
-    """Others get the rest."""
+    """An experiment gets at most max_slots, and others get the rest."""
     decisions = decide([demand(1, [A, B], max_slots=1), demand(2, [C])], rooms={"a": 4})
 
     assert decisions == Decisions(start=[(1, A), (2, C)])
 
 
 def test_the_youngest_trials_above_a_lowered_maximum_are_stopped() -> None:
-    """Those that stop already do not stop again, and count for nothing."""
+    """When max_slots is lowered, the youngest running trials are stopped."""
     decisions = decide(
         [demand(1, [], [A, B, C, D], max_slots=5, slots=2, stopping=[B]), demand(2, [E])], rooms={"a": 8}
     )
@@ -54,35 +54,35 @@ def test_the_youngest_trials_above_a_lowered_maximum_are_stopped() -> None:
 
 
 def test_a_large_trial_is_not_overtaken_for_ever() -> None:
-    """What becomes free is kept for it."""
+    """Free slots are kept for a large trial that waits, so that small ones do not overtake it."""
     decisions = decide([demand(1, [], [A]), demand(2, [B], slots=2), demand(3, [C])], rooms={"a": 2})
 
     assert decisions == Decisions()
 
 
 def test_a_trial_that_this_machine_cannot_hold_does_not_block_others() -> None:
-    """It waits for ever, and says so elsewhere."""
+    """A trial that needs more slots than exist does not block others."""
     decisions = decide([demand(1, [A], slots=8), demand(2, [B])], rooms={"a": 2})
 
     assert decisions == Decisions(start=[(2, B)], scattered={1: 2})
 
 
 def test_trials_of_less_important_experiments_are_stopped_for_a_more_important_one() -> None:
-    """The youngest first, and no more than are needed."""
+    """For a more important experiment only as many trials are stopped as are needed, the youngest first."""
     decisions = decide([demand(1, [], [A, B, C]), demand(2, [D], priority=1)], rooms={"a": 3})
 
     assert decisions == Decisions(preempt=[(1, C)])
 
 
 def test_what_is_being_stopped_is_not_stopped_again() -> None:
-    """Its slot will do."""
+    """No further trial is stopped if one that is stopping frees enough slots."""
     decisions = decide([demand(1, [], [A, B], stopping=[B]), demand(2, [C], priority=1)], rooms={"a": 2})
 
     assert decisions == Decisions()
 
 
 def test_nothing_is_stopped_in_vain() -> None:
-    """Unless it frees enough slots."""
+    """No trial is stopped if that would not free enough slots."""
     decisions = decide(
         [demand(1, [], [A]), demand(2, [], [B, C], priority=1), demand(3, [D], slots=3, priority=1)], rooms={"a": 3}
     )
@@ -91,7 +91,7 @@ def test_nothing_is_stopped_in_vain() -> None:
 
 
 def test_trials_without_slots_do_not_wait_for_any() -> None:
-    """But a machine has its limits."""
+    """Trials without slots start at once, up to a limit for the machine."""
     many = [UUID(int=number) for number in range(1000)]
 
     decisions = decide([demand(1, [], [A]), demand(2, many, slots=0)], rooms={"a": 1})
@@ -100,7 +100,7 @@ def test_trials_without_slots_do_not_wait_for_any() -> None:
 
 
 def test_a_trial_begins_only_if_one_node_has_all_its_slots() -> None:
-    """Otherwise it waits, and what becomes free is kept for it. It is told from a trial for which all is in use."""
+    """A trial begins only if one node has all its slots; otherwise free slots are kept for it."""
     running = demand(1, [], [A, B], nodes="ab")
 
     assert decide([running, demand(2, [C], slots=2), demand(3, [D])], {"a": 2, "b": 2}) == Decisions(scattered={2: 1})
@@ -111,14 +111,14 @@ def test_a_trial_begins_only_if_one_node_has_all_its_slots() -> None:
 
 
 def test_small_trials_leave_large_nodes_to_large_ones() -> None:
-    """Each counts for the fullest node that has room for it."""
+    """Small trials are placed on the fullest node, so that large ones find room."""
     decisions = decide([demand(1, [A]), demand(2, [B], slots=4)], {"a": 4, "b": 1})
 
     assert decisions == Decisions(start=[(1, A), (2, B)])
 
 
 def test_trials_are_stopped_on_one_node() -> None:
-    """On that where the fewest have to be, and on none if it is in vain."""
+    """Trials are stopped on the node where the fewest need to be, and only if it helps."""
     busy = demand(1, [], [A, B, C], nodes="aab")
 
     assert decide([busy, demand(2, [D], slots=2, priority=1)], {"a": 2, "b": 2}) == Decisions(preempt=[(1, C)])
@@ -126,7 +126,7 @@ def test_trials_are_stopped_on_one_node() -> None:
 
 
 def test_a_trial_that_found_no_node_waits_again() -> None:
-    """It was started, and Ray has placed others where it was to be; or its node has died."""
+    """A trial that found no node waits again and may be withdrawn."""
     placing = demand(1, [], unplaced=[A], slots=2)
 
     assert decide([placing, demand(2, [C])], {"a": 2, "b": 1}) == Decisions(start=[(2, C)])
@@ -134,5 +134,5 @@ def test_a_trial_that_found_no_node_waits_again() -> None:
 
 
 def test_a_trial_on_a_node_that_is_gone_takes_no_slots() -> None:
-    """Its end is about to be recorded."""
+    """A trial on a node that is gone occupies no slots."""
     assert decide([demand(1, [B], [A], nodes="b")], {"a": 1}) == Decisions(start=[(1, B)])

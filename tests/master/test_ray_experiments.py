@@ -62,7 +62,7 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def cli(home: Home, tmp_path: Path) -> Iterator[Cli]:
-    """Runs `core-sdk` where Ray is installed."""
+    """Runs `core-sdk` in the environment with Ray."""
     python = environment("ray").python
     os.environ["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     os.environ["RAY_AUTH_MODE"] = "disabled"
@@ -82,7 +82,7 @@ def cli(home: Home, tmp_path: Path) -> Iterator[Cli]:
 def create(
     cli: Cli, home: Home, address: str, *options: str, pause_s: float = 0, slots: int = 1, searcher: str = SINGLE
 ) -> int:
-    """The experiment's id."""
+    """Creates an experiment and returns its id."""
     config = home.root.parent / "ray.yaml"
     config.write_text(CONFIG.format(address=address, pause_s=pause_s, slots=slots, searcher=searcher))
     done = cli("experiment", "create", "ray.yaml", *options)
@@ -106,13 +106,13 @@ def await_steps(home: Home, trial_id: int, steps: int) -> None:
 
 
 def actors() -> list[psutil.Process]:
-    """The processes of attempts' actors, of whichever cluster."""
+    """Returns the processes of attempts' actors in all clusters."""
     processes = psutil.process_iter(["cmdline"])
     return [process for process in processes if "AttemptActor" in str(process.info["cmdline"])]
 
 
 def problem_of(cli: Cli, experiment_id: int) -> str:
-    """What the queue says of it."""
+    """Returns the problem that the queue shows for the experiment."""
     queue = json.loads(cli("queue", "list", "--json").stdout)
     return next(str(row["suspended"]) for row in queue if row["experiment_id"] == experiment_id)
 
@@ -123,7 +123,7 @@ def master_pid(home: Home) -> int:
 
 @needs("ray")
 def test_trials_run_on_the_nodes_of_a_ray_cluster(cli: Cli, home: Home, ray_address: str) -> None:
-    """The end of each is recorded."""
+    """Trials run on the nodes of a Ray cluster, and the end of each is recorded."""
     experiment_id = create(cli, home, ray_address, searcher=GRID)
 
     search = await_end(home, experiment_id)
@@ -135,7 +135,7 @@ def test_trials_run_on_the_nodes_of_a_ray_cluster(cli: Cli, home: Home, ray_addr
 
 @needs("ray")
 def test_a_killed_master_finds_its_attempts_on_ray_again(cli: Cli, home: Home, ray_address: str) -> None:
-    """They train meanwhile, and no attempt begins twice."""
+    """A restarted master finds its running attempts on Ray, and none begins twice."""
     experiment_id = create(cli, home, ray_address, pause_s=0.3)
     await_steps(home, 1, 1)
 
@@ -151,7 +151,7 @@ def test_a_killed_master_finds_its_attempts_on_ray_again(cli: Cli, home: Home, r
 
 @needs("ray")
 def test_an_attempt_on_ray_outlives_its_actor(cli: Cli, home: Home, ray_address: str) -> None:
-    """Its agent goes on, and records the end."""
+    """If the actor of an attempt is killed, its agent goes on and records the end."""
     experiment_id = create(cli, home, ray_address, pause_s=0.3)
     await_steps(home, 1, 1)
 
@@ -163,7 +163,7 @@ def test_an_attempt_on_ray_outlives_its_actor(cli: Cli, home: Home, ray_address:
 
 @needs("ray")
 def test_an_attempt_that_ends_without_a_master_gives_its_slots_back(cli: Cli, home: Home, ray_address: str) -> None:
-    """Another program can use them; the next master finds out how it ended all the same."""
+    """An attempt that ends without a master frees its slots, and the next master learns its outcome."""
     experiment_id = create(cli, home, ray_address, pause_s=0.1)
     await_steps(home, 1, 1)
     os.kill(master_pid(home), signal.SIGKILL)
@@ -178,7 +178,7 @@ def test_an_attempt_that_ends_without_a_master_gives_its_slots_back(cli: Cli, ho
 
 @needs("ray")
 def test_an_experiment_on_ray_is_paused_and_goes_on(cli: Cli, home: Home, ray_address: str) -> None:
-    """Its trial saves a checkpoint, gives its slots back, and begins with that."""
+    """A paused experiment on Ray saves a checkpoint, and goes on from it when it is activated."""
     experiment_id = create(cli, home, ray_address, pause_s=0.3)
     await_steps(home, 1, 2)
 
@@ -195,7 +195,7 @@ def test_an_experiment_on_ray_is_paused_and_goes_on(cli: Cli, home: Home, ray_ad
 
 @needs("ray")
 def test_slots_of_a_ray_cluster_are_listed_with_their_trials(cli: Cli, home: Home, ray_address: str) -> None:
-    """Beside those of this machine, of which none is in use."""
+    """The slots of a Ray cluster are listed with their trials."""
     experiment_id = create(cli, home, ray_address, pause_s=600)
     await_steps(home, 1, 1)
 
@@ -210,7 +210,7 @@ def test_slots_of_a_ray_cluster_are_listed_with_their_trials(cli: Cli, home: Hom
 
 @needs("ray")
 def test_an_experiment_on_ray_is_killed(cli: Cli, home: Home, ray_address: str) -> None:
-    """With its processes."""
+    """Killing an experiment on Ray ends its processes."""
     experiment_id = create(cli, home, ray_address, pause_s=600)
     await_steps(home, 1, 1)
 
@@ -225,7 +225,7 @@ def test_an_experiment_on_ray_is_killed(cli: Cli, home: Home, ray_address: str) 
 def test_experiments_that_no_cluster_can_run_are_refused(
     cli: Cli, home: Home, ray_address: str, tmp_path: Path
 ) -> None:
-    """In words, at once; nothing of them stays."""
+    """An experiment that the cluster cannot run is refused at once and leaves nothing."""
 
     def refusal(address: str, slots: int) -> str:
         config = CONFIG.format(address=address, pause_s=0, slots=slots, searcher=SINGLE)
@@ -256,7 +256,7 @@ sys.stdin.read()
 
 @needs("ray")
 def test_a_trial_waits_for_one_node_with_all_its_slots(cli: Cli, home: Home, two_ray_nodes: str) -> None:
-    """There are enough, but not on one node. The queue says so, and smaller trials go on until there is such a node."""
+    """A trial waits until one node has all its slots, and the queue says so."""
     holder = subprocess.Popen(
         [environment("ray").python, "-c", HOLD_ONE_CPU_OF_EACH_NODE, two_ray_nodes],
         stdin=subprocess.PIPE,
@@ -287,18 +287,18 @@ class RayOnHosts:
         self._nodes = nodes
 
     def join(self, index: int) -> None:
-        """This host joins, with one CPU."""
+        """Adds this host to the cluster with one CPU."""
         host = self.hosts[index]
         self._nodes.enter_context(ray_node(f"--address={self.address}", "--num-cpus=1", on=host))
 
     def suspend(self, index: int) -> None:
-        """From now on this host begins nothing that it is asked for."""
+        """Stops the host's raylet, so that it starts nothing more."""
         for pid in self.hosts[index].living():
             if psutil.Process(pid).name() == "raylet":
                 os.kill(pid, signal.SIGSTOP)
 
     def cli(self, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        """`core-sdk` on the first host, where the master runs."""
+        """Runs `core-sdk` on the first host, where the master is."""
         argv = [str(environment("ray").python), "-m", "core_sdk.cli", *arguments]
         process = self.hosts[0].start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
         output, errors = process.communicate(timeout=120)
@@ -307,7 +307,7 @@ class RayOnHosts:
 
 @pytest.fixture
 def ray_on_hosts(home: Home) -> Iterator[RayOnHosts]:
-    """A Ray cluster of the first host, which has no CPU for trials."""
+    """A Ray cluster on hosts, of which the first has no CPUs for trials."""
     with host_group(3) as hosts, contextlib.ExitStack() as nodes:
         nodes.enter_context(ray_node("--head", "--port=6399", "--num-cpus=0", on=hosts[0]))
         yield RayOnHosts(hosts, nodes)
@@ -318,7 +318,7 @@ def ray_on_hosts(home: Home) -> Iterator[RayOnHosts]:
 def test_a_trial_goes_on_elsewhere_when_its_node_dies(
     cli: Cli, home: Home, tmp_path: Path, ray_on_hosts: RayOnHosts
 ) -> None:
-    """From its newest checkpoint, and this counts as a restart."""
+    """If a trial's node dies, it resumes elsewhere from its newest checkpoint, which counts as a restart."""
     ray_on_hosts.join(1)
     experiment_id = create(partial(ray_on_hosts.cli, cwd=tmp_path), home, ray_on_hosts.address, pause_s=0.5)
     await_steps(home, 1, 3)
@@ -340,7 +340,7 @@ def test_a_trial_goes_on_elsewhere_when_its_node_dies(
 def test_a_trial_begins_elsewhere_when_its_node_dies_before(
     cli: Cli, home: Home, tmp_path: Path, ray_on_hosts: RayOnHosts
 ) -> None:
-    """As if that node had never been there."""
+    """If a node dies before a trial has begun there, the trial begins elsewhere without a restart."""
     ray_on_hosts.join(1)
     run = partial(ray_on_hosts.cli, cwd=tmp_path)
     experiment_id = create(run, home, ray_on_hosts.address, "--paused")
@@ -360,7 +360,7 @@ def test_a_trial_begins_elsewhere_when_its_node_dies_before(
 @needs("ray")
 @pytest.mark.timeout(300)
 def test_an_experiment_waits_for_a_cluster_that_goes_away(cli: Cli, home: Home, tmp_path: Path) -> None:
-    """The queue says so, other experiments go on, and it goes on when there is a cluster again."""
+    """An experiment whose cluster goes away waits for it and then resumes; others go on."""
     with reserved_port() as port:
         with ray_node("--head", f"--port={port}", "--num-cpus=1"):
             experiment_id = create(cli, home, f"127.0.0.1:{port}", pause_s=0.3)

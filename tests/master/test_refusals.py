@@ -26,12 +26,12 @@ FULL_DISK = Path(__file__).parent / "full_disk_master.py"
 
 @pytest.fixture(autouse=True)
 def this_python() -> None:
-    """`python` is the one of the tests."""
+    """Makes `python` the interpreter of the tests."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def test_slots_that_this_machine_will_never_have_are_refused(home: Home, tmp_path: Path) -> None:
-    """At once, and no experiment is left."""
+    """A trial that needs more slots than the machine has is refused and leaves no experiment."""
     Home.create(home.root)
     call(home.root, "status", options=["--slots=2"])
     text = ASHA.format(max_trials=1, max_concurrent=1, max_time=4) + "resources: {slots_per_trial: 3}\n"
@@ -46,7 +46,7 @@ def test_slots_that_this_machine_will_never_have_are_refused(home: Home, tmp_pat
 @needs("many processes")
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
 def test_a_cluster_where_ray_is_missing_is_refused(home: Home, tmp_path: Path) -> None:
-    """With what to install."""
+    """An experiment on Ray is refused with the command that installs Ray."""
     text = ASHA.format(max_trials=1, max_concurrent=1, max_time=4) + "resources: {engine: ray}\n"
 
     with pytest.raises(MasterRefusedError, match=r'needs ray: pip install "core-sdk\[ray\]"'):
@@ -57,7 +57,7 @@ def test_a_cluster_where_ray_is_missing_is_refused(home: Home, tmp_path: Path) -
 
 @needs("many processes")
 def test_a_home_has_one_master(home: Home) -> None:
-    """A second one ends at once, and those who started it reach the first."""
+    """A second master of a home ends at once."""
     pid = call(home.root, "status")["pid"]
 
     second = subprocess.run(
@@ -69,7 +69,7 @@ def test_a_home_has_one_master(home: Home) -> None:
 
 
 def test_only_the_user_can_speak_with_the_master_and_read_what_it_did(home: Home) -> None:
-    """By the permissions of its socket and of its log."""
+    """The master's socket and log are accessible to the user only."""
     call(home.root, "status")
 
     mode = (home.root / "master.sock").stat().st_mode
@@ -91,7 +91,7 @@ def test_only_the_user_can_speak_with_the_master_and_read_what_it_did(home: Home
     ],
 )
 def test_a_request_that_makes_no_sense_is_answered(home: Home, request_line: bytes, words: str) -> None:
-    """With what is wrong with it; the master goes on."""
+    """An invalid request is answered with the problem, and the master goes on."""
     pid = call(home.root, "status")["pid"]
 
     with socket.socket(socket.AF_UNIX) as connection:
@@ -108,7 +108,7 @@ def test_a_request_that_makes_no_sense_is_answered(home: Home, request_line: byt
 @needs("many processes")
 @pytest.mark.parametrize("first", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow)])
 def test_an_experiment_stands_still_while_the_disk_is_full(home: Home, tmp_path: Path, first: int) -> None:
-    """And says so; when there is room again it goes on, with every attempt begun once and every report heard once."""
+    """While the disk is full an experiment waits, and then every attempt has begun only once."""
     Home.create(home.root)
     with (home.root / "master.log").open("wb") as log:
         master = [sys.executable, str(FULL_DISK), str(first), "12", "--stay"]
@@ -125,7 +125,7 @@ def test_an_experiment_stands_still_while_the_disk_is_full(home: Home, tmp_path:
 
 
 def test_a_home_that_cannot_be_written_has_no_master(home: Home) -> None:
-    """The error says where to look for the reason."""
+    """In a home that cannot be written, a request raises an error."""
     home.root.parent.mkdir(exist_ok=True)
     home.root.write_text("not a directory")
 
@@ -135,7 +135,7 @@ def test_a_home_that_cannot_be_written_has_no_master(home: Home) -> None:
 
 @needs("many processes")
 def test_an_idle_master_ends(home: Home) -> None:
-    """One that was started for a question, and has nothing to do."""
+    """A master that was started for one request ends when it is idle."""
     call(home.root, "status", options=["--idle=1"])
 
     wait_for(lambda: not is_master_running(home.root))

@@ -40,12 +40,12 @@ with core.init() as context:
 
 @pytest.fixture(autouse=True)
 def this_python() -> None:
-    """`python` is the one of the tests."""
+    """Makes `python` the interpreter of the tests."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def begin(home: Home, tmp_path: Path) -> tuple[int, int]:
-    """The experiment, and the process of its trial that runs."""
+    """Returns the experiment and the process of its running trial."""
     experiment_id = submit_text(home, tmp_path, SEARCH, TRAIN)
     log = home.root / "runs" / "1" / "1.log"
     wait_for(lambda: log.exists() and re.search(r"trains \d+\n", log.read_text()) is not None)
@@ -65,7 +65,7 @@ def outcomes(home: Home, experiment_id: int) -> list[tuple[str, bool]]:
 
 
 def test_a_search_goes_on_without_a_trial_that_runs_and_is_removed(home: Home, tmp_path: Path) -> None:
-    """It counts as failed, with the reason."""
+    """If a running trial's folder is removed, the trial counts as failed and the search goes on."""
     with opened_master(Home.create(home.root)):
         experiment_id, pid = begin(home, tmp_path)
 
@@ -78,7 +78,7 @@ def test_a_search_goes_on_without_a_trial_that_runs_and_is_removed(home: Home, t
 
 
 def test_a_trial_that_is_removed_while_no_master_runs_has_ended_for_the_next_one(home: Home, tmp_path: Path) -> None:
-    """Its processes are killed, since nothing would tell how they went on."""
+    """A trial that is removed without a master is ended by the next one, and its processes are killed."""
     with opened_master(Home.create(home.root)):
         experiment_id, pid = begin(home, tmp_path)
     remove(home, 1)
@@ -93,7 +93,7 @@ def test_a_trial_that_is_removed_while_no_master_runs_has_ended_for_the_next_one
 
 @pytest.mark.parametrize("state", ["CANCELED", "KILLED", "ACTIVE"])
 def test_an_experiment_with_a_removed_trial_can_be_ended(home: Home, tmp_path: Path, state: str) -> None:
-    """Also where the trial waits to be resumed."""
+    """An experiment with a removed trial can be canceled, killed or activated."""
     with opened_master(Home.create(home.root)):
         experiment_id, _ = begin(home, tmp_path)
         call(home.root, "want", experiment_id=experiment_id, state="PAUSED")

@@ -41,7 +41,7 @@ with core.init() as context:
 
 @pytest.fixture(autouse=True)
 def this_python() -> None:
-    """`python` is the one of the tests."""
+    """Makes `python` the interpreter of the tests."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -73,7 +73,7 @@ def kill_master(home: Home) -> None:
 def test_a_command_that_looks_brings_a_killed_master_back(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished], command: tuple[str, ...]
 ) -> None:
-    """With the options that it had; the list of the queue shows what waits and runs."""
+    """A listing command restarts a killed master with its options."""
     experiment_id = begin(home, tmp_path)
     kill_master(home)
 
@@ -90,7 +90,7 @@ def test_a_command_that_looks_brings_a_killed_master_back(
 
 @needs("many processes")
 def test_the_end_of_a_trial_brings_a_killed_master_back(home: Home, tmp_path: Path) -> None:
-    """Without any command: the search goes on to its end."""
+    """The end of a trial restarts a killed master, and the search goes on."""
     experiment_id = begin(home, tmp_path)
     kill_master(home)
 
@@ -102,7 +102,7 @@ def test_the_end_of_a_trial_brings_a_killed_master_back(home: Home, tmp_path: Pa
 
 @needs("many processes")
 def test_a_master_that_was_ended_stays_away(home: Home, tmp_path: Path, run_cli: Callable[..., Finished]) -> None:
-    """Until a command needs one: neither a list nor the end of a trial starts it again."""
+    """A master that was ended with `master down` is restarted only by a command that needs it."""
     experiment_id = begin(home, tmp_path)
     assert run_cli("master", "down").status == 0
 
@@ -117,7 +117,7 @@ def test_a_master_that_was_ended_stays_away(home: Home, tmp_path: Path, run_cli:
 
 
 def test_an_experiment_at_rest_needs_no_master(home: Home, tmp_path: Path, run_cli: Callable[..., Finished]) -> None:
-    """It is paused, and none of its trials runs."""
+    """A listing command does not restart the master if its experiments are all paused."""
     experiment_id = begin(home, tmp_path)
     call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
     wait_for(lambda: call(home.root, "status")["experiments"][0]["running"] == [])
@@ -133,7 +133,7 @@ def test_an_experiment_at_rest_needs_no_master(home: Home, tmp_path: Path, run_c
 def test_a_master_of_another_host_is_not_brought_back(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:
-    """A shared home is looked at from machines that are to run no trials."""
+    """A killed master of another host is not restarted here."""
     begin(home, tmp_path)
     record = home.root / "master.json"
     kill_master(home)
@@ -148,7 +148,7 @@ def test_a_master_of_another_host_is_not_brought_back(
 def test_a_copy_starts_no_training_of_its_original(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:
-    """Whatever is listed in it, which says so once, and whatever else is begun in it; `activate` is by hand."""
+    """In a copied home no training of the original is started until `activate`."""
     experiment_id = begin(home, tmp_path)
     kill_master(home)
     copied = Home(shutil.copytree(home.root, tmp_path / "copy", ignore=shutil.ignore_patterns("*.sock")))
@@ -178,7 +178,7 @@ def test_a_copy_starts_no_training_of_its_original(
 def test_a_home_that_was_moved_goes_on_once_somebody_says_so(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:
-    """`core-sdk home adopt`, after it was restored at another place."""
+    """A home that was moved goes on with its experiments after `core-sdk home adopt`."""
     experiment_id = begin(home, tmp_path)
     kill_master(home)
     run_cli("trial", "kill", "1")
@@ -207,7 +207,7 @@ def _state(home: Home, experiment_id: int) -> str:
 def test_a_command_that_was_its_own_master_is_not_replaced(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
 ) -> None:
-    """`--local` is for jobs whose machine is theirs only as long as they last."""
+    """An experiment started with `--local` is not continued by a master when its command was killed."""
     start: StartCli = functools.partial(start_cli_in, tmp_path)
     (tmp_path / "train.py").write_text(TRAIN % str(tmp_path / "may end"))
     (tmp_path / "search.yaml").write_text(SEARCH)
@@ -245,7 +245,7 @@ def test_trials_hear_signals_though_the_command_that_started_their_master_did_no
 
 
 def test_a_master_goes_on_in_a_home_that_was_renamed(home: Home, tmp_path: Path) -> None:
-    """It ends where the home was, and the end of its trial brings the next one where the home is."""
+    """If its home is renamed, the master ends, and the end of its trial starts one at the new path."""
     experiment_id = begin(home, tmp_path)
     moved = Home(home.root.with_name("moved"))
 

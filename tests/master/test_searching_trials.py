@@ -29,7 +29,7 @@ searcher: {name: random, metric: loss, max_trials: 2, max_concurrent_trials: 2}
 
 @pytest.fixture(autouse=True)
 def this_python() -> None:
-    """`python` is the one of the tests."""
+    """Makes `python` the interpreter of the tests."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -48,7 +48,7 @@ def test_a_search_stops_the_worse_trials(home: Home, tmp_path: Path) -> None:
 
 
 def test_a_paused_search_goes_on_where_it_was(home: Home, tmp_path: Path) -> None:
-    """Its trials end with a checkpoint, and report nothing twice to the searcher."""
+    """A paused search continues where it was, and no validation is reported to the searcher twice."""
     experiment_id = submit_search(home, tmp_path, max_trials=3)
     wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)))
 
@@ -65,7 +65,7 @@ def test_a_paused_search_goes_on_where_it_was(home: Home, tmp_path: Path) -> Non
 
 
 def test_an_experiment_whose_last_trial_ends_meanwhile_can_be_activated(home: Home, tmp_path: Path) -> None:
-    """There is nothing left to do, and that is no error; one that was canceled cannot be activated."""
+    """Activating a completed experiment is no error; activating a canceled one is refused."""
     first = submit_search(home, tmp_path, max_trials=1, train="print('quick')\n")
     second = submit_search(home, tmp_path, max_trials=1, train="import time\ntime.sleep(600)\n")
     await_end(home, first)
@@ -79,7 +79,7 @@ def test_an_experiment_whose_last_trial_ends_meanwhile_can_be_activated(home: Ho
 
 @pytest.mark.parametrize("wish", ["CANCELED", "KILLED"])
 def test_a_canceled_search_ends(home: Home, tmp_path: Path, wish: str) -> None:
-    """Its trials are canceled, whatever they are doing."""
+    """Canceling or killing a search cancels all its trials."""
     experiment_id = submit_search(home, tmp_path, train="import time\nprint('here', flush=True)\ntime.sleep(600)\n")
     wait_for(lambda: any(isinstance(event, AttemptBegun) for event in events_of(home, experiment_id)))
 
@@ -94,7 +94,7 @@ def test_a_canceled_search_ends(home: Home, tmp_path: Path, wish: str) -> None:
 
 
 def test_a_killed_master_loses_no_trial(home: Home, tmp_path: Path) -> None:
-    """The trial that runs goes on, and the next master hears what it reported meanwhile."""
+    """If the master is killed, its trial goes on, and the next master hears its reports."""
     experiment_id = submit_search(home, tmp_path, max_trials=2)
     wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)))
 
@@ -115,7 +115,7 @@ def home_has_ended(home: Home, experiment_id: int) -> bool:
 
 
 def test_a_trial_that_waits_for_its_promotion_has_no_process(home: Home, tmp_path: Path) -> None:
-    """It goes on from its checkpoint when it is promoted: no epoch is trained twice."""
+    """A trial that waits for its promotion has no process, and then resumes from its checkpoint."""
     experiment_id = submit_text(home, tmp_path, PROMOTION, OPERATIONS)
 
     search = await_end(home, experiment_id)
@@ -134,7 +134,7 @@ def test_a_trial_that_waits_for_its_promotion_has_no_process(home: Home, tmp_pat
 
 
 def test_each_trial_sees_only_its_own_gpus(home: Home, tmp_path: Path) -> None:
-    """Those of the master are shared out; a trial without slots sees none."""
+    """Each trial sees only its own GPUs."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "3,GPU-5"
     train = (
         "import os, pathlib, time\nprint(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n"
@@ -150,7 +150,7 @@ def test_each_trial_sees_only_its_own_gpus(home: Home, tmp_path: Path) -> None:
 
 
 def test_a_trial_that_does_not_stop_is_killed_at_the_time_out(home: Home, tmp_path: Path) -> None:
-    """And ends as what it was to end as."""
+    """A trial that does not stop within preemption_timeout is killed and keeps its intended state."""
     train = "from core_sdk import core\nimport time\nwith core.init():\n    print('deaf', flush=True); time.sleep(99)\n"
     text = ASHA.format(max_trials=1, max_concurrent=1, max_time=4) + "preemption_timeout: 1\n"
     experiment_id = submit_text(home, tmp_path, text, train)
@@ -196,7 +196,7 @@ def test_a_missing_module_is_not_tried_for_ever(home: Home, tmp_path: Path) -> N
 
 
 def test_a_more_important_experiment_gets_the_slots(home: Home, tmp_path: Path) -> None:
-    """A trial of the other one saves, ends, and goes on when there is room again."""
+    """For a more important experiment a trial saves and stops, and resumes later."""
     Home.create(home.root)
     call(home.root, "status", options=["--slots=1", "--stay"])
     first = submit_search(home, tmp_path, max_trials=1)
@@ -212,7 +212,7 @@ def test_a_more_important_experiment_gets_the_slots(home: Home, tmp_path: Path) 
 
 
 def test_a_lowered_limit_stops_the_youngest_trial(home: Home, tmp_path: Path) -> None:
-    """It saves, and goes on when the other one has ended."""
+    """Lowering max_slots stops the youngest trial, which resumes when another ends."""
     Home.create(home.root)
     call(home.root, "status", options=["--slots=2", "--stay"])
     experiment_id = submit_text(home, tmp_path, RANDOM, TRAIN)
@@ -239,7 +239,7 @@ OF_RANKS = RANDOM.replace(
 
 
 def train_on_ranks(validates: str) -> str:
-    """Each validation is of the ranks for which this is true."""
+    """Returns a script that validates on the ranks for which the condition is true."""
     return f"""
 from core_sdk import core
 
@@ -262,7 +262,7 @@ def heard(home: Home, experiment_id: int) -> list[tuple[int, object]]:
 def test_the_search_hears_rank_0_or_the_lowest_rank_that_reports_its_metric(
     home: Home, tmp_path: Path, validates: str, rank: int
 ) -> None:
-    """One of them, and each of its validations once."""
+    """A search hears each validation once, from rank 0 or the lowest rank that reports the metric."""
     experiment_id = submit_text(home, tmp_path, OF_RANKS, train_on_ranks(validates))
 
     search = await_end(home, experiment_id)
@@ -275,7 +275,7 @@ def test_the_search_hears_rank_0_or_the_lowest_rank_that_reports_its_metric(
 
 @pytest.mark.parametrize("number", [4, 5])
 def test_another_rank_is_heard_once_although_the_master_is_killed(home: Home, tmp_path: Path, number: int) -> None:
-    """After the first or the second of its validations that it has recorded."""
+    """Validations of another rank are heard once, although the master is killed."""
     Home.create(home.root)
     killed_master = Path(__file__).parent / "killed_master.py"
     subprocess.run([sys.executable, str(killed_master), str(number), "after", "--stay"], check=True, timeout=60)
@@ -294,7 +294,7 @@ def test_another_rank_is_heard_once_although_the_master_is_killed(home: Home, tm
 def test_a_search_with_lengths_whose_metric_is_mistyped_ends_as_an_error(
     home: Home, tmp_path: Path, reported: str, state: str
 ) -> None:
-    """Also where the script does not train by operations, so that none of its reports counts for the search."""
+    """A search whose script never reports its metric ends as an error."""
     config = RANDOM.replace("max_trials: 2", "max_trials: 2, max_length: 1")
     script = TRAIN.replace('"loss"', f'"{reported}"').replace("range(first, 21)", "range(20, 21)")
     experiment_id = submit_text(home, tmp_path, config, script)

@@ -62,8 +62,7 @@ def errors_of(tmp_path: Path, command: str) -> str:
 
 
 def test_commands_say_whom_they_wait_for(home: Home, tmp_path: Path) -> None:
-    """After two seconds, with the process and how to let it go on. Those that look go on from the journals; those that
-    need the master wait, and do what they are for as soon as it answers."""
+    """Commands name a master that does not answer; those that only look use the journals, others wait."""
     (tmp_path / "config.yaml").write_text(CONFIG)
     experiment_id = submit_text(home, tmp_path, CONFIG, "")
     wait_for(lambda: bool(home.trial_ids()) and home.trial(1).log_path(1).exists())
@@ -91,7 +90,7 @@ def test_commands_say_whom_they_wait_for(home: Home, tmp_path: Path) -> None:
 
 
 def test_a_master_is_ended_as_soon_as_it_answers(home: Home, tmp_path: Path) -> None:
-    """`down` waits for it like the others."""
+    """`master down` waits for a suspended master and ends it when it answers."""
     home = Home.create(home.root)
     pid = call(home.root, "status")["pid"]
 

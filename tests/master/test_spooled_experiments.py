@@ -70,7 +70,7 @@ PROMOTION = """{name: async_halving, metric: loss, max_trials: 4, max_concurrent
 
 
 class Away:
-    """The first host has the home and the master, the others have the CPUs."""
+    """Hosts of which the first has the home and the master, and the others have the CPUs."""
 
     def __init__(self, cluster: RayHosts) -> None:
         self.cluster = cluster
@@ -78,7 +78,7 @@ class Away:
         (cluster.directory / "train.py").write_text(TRAIN)
 
     def cli(self, *arguments: str) -> str:
-        """What `core-sdk` prints on the first host."""
+        """Returns the output of `core-sdk` on the first host."""
         process = self.cluster.hosts[0].start(
             [environment("ray").python, "-m", "core_sdk.cli", *arguments],
             env=self.cluster.variables(),
@@ -94,14 +94,14 @@ class Away:
     def create(
         self, *options: str, pause_s: float = 0, epochs: int = 20, searcher: str = SINGLE, storage: str = "null"
     ) -> int:
-        """The experiment's id."""
+        """Creates an experiment and returns its id."""
         address = self.cluster.address
         text = CONFIG.format(address=address, pause_s=pause_s, epochs=epochs, searcher=searcher, storage=storage)
         (self.cluster.directory / "away.yaml").write_text(text)
         return int(self.cli("experiment", "create", "away.yaml", ".", *options).split()[-1])
 
     def epochs(self, trial_id: int = 1) -> list[int | None]:
-        """Those that the trial has reported, without those that were superseded."""
+        """Returns the epochs that the trial has reported, without superseded ones."""
         with open_view(self.home) as view:
             return [report.steps_completed for report in view.reports(trial_id) if not report.is_superseded]
 
@@ -121,16 +121,16 @@ class Away:
             return view.trial(trial_id)
 
     def kill_master(self) -> None:
-        """Its pid is one of the first host."""
+        """Kills the master on the first host."""
         self.cluster.hosts[0].run(["kill", "-9", str(call(self.home.root, "status")["pid"])])
 
     def spooled(self, name: str) -> list[Path]:
-        """The file of this name in the spools of all other hosts."""
+        """Returns the files of this name in the spools of all other hosts."""
         spools = [self.cluster.spool_of(index) for index in range(1, len(self.cluster.hosts))]
         return [spool / name for spool in spools if (spool / name).exists()]
 
     def left(self) -> list[Path]:
-        """What the spools of the other hosts have left of trials."""
+        """Returns what is left of trials in the spools of the other hosts."""
         spools = [self.cluster.spool_of(index) for index in range(1, len(self.cluster.hosts))]
         return [path for spool in spools for path in (*spool.glob("runs/*"), *spool.glob("checkpoints/[!.]*"))]
 
@@ -151,7 +151,7 @@ def away(three_hosts: RayHosts, tmp_path: Path) -> Iterator[Away]:
 
 @pytest.fixture
 def home(three_hosts: RayHosts, tmp_path: Path) -> Home:
-    """In which the masters of this test work."""
+    """The home in which this test's masters work."""
     return Home(three_hosts.for_test(tmp_path).home)
 
 
@@ -174,7 +174,7 @@ def test_records_of_nodes_that_do_not_see_the_home_come_home(away: Away) -> None
 
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_attempts_of_a_killed_master_go_on_and_their_records_come_home(away: Away, has_ended: bool) -> None:
-    """The next master brings what they have recorded meanwhile. No attempt begins twice, and no record is doubled."""
+    """After a kill of the master, attempts go on, and the next master brings their records home once."""
     experiment_id = away.create(pause_s=0.3)
     away.await_epoch(3)
     assert away.home.folder(1).running_attempt() == 1
@@ -196,7 +196,7 @@ def test_attempts_of_a_killed_master_go_on_and_their_records_come_home(away: Awa
 
 
 def test_an_attempt_outlives_its_actor_on_a_node_that_does_not_see_the_home(away: Away) -> None:
-    """Another actor on that node leads to its records."""
+    """If an actor on a node without the home is killed, another actor brings the records home."""
     experiment_id = away.create(pause_s=0.3)
     away.await_epoch(2)
 
@@ -227,7 +227,7 @@ def test_a_pause_reaches_a_node_that_does_not_see_the_home(away: Away) -> None:
 
 
 def test_an_experiment_on_nodes_that_do_not_see_the_home_is_killed(away: Away) -> None:
-    """With its processes there. Then the trial does not count as running."""
+    """Killing an experiment ends its processes on nodes that do not see the home."""
     experiment_id = away.create(pause_s=600)
     away.await_epoch(1)
 
@@ -240,7 +240,7 @@ def test_an_experiment_on_nodes_that_do_not_see_the_home_is_killed(away: Away) -
 
 
 def test_a_trial_begins_there_with_the_checkpoint_of_another_one(away: Away) -> None:
-    """It is brought to the node first."""
+    """A forked trial gets its checkpoint on a node that does not see the home."""
     first = away.create(epochs=3)
     assert await_end(away.home, first).state == "COMPLETED"
 
@@ -251,7 +251,7 @@ def test_a_trial_begins_there_with_the_checkpoint_of_another_one(away: Away) -> 
 
 
 def test_workers_that_a_script_there_starts_record_in_the_same_spool(away: Away) -> None:
-    """So that their checkpoints come home, too."""
+    """Workers that a script starts on such a node record in the same spool."""
     (away.cluster.directory / "train.py").write_text(FIT)
 
     search = await_end(away.home, away.create())
@@ -263,7 +263,7 @@ def test_workers_that_a_script_there_starts_record_in_the_same_spool(away: Away)
 
 
 def test_a_search_there_promotes_trials_that_wait_for_it(away: Away) -> None:
-    """What the search wants of a trial next reaches its script, which goes on where it is."""
+    """A search can promote trials on a node that does not see the home."""
     (away.cluster.directory / "train.py").write_text(OPERATIONS)
     experiment_id = away.create(searcher=PROMOTION)
 
@@ -275,7 +275,7 @@ def test_a_search_there_promotes_trials_that_wait_for_it(away: Away) -> None:
 
 
 def test_checkpoints_there_are_collected_by_the_policy_of_the_experiment(away: Away) -> None:
-    """At home, where it is known who needs them."""
+    """Checkpoints on such a node are collected by the experiment's policy."""
     policy = "{save_experiment_best: 0, save_trial_best: 0, save_trial_latest: 2}"
 
     assert await_end(away.home, away.create(storage=policy)).state == "COMPLETED"
@@ -285,7 +285,7 @@ def test_checkpoints_there_are_collected_by_the_policy_of_the_experiment(away: A
 
 
 def test_a_checkpoint_that_is_deleted_at_home_is_deleted_there(away: Away) -> None:
-    """While the trial goes on."""
+    """Deleting a checkpoint at home deletes it on the node too."""
     experiment_id = away.create(pause_s=0.5)
     away.await_epoch(3)
     storage_id = away.checkpoints()[0].storage_id
@@ -299,7 +299,7 @@ def test_a_checkpoint_that_is_deleted_at_home_is_deleted_there(away: Away) -> No
 
 
 def test_a_node_that_is_cut_off_for_a_while_goes_on(away: Away) -> None:
-    """Its training waits for nobody, and its records come when it answers again."""
+    """A node that is cut off goes on, and its records come when it is connected again."""
     experiment_id = away.create(pause_s=0.3)
     away.await_epoch(2)
     node = away.cluster.hosts[int(away.log().split()[3][1:]) - 1]
@@ -315,7 +315,7 @@ def test_a_node_that_is_cut_off_for_a_while_goes_on(away: Away) -> None:
 
 
 def test_a_trial_goes_on_elsewhere_when_its_node_dies_with_its_spool(away: Away) -> None:
-    """From the newest checkpoint at home. What had not come is superseded; it comes when the node is there again."""
+    """If a node dies, its trial resumes elsewhere, and its late records count as superseded."""
     experiment_id = away.create(pause_s=0.3)
     away.await_epoch(4)
     name = away.log().split()[3]

@@ -31,20 +31,20 @@ pytestmark = needs("many processes")
 
 @pytest.fixture(autouse=True)
 def this_python() -> None:
-    """`python` is the one of the tests."""
+    """Makes `python` the interpreter of the tests."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @dataclass(frozen=True)
 class Stalling:
-    """A bucket behind a proxy, and what keeps requests waiting from `stall` to `mend`."""
+    """A bucket behind a proxy that can stall all requests."""
 
     config: str
     proxy: Proxy
     released: threading.Event
 
     def stall(self) -> None:
-        """From now on nothing is answered, as by a store whose network is away."""
+        """Stalls all requests from now on."""
         self.proxy.fault(lambda request: True, faults.stall(threading.Event(), self.released))
 
     def mend(self) -> None:
@@ -94,7 +94,7 @@ def num_begun(home: Home, experiment_id: int) -> int:
 def test_other_experiments_run_while_a_storage_does_not_answer(
     home: Home, tmp_path: Path, storage: Stalling, stalled: int
 ) -> None:
-    """From their submission to their end; the trial that waits keeps its slot, and goes on when there is an answer."""
+    """While one experiment's storage does not answer, others run, and its trial resumes later."""
     other = submit_text(home, tmp_path, ASHA.format(max_trials=1, max_concurrent=1, max_time=4), "print('quick')\n")
 
     search = await_end(home, other)
@@ -108,7 +108,7 @@ def test_other_experiments_run_while_a_storage_does_not_answer(
 
 
 def test_an_experiment_is_killed_while_its_storage_does_not_answer(home: Home, storage: Stalling, stalled: int) -> None:
-    """At once; nothing of the attempt is left when the storage answers after all."""
+    """An experiment can be killed while its storage does not answer."""
     want(home, stalled, "KILLED")
 
     search = await_end(home, stalled, timeout_s=5)
@@ -123,7 +123,7 @@ def test_an_experiment_is_killed_while_its_storage_does_not_answer(home: Home, s
 
 
 def test_a_trial_is_killed_while_its_storage_does_not_answer(home: Home, stalled: int) -> None:
-    """And shown as canceled."""
+    """A trial can be killed while its storage does not answer."""
     trials.kill(home, 1, "a test")
 
     search = await_end(home, stalled, timeout_s=5)
@@ -147,7 +147,7 @@ def test_a_pause_frees_the_slots_while_a_storage_does_not_answer(home: Home, sto
 
 
 def test_a_master_ends_while_a_storage_does_not_answer(home: Home, storage: Stalling, stalled: int) -> None:
-    """And the next one starts the trial."""
+    """A master can end while a storage does not answer, and the next one resumes the trial."""
     call(home.root, "down")
     storage.mend()
 

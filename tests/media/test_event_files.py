@@ -42,7 +42,7 @@ def found_in(directory: Path) -> list[tuple[str, str, int]]:
 
 
 def test_what_a_script_writes_with_its_own_writer_is_media(home: Home) -> None:
-    """Beside what it reports. The contents are read from the event file: nothing of it is copied."""
+    """Media that a script writes with its own SummaryWriter are listed, and are read from its event file uncopied."""
     with core.init() as context:
         context.train.report_metrics("own", 1, {"note": media.Text("reported")})
         write_all(context.train.get_tensorboard_path())
@@ -67,7 +67,7 @@ def test_what_a_script_writes_with_its_own_writer_is_media(home: Home) -> None:
 
 
 def test_the_page_and_its_files_follow_a_writer(home: Home) -> None:
-    """Also when nothing is reported meanwhile."""
+    """The page of media shows what a writer adds later, even if nothing is reported in the meantime."""
     with core.init(tensorboard_mode=TensorboardMode.MANUAL) as context:
         context.train.report_metrics("own", 1, {"note": media.Text("reported")})
         writer = SummaryWriter(str(context.train.get_tensorboard_path()))
@@ -86,7 +86,7 @@ def test_the_page_and_its_files_follow_a_writer(home: Home) -> None:
 
 
 def test_a_file_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
-    """And read on later. A damaged event is left out, a damaged size ends the file, and nothing is read for ever."""
+    """An event file is read up to its last whole event, and read on as it grows; damaged events are left out."""
     write_all(tmp_path / "whole")
     (whole,) = (tmp_path / "whole").glob("*tfevents*")
     content, torn = whole.read_bytes(), tmp_path / "torn" / whole.name
@@ -137,7 +137,7 @@ def test_a_medium_whose_file_is_gone_is_told(home: Home) -> None:
 def test_media_of_event_files_are_left_out_without_tensorboard(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A warning says what to install. What was reported is there."""
+    """Without the tensorboard package, media of event files are left out with a warning; reported ones are listed."""
     with core.init() as context:
         context.train.report_metrics("own", 1, {"note": media.Text("reported")})
         write_all(context.train.get_tensorboard_path())
@@ -152,7 +152,7 @@ def test_media_of_event_files_are_left_out_without_tensorboard(
 
 
 def test_damaged_events_are_refused_in_one_way(tmp_path: Path) -> None:
-    """Whatever is torn off or flipped: the event is decoded, or a `ValueError`."""
+    """A damaged event is either decoded or refused with a ValueError, and never raises another error."""
     write_all(tmp_path)
     (path,) = tmp_path.glob("*tfevents*")
     content, events = path.read_bytes(), []
@@ -175,7 +175,7 @@ def test_damaged_events_are_refused_in_one_way(tmp_path: Path) -> None:
 
 
 def test_what_a_later_attempt_has_written_again_is_superseded() -> None:
-    """In the steps of the script, whatever it counts: a tag is only compared with itself."""
+    """Media of a tag that a later attempt has written again from an earlier step are superseded, for each tag alone."""
     file = MediaFile(kind="text", sha256="0" * 64, size_bytes=1, media_type="text/plain")
     written = [(10.0, 5, "a"), (11.0, 9, "a"), (12.0, 9, "b"), (20.0, 7, "a"), (30.0, 9, "a")]
     media_ = [ScriptMedium(time, step, name, file) for time, step, name in written]

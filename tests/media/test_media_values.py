@@ -61,7 +61,7 @@ def test_an_image_is_made_from_what_scripts_have(data: Any) -> None:
 
 
 def test_the_channels_are_found_or_named() -> None:
-    """A grey image has none, and where the shape leaves it open a tensor has them first."""
+    """The channels of an image are found by its shape; where that is ambiguous, they come first in a tensor."""
     wide = np.zeros((4, 5, 3), np.uint8)
 
     assert opened(media.Image(wide)).size == (5, 4)
@@ -74,7 +74,7 @@ def test_the_channels_are_found_or_named() -> None:
 
 
 def test_files_that_browsers_show_are_kept_as_they_are(tmp_path: Path) -> None:
-    """And others become PNG, so that nothing is decoded and encoded in vain."""
+    """Image files that browsers show are stored unchanged, and other formats become PNG."""
     picture, svg = PIL.Image.new("RGB", (3, 2), RED), b"<svg xmlns='http://www.w3.org/2000/svg'/>"
     for name in ("a.jpg", "a.gif", "a.webp", "a.tiff"):
         picture.save(tmp_path / name)
@@ -100,13 +100,13 @@ def test_files_that_browsers_show_are_kept_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_image_is_refused(data: Any, problem: str) -> None:
-    """The error says what it is and what it must be."""
+    """The error for data that is no image says what the data is and what it must be."""
     with pytest.raises(MediaError, match=problem):
         media.Image(data)
 
 
 def test_an_audio_is_made_from_samples_or_a_file(tmp_path: Path) -> None:
-    """Channels may come first or last; floats beyond -1 to 1 are cut off."""
+    """Audio is made from samples, with channels first or last and clipped to -1 to 1, or from a file."""
     soundfile.write(tmp_path / "a.flac", np.zeros(400), 8000)
 
     stereo = media.Audio(torch.stack([torch.full((800,), 2.0), torch.zeros(800)]), 8000)
@@ -124,7 +124,7 @@ def test_an_audio_is_made_from_samples_or_a_file(tmp_path: Path) -> None:
 
 
 def test_a_video_is_made_from_frames_or_a_file() -> None:
-    """A frame of odd size keeps its last row and column."""
+    """A video is made from frames, of which odd sizes lose no row or column, or from a file."""
     frames = torch.zeros(6, 3, 33, 65)
     frames[:, 0] = 1.0
 
@@ -143,7 +143,7 @@ def test_a_video_is_made_from_frames_or_a_file() -> None:
 
 
 def test_a_histogram_counts_or_is_given() -> None:
-    """What is not finite is counted apart."""
+    """A histogram is counted from values, with those that are not finite apart, or made from given counts."""
     counted = json.loads(media.Histogram(torch.tensor([0.0, 0.1, 1.0, float("nan")]), num_bins=2).content)
     given = json.loads(media.Histogram(counts=[1, 2], edges=[0, 1, 5]).content)
 
@@ -157,7 +157,7 @@ def test_a_histogram_counts_or_is_given() -> None:
 
 
 def test_a_table_is_made_from_rows_mappings_or_a_frame() -> None:
-    """Numbers keep their values, NaN too, and times become text."""
+    """A table is made from rows, mappings or a DataFrame; numbers keep their values, and times become text."""
     rows = json.loads(media.Table([[1, "a"], [float("nan"), None]], columns=["x", "y"]).content)
     mappings = json.loads(media.Table([{"x": 1}, {"y": np.float32(0.5)}]).content)
     frame = json.loads(media.Table(pd.DataFrame({"x": [1, 2], "t": pd.to_datetime(["2026-01-01"] * 2)})).content)
@@ -171,7 +171,7 @@ def test_a_table_is_made_from_rows_mappings_or_a_frame() -> None:
 
 
 def test_a_confusion_matrix_counts_or_is_given() -> None:
-    """Rows are the true classes."""
+    """A confusion matrix is counted from targets and predictions, with true classes as rows, or is given."""
     counted = json.loads(
         media.ConfusionMatrix(targets=torch.tensor([0, 1, 1]), predictions=[0, 0, 1], labels=["cat", "dog"]).content
     )
@@ -188,7 +188,7 @@ def test_a_confusion_matrix_counts_or_is_given() -> None:
 
 
 def test_figures_of_matplotlib_and_plotly_are_drawn() -> None:
-    """Those of Plotly are HTML that holds all it needs."""
+    """Figures of Matplotlib become images, and those of Plotly become self-contained HTML."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots()
@@ -207,7 +207,7 @@ def test_figures_of_matplotlib_and_plotly_are_drawn() -> None:
 
 
 def test_a_value_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file even before it is read. The limit is a setting."""
+    """A value above the limit in the settings is refused, a file even before it is read."""
     monkeypatch.setenv("CORE_SDK_MAX_MEDIA_MB", "0.001")
     (tmp_path / "large.png").write_bytes(bytes(1001))
 
@@ -229,7 +229,7 @@ def test_a_value_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytes
 def test_a_missing_library_is_named_with_its_command(
     library: str, module: str, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command can be copied."""
+    """If a library for media is missing, the error has the command that installs it."""
     monkeypatch.delitem(__import__("sys").modules, f"core_sdk.media.{module}", raising=False)
     original = builtins.__import__
 

@@ -42,7 +42,7 @@ def reported(**filters: Any) -> list[tuple[str, str, int | None]]:
 
 
 def test_media_are_values_of_any_group_in_lists_and_mappings(home: Home) -> None:
-    """They come back where they were, with their content, beside the numbers."""
+    """Media in lists and mappings of any group are read back under their paths, beside the numbers."""
     with core.init() as context:
         context.train.report_metrics("validation", 5, {"loss": 0.5, "samples": [image(1), image(2)]})
         context.train.report_metrics("own", 5, {"all": {"cat": image(3), "n": 3, "words": [media.Text("hi"), None]}})
@@ -62,7 +62,7 @@ def test_media_are_values_of_any_group_in_lists_and_mappings(home: Home) -> None
 
 
 def test_training_and_validation_take_media_but_no_other_json(home: Home) -> None:
-    """As before: what is compared there are numbers."""
+    """Training and validation reports accept numbers and media, and refuse other JSON values."""
     with core.init() as context:
         for value in ("text", [image(), 1], [], {"a": image(), "b": "text"}):
             with pytest.raises(InvalidMetricError):
@@ -76,7 +76,7 @@ def test_training_and_validation_take_media_but_no_other_json(home: Home) -> Non
 
 
 def test_equal_content_is_stored_once(home: Home) -> None:
-    """Its name is its SHA-256."""
+    """Media with equal content are stored once, in a file named by their SHA-256."""
     with core.init() as context:
         for step in range(3):
             context.train.report_metrics("own", step, {"same": image(), "other": image(step)})
@@ -86,7 +86,7 @@ def test_equal_content_is_stored_once(home: Home) -> None:
 
 
 def test_media_survive_kill_nine(start_script: StartScript, home: Home) -> None:
-    """Whatever call had returned: each record names files that are whole."""
+    """After kill -9, every report whose call had returned is there with whole media files."""
     script = start_script("""
         import torch
         from core_sdk import core, media
@@ -130,7 +130,7 @@ def test_tensorboard_shows_media(home: Home, tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_leaves_is_swept_by_the_next_attempt(start_script: StartScript, home: Home) -> None:
-    """It had begun to write a file, and was killed before the file had its name."""
+    """A temporary file that a killed attempt left is removed by the next attempt."""
     script = """
         import os, pathlib, signal
         from core_sdk import core, media
@@ -173,7 +173,7 @@ def test_media_that_a_full_disk_refuses_are_counted(small_disk: Path, monkeypatc
 
 
 def test_damage_is_named_and_confined(home: Home) -> None:
-    """To the file: everything else of the trial is read."""
+    """A damaged or missing media file raises an error with its name, and everything else of the trial is read."""
     with core.init() as context:
         context.train.report_metrics("own", 1, {"a": image(1), "b": image(2), "c": image(3), "n": 1})
     directory = home.folder(1).media_path
@@ -193,7 +193,7 @@ def test_damage_is_named_and_confined(home: Home) -> None:
 
 
 def test_a_resume_supersedes_media(home: Home) -> None:
-    """As it does reports."""
+    """A resume supersedes media as it does reports."""
     with core.init() as context:
         context.train.report_metrics("own", 1, {"image": image(1)})
         with context.checkpoint.store_path({"steps_completed": 1}) as (path, _):
@@ -212,7 +212,7 @@ def test_a_resume_supersedes_media(home: Home) -> None:
 
 
 def test_media_move_and_end_with_their_home(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy has them, and a trial that is deleted leaves none."""
+    """Media are copied with their home, and deleted with their trial."""
     with core.init() as context:
         context.train.report_metrics("own", 1, {"image": image()})
     shutil.copytree(home.root, tmp_path / "copy")
@@ -225,7 +225,7 @@ def test_media_move_and_end_with_their_home(home: Home, tmp_path: Path, monkeypa
 
 
 def test_media_of_a_node_come_home_before_the_record_that_names_them(home: Home, tmp_path: Path) -> None:
-    """Also if an attempt to bring them was cut off."""
+    """A node's media arrive in the home before the record that names them, also after an interrupted transfer."""
     Home.create(home.root)
     with core.init() as context:
         context.train.report_training_metrics(1, {"loss": 1.0})
@@ -252,7 +252,7 @@ def test_media_of_a_node_come_home_before_the_record_that_names_them(home: Home,
 
 
 def test_a_reader_without_media_reads_the_record(home: Home) -> None:
-    """To it the file is a mapping like any other in `json_metrics`."""
+    """In a record, a medium is a plain JSON mapping in `json_metrics`, which a reader without media can decode."""
     with core.init() as context:
         context.train.report_metrics("own", 1, {"image": image(), "loss": 0.5})
 
@@ -263,7 +263,7 @@ def test_a_reader_without_media_reads_the_record(home: Home) -> None:
 
 
 def test_a_mapping_that_only_looks_like_media_stays_what_it_is(home: Home) -> None:
-    """Journals of earlier versions may have some, and damaged ones any."""
+    """A mapping that resembles media but is not valid is returned as it was reported, and is not listed as media."""
     with core.init() as context:
         context.train.report_training_metrics(1, {"loss": 1.0})
     strange: list[Any] = [{"$media": 1}, {"$media": {"kind": "image", "sha256": "../../x", "size_bytes": 1}}]
@@ -275,7 +275,7 @@ def test_a_mapping_that_only_looks_like_media_stays_what_it_is(home: Home) -> No
 
 
 def test_no_name_reaches_outside_the_directory(home: Home) -> None:
-    """Only hashes with a known extension are names of files."""
+    """Only a SHA-256 with a known extension is accepted as a media file's name, and no path."""
     with core.init() as context:
         context.train.report_metrics("own", 1, {"image": image()})
 
@@ -285,7 +285,7 @@ def test_no_name_reaches_outside_the_directory(home: Home) -> None:
 
 
 def test_another_rank_keeps_media_with_its_journal(tmp_path: Path) -> None:
-    """Unless nobody would read them: then there is neither."""
+    """Another rank stores media with its journal, or neither if its journal is not kept."""
     start = AttemptStarted(time=0.0, format=1, trial_id=1, attempt=1, host="h", pid=1, sdk_version="0", rank=1)
     for name, is_kept in (("kept", True), ("not", False)):
         (tmp_path / name).mkdir()

@@ -77,7 +77,7 @@ def curves(directory: Path) -> dict[str, Curve]:
 
 
 def test_training_reports_become_curves(journal: JournalWriter, directory: Path) -> None:
-    """One curve per metric, at the steps and times of the reports."""
+    """Training reports become one curve per metric, at the steps and times of the reports."""
     for steps in (10, 20):
         journal.append(report(steps, loss=1 / steps, epoch=steps // 10))
 
@@ -93,7 +93,7 @@ def test_training_reports_become_curves(journal: JournalWriter, directory: Path)
 
 
 def test_validation_curves_are_told_from_training_curves(journal: JournalWriter, directory: Path) -> None:
-    """By a prefix, unless the name has it."""
+    """The names of validation curves get the prefix val_, unless they already have one."""
     journal.append(report(10, "validation", loss=0.5, val_accuracy=0.25, validation_error=1.0))
 
     write(journal, directory)
@@ -106,7 +106,7 @@ def test_validation_curves_are_told_from_training_curves(journal: JournalWriter,
 
 
 def test_groups_of_the_users_own_become_curves_under_their_name(journal: JournalWriter, directory: Path) -> None:
-    """The profiler's records, which belong to no step, do not."""
+    """Custom groups become curves with the group as prefix; profiler records, which have no step, do not."""
     journal.append(report(10, "inference", latency=0.5))
     journal.append(Profile(time=START, group="cpu", metrics={"cpu_util_simple": 50.0}))
 
@@ -116,7 +116,7 @@ def test_groups_of_the_users_own_become_curves_under_their_name(journal: Journal
 
 
 def test_batches_stand_at_their_own_steps(journal: JournalWriter, directory: Path) -> None:
-    """The report's mean is shown only for what the batches do not tell."""
+    """Metrics of batches are placed at their own steps; the report's mean is shown only for other metrics."""
     batches: list[dict[str, int | float | str]] = [{"loss": 4.0}, {"loss": 2.0}, {"loss": 0.0}]
     journal.append(Report(START, "training", 30, {"loss": 2.0, "lr": 0.5}, batches))
 
@@ -129,7 +129,7 @@ def test_batches_stand_at_their_own_steps(journal: JournalWriter, directory: Pat
 
 
 def test_numbers_that_are_not_finite_are_shown(journal: JournalWriter, directory: Path) -> None:
-    """A loss that goes to NaN is the very thing to look for."""
+    """Values that are NaN or infinite are shown, since a diverging loss must be seen."""
     journal.append(Report(START, "training", 1, {"a": "NaN", "b": "Infinity", "c": "-Infinity", "d": 2**63}))
 
     write(journal, directory)
@@ -140,7 +140,7 @@ def test_numbers_that_are_not_finite_are_shown(journal: JournalWriter, directory
 
 
 def test_a_hostile_name_stays_a_name(journal: JournalWriter, directory: Path) -> None:
-    """It is never a path."""
+    """Names with slashes, dots or control characters never become paths."""
     group, name = "../../etc\n\x00", "ä/../" * 170
     journal.append(Report(START, group, 1, {name: 1.0}))
 
@@ -166,7 +166,7 @@ def test_a_resumed_attempt_hides_what_it_supersedes(folder: Path, directory: Pat
 
 
 def test_an_attempt_without_a_checkpoint_begins_again(folder: Path, directory: Path) -> None:
-    """All that earlier attempts reported is superseded."""
+    """If an attempt begins without a checkpoint, all reports of earlier attempts are left out as superseded."""
     first = open_journal(folder)
     first.append(report(0, loss=4.0))
     second = open_journal(folder, attempt=2)
@@ -180,7 +180,7 @@ def test_an_attempt_without_a_checkpoint_begins_again(folder: Path, directory: P
 
 
 def test_damaged_lines_cost_only_themselves(journal: JournalWriter, directory: Path) -> None:
-    """Even where the line that says which attempt it is."""
+    """A damaged line loses only itself, even the line that begins an attempt."""
     for steps in (1, 2, 3):
         journal.append(report(steps, loss=0.5))
     lines = journal.path.read_bytes().splitlines(keepends=True)
@@ -192,7 +192,7 @@ def test_damaged_lines_cost_only_themselves(journal: JournalWriter, directory: P
 
 
 def test_event_files_follow_the_journals(folder: Path, directory: Path) -> None:
-    """Each look adds what has come, also from an attempt that has begun meanwhile. Another command begins anew."""
+    """Event files are extended with new reports and attempts, and begin anew with another command."""
     first = open_journal(folder)
     followed = ReportedEvents(TrialFolder(folder.parents[1], 7), directory)
     seen = []
@@ -214,7 +214,7 @@ def test_event_files_follow_the_journals(folder: Path, directory: Path) -> None:
 
 
 def test_checksums_are_those_that_tensorboard_verifies(journal: JournalWriter, directory: Path) -> None:
-    """Its loader refuses an event of which one bit is wrong."""
+    """Events have checksums that TensorBoard verifies: its loader refuses an event with a flipped bit."""
     journal.append(report(1, loss=0.5))
     write(journal, directory)
     (path,) = directory.iterdir()

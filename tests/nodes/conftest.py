@@ -22,7 +22,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class TheTrial:
-    """Of a training that has begun exactly one."""
+    """The trial of a training that has begun exactly one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

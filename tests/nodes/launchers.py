@@ -45,7 +45,7 @@ class NodeLaunch:
         return self._errors.read_text(errors="replace")
 
     def read_until(self, words: str) -> None:
-        """Blocks until its ranks have printed them."""
+        """Blocks until the launcher's ranks have printed these words."""
         wait_for(lambda: words in self.output or self.has_ended(), TIMEOUT_S)
         assert words in self.output, f"it ended with {self._process.returncode}:\n{self.output}\n{self.errors}"
 
@@ -59,7 +59,7 @@ class NodeLaunch:
         self._process.kill()
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> int:
-        """Its exit status, -N for death by signal N."""
+        """The exit status of the launcher, or -N for death by signal N."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -86,7 +86,7 @@ def elastic(num_nodes: str, *, meeting_host: Host) -> list[str]:
 
 
 def start_fixed(hosts: HostGroup, folder: Path, *options: str) -> list[NodeLaunch]:
-    """On all hosts."""
+    """Starts a launcher on each of these hosts."""
     return [
         NodeLaunch(host, folder, launcher_argv(fixed(len(hosts), rank, *options))) for rank, host in enumerate(hosts)
     ]

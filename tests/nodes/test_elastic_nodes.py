@@ -44,7 +44,7 @@ def test_a_node_that_comes_later_may_become_the_first(folder: Path, the_trial: T
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", _LOSSES)
 def test_the_rest_goes_on_when_a_node_is_lost(folder: Path, the_trial: TheTrial, loss: str) -> None:
-    """Alone, from the newest checkpoint; what the chief had reported beyond it is superseded."""
+    """When a node is lost, the others go on from the newest checkpoint, and reports beyond it are superseded."""
     with host_group(2) as hosts:
         launches = [_start(host, folder, "1:2", meeting_host=hosts[0]) for host in hosts]
         launches[0].read_until("rank 0 of 2")
@@ -63,7 +63,7 @@ def test_the_rest_goes_on_when_a_node_is_lost(folder: Path, the_trial: TheTrial,
 
 @pytest.mark.slow
 def test_a_lost_node_comes_back(folder: Path, the_trial: TheTrial) -> None:
-    """Three, two, and again three hosts: three attempts of one trial."""
+    """A training goes from three hosts to two and back to three, in three attempts of one trial."""
     with host_group(3) as hosts:
         launches = [_start(host, folder, "2:3", meeting_host=hosts[0]) for host in hosts]
         launches[0].read_until("rank 0 of 3")
@@ -96,7 +96,7 @@ def test_one_restart_is_enough_for_one_failure(folder: Path, the_trial: TheTrial
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", _LOSSES)
 def test_without_the_meeting_place_the_training_ends(folder: Path, loss: str) -> None:
-    """The host that was named as the endpoint is lost: the others cannot meet, say so, and do not wait."""
+    """If the host of the rendezvous endpoint is lost, the others end with an error that says so, and do not wait."""
     with host_group(2) as hosts:
         launches = [_start(host, folder, "1:2", meeting_host=hosts[0]) for host in hosts]
         launches[1].read_until("rank 1 of 2")

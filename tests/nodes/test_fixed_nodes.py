@@ -26,7 +26,7 @@ def _stop_step(launch: NodeLaunch) -> int:
 
 
 def test_a_stop_of_one_node_stops_all_at_the_same_step(folder: Path, the_trial: TheTrial) -> None:
-    """SIGTERM comes to the second node's launcher only; both say that the training is to be continued."""
+    """SIGTERM to one node's launcher stops all nodes at the same step, and both launchers exit with 75."""
     with host_group(2) as hosts:
         launches = start_fixed(hosts, folder)
         launches[1].await_step(3)
@@ -41,7 +41,7 @@ def test_a_stop_of_one_node_stops_all_at_the_same_step(folder: Path, the_trial: 
 
 @pytest.mark.slow
 def test_a_stopped_training_is_resumed_on_the_same_nodes(folder: Path, the_trial: TheTrial) -> None:
-    """The first node knows the trial, and the others take part as at first."""
+    """A stopped training is resumed by `trial resume` on the first node and the launcher on the others."""
     core_sdk = [sys.executable, "-m", "core_sdk.cli"]
     argvs = [launcher_argv(fixed(2, rank)) for rank in range(2)]
     with host_group(2) as hosts:
@@ -68,7 +68,7 @@ def test_a_stopped_training_is_resumed_on_the_same_nodes(folder: Path, the_trial
 @needs("latency")
 @pytest.mark.slow
 def test_a_slow_network_changes_nothing_but_the_time(folder: Path, the_trial: TheTrial) -> None:
-    """Three hosts, 20 ms from each other."""
+    """With 20 ms between three hosts, a training has the same reports in one attempt."""
     with host_group(3, latency_s=0.02) as hosts:
         launches = start_fixed(hosts, folder)
         launches[0].await_step(3)
@@ -80,7 +80,7 @@ def test_a_slow_network_changes_nothing_but_the_time(folder: Path, the_trial: Th
 
 @pytest.mark.slow
 def test_a_rank_that_fails_is_named_on_all_nodes(folder: Path) -> None:
-    """With its traceback, and its exit status is that of both launchers."""
+    """When a rank fails, all launchers name it with its traceback, and exit with its status."""
     (folder / "fail-at-3-on-1").touch()
     with host_group(2) as hosts:
         launches = start_fixed(hosts, folder)
@@ -93,7 +93,7 @@ def test_a_rank_that_fails_is_named_on_all_nodes(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_failures_are_followed_by_restarts_on_all_nodes(folder: Path, the_trial: TheTrial) -> None:
-    """In step: one on each node, one after the other."""
+    """After a failure on any node, the launchers of all nodes restart together."""
     for step, rank in ((5, 1), (7, 0)):
         (folder / f"fail-at-{step}-on-{rank}").touch()
     with host_group(2) as hosts:
@@ -108,7 +108,7 @@ def test_failures_are_followed_by_restarts_on_all_nodes(folder: Path, the_trial:
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_launcher_that_is_killed_ends_the_other_nodes(folder: Path, victim: int) -> None:
-    """Its ranks go with it, and theirs lose their peers."""
+    """When a launcher is killed, its ranks die, and the other node ends because a peer was lost."""
     with host_group(2) as hosts:
         launches = start_fixed(hosts, folder)
         launches[1 - victim].await_step(3)
@@ -123,7 +123,7 @@ def test_a_launcher_that_is_killed_ends_the_other_nodes(folder: Path, victim: in
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_host_that_dies_ends_the_other_nodes(folder: Path, victim: int) -> None:
-    """The first, which keeps the launchers' store, or another."""
+    """When a host dies, the first or another, the other node ends with an error."""
     with host_group(2) as hosts:
         launches = start_fixed(hosts, folder)
         launches[1 - victim].await_step(3)
@@ -136,7 +136,7 @@ def test_a_host_that_dies_ends_the_other_nodes(folder: Path, victim: int) -> Non
 
 @pytest.mark.slow
 def test_a_cable_that_is_cut_ends_both_sides(folder: Path) -> None:
-    """Neither hears anything of the other, and nobody tells them."""
+    """When the cable between two hosts is cut, both launchers end by themselves."""
     with host_group(2) as hosts:
         launches = start_fixed(hosts, folder)
         launches[0].await_step(3)
@@ -150,7 +150,7 @@ def test_a_cable_that_is_cut_ends_both_sides(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_ranks_that_wait_in_torch_do_not_wait_for_a_host_that_is_cut_off(folder: Path) -> None:
-    """In an all-reduce, of which torch itself would despair after half an hour: the launchers end it."""
+    """When a host is cut off, the launchers end ranks that wait in torch's all-reduce."""
     (folder / "hang-at-4-on-1").touch()
     with host_group(2) as hosts:
         launches = start_fixed(hosts, folder)

@@ -55,13 +55,13 @@ class Cluster:
     def start_over_ssh(
         self, framework: str, script: Sequence[object], slots: str = "1 1", **variables: str
     ) -> NodeLaunch:
-        """One command on the first host."""
+        """Starts the training by one command on the first host."""
         named = ",".join(f"{host.name}:{count}" for host, count in self._counts(slots))
         hosts = ["-H", named] if framework == "horovod" else ["--hostfile", self.write_hostfile(slots)]
         return self.start(framework, [*_launcher(framework), *hosts, "--", *script], 0, **variables)
 
     def start_placed(self, framework: str, script: Sequence[object], slots: str = "1 1") -> list[NodeLaunch]:
-        """A launcher on each host, which is told its place."""
+        """Starts a launcher on each host, each of which is told its place."""
         if framework == "horovod":
             argv = [*_launcher(framework), "--", *script]
             return [
@@ -80,7 +80,7 @@ class Cluster:
         return path
 
     def assert_empty(self) -> None:
-        """Nothing of a launch is left on any host."""
+        """Waits until no process of a launch is left on any host."""
         wait_for(lambda: not live_processes(self.folder))
 
     def _counts(self, slots: str) -> list[tuple[Host, str]]:
@@ -123,7 +123,7 @@ def distant_cluster(folder: Path, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def _await_places(launches: Sequence[NodeLaunch], line: str) -> None:
-    """All ranks say it."""
+    """Waits until all ranks have printed this line."""
     ranks = range(int(line.split()[0]))
     said = [f"[rank={rank}] {line}" for rank in ranks]
     wait_for(
@@ -147,7 +147,7 @@ def _steps(trial: Trial) -> list[int | None]:
 def test_one_command_trains_on_two_hosts_as_on_one(
     cluster: Cluster, the_trial: TheTrial, framework: str, slots: str
 ) -> None:
-    """One trial, with a stop in its midst, to the accuracy that as many ranks reach on one host."""
+    """One command trains on two hosts as one trial, with a stop, to the accuracy of as many ranks on one host."""
     script = ["python", EXAMPLE]
     num_ranks = sum(map(int, slots.split()))
 
@@ -170,7 +170,7 @@ def test_one_command_trains_on_two_hosts_as_on_one(
 @pytest.mark.parametrize("framework", ["deepspeed", "horovod"])
 @pytest.mark.parametrize(("slots", "line"), [("1 1", _TWO_RANKS), ("2 1", _THREE_RANKS)], ids=["equal", "unequal"])
 def test_launchers_that_are_placed_need_no_ssh(cluster: Cluster, framework: str, slots: str, line: str) -> None:
-    """One on each host, told its place by options or by a run info."""
+    """Launchers that are started on each host, with their place in options or a run info, need no ssh."""
     launches = cluster.start_placed(framework, _places(framework), slots)
 
     _await_places(launches, line)
@@ -185,7 +185,7 @@ def test_launchers_that_are_placed_need_no_ssh(cluster: Cluster, framework: str,
 def test_only_the_head_needs_the_hostfile(
     cluster: Cluster, tmp_path: Path, framework: str, slots: str, line: str
 ) -> None:
-    """Which tells the others their numbers of ranks; a single one too."""
+    """Only the first host needs the hostfile, from which the others learn their numbers of ranks."""
     first = cluster.hosts[0]
     private = tmp_path / "private"
     private.mkdir()
@@ -202,7 +202,7 @@ def test_only_the_head_needs_the_hostfile(
 
 @pytest.mark.slow
 def test_gloo_can_be_told_an_interface_where_names_lead_nowhere(cluster: Cluster, tmp_path: Path) -> None:
-    """Debian's installer has each host take its own name for 127.0.1.1."""
+    """Where each host's own name leads to 127.0.1.1, as on Debian, gloo works with GLOO_SOCKET_IFNAME."""
     for host, other in (tuple(cluster.hosts), tuple(cluster.hosts)[::-1]):
         names = tmp_path / f"{host.name}-names"
         names.write_text(f"127.0.0.1 localhost\n127.0.1.1 {host.name}\n{other.address} {other.name}\n")
@@ -216,7 +216,7 @@ def test_gloo_can_be_told_an_interface_where_names_lead_nowhere(cluster: Cluster
 
 @pytest.mark.slow
 def test_deepspeeds_own_ranks_have_a_context_too(cluster: Cluster) -> None:
-    """Started by its program on each host."""
+    """Ranks started by DeepSpeed's own program on each host get a Context."""
     python = training("deepspeed").python
     options = ["--hostfile", cluster.write_hostfile("2 1"), "--no_ssh", "--no_local_rank", "--master_addr=10.77.0.1"]
     launches = [
@@ -234,7 +234,7 @@ def test_deepspeeds_own_ranks_have_a_context_too(cluster: Cluster) -> None:
 
 @pytest.mark.slow
 def test_horovodruns_own_ranks_have_a_context_too(cluster: Cluster) -> None:
-    """Which it starts on the other host by ssh."""
+    """Ranks that horovodrun starts on another host by ssh get a Context."""
     python = training("horovod").python
     ssh = ["-p", "22", "-i", cluster.network.key]
     argv = [python.with_name("horovodrun"), "-np", "3", *ssh, "-H", "h1:2,h2:1", python, *_places("horovod")]
@@ -249,7 +249,7 @@ def test_horovodruns_own_ranks_have_a_context_too(cluster: Cluster) -> None:
 @pytest.mark.parametrize("framework", ["deepspeed", "horovod"])
 @pytest.mark.parametrize("loss", ["dies", "is cut off"])
 def test_a_lost_host_ends_the_training(cluster: Cluster, framework: str, loss: str) -> None:
-    """In words that name it, and with nothing left on either."""
+    """When a host is lost, the training ends with an error that names it, and no process is left on either host."""
     head = cluster.start_over_ssh(framework, _places(framework, "for-ever"))
     _await_places([head], _TWO_RANKS)
     second = cluster.hosts[1]
@@ -266,7 +266,7 @@ def test_a_lost_host_ends_the_training(cluster: Cluster, framework: str, loss: s
 @pytest.mark.parametrize("framework", ["deepspeed", "horovod"])
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_lost_host_ends_launchers_that_are_placed(cluster: Cluster, framework: str, victim: int) -> None:
-    """The first host too, where the launchers meet."""
+    """When a host is lost, also the first one, the launcher placed on the other host ends."""
     launches = cluster.start_placed(framework, _places(framework, "for-ever"))
     _await_places(launches, _TWO_RANKS)
 
@@ -283,7 +283,7 @@ def test_a_lost_host_ends_launchers_that_are_placed(cluster: Cluster, framework:
 def test_a_slow_network_changes_nothing_but_the_time(
     distant_cluster: Cluster, the_trial: TheTrial, framework: str
 ) -> None:
-    """20 ms for each frame."""
+    """With 20 ms between the hosts, a training reports the same steps."""
     script = ["python", EXAMPLE, "--epochs", "2", "--batch-size", "256"]
 
     head = distant_cluster.start_over_ssh(framework, script)

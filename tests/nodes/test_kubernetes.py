@@ -21,7 +21,7 @@ _COMMAND = [sys.executable, "-m", "launch.torch_distributed", str(TRAINING), "0.
 
 
 def _as_pods(hosts: HostGroup, folder: Path) -> None:
-    """Each has the name that its Job gives a pod, and finds the others by what their Service tells."""
+    """Gives each host a pod's name of its Job, and the names of the others as their Service does."""
     lines = ["127.0.0.1 localhost"]
     lines += [f"{host.address} digits-{index}.{_DOMAIN} digits-{index}" for index, host in enumerate(hosts)]
     names = folder / "pods"
@@ -32,7 +32,7 @@ def _as_pods(hosts: HostGroup, folder: Path) -> None:
 
 
 def _start(hosts: HostGroup, folder: Path) -> Sequence[NodeLaunch]:
-    """The manifest's command in each pod, without an option."""
+    """Starts the manifest's command in each pod, without an option."""
     variables = {"CORE_SDK_NUM_NODES": str(len(hosts)), "CORE_SDK_JOB_ID": "digits"}
     return [
         NodeLaunch(host, folder, _COMMAND, JOB_COMPLETION_INDEX=str(index), **variables)
@@ -41,7 +41,7 @@ def _start(hosts: HostGroup, folder: Path) -> Sequence[NodeLaunch]:
 
 
 def test_an_evicted_pod_stops_all_and_its_successor_goes_on(folder: Path, the_trial: TheTrial) -> None:
-    """SIGTERM to one pod is a stop of the training; what the Job starts instead is the trial's next attempt."""
+    """SIGTERM to one pod stops the whole training, and the pods that follow are the trial's next attempt."""
     with host_group(2) as hosts:
         _as_pods(hosts, folder)
         first = _start(hosts, folder)
@@ -62,7 +62,7 @@ def test_an_evicted_pod_stops_all_and_its_successor_goes_on(folder: Path, the_tr
 
 @pytest.mark.slow
 def test_pods_that_replace_killed_ones_go_on(folder: Path, the_trial: TheTrial) -> None:
-    """A node dies with its pod; the other pod fails because of it, and the Job starts both anew."""
+    """When a node dies with its pod, the other pod fails, and the new pods continue the trial."""
     with host_group(2) as hosts:
         _as_pods(hosts, folder)
         first = _start(hosts, folder)

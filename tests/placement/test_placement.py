@@ -57,33 +57,33 @@ def placed_by_kubernetes(variables: Mapping[str, str], hostname: str = "train-1"
     ],
 )
 def test_a_list_of_hosts_is_expanded(text: str, hosts: list[str]) -> None:
-    """In its order, with the zeros that numbers begin with."""
+    """A list of hosts is expanded in its order, with leading zeros."""
     assert expand_hosts(text) == hosts
 
 
 @pytest.mark.parametrize("text", ["", "h1,", "h[", "h[1-", "h]1", "h[3-1]", "h[a-b]", "h[]"])
 def test_what_is_no_list_of_hosts_is_refused(text: str) -> None:
-    """Rather than taken for a host of that name."""
+    """Text that is no list of hosts is refused, and not taken for a host's name."""
     with pytest.raises(ValueError, match=r"is not a|runs backwards"):
         expand_hosts(text)
 
 
 def test_a_list_of_counts_is_expanded() -> None:
-    """A number, and how many nodes in a row have it."""
+    """A list of counts such as 1(x2),3 is expanded, and a bad one is refused."""
     assert expand_counts("1(x2),3,2(x1)") == [1, 1, 3, 2]
     with pytest.raises(ValueError, match="is not a count"):
         expand_counts("1(x)")
 
 
 def test_a_step_of_slurm_has_its_place() -> None:
-    """All nodes, the first one first, and this one among them."""
+    """In a step of Slurm, a launcher learns all nodes, the first one, and its own rank."""
     placement = placed_by_slurm()
 
     assert (placement.addresses, placement.node_rank, placement.slots) == (("h1", "h2"), 1, None)
 
 
 def test_nodes_of_a_heterogeneous_job_are_counted_from_component_to_component() -> None:
-    """While the step's own list is sorted: so Slurm 22.05 did it with the components h3 and h[1-2]."""
+    """In a heterogeneous job, nodes are numbered by component, although the step's list is sorted."""
     components = {
         "SLURM_HET_SIZE": "2",
         "SLURM_JOB_NODELIST_HET_GROUP_0": "h3",
@@ -98,7 +98,7 @@ def test_nodes_of_a_heterogeneous_job_are_counted_from_component_to_component() 
 
 
 def test_nodes_meet_at_a_port_of_their_jobs_own() -> None:
-    """The same on all of them, and another one for the next job and the next step."""
+    """All nodes of a step derive the same port, which differs for other jobs and steps."""
     ports = {
         placed_by_slurm(SLURM_JOB_ID=str(job), SLURM_STEP_ID=str(step)).port for job in range(9) for step in (0, 1)
     }
@@ -123,12 +123,12 @@ def test_nodes_meet_at_a_port_of_their_jobs_own() -> None:
     ],
 )
 def test_slots_are_the_gpus_that_may_be_used(variables: dict[str, str], slots: int | None) -> None:
-    """Of the task rather than of the node; what CUDA is told counts for all."""
+    """Slots are the GPUs that the task may use, rather than the node's; CUDA_VISIBLE_DEVICES has precedence."""
     assert placed_by_slurm(**variables).slots == slots
 
 
 def test_without_a_step_nothing_is_placed() -> None:
-    """On a laptop, and in a batch script of one node; Slurm has numbers for steps that are none."""
+    """Without a step of Slurm, as on a laptop or in a batch script on one node, nothing is placed."""
     assert slurm_placement({}) is None
     assert slurm_placement(BATCH | {"SLURM_JOB_NUM_NODES": "1"}) is None
     assert slurm_placement(BATCH | {"SLURM_JOB_NUM_NODES": "1", "SLURM_STEP_ID": "4294967291"}) is None
@@ -155,13 +155,13 @@ def test_without_a_step_nothing_is_placed() -> None:
 def test_other_than_one_launcher_per_node_is_refused(
     variables: dict[str, str], error: type[PlacementError], words: str
 ) -> None:
-    """In words that say what to write instead."""
+    """Other numbers than one launcher per node are refused with what to write instead."""
     with pytest.raises(error, match=words):
         slurm_placement(variables)
 
 
 def test_a_pod_of_an_indexed_job_has_its_place() -> None:
-    """Its siblings are told by its own name."""
+    """A pod of an indexed Job learns its rank from its index and the others' addresses from its own name."""
     placement = placed_by_kubernetes(POD)
 
     assert placement.addresses == tuple(f"train-{index}.{DOMAIN}" for index in range(3))
@@ -170,28 +170,28 @@ def test_a_pod_of_an_indexed_job_has_its_place() -> None:
 
 
 def test_torchruns_number_of_nodes_serves_a_pod_too() -> None:
-    """Of an elastic training the most."""
+    """A pod takes the number of nodes from PET_NNODES too, and the largest number of an elastic training."""
     variables = {"JOB_COMPLETION_INDEX": "1", "PET_NNODES": "1:3"}
 
     assert placed_by_kubernetes(variables) == placed_by_kubernetes(POD)
 
 
 def test_a_pods_manifest_may_name_the_first_one() -> None:
-    """Then no subdomain is needed."""
+    """If the manifest gives MASTER_ADDR and MASTER_PORT, a pod needs no subdomain."""
     placement = placed_by_kubernetes(POD | {"MASTER_ADDR": "10.1.2.3", "MASTER_PORT": "2222"}, domain="")
 
     assert (placement.addresses[0], placement.port, placement.node_rank) == ("10.1.2.3", 2222, 1)
 
 
 def test_a_pod_alone_needs_no_address() -> None:
-    """Indices also number trainings that have nothing to do with each other."""
+    """A pod that trains alone needs no address, and its index does not count as a rank."""
     placement = placed_by_kubernetes({"JOB_COMPLETION_INDEX": "7", "CORE_SDK_NUM_NODES": "1"}, "sweep-7", "")
 
     assert (placement.addresses, placement.node_rank) == (("sweep-7",), 0)
 
 
 def test_outside_of_an_indexed_job_no_pod_is_placed() -> None:
-    """A single pod, or a Job without indices."""
+    """A pod outside of an indexed Job gets no placement."""
     assert kubernetes_placement({"CORE_SDK_NUM_NODES": "2"}, "train-x7f2", "train-x7f2") is None
 
 
@@ -215,6 +215,6 @@ def test_outside_of_an_indexed_job_no_pod_is_placed() -> None:
 def test_what_a_manifest_lacks_is_named(
     variables: dict[str, str], hostname: str, domain: str, error: type[PlacementError], words: str
 ) -> None:
-    """With what to put there."""
+    """An error for an incomplete manifest names what is missing and what to put there."""
     with pytest.raises(error, match=words):
         placed_by_kubernetes(variables, hostname, domain)

@@ -10,6 +10,6 @@ from pytorch.ranks import Ranks, warm_ranks
 
 @pytest.fixture(scope="session")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    """Functions of tests, run on several ranks."""
+    """Runs functions of tests on several ranks."""
     with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
         yield warm

@@ -188,7 +188,7 @@ def train(folder: str, num_workers: str, end: str = "") -> None:
 
 
 def samples(folder: Path) -> dict[int, dict[int, list[float]]]:
-    """The samples of each global batch, as they were after augmentation."""
+    """Returns the samples of each global batch, after augmentation."""
     found: dict[int, dict[int, list[float]]] = defaultdict(dict)
     for file in folder.glob("rank *"):
         for note in map(json.loads, file.read_text().splitlines()):
@@ -198,7 +198,7 @@ def samples(folder: Path) -> dict[int, dict[int, list[float]]]:
 
 
 def notes(folder: Path) -> dict[str, dict[str, set[str]]]:
-    """What all attempts have written down, by rank and batch: several notes, if a batch was trained in several ways."""
+    """Returns the notes of all attempts by rank and batch; a batch that was trained differently has several."""
     found: dict[str, dict[str, set[str]]] = {}
     for file in sorted(folder.glob("rank *")):
         found[file.name] = defaultdict(set)

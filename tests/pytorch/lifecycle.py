@@ -94,7 +94,7 @@ Reports = list[tuple[int | None, dict[str, Any]]]
 
 
 class Stage:
-    """A directory with the Trial, at which its trainings can be held."""
+    """A directory with a Trial whose trainings can be held at a batch."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -104,7 +104,7 @@ class Stage:
         (self.code / "model_def.py").write_text(text)
 
     def submit(self, home: Home, config: str = CONFIG) -> int:
-        """Submits an experiment; returns its number."""
+        """Submits an experiment and returns its number."""
         return submit(Home.create(home.root), config, source="held.yaml", model_dir=self.code).experiment_id
 
     def hold_at(self, batch_index: int) -> None:
@@ -112,7 +112,7 @@ class Stage:
         (self.directory / "hold").write_text(str(batch_index))
 
     def await_held(self) -> int:
-        """The process id of the chief, which is in the batch."""
+        """Waits until the chief is held at its batch and returns its process id."""
         here = self.directory / "here"
         wait_for(here.exists)
         return int(here.read_text())
@@ -130,7 +130,7 @@ def reports(trial_id: int, group: str = "training") -> Reports:
 
 
 def copy_of(home: Home, place: Path) -> Home:
-    """Another home with the same records."""
+    """Copies the home to another place and returns the copy."""
     shutil.copytree(home.root, place, symlinks=True)
     return Home(place)
 

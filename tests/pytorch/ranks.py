@@ -25,14 +25,14 @@ class Ranks:
     directory: Path
 
     def run(self, function: Callable[..., None], num_ranks: int, *arguments: object) -> list[str]:
-        """What each rank has printed. The function is one of a test's module, and gets its arguments as texts."""
+        """Runs a function of a test's module, with text arguments, on all ranks and returns what each printed."""
         processes = self.start(function, num_ranks, *arguments)
         codes = [process.wait() for process in processes]
         assert not any(codes), "\n".join(process.stderr.read_text() for process in processes)
         return [process.stdout.read_text() for process in processes]
 
     def start(self, function: Callable[..., None], num_ranks: int, *arguments: object) -> list[WarmProcess]:
-        """For ranks that may fail."""
+        """Starts a function on ranks that may fail."""
         rendezvous = self.directory / f"rendezvous-{uuid.uuid4()}"
         file = Path(function.__code__.co_filename)
         entry = f"{file.parent.name}.{file.stem}:{function.__name__}"
@@ -48,7 +48,7 @@ class Ranks:
 
 
 def _variables(rank: int, num_ranks: int) -> dict[str, str]:
-    """Those that torchrun sets."""
+    """Returns the variables that torchrun would set."""
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks}
     return {name: str(number) for name, number in (places | {"GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1}).items()}
 
@@ -60,7 +60,7 @@ def warm_ranks(directory: Path) -> Iterator[Ranks]:
 
 
 def main() -> None:
-    """One rank."""
+    """Runs the function on one rank."""
     import torch
 
     _, entry, *arguments = sys.argv

@@ -21,7 +21,7 @@ DATASET = TensorDataset(torch.arange(23))
 
 
 class Squares(TorchBatchProcessor):
-    """Keeps the square of each sample, and how many there were."""
+    """A processor that stores the square of each sample and their number."""
 
     stops_after: int | None = None
     dies_after: int | None = None
@@ -53,7 +53,7 @@ class Squares(TorchBatchProcessor):
 
 
 class Drawing(TorchBatchProcessor):
-    """Draws a random number for each batch."""
+    """A processor that draws a random number for each batch."""
 
     drawn: list[float]
 
@@ -62,7 +62,7 @@ class Drawing(TorchBatchProcessor):
 
 
 def outputs() -> list[int]:
-    """The samples whose squares are in any checkpoint."""
+    """Returns the samples whose squares are in any checkpoint."""
     found: list[int] = []
     for checkpoint in client.get_trial(1).list_checkpoints():
         for file in sorted(Path(checkpoint.download(f"copy-{checkpoint.uuid}")).rglob("rank_*/*.json")):
@@ -92,7 +92,7 @@ def test_each_sample_is_processed_once(tmp_path: Path) -> None:
     ("options", "num_samples"), [({"max_batches": 2}, 8), ({"dataloader_kwargs": {"drop_last": True}}, 20)]
 )
 def test_a_part_may_be_left_out(options: dict[str, Any], num_samples: int) -> None:
-    """The end of the dataset, or its last batch if that is smaller."""
+    """max_batches leaves out the rest of the dataset, and drop_last leaves out the smaller last batch."""
     torch_batch_process(Squares, DATASET, batch_size=4, **options)
 
     assert outputs() == list(range(num_samples))
@@ -107,7 +107,7 @@ def process(stops_after: str, dies_after: str, batch_size: str) -> None:
 @pytest.mark.parametrize(("first", "then"), [(2, 2), (2, 1), (1, 3)])
 @pytest.mark.parametrize("end", ["stop", "death"])
 def test_the_work_goes_on_after_any_end_on_any_number_of_ranks(ranks: Ranks, first: int, then: int, end: str) -> None:
-    """No sample is left out, and none has output twice: what a dead attempt had not stored is processed again."""
+    """After a stop or death, on any number of ranks, each sample has exactly one output."""
     ends = (0, -1) if end == "stop" else (-1, 2)
     for process_ in ranks.start(process, first, *ends, 3):
         process_.wait()
@@ -139,7 +139,7 @@ class Endless(IterableDataset[int]):
 def test_what_cannot_be_divided_is_refused(
     dataset: Dataset[Any], options: dict[str, Any], error: type[Exception], text: str
 ) -> None:
-    """Before a trial begins."""
+    """A dataset without a length or a bad option is refused before a trial begins."""
     with pytest.raises(error, match=text):
         torch_batch_process(Squares, dataset, **options)
 
@@ -147,7 +147,7 @@ def test_what_cannot_be_divided_is_refused(
 
 
 def test_two_runs_of_one_seed_draw_the_same() -> None:
-    """What a processor draws at random follows from the seed."""
+    """Random numbers of a processor depend on the seed only."""
     drawn = []
     for seed in (7, 7, 8):
         Drawing.drawn = []

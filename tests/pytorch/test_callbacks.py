@@ -15,7 +15,7 @@ HOOKS = [name for name in vars(PyTorchCallback) if name.startswith("on_")]
 
 
 class Recorder(PyTorchCallback):
-    """Writes down each hook that is called, and counts them."""
+    """A callback that records and counts its hooks."""
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
@@ -48,7 +48,7 @@ def fit(job: str = "job", kind: type[LineTrial] = LineTrial, **arguments: Any) -
 
 
 def test_hooks_run_in_their_order() -> None:
-    """Of an epoch of three batches, the second of which is validated and saved."""
+    """The hooks of an epoch with a validation and a checkpoint run in the documented order."""
     result, recorder = fit(max_length=Epoch(1), validation_period=Batch(2), checkpoint_policy="all")
 
     names = [event[0] for event in recorder.events]
@@ -76,7 +76,7 @@ def test_hooks_run_in_their_order() -> None:
 
 
 def test_hooks_get_metrics() -> None:
-    """Of each batch as the trial returned them, and for the report as numbers."""
+    """Batch hooks get the trial's own metrics, and workload hooks get numbers."""
     result, recorder = fit(max_length=Batch(2))
 
     got = {event[0]: event[1:] for event in recorder.events}
@@ -95,7 +95,7 @@ def test_hooks_get_metrics() -> None:
 
 
 def test_hooks_are_told_how_far_the_training_is() -> None:
-    """Beside the metrics, as they are reported; what a hook adds to a validation's metrics is reported too."""
+    """Hooks see batches and epochs beside the metrics, and metrics that they add to a validation are reported."""
     seen: list[dict[str, Any]] = []
 
     class Watching(PyTorchCallback):
@@ -117,7 +117,7 @@ def test_hooks_are_told_how_far_the_training_is() -> None:
 
 
 def test_a_hook_of_the_start_of_an_epoch_may_take_no_index() -> None:
-    """As callbacks were written before it had one."""
+    """on_training_epoch_start() may be written without the index of the epoch."""
     starts: list[str] = []
 
     class Old(PyTorchCallback):
@@ -134,7 +134,7 @@ def test_a_hook_of_the_start_of_an_epoch_may_take_no_index() -> None:
 
 
 def test_a_callback_gets_its_state_back() -> None:
-    """Under its name, before the training starts; the epoch that goes on is not begun again."""
+    """A resumed callback gets its state before the training starts, and the epoch hook is not repeated."""
     first_result, first = fit(max_length=Batch(2))
     _, recorder = fit(max_length=Batch(4), latest_checkpoint=first_result.latest_checkpoint)
 
@@ -150,7 +150,7 @@ def test_a_callback_gets_its_state_back() -> None:
 
 
 def test_an_error_is_told_to_callbacks_before_they_are_shut_down() -> None:
-    """And leaves `fit()`."""
+    """An error reaches the exception hook before the shutdown hook and is raised by `fit()`."""
 
     class Failing(LineTrial):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
@@ -167,7 +167,7 @@ def test_an_error_is_told_to_callbacks_before_they_are_shut_down() -> None:
 
 
 def test_what_a_callback_adds_to_a_checkpoint_is_there() -> None:
-    """To its content and to its files; the content is shown to it when it is loaded."""
+    """Content and files that a callback adds to a checkpoint are there when it is loaded."""
 
     class Adding(PyTorchCallback):
         loaded: dict[str, Any] = {}
@@ -196,7 +196,7 @@ def test_what_a_callback_adds_to_a_checkpoint_is_there() -> None:
 
 
 def test_state_that_could_not_be_loaded_again_is_refused_when_it_is_saved() -> None:
-    """Its place in the checkpoint is named."""
+    """A state that cannot be loaded again is refused when it is saved, with its place in the checkpoint."""
 
     class Foreign(PyTorchCallback):
         def state_dict(self) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def test_state_that_could_not_be_loaded_again_is_refused_when_it_is_saved() -> N
     ("returned", "words"), [([], "returned a list; it must return a dict"), ({"a": 1}, "a int as 'a'")]
 )
 def test_what_are_no_callbacks_is_refused(returned: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says what to return."""
+    """build_callbacks() must return a dict of callbacks; the error says so."""
     monkeypatch.setattr(LineTrial, "build_callbacks", lambda self: returned)
 
     with pytest.raises(TypeError, match=words):
@@ -220,7 +220,7 @@ def test_what_are_no_callbacks_is_refused(returned: Any, words: str, monkeypatch
 
 
 class SeesFiles(PyTorchCallback):
-    """Wants the files of checkpoints."""
+    """A callback with a hook that needs the checkpoint's files."""
 
     def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
         pass
@@ -232,7 +232,7 @@ class SeesFiles(PyTorchCallback):
 def test_a_checkpoint_is_written_in_the_background_unless_a_hook_wants_its_files(
     monkeypatch: pytest.MonkeyPatch, callbacks: dict[str, PyTorchCallback], is_background: bool
 ) -> None:
-    """It is stored when `fit()` has returned."""
+    """Checkpoints are written in the background unless a hook needs their files."""
     threads, save_file = [], torch.save
 
     def save(*arguments: Any) -> None:

@@ -17,7 +17,7 @@ from core_sdk.pytorch import Batch, PyTorchTrialContext, Trainer, init
 
 
 class Graphs:
-    """A backend of `torch.compile()` that only counts what it is given to compile."""
+    """A backend of `torch.compile()` that counts what it is given."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -59,7 +59,7 @@ class OwnModel(nn.Module):
     "model", [OwnModel(), nn.Sequential(nn.Linear(2, 1)), nn.Linear(2, 1)], ids=lambda model: type(model).__name__
 )
 def test_a_model_is_compiled_with_the_given_arguments(model: nn.Module) -> None:
-    """It runs what the backend has made of it, and returns the same."""
+    """A wrapped model is compiled by the given backend and returns the same output."""
     graphs = Graphs()
 
     with init() as context:
@@ -73,7 +73,7 @@ def test_a_model_is_compiled_with_the_given_arguments(model: nn.Module) -> None:
 @needs("many processes")
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_model_on_several_ranks_is_compiled(ranks: Ranks, strategy: str) -> None:
-    """With what exchanges its gradients."""
+    """A model on several ranks is compiled together with DDP or FSDP."""
     ranks.run(trains_compiled, 2, strategy)
 
 
@@ -93,7 +93,7 @@ def trains_compiled(strategy: str) -> None:
 
 
 def test_the_names_in_the_state_are_those_of_the_model() -> None:
-    """Whether it is compiled or not, so that either loads the other's checkpoint."""
+    """State names are the same with and without compilation."""
     with init() as context:
         wrapped = context.wrap_model(nn.Linear(2, 1), compile={"backend": "eager"})
 
@@ -103,7 +103,7 @@ def test_the_names_in_the_state_are_those_of_the_model() -> None:
 @needs("many processes")
 @pytest.mark.parametrize("compiles_again", [True, False])
 def test_a_compiled_training_goes_on_as_if_it_had_never_been_stopped(compiles_again: bool) -> None:
-    """To the bit, also without compilation: this backend computes as the model itself does."""
+    """A compiled training that was stopped resumes exactly, also without compilation."""
     compiled = {"backend": "aot_eager"}
     whole = train("whole", compiled)
     first = train("stopped", compiled, stops=True)
@@ -116,6 +116,6 @@ def test_a_compiled_training_goes_on_as_if_it_had_never_been_stopped(compiles_ag
 
 
 def test_what_compile_must_be_is_said() -> None:
-    """A mode is an argument by its name."""
+    """`compile` must be a bool or a dict of arguments."""
     with init() as context, pytest.raises(TypeError, match="compile is 'max-autotune'; it must be True, False, or a"):
         context.wrap_model(nn.Linear(2, 1), compile="max-autotune")  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ DEFAULTS = {
 
 
 def arguments(text: str) -> dict[str, Any]:
-    """For the configuration as its trials are told it."""
+    """Returns the arguments of fit() for a configuration."""
     return fit_arguments(to_mapping(load(text, source="const.yaml").config))
 
 
@@ -53,12 +53,12 @@ def test_a_configuration_says_how_to_train(text: str, expected: dict[str, Any]) 
 
 
 def test_a_time_metric_that_only_a_script_could_count_is_an_error() -> None:
-    """It says what to write."""
+    """A time metric that only a script can count is refused with advice."""
     with pytest.raises(ValueError, match=r"searcher.time_metric is 'hours'.*batches, epochs, records. Write a script"):
         arguments(HALVING % "time_metric: hours, max_time: 9")
 
 
 @pytest.mark.parametrize(("value", "expected"), [("1", True), ("true", True), ("0", False), ("", False)])
 def test_a_variable_says_that_a_training_is_only_tested(value: str, expected: bool) -> None:
-    """Empty or 0 is no."""
+    """CORE_SDK_TEST_MODE turns the test mode on unless it is empty or 0."""
     assert is_test_mode({"CORE_SDK_TEST_MODE": value}) is expected

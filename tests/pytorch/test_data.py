@@ -27,7 +27,7 @@ def drawn(loader: Any, limit: int = 100) -> list[list[int]]:
 
 
 def test_a_loader_is_one_of_torch() -> None:
-    """So that it also serves a loop without a Trainer."""
+    """pytorch.DataLoader is a torch DataLoader and works without a Trainer."""
     loader = pytorch.DataLoader(numbers(5), batch_size=2)
 
     assert isinstance(loader, torch.utils.data.DataLoader)
@@ -36,7 +36,7 @@ def test_a_loader_is_one_of_torch() -> None:
 
 
 def test_a_loader_can_be_repeated_divided_and_skipped_by_hand() -> None:
-    """In this order."""
+    """get_data_loader() repeats, divides and skips, in this order."""
     loader = pytorch.DataLoader(numbers(5), batch_size=1)
 
     assert drawn(loader.get_data_loader(num_replicas=2, rank=1)) == [[1], [3]]
@@ -45,7 +45,7 @@ def test_a_loader_can_be_repeated_divided_and_skipped_by_hand() -> None:
 
 
 def test_a_loader_keeps_all_options() -> None:
-    """Also for the loader that is made of it."""
+    """A loader keeps its batch sampler and collate function."""
     loader = pytorch.DataLoader(
         numbers(4), batch_sampler=BatchSampler(SequentialSampler(range(4)), 3, True), collate_fn=lambda samples: samples
     )
@@ -56,7 +56,7 @@ def test_a_loader_keeps_all_options() -> None:
 
 
 def test_a_loader_without_a_known_order_is_refused() -> None:
-    """With what to do instead."""
+    """An IterableDataset and batch_size=None are refused with an alternative."""
 
     class Stream(IterableDataset[int]):
         def __iter__(self) -> Any:
@@ -74,11 +74,11 @@ class Pair(NamedTuple):
 
 
 class Output(OrderedDict[str, Any]):
-    """A dictionary of a class of its own."""
+    """A dict subclass, as models return."""
 
 
 def test_nested_data_is_moved_in_the_containers_that_it_has() -> None:
-    """Everything that has a method `to`, and arrays."""
+    """Tensors and arrays in nested data are moved, and containers keep their types."""
     x = torch.ones(2)
     data = {"a": [x, (x, Pair(x, 3))], "b": np.ones(2, dtype=np.float32), "c": Output(d=x)}
 
@@ -95,7 +95,7 @@ def test_nested_data_is_moved_in_the_containers_that_it_has() -> None:
 
 
 def test_what_moves_itself_is_asked_to() -> None:
-    """Though it may also be a tuple."""
+    """An object with a `to` method is moved by it, even if it is a tuple."""
     packed = pack_sequence([torch.ones(2), torch.ones(1)])
 
     moved = pytorch.to_device([packed], CPU)
@@ -104,7 +104,7 @@ def test_what_moves_itself_is_asked_to() -> None:
 
 
 def test_what_cannot_be_moved_is_warned_of_once_per_type(caplog: pytest.LogCaptureFixture) -> None:
-    """And stays where it is."""
+    """Data that cannot be moved stays as it is, with one warning per type."""
     warned: set[type] = set()
     texts = np.array(["a"])
 
@@ -122,12 +122,12 @@ def test_what_cannot_be_moved_is_warned_of_once_per_type(caplog: pytest.LogCaptu
     [torch.ones(3, 2), np.ones((3, 2)), [torch.ones(3), torch.ones(1)], {"x": (torch.ones(3),)}, (np.ones(3),)],
 )
 def test_the_length_of_a_batch_is_that_of_its_first_tensor(batch: Any) -> None:
-    """However deep it lies."""
+    """The length of a batch is that of its first tensor, at any depth."""
     assert pytorch.data_length(batch) == 3
 
 
 def test_a_batch_without_a_tensor_has_no_length() -> None:
-    """The trial must say it."""
+    """A batch without a tensor has no length, and the error names the method to override."""
     with pytest.raises(ValueError, match="the batch is empty"):
         pytorch.data_length({"x": []})
     with pytest.raises(TypeError, match=r"override get_batch_length\(\)"):
@@ -135,7 +135,7 @@ def test_a_batch_without_a_tensor_has_no_length() -> None:
 
 
 def test_samplers_build_on_each_other() -> None:
-    """Shuffle, repeat, divide, make batches, skip."""
+    """Samplers for shuffling, repeating, dividing and skipping can be combined."""
     samplers = pytorch.samplers
     shuffled = samplers.ReproducibleShuffleSampler(range(6), seed=7)
     again = samplers.ReproducibleShuffleSampler(range(6), seed=7)
@@ -154,7 +154,7 @@ def test_samplers_build_on_each_other() -> None:
 
 @pytest.mark.parametrize(("size", "seed"), [(6, 7), (1, 0), (130, 2**32 - 1)])
 def test_a_reproducible_shuffle_has_the_order_of_determined(size: int, seed: int) -> None:
-    """That of numpy's older generator, in every epoch, also one that is asked for again."""
+    """ReproducibleShuffleSampler has Determined's order in every epoch."""
     generator = np.random.RandomState(seed)
     expected = []
     for _ in range(4):
@@ -169,7 +169,7 @@ def test_a_reproducible_shuffle_has_the_order_of_determined(size: int, seed: int
 
 
 def test_batches_are_sampled_as_samples_are() -> None:
-    """Each rank takes every so many of them."""
+    """Batch samplers divide, repeat and shuffle whole batches."""
     samplers = pytorch.samplers
     batches = [[0, 1], [2, 3], [4]]
 

@@ -37,7 +37,7 @@ def fit(
 
 
 class FillsTheDisk(PyTorchCallback):
-    """Writes more into its third checkpoint than there is room for."""
+    """A callback that writes more into its third checkpoint than the disk can hold."""
 
     def __init__(self) -> None:
         self.num_saved = 0
@@ -48,7 +48,7 @@ class FillsTheDisk(PyTorchCallback):
 
 
 def test_a_full_disk_costs_what_was_trained_since_the_last_checkpoint(small_disk: Path) -> None:
-    """The error reaches the script, and the next start goes on exactly."""
+    """A full disk raises in the script, and the next start resumes exactly from the last checkpoint."""
     # A checkpoint holds the code of the trial: here, of all tests that this process has imported.
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
     _, whole = fit(job="whole")
@@ -69,7 +69,7 @@ def test_a_full_disk_costs_what_was_trained_since_the_last_checkpoint(small_disk
 
 
 class Deadly(Dataset[Any]):
-    """Ends the process that asks for the sample 13."""
+    """A dataset whose sample 13 kills the process that reads it."""
 
     is_cured = False
 
@@ -89,7 +89,7 @@ class DeadlyTrial(LineTrial):
 
 @needs("many processes")
 def test_a_worker_that_dies_ends_the_training_with_the_samples_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next start goes on behind the newest checkpoint."""
+    """If a worker dies, the error names its samples, and the next start resumes from the newest checkpoint."""
     with pytest.raises(RuntimeError, match="exited unexpectedly") as raised:
         fit(DeadlyTrial, checkpoint_period=Batch(1))
     monkeypatch.setattr(Deadly, "is_cured", True)
@@ -100,7 +100,7 @@ def test_a_worker_that_dies_ends_the_training_with_the_samples_that_it_had(monke
 
 
 class NamesItself(Dataset[Any]):
-    """Writes down the processes that read it."""
+    """A dataset that records the processes that read it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -114,7 +114,7 @@ class NamesItself(Dataset[Any]):
 
 
 class RankTrial(LineTrial):
-    """Does on rank 1, or on the only rank, what a test wants to fail."""
+    """A trial that fails on rank 1, or on the only rank, in the way that a test asks for."""
 
     def __init__(self, context: PyTorchTrialContext, what: str, directory: Path) -> None:
         super().__init__(context, batch_size=4)
@@ -142,7 +142,7 @@ def train(what: str, directory: str) -> None:
 
 @needs("many processes")
 def test_the_workers_of_a_loader_end_after_their_training_was_killed(ranks: Ranks, tmp_path: Path) -> None:
-    """By themselves, within some seconds."""
+    """Loader workers end by themselves after their training was killed."""
     (process,) = ranks.start(train, 1, "kill", tmp_path)
 
     assert process.wait() == -signal.SIGKILL
@@ -154,7 +154,7 @@ def test_the_workers_of_a_loader_end_after_their_training_was_killed(ranks: Rank
 
 @needs("many processes")
 def test_data_that_differ_between_ranks_are_refused_on_all_of_them(ranks: Ranks, tmp_path: Path) -> None:
-    """As when each rank gives only its own share."""
+    """Ranks whose datasets differ are refused, and every rank's error says how they differ."""
     processes = ranks.start(train, 2, "length", tmp_path)
 
     assert all(process.wait() == 1 for process in processes)
@@ -166,7 +166,7 @@ def test_data_that_differ_between_ranks_are_refused_on_all_of_them(ranks: Ranks,
 
 @needs("many processes")
 def test_hyperparameters_that_differ_between_ranks_are_warned_of(ranks: Ranks, tmp_path: Path) -> None:
-    """By the chief, whose values are recorded."""
+    """If hyperparameters differ between ranks, the chief warns and its values are recorded."""
     processes = ranks.start(train, 2, "hparams", tmp_path)
 
     assert [process.wait() for process in processes] == [0, 0]

@@ -46,7 +46,7 @@ class Model(nn.Module):
 
 
 def wrapped(**options: Any) -> nn.Module:
-    """A model with other weights on each rank, as far as wrapping does not change them."""
+    """Returns a wrapped model whose weights differ between ranks before it is wrapped."""
     return FsdpStrategy().wrap_model(Model(seed=1 + int(os.environ["RANK"])), torch.device("cpu"), options)
 
 
@@ -85,7 +85,7 @@ def has_the_weights_of_the_chief() -> None:
 
 
 def trains_as_one_model() -> None:
-    """Beside the same training on one rank, with the whole batch."""
+    """Trains sharded and on one rank with the same batches, and compares the weights."""
     strategy, model, alone = FsdpStrategy(), wrapped(), Model(seed=1)
     optimizers = [torch.optim.AdamW(each.parameters(), 0.1) for each in (model, alone)]
     rank, num_ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -109,26 +109,26 @@ def trains_as_one_model() -> None:
 @needs("many processes")
 @pytest.mark.parametrize("check", [elements_of_lists, chosen_classes, refuses_absent_classes])
 def test_units_are_chosen(ranks: Ranks, check: Any) -> None:
-    """By default they are the elements of lists of modules; otherwise, all modules of some classes."""
+    """By default the elements of module lists are sharded, and otherwise modules of chosen classes."""
     ranks.run(check, 1)
 
 
 @needs("many processes")
 def test_all_ranks_begin_with_the_weights_of_the_chief(ranks: Ranks) -> None:
-    """Even if a script has seeded each rank in its own way."""
+    """All ranks begin with the chief's weights, even if their seeds differ."""
     ranks.run(has_the_weights_of_the_chief, 2)
 
 
 @needs("many processes")
 @pytest.mark.parametrize("num_ranks", [1, 2])
 def test_a_sharded_model_trains_as_a_whole_one(ranks: Ranks, num_ranks: int) -> None:
-    """With gradients summed over batches and clipped, to the precision of sums in another order."""
+    """A sharded model with accumulated and clipped gradients trains like a whole one."""
     ranks.run(trains_as_one_model, num_ranks)
 
 
 @needs("many processes")
 def test_a_script_without_a_launcher_is_a_group_of_one(ranks: Ranks, tmp_path: Path) -> None:
-    """The same code then runs on one rank."""
+    """A script without a launcher trains a sharded model on one rank."""
     ranks.run(begins_its_own_group, 1)
 
 

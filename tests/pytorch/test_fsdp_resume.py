@@ -36,7 +36,7 @@ class FsdpTrial(LineTrial):
 
 
 class TwoModelsTrial(FsdpTrial):
-    """As a GAN: each model has its own optimizer, and learns from what the other gives."""
+    """A trial of two models with their own optimizers, like a GAN."""
 
     def __init__(self, context: PyTorchTrialContext, strategy: str, dropout: float) -> None:
         super().__init__(context, strategy, dropout)
@@ -73,7 +73,7 @@ def train(
     window: str = "1",
     kind: str = "FsdpTrial",
 ) -> None:
-    """Writes what this rank has trained on, and the final state, into a file of the directory."""
+    """Trains and writes this rank's samples and final state into a file of the directory."""
     with init(job_id=job, aggregation_frequency=int(window)) as context:
         fixed_seed(context)
         trial = globals()[kind](context, strategy, float(dropout))
@@ -97,7 +97,7 @@ def results(directory: Path, job: str, num_ranks: int) -> list[dict[str, Any]]:
 
 
 def samples(ranks: list[dict[str, Any]]) -> list[list[float]]:
-    """Of each global batch."""
+    """Returns the samples of each global batch."""
     trained = [each["trained"] for each in ranks]
     return [sorted(x for batch in batches for x in batch[2]) for batches in zip(*trained, strict=True)]
 
@@ -128,10 +128,7 @@ def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path,
 def test_a_resume_on_another_number_of_ranks_trains_on_the_same_samples(
     ranks: Ranks, tmp_path: Path, num_ranks: int, strategy: str
 ) -> None:
-    """Also without any sharding, and between two steps.
-
-    Numbers differ: sums have another order, and 8 samples on 3 ranks are not weighted alike.
-    """
+    """A resume on another number of ranks, with or without sharding, trains on the same samples."""
     ranks.run(train, 2, "whole", -1, tmp_path, "fsdp", 0, 2)
     ranks.run(train, 2, "stopped", 2, tmp_path, "fsdp", 0, 2)
     before = results(tmp_path, "stopped", 2)
@@ -146,7 +143,7 @@ def test_a_resume_on_another_number_of_ranks_trains_on_the_same_samples(
 
 @pytest.mark.slow
 def test_a_checkpoint_of_a_whole_model_is_resumed_by_a_sharded_one(ranks: Ranks, tmp_path: Path) -> None:
-    """As when a model has outgrown DistributedDataParallel."""
+    """A sharded training can resume from the checkpoint of a whole model."""
     ranks.run(train, 1, "whole", -1, tmp_path, "none")
     ranks.run(train, 1, "stopped", 2, tmp_path, "none")
 
@@ -159,7 +156,7 @@ def test_a_checkpoint_of_a_whole_model_is_resumed_by_a_sharded_one(ranks: Ranks,
 
 @needs("many processes")
 def test_every_file_of_a_checkpoint_loads_with_weights_only(ranks: Ranks, tmp_path: Path) -> None:
-    """JSON aside."""
+    """Every file of a checkpoint is JSON or loads with weights_only."""
     ranks.run(train, 2, "stopped", 2, tmp_path)
 
     files = [path for path in Path(os.environ["CORE_SDK_HOME"]).glob("checkpoints/*/*") if path.is_file()]

@@ -25,7 +25,7 @@ def run(
     window: int = WINDOW,
     **arguments: Any,
 ) -> LineTrial:
-    """Three epochs of three batches."""
+    """Trains for three epochs of three batches."""
     with init(job_id=job, aggregation_frequency=window) as context:
         fixed_seed(context)
         trial = kind(context)
@@ -38,7 +38,7 @@ def run(
 @needs("many processes")
 @pytest.mark.parametrize("stopped_after", [0, 1, 2, 3, 4, 6])
 def test_a_stop_within_a_window_changes_nothing(stopped_after: int) -> None:
-    """Losses before and after the next step are those of a training that was not stopped."""
+    """A training that is stopped within an accumulation resumes with the same losses and weights."""
     whole = run("whole")
 
     first = run("stopped", StopAfter(stopped_after))
@@ -51,7 +51,7 @@ def test_a_stop_within_a_window_changes_nothing(stopped_after: int) -> None:
 
 @needs("many processes")
 def test_a_window_that_the_end_of_the_training_cuts_off_is_completed_later(caplog: pytest.LogCaptureFixture) -> None:
-    """Its gradients wait in the checkpoint; they are not applied, and not lost."""
+    """Gradients of an accumulation that the training's end cuts off are kept in the checkpoint and applied later."""
     whole = run("whole", max_length=Batch(8))
 
     shorter = run("longer", max_length=Batch(6))
@@ -69,7 +69,7 @@ def weights(trial: LineTrial) -> list[list[float]]:
 
 
 def train(job: str, stop_after: str, home: str) -> None:
-    """A rank of a training; prints its samples and losses."""
+    """Trains on one rank and prints its samples and weights."""
     import os
 
     os.environ["CORE_SDK_HOME"] = home
@@ -84,7 +84,7 @@ def train(job: str, stop_after: str, home: str) -> None:
 
 @needs("many processes")
 def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, tmp_path: Path) -> None:
-    """Each has gradients of its own, which are averaged only at the end of the window."""
+    """Ranks that are stopped within an accumulation window resume with their own gradients."""
 
     def outcomes(job: str, stop: str = "") -> list[Any]:
         return [json.loads(printed) for printed in ranks.run(train, 2, job, stop, str(tmp_path / "home"))]
@@ -100,7 +100,7 @@ def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, tmp_pa
 
 
 def test_other_ranks_take_the_mean_of_all_gradients(tmp_path: Path) -> None:
-    """Since the mean over ranks is what a step uses."""
+    """On another number of ranks, each rank resumes with the mean of all gradients."""
     from core_sdk.loop.plan import DataParallelRank
     from core_sdk.runtime.gradients import read_gradients
 
@@ -113,7 +113,7 @@ def test_other_ranks_take_the_mean_of_all_gradients(tmp_path: Path) -> None:
 
 
 class AdversarialTrial(LineTrial):
-    """Two models against each other; the step of one leaves gradients in the other."""
+    """A trial of two models in which a step of one leaves gradients in the other."""
 
     def __init__(self, context: Any, **loader: Any) -> None:
         super().__init__(context, **loader)
@@ -137,7 +137,7 @@ class AdversarialTrial(LineTrial):
 @needs("many processes")
 @pytest.mark.parametrize("window", [1, 2])
 def test_gradients_that_one_model_leaves_in_another_survive_a_stop(window: int) -> None:
-    """They add to those of the next batch, whether the trial means that or not."""
+    """Gradients that one model leaves in another survive a stop."""
     whole = run("whole", kind=AdversarialTrial, window=window)
 
     first = run("stopped", StopAfter(2), kind=AdversarialTrial, window=window)

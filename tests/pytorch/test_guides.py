@@ -286,7 +286,7 @@ print(type(my_trial).__name__, type(loaded).__name__, loaded.model[0].weight.abs
 
 @pytest.fixture(autouse=True)
 def model_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The working directory, with the Trial and its configuration."""
+    """Makes a working directory with the guide's Trial and configuration."""
     directory = tmp_path / "model"
     directory.mkdir()
     (directory / "model_def.py").write_text(MODEL_DEF)
@@ -299,13 +299,13 @@ def model_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def run(script: str) -> None:
-    """As `python train.py` does, without the time that torch's import takes."""
+    """Runs a script as `python train.py` would, in this process."""
     Path("train.py").write_text(script)
     runpy.run_path("train.py", run_name="__main__")
 
 
 def core_sdk(*arguments: str) -> str:
-    """The command's output; it must succeed."""
+    """Runs `core-sdk` and returns its output; the command must succeed."""
     result = subprocess.run(["core-sdk", *arguments], capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
@@ -333,7 +333,7 @@ def test_a_script_trains_locally() -> None:
 
 
 def test_a_script_in_test_mode_trains_one_batch() -> None:
-    """Step 3: it validates and saves, too."""
+    """Step 3 of the guide: in test mode the script trains one batch, validates and saves."""
     run(TEST_MODE)
 
     assert steps("validation") == checkpoint_steps() == [1]
@@ -341,7 +341,7 @@ def test_a_script_in_test_mode_trains_one_batch() -> None:
 
 @needs("many processes")
 def test_a_trial_is_loaded_from_its_checkpoint() -> None:
-    """Step 6: with the code that lies in the checkpoint, and whatever the working directory has become."""
+    """Step 6 of the guide: a trial is loaded with the code that is stored in its checkpoint."""
     run(TEST_MODE)
     uuid = Tracker().get_trial(1).list_checkpoints()[0].uuid
     Path("model_def.py").unlink()
@@ -370,7 +370,7 @@ def test_a_trial_with_all_that_its_guide_teaches_trains() -> None:
     "launcher", [pytest.param("torch.distributed.run", marks=pytest.mark.slow), "launch.torch_distributed"]
 )
 def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
-    """Step 3, with torchrun itself or with the launcher: each rank takes half of every batch."""
+    """The guide's script trains on two ranks, started by torchrun or by the launcher, with half of each batch each."""
     Path("train.py").write_text(LOCAL_OR_CLUSTER)
     command = [sys.executable, "-m", launcher, "--nproc-per-node=2"]
     command += ["train.py"] if launcher.startswith("torch.") else ["--", "train.py"]
@@ -389,7 +389,7 @@ def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
     ids=["on cluster", "local or cluster"],
 )
 def test_a_configuration_is_submitted(home: Home, script: str) -> None:
-    """Steps 4 and 5, on two slots: the configuration says how long to train, whatever the script says besides."""
+    """Steps 4 and 5 of the guide: the submitted configuration decides the length of the training."""
     Path("train.py").write_text(script)
 
     with running_master(Home.create(home.root)):
@@ -406,7 +406,7 @@ def test_a_configuration_is_submitted(home: Home, script: str) -> None:
 )
 @pytest.mark.parametrize("num_slots", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_slots: int) -> None:
-    """The guide to Trials: the configuration says all that a script would."""
+    """A configuration with a Trial class as its entrypoint trains it without a script."""
     options = [f"entrypoint={entrypoint}", f"resources.slots_per_trial={num_slots}"]
     options += ["min_validation_period={batches: 20}", "min_checkpoint_period={epochs: 2}", "scheduling_unit=5"]
     overrides = [word for option in options for word in ("--config", option)]
@@ -422,7 +422,7 @@ def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_
 @needs("many processes")
 @pytest.mark.parametrize("is_class", [True, False], ids=["class", "script"])
 def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> None:
-    """`--local --test`: nothing of it remains."""
+    """`--local --test` trains one batch and leaves no experiment."""
     Path("train.py").write_text(ON_CLUSTER)
     entrypoint = "model_def:MNistTrial" if is_class else "python3 train.py"
     overrides = ["--config", f"entrypoint={entrypoint}", "--config", "resources.slots_per_trial=1"]
@@ -435,7 +435,7 @@ def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> N
 
 @needs("many processes")
 def test_a_class_that_does_not_exist_is_said_in_one_line() -> None:
-    """And without a configuration it is said how to give one."""
+    """A missing Trial class is reported in one line."""
     ended = subprocess.run(
         [sys.executable, "-m", "core_sdk.pytorch", "model_def:Other"], capture_output=True, text=True, check=False
     )

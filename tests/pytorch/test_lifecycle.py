@@ -73,7 +73,7 @@ def completed(home: Home, experiment_id: int) -> tuple[Reports, Reports]:
 
 
 def assert_whole(training: Reports) -> None:
-    """Each batch once, and in each epoch every sample once."""
+    """Checks that each batch was trained once, and each sample once per epoch."""
     assert [steps for steps, _ in training] == list(range(1, NUM_BATCHES + 1))
     for first in range(0, NUM_BATCHES, BATCHES_PER_EPOCH):
         epoch = [metrics for _, metrics in training[first : first + BATCHES_PER_EPOCH]]
@@ -83,7 +83,7 @@ def assert_whole(training: Reports) -> None:
 
 @pytest.mark.usefixtures("master")
 def test_pauses_and_a_kill_leave_no_trace_in_an_experiment(home: Home, stage: Stage) -> None:
-    """It is paused in the middle of an epoch and activated; another is killed, and restarted by `max_restarts`."""
+    """A paused and a killed experiment have the same reports as an undisturbed one."""
     undisturbed = completed(home, stage.submit(home))
 
     stage.hold_at(7)
@@ -110,7 +110,7 @@ def test_pauses_and_a_kill_leave_no_trace_in_an_experiment(home: Home, stage: St
 
 @pytest.mark.usefixtures("master")
 def test_a_restart_by_the_launcher_leaves_no_trace(home: Home, stage: Stage) -> None:
-    """One of two ranks is killed; both begin again, from the newest checkpoint."""
+    """If one of two ranks is killed, the launcher's restart leads to the same reports."""
     undisturbed = completed(home, stage.submit(home, ON_TWO_RANKS))
 
     stage.hold_at(11)
@@ -152,7 +152,7 @@ def test_a_trial_that_is_resumed_once_more_goes_on_as_one_that_is_resumed_once(
 
 @pytest.mark.slow
 def test_a_continued_trial_has_the_weights_and_counts_anew(stage: Stage) -> None:
-    """Its first validation, before any batch, is the last one of the trial that it continues."""
+    """A continued trial has the other trial's weights, so that its validation at step 0 equals the other's last one."""
     core_sdk("run", "--", sys.executable, stage.code / "model_def.py")
 
     core_sdk("trial", "continue", 1)
@@ -166,7 +166,7 @@ def test_a_continued_trial_has_the_weights_and_counts_anew(stage: Stage) -> None
 @pytest.mark.slow
 @pytest.mark.usefixtures("master")
 def test_a_search_stops_trials_that_fall_behind(home: Home, stage: Stage) -> None:
-    """Each of them saves a checkpoint in the middle of its training, and is complete."""
+    """A search stops trials that fall behind; each of them has a checkpoint and is completed."""
     experiment_id = stage.submit(home, STOPPING)
 
     assert await_end(home, experiment_id).state == "COMPLETED"
@@ -198,7 +198,7 @@ def test_a_search_lets_the_best_trials_go_on(home: Home, stage: Stage) -> None:
 
 
 def core_sdk(*arguments: object) -> None:
-    """It must succeed."""
+    """Runs `core-sdk`; the command must succeed."""
     result = subprocess.run([CORE_SDK, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr
 

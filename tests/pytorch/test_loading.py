@@ -17,7 +17,7 @@ from core_sdk.pytorch import Batch, CheckpointLoadContext, Trainer, init, load_t
 
 @pytest.fixture
 def trained(tmp_path: Path) -> tuple[LineTrial, Path]:
-    """A trial, and its downloaded checkpoint."""
+    """Returns a trained trial and its downloaded checkpoint."""
     with init(hparams={"lr": 0.1}) as context:
         trial = LineTrial(context)
         result = Trainer(trial, context).fit(max_length=Batch(2))
@@ -30,7 +30,7 @@ def weights(trial: Any) -> list[list[float]]:
 
 
 def test_a_trial_is_loaded_with_its_code_hyperparameters_and_weights(trained: tuple[LineTrial, Path]) -> None:
-    """The class comes from the checkpoint, and is not the one that is imported here."""
+    """A loaded trial has the hyperparameters and weights of its checkpoint, and the class of the stored code."""
     trial, checkpoint = trained
 
     loaded = load_trial_from_checkpoint_path(checkpoint)
@@ -42,7 +42,7 @@ def test_a_trial_is_loaded_with_its_code_hyperparameters_and_weights(trained: tu
 
 
 def test_the_class_and_its_arguments_can_be_given(trained: tuple[LineTrial, Path]) -> None:
-    """For a class that cannot be imported, such as one of a notebook."""
+    """A class that cannot be imported, as from a notebook, can be passed with its arguments."""
     trial, checkpoint = trained
 
     loaded = load_trial_from_checkpoint_path(checkpoint, LineTrial, {"batch_size": 3}, {"map_location": "cpu"})
@@ -53,7 +53,7 @@ def test_the_class_and_its_arguments_can_be_given(trained: tuple[LineTrial, Path
 
 
 def test_a_state_with_the_prefix_of_distributed_data_parallel_is_loaded(trained: tuple[LineTrial, Path]) -> None:
-    """As `determined` keeps it."""
+    """A state with the prefix "module." of DistributedDataParallel is loaded."""
     trial, checkpoint = trained
     file = checkpoint / "state_dict.pth"
     content = torch.load(file)
@@ -66,7 +66,7 @@ def test_a_state_with_the_prefix_of_distributed_data_parallel_is_loaded(trained:
 
 
 def test_a_class_that_cannot_be_imported_is_named(trained: tuple[LineTrial, Path]) -> None:
-    """With the argument that helps."""
+    """A class that cannot be imported is named, together with the argument that helps."""
     _, checkpoint = trained
     file = checkpoint / "load_data.json"
     file.write_text(file.read_text().replace("LineTrial", "PlaneTrial"))
@@ -78,13 +78,13 @@ def test_a_class_that_cannot_be_imported_is_named(trained: tuple[LineTrial, Path
 
 
 def test_what_no_trainer_has_stored_is_refused(tmp_path: Path) -> None:
-    """Before anything is built."""
+    """A directory that no Trainer has stored is refused before a trial is built."""
     with pytest.raises(StateMismatchError, match=r"has no load_data.json: no Trainer has stored it"):
         load_trial_from_checkpoint_path(tmp_path, LineTrial)
 
 
 def test_another_model_is_refused(trained: tuple[LineTrial, Path]) -> None:
-    """By the names of what does not fit."""
+    """A checkpoint of another model is refused with the names that differ."""
 
     class Smaller(LineTrial):
         def __init__(self, context: Any) -> None:
@@ -95,7 +95,7 @@ def test_another_model_is_refused(trained: tuple[LineTrial, Path]) -> None:
 
 
 def test_arguments_of_torch_load_may_be_given_as_before(trained: tuple[LineTrial, Path]) -> None:
-    """But not in both ways."""
+    """Arguments of torch.load may be given directly, with a warning, or in torch_load_kwargs, but not both."""
     with pytest.warns(FutureWarning, match="torch_load_kwargs"):
         load_trial_from_checkpoint_path(trained[1], map_location="cpu")
     with pytest.raises(ValueError, match="pass mmap in torch_load_kwargs"):
@@ -103,7 +103,7 @@ def test_arguments_of_torch_load_may_be_given_as_before(trained: tuple[LineTrial
 
 
 def test_a_loaded_trial_can_predict_and_nothing_else() -> None:
-    """What is wrapped stays as it is; what needs a training says so."""
+    """A loaded trial can predict; methods that need a training raise an error that says so."""
     context = CheckpointLoadContext()
     context.experimental.use_amp()
     model = nn.Linear(1, 1).double()

@@ -28,26 +28,26 @@ def taken(*batches: Any, num_samples: int = 1) -> Columns:
 
 
 def test_numbers_tensors_and_none_are_read_as_they_are() -> None:
-    """Also in one column."""
+    """Numbers, bools, tensors and None may be mixed in one metric."""
     columns = taken({"a": 1}, {"a": torch.tensor(0.5)}, {"a": None}, {"a": torch.tensor([2])}, {"a": True})
 
     assert columns.values == {"a": [1, 0.5, None, 2, 1]}
 
 
 def test_a_tensor_alone_is_the_loss() -> None:
-    """As `train_batch()` may return it."""
+    """A single tensor that is returned is reported as the loss."""
     assert taken(torch.tensor(3.0)).values == {"loss": [3.0]}
 
 
 def test_many_batches_keep_their_order() -> None:
-    """Values are read from the device in blocks."""
+    """The values of many batches keep their order."""
     columns = taken(*({"a": torch.tensor(index)} for index in range(700)))
 
     assert columns.values["a"] == list(range(700))
 
 
 def test_a_tensor_that_is_changed_in_place_later_keeps_its_value() -> None:
-    """As a parameter is, or a running total."""
+    """A tensor that is changed in place later keeps its value at the time of the report."""
     total = torch.zeros(())
     metrics = BatchMetrics("train_batch")
 
@@ -59,7 +59,7 @@ def test_a_tensor_that_is_changed_in_place_later_keeps_its_value() -> None:
 
 
 def test_values_are_given_once() -> None:
-    """The next batches begin a new column."""
+    """take() returns the values once, and later batches begin a new column."""
     metrics = BatchMetrics("train_batch")
     metrics.add({"a": 1}, 0, 4)
     metrics.take()
@@ -77,13 +77,13 @@ def test_values_are_given_once() -> None:
     ],
 )
 def test_a_missing_key_is_named_with_its_batch(second: dict[str, int], words: str) -> None:
-    """The message says what to return instead."""
+    """A batch that lacks a metric, or adds one, is named with what to return."""
     with pytest.raises(ValueError, match=words + r".*None is the value where a batch has none"):
         taken({"a": 1, "b": 2}, second)
 
 
 def test_keys_may_come_in_another_order() -> None:
-    """Each value stays with its key."""
+    """Metrics may come in another order in each batch."""
     assert taken({"a": 1, "b": 2}, {"b": 4, "a": 3}).values == {"a": [1, 3], "b": [2, 4]}
 
 
@@ -101,7 +101,7 @@ def test_values_that_are_no_numbers_are_reduced_element_by_element() -> None:
 
 
 def test_values_that_have_no_mean_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    """A warning says so, once for each name."""
+    """Metrics without a mean are left out with one warning per name."""
     columns = taken({"a": 1, "t": torch.zeros(3), "o": object()}, {"a": 1, "t": torch.zeros(2), "o": object()})
     left_out = LeftOut()
 
@@ -115,30 +115,30 @@ def test_values_that_have_no_mean_are_left_out(caplog: pytest.LogCaptureFixture)
 
 
 def test_anything_but_a_dict_is_refused() -> None:
-    """Before it is counted."""
+    """Metrics that are not a dict or a tensor are refused."""
     with pytest.raises(TypeError, match=r"train_batch\(\) returned a float; it must return a dict of metrics, or"):
         taken(0.5)
 
 
 def test_the_mean_is_over_samples() -> None:
-    """Twenty samples with the values 0 to 19, in batches of 8, 8 and 4."""
+    """The mean of a metric is weighted by the number of samples per batch."""
     means = [sum(range(8)) / 8, sum(range(8, 16)) / 8, sum(range(16, 20)) / 4]
 
     assert mean(means, [8, 8, 4]) == 9.5
 
 
 def test_the_mean_of_one_batch_is_its_value() -> None:
-    """Bit for bit: 0.1 * 3 / 3 is another number."""
+    """The mean of a single batch is exactly its value."""
     assert mean([0.1], [3]) == 0.1
 
 
 def test_nan_stays_nan() -> None:
-    """It is a number that was returned."""
+    """The mean of values with NaN is NaN."""
     assert math.isnan(mean([math.nan, 1.0], [4, 2]))
 
 
 def test_fillers_and_none_do_not_count() -> None:
-    """A filler repeats samples of another rank; its NaN is not ours."""
+    """Batches that only repeat another rank's samples, and None, are not part of a mean."""
     ranks = [
         Columns({"a": [1.0, 3.0], "b": [None, None]}, [2, 1]),
         Columns({"a": [2.0, math.nan], "b": [None, 1]}, [2, 0]),
@@ -149,7 +149,7 @@ def test_fillers_and_none_do_not_count() -> None:
 
 
 def test_each_batch_has_its_mean_over_the_ranks() -> None:
-    """On a single rank that is what was returned."""
+    """Each batch's metric is its mean over the ranks."""
     first, second = Columns({"a": [1.0, 2.0]}, [4, 4]), Columns({"a": [3.0, 8.0]}, [4, 2])
 
     assert means_of_batches([first]) == [{"a": 1.0}, {"a": 2.0}]
@@ -157,7 +157,7 @@ def test_each_batch_has_its_mean_over_the_ranks() -> None:
 
 
 def test_ranks_that_return_different_metrics_are_refused() -> None:
-    """A rank without batches has none, and is left out."""
+    """Ranks that return different metrics are refused, except ranks without batches."""
     with pytest.raises(ValueError, match=r"rank 1 has other metrics than the ranks before it: b"):
         metric_names([Columns({"a": [1]}, [1]), Columns({"a": [1], "b": [1]}, [1])])
 

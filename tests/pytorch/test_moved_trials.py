@@ -161,7 +161,7 @@ GAN = """
 def test_a_script_with_a_trial_runs(
     source: str, training: set[str], validation: set[str], run_script: RunScript
 ) -> None:
-    """Its data loaders, which repeat without an end, included."""
+    """A script with a Trial of Determined runs, also with endlessly repeating loaders."""
     status, _, errors = run_script(source)
 
     assert status == 0, errors

@@ -33,7 +33,7 @@ import core_sdk as det
     ],
 )
 def test_pytorch_exports(name: str) -> None:
-    """Names of `determined.pytorch`."""
+    """Every public name of `determined.pytorch` exists in our module."""
     assert hasattr(det.pytorch, name)
     assert name in det.pytorch.__all__
 

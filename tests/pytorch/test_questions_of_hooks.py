@@ -55,7 +55,7 @@ class Asks(PyTorchCallback):
 
 
 class AskingTrial(LineTrial):
-    """Asks everything, too, and has a schedule."""
+    """A trial that asks its context for everything and has a schedule."""
 
     def __init__(self, context: PyTorchTrialContext) -> None:
         self.batches_before = context.get_initial_batch()
@@ -75,7 +75,7 @@ class AskingTrial(LineTrial):
 
 
 def run(job: str, period: int, stop_after: int | None = None) -> tuple[FitResult, AskingTrial]:
-    """Begins the trial of a job, or goes on with it."""
+    """Begins or resumes the trial of a job."""
     with init(job_id=job, hparams={"global_batch_size": 8}, exp_conf={"data": {}}) as context:
         fixed_seed(context)
         trial = AskingTrial(context)
@@ -86,7 +86,7 @@ def run(job: str, period: int, stop_after: int | None = None) -> tuple[FitResult
 
 @pytest.mark.parametrize("batches", [2, 3, 4])
 def test_a_resumed_training_knows_its_position_before_its_first_batch(batches: int) -> None:
-    """It is stopped where a validation is due: within an epoch, at its end, or after the first batch of the next."""
+    """A resumed training knows its position before its first batch, wherever it was stopped."""
     _, whole = run("whole", batches)
     first, _ = run("stopped", batches, stop_after=batches - 1)
     second, resumed = run("stopped", batches)
@@ -102,7 +102,7 @@ def test_a_resumed_training_knows_its_position_before_its_first_batch(batches: i
 
 
 def test_a_checkpoint_of_version_0_1_has_a_position() -> None:
-    """It did not keep whether the last batch had begun its epoch."""
+    """A checkpoint of version 0.1 gives a position, although it lacks a field."""
 
     def content(batches: int, epochs: int, is_epoch_start: bool) -> dict[str, Any]:
         counters = {"batches": batches, "epochs": epochs}

@@ -12,7 +12,7 @@ from core_sdk.pytorch._context import run_of
 
 
 class Mean(pytorch.MetricReducer):
-    """Adds up, and counts."""
+    """A reducer that computes the mean."""
 
     def __init__(self) -> None:
         self.total, self.count = 0.0, 0
@@ -54,7 +54,7 @@ def test_reducers_give_metrics_by_their_names(context: pytorch.PyTorchTrialConte
 
 
 def test_a_reducer_may_be_for_training_or_for_validation_only(context: pytorch.PyTorchTrialContext) -> None:
-    """Then it has no metric in the other."""
+    """A reducer for training only, or for validation only, has no metric in the other."""
     context.wrap_reducer(len, name="trained", for_validation=False)
     context.wrap_reducer(len, name="validated", for_training=False)
 
@@ -63,7 +63,7 @@ def test_a_reducer_may_be_for_training_or_for_validation_only(context: pytorch.P
 
 
 def test_reducers_forget_their_values_when_they_are_reset(context: pytorch.PyTorchTrialContext) -> None:
-    """Also one that is registered with values."""
+    """reset_reducers() clears the values of reducers, even those from before the registration."""
     used = Mean()
     used.update([5.0])
     reducer = context.wrap_reducer(used, name="mean")
@@ -76,7 +76,7 @@ def test_reducers_forget_their_values_when_they_are_reset(context: pytorch.PyTor
 
 
 def test_values_of_several_ranks_can_be_reduced_by_hand(context: pytorch.PyTorchTrialContext) -> None:
-    """From what each of them has gathered."""
+    """Values gathered from several ranks can be reduced by an explicit call."""
     context.wrap_reducer(Mean(), name="mean")
     context.wrap_reducer(list, name="all")
     reducers = run_of(context).reducers.chosen(for_training=True)
@@ -87,7 +87,7 @@ def test_values_of_several_ranks_can_be_reduced_by_hand(context: pytorch.PyTorch
 
 
 def test_a_failing_reducer_is_named(context: pytorch.PyTorchTrialContext) -> None:
-    """Since a traceback shows only the method."""
+    """A reducer that fails is named in a note to its error."""
     context.wrap_reducer(Mean(), name="mean")
 
     with pytest.raises(ZeroDivisionError) as raised:
@@ -97,7 +97,7 @@ def test_a_failing_reducer_is_named(context: pytorch.PyTorchTrialContext) -> Non
 
 
 def test_a_name_and_a_dictionary_exclude_each_other(context: pytorch.PyTorchTrialContext) -> None:
-    """One of them says what metrics are called."""
+    """A reducer needs a name unless it returns a dictionary, and may not have both."""
     context.wrap_reducer(lambda values: 1.0, for_validation=False)
     context.wrap_reducer(dict, name="mapping", for_training=False)
 

@@ -35,7 +35,7 @@ def shuffled_batches(size: int = 5) -> BatchSampler:
 
 
 def in_the_order_of_the_guide(context: PyTorchTrialContext) -> Any:
-    """Shuffle, repeat, divide, make batches, skip."""
+    """Builds the guide's loader: shuffle, repeat, divide, make batches, skip."""
     sampler: Any = samplers.ReproducibleShuffleSampler(SequentialSampler(DATASET), seed=3)
     sampler = samplers.RepeatSampler(sampler)
     sampler = samplers.DistributedSampler(sampler, context.distributed.size, context.distributed.rank)
@@ -67,7 +67,7 @@ LOADERS: dict[str, MakeLoader] = {
 
 
 def trained(make_loader: MakeLoader, job: str, *lengths: int) -> list[list[float]]:
-    """The samples of each batch, over as many starts as there are lengths."""
+    """Returns the samples of each batch, trained in as many starts as there are lengths."""
     batches = []
     checkpoint = None
     for length in lengths:
@@ -91,7 +91,7 @@ def trained(make_loader: MakeLoader, job: str, *lengths: int) -> list[list[float
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_a_loader_that_repeats_trains_and_goes_on_with_the_next_batch(name: str) -> None:
-    """Over several rounds of the data, and stopped at any batch."""
+    """A training over an endless loader can be stopped at any batch and resumes with the next one."""
     whole = trained(LOADERS[name], "whole", 30)
 
     resumed = trained(LOADERS[name], "resumed", 2, 11, 30)
@@ -101,7 +101,7 @@ def test_a_loader_that_repeats_trains_and_goes_on_with_the_next_batch(name: str)
 
 
 def test_a_loader_that_repeats_gives_each_sample_once_in_a_round() -> None:
-    """As the sampler does that it repeats."""
+    """An endless loader gives each sample once per round."""
     batches = trained(LOADERS["repeated batches"], "job", 20)
 
     num_batches = -(-len(DATASET) // 5)
@@ -115,7 +115,7 @@ def numbers(loader: Any, count: int) -> list[list[int]]:
 
 
 def test_a_loader_that_skips_begins_behind_what_it_skips() -> None:
-    """In the first round alone if it repeats, as the sampler itself does; and in each round if it does not."""
+    """Skipped batches are skipped once in an endless loader and in each round of a finite one."""
     batches = BatchSampler(SequentialSampler(range(5)), 2, drop_last=False)
     repeated = samplers.RepeatBatchSampler(batches)
 
@@ -130,7 +130,7 @@ def test_a_loader_that_skips_begins_behind_what_it_skips() -> None:
 
 @pytest.mark.parametrize("is_torchs", [True, False])
 def test_a_loader_for_one_rank_gives_the_part_of_this_rank(is_torchs: bool) -> None:
-    """Where nothing else divides the data: the parts of all ranks are the data."""
+    """With a sampler for one rank, the parts of all ranks together are the data."""
 
     def part(rank: int) -> list[int]:
         sampler: Any = (
@@ -146,7 +146,7 @@ def test_a_loader_for_one_rank_gives_the_part_of_this_rank(is_torchs: bool) -> N
 
 
 def test_a_part_of_a_rank_is_not_divided_again() -> None:
-    """What resumable() divides must be all data."""
+    """A loader with a sampler for one rank is refused by resumable() on several ranks."""
     sampler = samplers.DistributedBatchSampler(samplers.RepeatBatchSampler(shuffled_batches()), 2, 1)
 
     with pytest.raises(ValueError, match="the part of one rank of 2, but"):

@@ -70,7 +70,7 @@ class StopInValidation(LineTrial):
 def run(
     job: str, stop: PyTorchCallback | None = None, kind: type[LineTrial] = LineTrial, **arguments: Any
 ) -> tuple[FitResult, LineTrial]:
-    """Begins the trial of a job, or goes on with it."""
+    """Begins or resumes the trial of a job."""
     with init(job_id=job) as context:
         fixed_seed(context)
         trial = kind(context)
@@ -81,7 +81,7 @@ def run(
 
 @pytest.mark.parametrize("stopped_after", sample([2, 0, 1, 3, 7], every=5))
 def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
-    """Neither samples nor losses nor random numbers nor validations; the third batch ends an epoch."""
+    """A stop after any batch changes neither samples, losses, random numbers nor validations."""
     whole_result, whole = run("whole")
 
     first_result, first = run("stopped", StopAfter(stopped_after))
@@ -101,7 +101,7 @@ def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
 def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
     batches: int, batch_idx: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The flag is read before each batch; the last batch of a validation is followed by none."""
+    """A validation that a stop interrupted is repeated after the resume."""
     whole_result, whole = run("whole")
 
     monkeypatch.setattr(StopInValidation, "stops_at", (batches, batch_idx))
@@ -119,7 +119,7 @@ def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
 @needs("many processes")
 @pytest.mark.parametrize(("stop", "kind"), [(StopAtStart(), LineTrial), (None, StoppedAsItStarts)])
 def test_a_stop_before_the_first_batch_saves_what_there_is(stop: PyTorchCallback | None, kind: type[LineTrial]) -> None:
-    """The whole training comes after the resume."""
+    """A stop before the first batch stores a checkpoint of step 0, from which the training resumes."""
     _, whole = run("whole")
 
     first_result, first = run("stopped", stop, kind)
@@ -138,7 +138,7 @@ def test_a_stop_before_the_first_batch_saves_what_there_is(stop: PyTorchCallback
 def test_what_hooks_draw_at_random_does_not_change_the_training(
     stop: PyTorchCallback, stops_at: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the stop and the resume call them once more than a training that was not stopped."""
+    """Random numbers that hooks draw do not change the training, even if they run once more."""
 
     class Drawing(StopInValidation):
         def build_callbacks(self) -> dict[str, PyTorchCallback]:
@@ -168,7 +168,7 @@ def test_a_trial_that_stops_itself_is_complete() -> None:
 
 @needs("many processes")
 def test_another_fit_goes_on_where_the_first_ended() -> None:
-    """In a notebook, for example: `max_length` counts from the beginning."""
+    """A second fit() continues the training, and `max_length` counts from its beginning."""
     _, whole = run("whole")
 
     with init() as context:
@@ -184,7 +184,7 @@ def test_another_fit_goes_on_where_the_first_ended() -> None:
 
 @needs("many processes")
 def test_an_older_checkpoint_can_be_gone_back_to() -> None:
-    """What is reported again replaces what was reported, and the newest checkpoint is that of the new course."""
+    """After a resume from an older checkpoint, new reports replace later ones and new checkpoints are the newest."""
     with init(job_id="job") as context:
         fixed_seed(context)
         older = Trainer(LineTrial(context), context).fit(max_length=Batch(2))
@@ -200,7 +200,7 @@ def test_an_older_checkpoint_can_be_gone_back_to() -> None:
 
 
 def test_a_training_that_is_long_enough_trains_nothing() -> None:
-    """And knows what its last validation has found."""
+    """Resuming a complete training trains nothing and returns the last validation's metrics."""
     whole_result, _ = run("whole")
 
     again, trial = run("whole", latest_checkpoint=whole_result.latest_checkpoint)
@@ -211,7 +211,7 @@ def test_a_training_that_is_long_enough_trains_nothing() -> None:
 
 @needs("many processes")
 def test_the_checkpoint_of_another_trial_gives_weights_and_nothing_else() -> None:
-    """Counters and data begin at 0."""
+    """The checkpoint of another trial gives its weights, and counters and data begin at 0."""
     first_result, first = run("first")
 
     second_result, second = run("second", latest_checkpoint=first_result.latest_checkpoint)
@@ -223,7 +223,7 @@ def test_the_checkpoint_of_another_trial_gives_weights_and_nothing_else() -> Non
 
 @needs("many processes")
 def test_every_checkpoint_loads_with_weights_only(tmp_path: Path) -> None:
-    """And has the keys of Determined's."""
+    """Every checkpoint loads with weights_only and has Determined's keys."""
     result, _ = run("whole")
     checkpoint = client.get_checkpoint(result.latest_checkpoint or "")
 
@@ -242,7 +242,7 @@ def test_every_checkpoint_loads_with_weights_only(tmp_path: Path) -> None:
     ids=["default", "model", "parts"],
 )
 def test_what_is_kept_of_a_checkpoint_can_be_chosen(keep: Any, lr: float, num_batches: int) -> None:
-    """What is not kept begins anew, such as an optimizer with another learning rate."""
+    """`keep` chooses which parts of a checkpoint are restored."""
 
     class Learning(LineTrial):
         lr = 0.1

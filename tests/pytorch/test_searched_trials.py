@@ -19,7 +19,7 @@ from core_sdk.tracking.attempts.starting import AttemptStart, begin_in_experimen
 
 
 class Searched(LineTrial):
-    """Its error is the number of batches."""
+    """A trial whose error is the number of batches."""
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
         return {"error": float(self.context.current_train_batch() + 1), "other": 0.0}
@@ -43,7 +43,7 @@ class CrashError(Exception):
 
 
 class CrashOnceSaved(PyTorchCallback):
-    """Ends the attempt with an error as soon as it has stored a checkpoint."""
+    """A callback that raises as soon as a checkpoint is stored."""
 
     def on_checkpoint_upload_end(self, uuid: str) -> None:
         raise CrashError
@@ -84,7 +84,7 @@ def completed(start: AttemptStart) -> list[tuple[int, Any]]:
 
 
 def test_a_trial_is_trained_length_by_length(home: Home) -> None:
-    """Each is validated, saved and completed with the searcher's metric."""
+    """Each length that a search asks for is trained, validated, saved and completed with the metric."""
     start = begin(home, {"batches": 4})
     post_operations(start.folder, [2, 4], is_closed=True)
 
@@ -98,7 +98,7 @@ def test_a_trial_is_trained_length_by_length(home: Home) -> None:
 
 
 def test_a_search_has_the_last_word_on_hyperparameters(home: Home) -> None:
-    """What the script says besides is added; so what is recorded is what is trained with."""
+    """A search's hyperparameters override the script's, and others of the script are added."""
     begin(home, {"batches": 1}, hparams={"lr": 0.5})
 
     with init(hparams={"lr": 0.1, "momentum": 0.9}) as context:
@@ -106,7 +106,7 @@ def test_a_search_has_the_last_word_on_hyperparameters(home: Home) -> None:
 
 
 def test_lengths_have_the_unit_of_the_configuration(home: Home) -> None:
-    """Three batches make an epoch."""
+    """The search's lengths are in the unit of the configuration."""
     start = begin(home, {"epochs": 2})
     post_operations(start.folder, [1], is_closed=True)
 
@@ -115,7 +115,7 @@ def test_lengths_have_the_unit_of_the_configuration(home: Home) -> None:
 
 
 def test_the_length_of_a_configuration_replaces_that_of_the_script(home: Home) -> None:
-    """So a script that trains by itself, for which it must say how long, can be searched with as it is."""
+    """The configuration's length replaces the script's, so that a script can be searched unchanged."""
     start = begin(home, {"batches": 4})
     post_operations(start.folder, [2, 3], is_closed=True)
 
@@ -124,7 +124,7 @@ def test_the_length_of_a_configuration_replaces_that_of_the_script(home: Home) -
 
 
 def test_the_length_of_a_configuration_needs_no_search(home: Home) -> None:
-    """As that of a single trial."""
+    """A configuration's length also applies to a single trial."""
     start = begin(home, {"batches": 3})
 
     assert fit().steps_completed == 3
@@ -132,7 +132,7 @@ def test_the_length_of_a_configuration_needs_no_search(home: Home) -> None:
 
 
 def test_a_length_that_was_validated_before_a_crash_is_completed_by_the_resume(home: Home) -> None:
-    """With the metric that its checkpoint remembers."""
+    """A length that was validated before a crash is completed by the resume without a new validation."""
     start = begin(home, {"batches": 4})
     post_operations(start.folder, [2, 3], is_closed=True)
     with pytest.raises(CrashError):
@@ -150,7 +150,7 @@ def test_a_length_that_was_validated_before_a_crash_is_completed_by_the_resume(h
     ("source", "reason"), [(STOPPED_BY_SEARCHER, "searcher"), ("core-sdk trial pause", "preempted")]
 )
 def test_the_result_says_who_has_stopped_the_trial(home: Home, source: str, reason: str) -> None:
-    """It has been saved."""
+    """The result's reason tells a stop by the searcher from another stop, and the trial is saved."""
     start = begin(home, None)
 
     result = fit(StopAfter(start.folder, 5, source), max_length=Epoch(1_000_000))

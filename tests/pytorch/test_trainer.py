@@ -37,7 +37,7 @@ def checkpoint_steps() -> list[int]:
 
 
 def test_a_trial_is_trained_validated_reported_and_saved() -> None:
-    """Three epochs of 8, 8 and 4 samples."""
+    """fit() trains, validates after each epoch, reports and saves."""
     result, trial = fit(max_length=Epoch(3), validation_period=Epoch(1))
 
     assert [batch[:2] for batch in trial.trained] == [(index // 3, index) for index in range(9)]
@@ -53,7 +53,7 @@ def test_a_trial_is_trained_validated_reported_and_saved() -> None:
 
 
 def test_a_training_report_has_the_mean_over_samples_and_each_batch() -> None:
-    """The last batch of an epoch has half as many samples."""
+    """A training report has the mean over samples and the metrics of each batch."""
     _, trial = fit(max_length=Epoch(1))
 
     (report,) = client.get_trial(1).iter_metrics("training")
@@ -63,7 +63,7 @@ def test_a_training_report_has_the_mean_over_samples_and_each_batch() -> None:
 
 
 def test_reports_come_as_often_as_they_are_wanted() -> None:
-    """And at the end; `None` is only then."""
+    """Training reports come with the reporting period and at the end."""
     fit(max_length=Batch(5), reporting_period=Batch(2))
 
     assert steps("training") == [2, 4, 5]
@@ -71,7 +71,7 @@ def test_reports_come_as_often_as_they_are_wanted() -> None:
 
 
 def test_a_length_in_samples_ends_with_the_batch_that_has_the_last_of_them() -> None:
-    """Epochs are 8, 8 and 4 samples long."""
+    """A length in samples ends with the batch that contains the last of them."""
     result, _ = fit(max_length=Record(21), checkpoint_period=Record(10))
 
     assert result.steps_completed == 4
@@ -79,7 +79,7 @@ def test_a_length_in_samples_ends_with_the_batch_that_has_the_last_of_them() -> 
 
 
 def test_the_policy_best_follows_the_searchers_metric() -> None:
-    """By all validations of the experiment that the tracker knows."""
+    """The policy "best" saves after each validation that improves the searcher's metric."""
 
     class Erring(LineTrial):
         def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_the_policy_best_follows_the_searchers_metric() -> None:
 
 @pytest.mark.parametrize(("policy", "expected"), [("all", [2, 4, 5]), ("none", [5])])
 def test_other_policies_do_not_look_at_metrics(policy: Any, expected: list[int]) -> None:
-    """The last batch is saved in any case."""
+    """The policies "all" and "none" ignore metrics, and the last batch is always saved."""
     fit(max_length=Batch(5), validation_period=Batch(2), checkpoint_policy=policy)
 
     assert checkpoint_steps() == expected
@@ -103,7 +103,7 @@ def test_other_policies_do_not_look_at_metrics(policy: Any, expected: list[int])
 def test_without_a_searchers_metric_each_validation_is_saved_and_a_warning_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Once, since there are two metrics."""
+    """Without a searcher's metric, every validation is saved and one warning says so."""
     fit(max_length=Batch(3), validation_period=Batch(1), exp_conf=None)
 
     assert checkpoint_steps() == [1, 2, 3]
@@ -111,13 +111,13 @@ def test_without_a_searchers_metric_each_validation_is_saved_and_a_warning_says_
 
 
 def test_a_validation_without_the_searchers_metric_is_refused() -> None:
-    """The message names what there is."""
+    """A validation without the searcher's metric is refused with the metrics that it has."""
     with pytest.raises(ValueError, match=r"metric 'accuracy' is not among the validation metrics .*error, mean_x"):
         fit(max_length=Batch(1), exp_conf={"searcher": {"metric": "accuracy"}})
 
 
 def test_the_first_validation_comes_before_the_first_batch() -> None:
-    """At step 0."""
+    """With step_zero_validation the model is validated before the first batch."""
     fit(max_length=Batch(1), step_zero_validation=True)
 
     assert steps("validation") == [0, 1]
@@ -125,7 +125,7 @@ def test_the_first_validation_comes_before_the_first_batch() -> None:
 
 @pytest.mark.parametrize("by_environment", [False, True])
 def test_a_test_trains_and_validates_one_batch_and_saves(monkeypatch: pytest.MonkeyPatch, by_environment: bool) -> None:
-    """Periods and length are left aside."""
+    """Test mode trains one batch, validates and saves, whatever the length and periods."""
     if by_environment:
         monkeypatch.setenv("CORE_SDK_TEST_MODE", "1")
 
@@ -140,7 +140,7 @@ def test_a_test_trains_and_validates_one_batch_and_saves(monkeypatch: pytest.Mon
 
 
 def test_hyperparameters_that_cannot_be_trained_end_the_trial() -> None:
-    """As `InvalidHP` does everywhere."""
+    """InvalidHP in a trial completes it with exit status 0."""
 
     class Refusing(LineTrial):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
@@ -154,7 +154,7 @@ def test_hyperparameters_that_cannot_be_trained_end_the_trial() -> None:
 
 
 def test_the_use_of_the_machine_is_recorded_while_the_trial_is_trained() -> None:
-    """If it is wanted."""
+    """profiling_enabled=True turns the profiler on during fit()."""
 
     class Watching(LineTrial):
         is_on: list[bool] = []
@@ -171,7 +171,7 @@ def test_the_use_of_the_machine_is_recorded_while_the_trial_is_trained() -> None
 
 
 def test_what_configure_profiler_is_told_has_another_place(caplog: pytest.LogCaptureFixture) -> None:
-    """As in `determined` since 0.38, where the guides still call it."""
+    """configure_profiler() has no effect and names the argument of fit() that replaces it."""
     with init() as context:
         trainer = Trainer(LineTrial(context), context)
         trainer.configure_profiler(sync_timings=True, enabled=True, begin_on_batch=0, end_after_batch=10)
@@ -186,7 +186,7 @@ def test_what_configure_profiler_is_told_has_another_place(caplog: pytest.LogCap
 def test_a_bar_is_shown_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, is_terminal: bool, wanted: bool | None, is_shown: bool
 ) -> None:
-    """Unless an argument says otherwise."""
+    """A progress bar is shown on a terminal unless an argument decides otherwise."""
     screen = io.StringIO()
     screen.isatty = lambda: is_terminal  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", screen)
@@ -199,20 +199,20 @@ def test_a_bar_is_shown_on_a_terminal(
 
 
 def test_a_length_is_needed() -> None:
-    """The message says how to give one."""
+    """fit() without a length is refused with an example."""
     with pytest.raises(ValueError, match=r"pass max_length to fit\(\), such as Epoch\(10\)"):
         fit()
 
 
 def test_a_period_is_a_unit() -> None:
-    """A number alone says not what it counts."""
+    """A period that is a number without a unit is refused."""
     with pytest.raises(TypeError, match=r"the validation period is 5: give Batch, .* such as Batch\(100\)"):
         fit(max_length=Batch(1), validation_period=5)
 
 
 @pytest.mark.parametrize("missing", ["wrap_model", "wrap_optimizer"])
 def test_a_trial_must_wrap_a_model_and_an_optimizer(missing: str) -> None:
-    """The message names the method to call."""
+    """A trial that wraps no model or no optimizer is refused with the method to call."""
 
     def make(context: PyTorchTrialContext) -> LineTrial:
         trial = LineTrial(context)
@@ -227,7 +227,7 @@ def test_a_trial_must_wrap_a_model_and_an_optimizer(missing: str) -> None:
 def test_a_loader_of_another_class_is_refused_unless_the_trial_allows_it(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message names both ways out."""
+    """Another class of loader is refused unless the trial disables the check."""
     ours = getattr(LineTrial, method)
     monkeypatch.setattr(LineTrial, method, lambda self: TorchDataLoader(ours(self).dataset, 8))
 
@@ -236,7 +236,7 @@ def test_a_loader_of_another_class_is_refused_unless_the_trial_allows_it(
 
 
 def test_what_is_no_loader_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its type is named."""
+    """A value that is no loader is refused with its type."""
     monkeypatch.setattr(LineTrial, "build_training_data_loader", lambda self: None)
 
     with pytest.raises(TypeError, match=r"build_training_data_loader\(\) returned a NoneType"):

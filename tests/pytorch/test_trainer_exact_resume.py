@@ -53,7 +53,7 @@ def started(parent: Path, name: str) -> Path:
     ids=str,
 )
 def test_a_training_that_ends_goes_on_exactly(tmp_path: Path, whole: Whole, end: End) -> None:
-    """In one process: between two steps of the optimizer, at an epoch's end, in a validation, in a checkpoint."""
+    """A training that ends in any phase resumes exactly, in one process."""
     ended = started(tmp_path, "ended")
 
     with contextlib.suppress(LostPowerError):
@@ -87,7 +87,7 @@ QUICK = {(2, 0, End("batch", 7, "SIGKILL")), (1, 2, End("batch", 5, "SIGTERM"))}
 def test_ranks_and_workers_that_end_go_on_exactly(
     tmp_path: Path, ranks: Ranks, whole: Whole, num_ranks: int, num_workers: int, end: End
 ) -> None:
-    """In processes, of which one is told to stop, or is killed; without a disturbance workers change nothing."""
+    """Trainings with ranks and workers that are stopped or killed resume exactly."""
     ended = started(tmp_path, "ended")
 
     codes = [process.wait() for process in ranks.start(train, num_ranks, ended, num_workers, end)]
@@ -104,7 +104,7 @@ def test_ranks_and_workers_that_end_go_on_exactly(
 @needs("many processes")
 @pytest.mark.parametrize("num_ranks", [2, *(pytest.param(number, marks=slow) for number in (3, 4))])
 def test_any_number_of_ranks_trains_the_same_global_batches(whole: Whole, num_ranks: int) -> None:
-    """Of the same samples."""
+    """Any number of ranks trains the same global batches."""
     on_ranks, on_one = samples(whole(num_ranks)), samples(whole(1))
 
     assert {batch: set(each) for batch, each in on_ranks.items()} == {
@@ -119,7 +119,7 @@ def test_any_number_of_ranks_trains_the_same_global_batches(whole: Whole, num_ra
 def test_another_number_of_ranks_goes_on_with_the_same_global_batches(
     tmp_path: Path, ranks: Ranks, whole: Whole, num_before: int, num_after: int, num_workers: int
 ) -> None:
-    """As when a machine is lost, or another one comes; with loader workers, too."""
+    """A resume on another number of ranks trains the same global batches."""
     ended = started(tmp_path, "ended")
 
     for process in ranks.start(train, num_before, ended, num_workers, End("batch", 6, "SIGTERM")):

@@ -31,7 +31,7 @@ from core_sdk.pytorch import (
 
 
 class RankTrial(LineTrial):
-    """Global batches of 8 samples, of which each rank has its share."""
+    """A trial with global batches of 8 samples, divided among the ranks."""
 
     num_validated = 20
 
@@ -52,7 +52,7 @@ class RankTrial(LineTrial):
 
 
 class WholeTrial(RankTrial):
-    """Evaluates on the chief alone."""
+    """A trial that evaluates on the chief only."""
 
     evaluate_batch = PyTorchTrial.evaluate_batch
 
@@ -65,7 +65,7 @@ class WholeTrial(RankTrial):
 
 
 class OnRank(PyTorchCallback):
-    """Stops the training on one rank, after a batch."""
+    """A callback that stops the training on one rank after a batch."""
 
     def __init__(self, context: PyTorchTrialContext, rank: int, how: str) -> None:
         self.context = context
@@ -81,7 +81,7 @@ class OnRank(PyTorchCallback):
 
 
 def train(job: str, directory: str, how: str = "", kind: str = "RankTrial", num_validated: str = "20") -> None:
-    """Writes what this rank has trained on, and its result, into a file of the directory."""
+    """Trains and writes this rank's samples and result into a file of the directory."""
     with init(job_id=job, exp_conf={"searcher": {"metric": "mean_x"}}) as context:
         fixed_seed(context)
         trial = globals()[kind](context)
@@ -99,7 +99,7 @@ def results(directory: Path, job: str, num_ranks: int = 2) -> list[tuple[FitResu
 
 @needs("many processes")
 def test_ranks_divide_each_batch_and_have_the_same_result(ranks: Ranks, tmp_path: Path) -> None:
-    """Numbers are those of a single rank."""
+    """Ranks divide each batch, and the metrics are those of a single rank."""
     ranks.run(train, 1, "alone", tmp_path)
     ranks.run(train, 2, "together", tmp_path)
 
@@ -116,7 +116,7 @@ def test_ranks_divide_each_batch_and_have_the_same_result(ranks: Ranks, tmp_path
 
 @needs("many processes")
 def test_a_signal_to_one_rank_stops_all_after_the_same_batch(ranks: Ranks, tmp_path: Path) -> None:
-    """And the resume goes on as if nothing had been. The 17th sample, which both ranks validate, counts once."""
+    """A signal to one rank stops all after the same batch, and the resume is exact."""
     ranks.run(train, 2, "whole", tmp_path, "", "RankTrial", 17)
     ranks.run(train, 2, "stopped", tmp_path, "signal", "RankTrial", 17)
     before = results(tmp_path, "stopped")
@@ -132,7 +132,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_batch(ranks: Ranks, tmp_p
 
 @pytest.mark.slow
 def test_one_rank_may_ask_for_the_end_of_the_training(ranks: Ranks, tmp_path: Path) -> None:
-    """All of them end after the same batch, and the trial is complete."""
+    """A stop that one rank requests ends all ranks after the same batch, and the trial is completed."""
     ranks.run(train, 2, "job", tmp_path, "request")
 
     (chief, _), (other, _) = results(tmp_path, "job")
@@ -143,7 +143,7 @@ def test_one_rank_may_ask_for_the_end_of_the_training(ranks: Ranks, tmp_path: Pa
 
 @pytest.mark.slow
 def test_the_chief_evaluates_the_whole_dataset(ranks: Ranks, tmp_path: Path) -> None:
-    """With the model that all ranks train."""
+    """evaluate_full_dataset() runs on the chief over the whole dataset."""
     ranks.run(train, 2, "job", tmp_path, "", "WholeTrial")
 
     (chief, _), (other, _) = results(tmp_path, "job")

@@ -30,7 +30,7 @@ number = 3
 
 @pytest.fixture(autouse=True)
 def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """As `python -m` puts it first on the path."""
+    """Makes a working directory that is first on the path, as with `python -m`."""
     (tmp_path / "model_def.py").write_text(MODEL_DEF)
     (tmp_path / "lame.py").write_text("import a_library_that_nobody_has\n")
     (tmp_path / "package").mkdir()
@@ -44,14 +44,14 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.mark.parametrize("spec", ["model_def:MyTrial", "model_def:Outer.Inner", "package.trials:MyTrial"])
 def test_a_class_is_found_in_the_working_directory(spec: str) -> None:
-    """Also inside a class, and in a package."""
+    """A class is found in a module or package of the working directory, also inside another class."""
     found = load_trial_class(spec)
 
     assert f"{found.__module__}:{found.__qualname__}" == spec
 
 
 def test_a_class_is_found_in_an_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the rules of `import`: what lies in the working directory comes first."""
+    """A class in an installed module is found."""
     site_packages = tmp_path / "site-packages"
     site_packages.mkdir()
     (site_packages / "installed_trials.py").write_text(MODEL_DEF)
@@ -75,12 +75,12 @@ def test_a_class_is_found_in_an_installed_module(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_what_is_no_trial_class_is_said(spec: str, problem: str) -> None:
-    """With what is there instead."""
+    """A specification without a Trial class is refused with what was found instead."""
     with pytest.raises(TrialClassError, match=problem):
         load_trial_class(spec)
 
 
 def test_a_library_that_the_module_lacks_is_named_by_its_own_error() -> None:
-    """It is no fault of the name."""
+    """If the module lacks a library, its own ImportError is raised."""
     with pytest.raises(ModuleNotFoundError, match="a_library_that_nobody_has"):
         load_trial_class("lame:MyTrial")

@@ -51,7 +51,7 @@ def train(context: pytorch.PyTorchTrialContext, model: nn.Module, num_batches: i
 
 
 def test_a_batch_makes_a_step_and_clears_its_gradients(context: pytorch.PyTorchTrialContext) -> None:
-    """Without any further options."""
+    """step_optimizer() makes a step and clears the gradients."""
     model, _ = line(context)
 
     assert train(context, model, 3) == [-1, -3, -6]
@@ -59,7 +59,7 @@ def test_a_batch_makes_a_step_and_clears_its_gradients(context: pytorch.PyTorchT
 
 
 def test_what_is_wrapped_is_listed_in_order(context: pytorch.PyTorchTrialContext) -> None:
-    """Several models and optimizers, as of a GAN."""
+    """Wrapped models and optimizers are listed in order."""
     generator, discriminator = context.wrap_model(nn.Linear(1, 2)), context.wrap_model(nn.Linear(2, 1))
     optimizers = [
         context.wrap_optimizer(torch.optim.SGD(each.parameters(), 0.1)) for each in (generator, discriminator)
@@ -70,7 +70,7 @@ def test_what_is_wrapped_is_listed_in_order(context: pytorch.PyTorchTrialContext
 
 
 def test_gradients_of_several_batches_are_averaged_for_one_step() -> None:
-    """The last two batches make no step: their window is not complete."""
+    """With an aggregation frequency of 4, gradients of four batches are averaged for one step."""
     with pytorch.init(aggregation_frequency=4) as context:
         model, _ = line(context)
 
@@ -81,7 +81,7 @@ def test_gradients_of_several_batches_are_averaged_for_one_step() -> None:
 
 
 def test_gradients_can_be_summed_instead() -> None:
-    """By the optimizer's option."""
+    """average_aggregated_gradients=False sums the gradients."""
     with pytorch.init(aggregation_frequency=2) as context:
         model = context.wrap_model(nn.Linear(1, 1, bias=False))
         nn.init.zeros_(model.weight)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def test_gradients_can_be_summed_instead() -> None:
 
 
 def test_gradients_are_clipped_before_the_step(context: pytorch.PyTorchTrialContext) -> None:
-    """By the trial's own function of the parameters."""
+    """clip_grads is applied before the step."""
     model, _ = line(context)
 
     weights = train(context, model, 2, clip_grads=lambda parameters: nn.utils.clip_grad_value_(parameters, 0.5))
@@ -101,7 +101,7 @@ def test_gradients_are_clipped_before_the_step(context: pytorch.PyTorchTrialCont
 
 
 def test_a_trial_may_clear_gradients_itself(context: pytorch.PyTorchTrialContext) -> None:
-    """Otherwise they add up."""
+    """With auto_zero_grads=False gradients add up until the trial clears them."""
     model, optimizer = line(context)
 
     weights = train(context, model, 3, auto_zero_grads=False)
@@ -125,7 +125,7 @@ def test_a_trial_may_clear_gradients_itself(context: pytorch.PyTorchTrialContext
     ],
 )
 def test_a_scheduler_steps_as_often_as_its_mode_says(mode: LRScheduler.StepMode, frequency: int, steps: int) -> None:
-    """26 batches are 6 optimizer steps of 4 batches, and 5 epochs of 5."""
+    """A scheduler steps after every optimizer step, batch or epoch, as its mode and frequency say."""
     with pytorch.init(aggregation_frequency=4) as context:
         model, optimizer = line(context)
         scheduler = context.wrap_lr_scheduler(LambdaLR(optimizer, lambda step: 1 / (1 + step)), mode, frequency)
@@ -136,7 +136,7 @@ def test_a_scheduler_steps_as_often_as_its_mode_says(mode: LRScheduler.StepMode,
 
 
 def test_a_batch_scheduler_follows_the_batches_of_all_windows() -> None:
-    """At an optimizer's step, the rate is that of the batches before its window."""
+    """A scheduler for every batch steps once for each batch of an accumulation window."""
     with pytorch.init(aggregation_frequency=2) as context:
         model, optimizer = line(context)
         scheduler = LambdaLR(optimizer, lambda step: 10**-step)
@@ -146,7 +146,7 @@ def test_a_batch_scheduler_follows_the_batches_of_all_windows() -> None:
 
 
 def test_a_scheduler_keeps_its_state(context: pytorch.PyTorchTrialContext) -> None:
-    """Its state is that of torch's scheduler."""
+    """A wrapped scheduler has the state of torch's scheduler."""
     model, optimizer = line(context)
     scheduler = LambdaLR(optimizer, lambda step: 1 / (1 + step))
     context.wrap_lr_scheduler(scheduler, EVERY_EPOCH)
@@ -161,7 +161,7 @@ def test_a_scheduler_keeps_its_state(context: pytorch.PyTorchTrialContext) -> No
 def test_mixed_precision_on_a_cpu_computes_in_bfloat16_and_returns_float32(
     context: pytorch.PyTorchTrialContext,
 ) -> None:
-    """A loss needs no autocast, and there is no scaling of bfloat16."""
+    """Mixed precision on a CPU computes in bfloat16 and returns float32, without a scaler."""
     seen: list[torch.dtype] = []
 
     class Model(nn.Module):
@@ -191,7 +191,7 @@ def test_mixed_precision_on_a_cpu_computes_in_bfloat16_and_returns_float32(
 
 
 def test_losses_are_scaled_and_gradients_unscaled_before_they_are_clipped(context: pytorch.PyTorchTrialContext) -> None:
-    """By a scaler of the context's own, which is updated once for all optimizers."""
+    """Losses are scaled, gradients are unscaled before clipping, and the scaler is updated once."""
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
     run_of(context).runtime.precision.scale_by(context.wrap_scaler(scaler))
     model, _ = line(context)
@@ -205,7 +205,7 @@ def test_losses_are_scaled_and_gradients_unscaled_before_they_are_clipped(contex
 
 
 def test_a_trial_may_use_a_scaler_of_its_own(context: pytorch.PyTorchTrialContext) -> None:
-    """It scales and updates it itself, and passes it to the step."""
+    """A trial may pass its own scaler, which it updates itself."""
     scaler = context.wrap_scaler(torch.amp.GradScaler("cpu", init_scale=1024.0))
     model, optimizer = line(context)
 
@@ -218,7 +218,7 @@ def test_a_trial_may_use_a_scaler_of_its_own(context: pytorch.PyTorchTrialContex
 
 
 def test_apex_becomes_mixed_precision_of_torch(context: pytorch.PyTorchTrialContext) -> None:
-    """With a warning that says what to write instead."""
+    """configure_apex_amp() uses torch's mixed precision with a warning."""
     model, optimizer = line(context)
 
     with pytest.warns(FutureWarning, match=r"experimental.use_amp\(\)"):
@@ -233,7 +233,7 @@ def test_apex_becomes_mixed_precision_of_torch(context: pytorch.PyTorchTrialCont
 
 
 def test_a_profiler_writes_its_traces_where_tensorboard_looks(context: pytorch.PyTorchTrialContext) -> None:
-    """All other arguments are torch's."""
+    """The torch profiler writes its traces into TensorBoard's directory."""
     context.set_profiler(activities=[torch.profiler.ProfilerActivity.CPU])
 
     with context.profiler:
@@ -243,7 +243,7 @@ def test_a_profiler_writes_its_traces_where_tensorboard_looks(context: pytorch.P
 
 
 def test_a_profiler_follows_the_batches_of_a_training() -> None:
-    """It begins and ends with `fit()`, and steps after each batch."""
+    """The torch profiler runs during fit() and steps after each batch."""
     stepped: list[int] = []
 
     with pytorch.init() as context:
@@ -258,7 +258,7 @@ def test_a_profiler_follows_the_batches_of_a_training() -> None:
 
 
 def test_trials_that_turn_event_files_off_are_taken_as_they_are() -> None:
-    """By the argument or later; no training writes any."""
+    """Event file logging can be turned off and on by the argument or later."""
     with pytorch.init(enable_tensorboard_logging=False) as context:
         assert not context.get_enable_tensorboard_logging()
         context.set_enable_tensorboard_logging(True)
@@ -266,7 +266,7 @@ def test_trials_that_turn_event_files_off_are_taken_as_they_are() -> None:
 
 
 def test_a_tensorboard_writer_is_made_on_demand_and_closed_at_the_end() -> None:
-    """It writes to the trial's directory."""
+    """The TensorBoard writer is made on demand, writes to the trial's directory and is closed at the end."""
     with pytorch.init() as context:
         writer = context.get_tensorboard_writer()
         assert context.get_tensorboard_writer() is writer
@@ -277,7 +277,7 @@ def test_a_tensorboard_writer_is_made_on_demand_and_closed_at_the_end() -> None:
 
 
 def test_batch_sizes_are_divided_among_the_ranks(caplog: pytest.LogCaptureFixture) -> None:
-    """Rounded down, with a warning, if they do not divide evenly."""
+    """The global batch size is divided among the ranks, rounded down with a warning."""
     from core_sdk.pytorch._context import split_batch_size
 
     assert split_batch_size(32, 4) == (32, 8)
@@ -293,7 +293,7 @@ def test_batch_sizes_are_divided_among_the_ranks(caplog: pytest.LogCaptureFixtur
 def test_hyperparameters_and_configuration_are_at_hand(
     context: pytorch.PyTorchTrialContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What there is not is named."""
+    """Hyperparameters are available, and a missing one is named with those that exist."""
     assert context.get_hparam("lr") == 0.1
     assert context.get_hparams() == {"global_batch_size": 8, "lr": 0.1}
     assert (context.get_global_batch_size(), context.get_per_slot_batch_size()) == (8, 8)
@@ -309,7 +309,7 @@ def test_hyperparameters_and_configuration_are_at_hand(
 
 
 def test_the_configuration_given_is_the_one_asked_for() -> None:
-    """Also its section `data`."""
+    """The experiment configuration that is passed, with its section `data`, is available."""
     with pytorch.init(exp_conf={"name": "digits", "data": {"url": "here"}}) as context:
         assert context.get_experiment_config()["name"] == "digits"
         assert context.get_data_config() == {"url": "here"}
@@ -318,7 +318,7 @@ def test_the_configuration_given_is_the_one_asked_for() -> None:
 
 
 def test_the_position_is_known_once_there_is_one(context: pytorch.PyTorchTrialContext) -> None:
-    """Counted over the whole training."""
+    """The position is an error before the first batch and is known afterwards."""
     with pytest.raises(RuntimeError, match="no batch has been trained yet"):
         context.is_epoch_start()
 
@@ -330,7 +330,7 @@ def test_the_position_is_known_once_there_is_one(context: pytorch.PyTorchTrialCo
 
 
 def test_a_stop_can_be_asked_for(context: pytorch.PyTorchTrialContext) -> None:
-    """By a boolean only."""
+    """set_stop_requested() accepts only a boolean."""
     assert not context.get_stop_requested()
     context.set_stop_requested(True)
     assert context.get_stop_requested()
@@ -356,7 +356,7 @@ def test_random_numbers_follow_from_the_seed_of_the_trial() -> None:
 
 
 def test_two_trainings_of_one_seed_are_the_same() -> None:
-    """In their order, their random numbers and their losses; a resumed trial keeps its seed."""
+    """Trainings with equal seeds are equal, and a resumed trial keeps its seed."""
 
     def trained(seed: int, num_batches: int, job_id: str) -> list[Any]:
         with pytorch.init(seed=seed, job_id=job_id) as context:
@@ -372,14 +372,14 @@ def test_two_trainings_of_one_seed_are_the_same() -> None:
 
 
 def test_a_context_can_be_given_its_ranks() -> None:
-    """One rank, as a script for any number of them passes it."""
+    """A context accepts a DistributedContext of one rank."""
     with pytorch.init(distributed=core.DistributedContext()) as context:
         assert context.distributed.size == 1
         assert context.device == torch.device("cpu")
 
 
 def test_ranks_that_cannot_come_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each would train a trial of its own."""
+    """Several ranks without a launcher that we know are refused."""
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
 
     with pytest.raises(SeveralRanksError, match="2 ranks were started"), pytorch.init():
@@ -387,7 +387,7 @@ def test_ranks_that_cannot_come_together_are_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_ranks_without_anything_that_averages_gradients_are_refused() -> None:
-    """A channel for small objects is not enough."""
+    """Several ranks without torch.distributed or Horovod are refused, since gradients must be averaged."""
     with pytest.raises(
         RuntimeError, match=r"call torch\.distributed\.init_process_group\(\) or horovod\.torch\.init\(\)"
     ):
@@ -395,13 +395,13 @@ def test_ranks_without_anything_that_averages_gradients_are_refused() -> None:
 
 
 def test_only_a_module_is_wrapped(context: pytorch.PyTorchTrialContext) -> None:
-    """Nor a function."""
+    """wrap_model() refuses anything but a torch Module."""
     with pytest.raises(TypeError, match=r"wrap_model\(\) takes a torch\.nn\.Module, not builtin"):
         context.wrap_model(torch.relu)  # type: ignore[arg-type]
 
 
 def test_nothing_is_wrapped_twice(context: pytorch.PyTorchTrialContext) -> None:
-    """Its state would be saved twice."""
+    """A model or optimizer that is already wrapped is refused."""
     model, optimizer = line(context)
     with pytest.raises(ValueError, match="this Linear is wrapped already"):
         context.wrap_model(model)
@@ -410,7 +410,7 @@ def test_nothing_is_wrapped_twice(context: pytorch.PyTorchTrialContext) -> None:
 
 
 def test_an_unknown_option_of_a_model_is_refused(context: pytorch.PyTorchTrialContext) -> None:
-    """Also on one rank, where options of several ranks have no effect."""
+    """An unknown option of wrap_model() is refused, also on one rank."""
     line(context, find_unused_parameters=True)
     with pytest.raises(TypeError, match=r"no option find_unused; .* find_unused_parameters"):
         line(context, find_unused=True)
@@ -419,7 +419,7 @@ def test_an_unknown_option_of_a_model_is_refused(context: pytorch.PyTorchTrialCo
 
 
 def test_an_optimizer_that_is_not_wrapped_is_refused(context: pytorch.PyTorchTrialContext) -> None:
-    """Where a wrapped one is needed."""
+    """An optimizer that is not wrapped is refused by schedulers and steps."""
     optimizer = torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1)
     with pytest.raises(ValueError, match=r"build the scheduler with what context.wrap_optimizer\(\) returns"):
         context.wrap_lr_scheduler(LambdaLR(optimizer, lambda step: 1.0), EVERY_EPOCH)
@@ -434,7 +434,7 @@ def test_an_optimizer_that_is_not_wrapped_is_refused(context: pytorch.PyTorchTri
 def test_an_optimizer_of_other_models_is_refused(
     context: pytorch.PyTorchTrialContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What it trains would be in no checkpoint; a single parameter is only warned of."""
+    """An optimizer of unwrapped models is refused; single foreign parameters cause a warning."""
     trial = LineTrial(context)
     own, other = trial.model.parameters(), nn.Parameter(torch.zeros(1))
     context.wrap_optimizer(torch.optim.SGD([*own, other], lr=0.1))
@@ -448,7 +448,7 @@ def test_an_optimizer_of_other_models_is_refused(
 
 
 def test_a_plateau_scheduler_steps_by_hand_only(context: pytorch.PyTorchTrialContext) -> None:
-    """It needs a metric."""
+    """ReduceLROnPlateau must be wrapped with manual steps."""
     _, optimizer = line(context)
     with pytest.raises(ValueError, match=r"wrap it with LRScheduler.StepMode.MANUAL_STEP"):
         context.wrap_lr_scheduler(ReduceLROnPlateau(optimizer), EVERY_EPOCH)
@@ -456,7 +456,7 @@ def test_a_plateau_scheduler_steps_by_hand_only(context: pytorch.PyTorchTrialCon
 
 
 def test_an_impossible_mode_or_frequency_is_refused(context: pytorch.PyTorchTrialContext) -> None:
-    """Of a scheduler."""
+    """An invalid mode or frequency of a scheduler is refused."""
     _, optimizer = line(context)
     scheduler = LambdaLR(optimizer, lambda step: 1.0)
     with pytest.raises(TypeError, match=r"must be a member of LRScheduler.StepMode"):
@@ -466,21 +466,21 @@ def test_an_impossible_mode_or_frequency_is_refused(context: pytorch.PyTorchTria
 
 
 def test_a_second_scaler_is_refused(context: pytorch.PyTorchTrialContext) -> None:
-    """There is one for all losses."""
+    """A second scaler is refused."""
     context.wrap_scaler(torch.amp.GradScaler("cpu"))
     with pytest.raises(ValueError, match="only once"):
         context.experimental.use_amp()
 
 
 def test_a_scaler_after_a_model_is_refused(context: pytorch.PyTorchTrialContext) -> None:
-    """Models are wrapped for it."""
+    """A scaler that is wrapped after a model is refused."""
     line(context)
     with pytest.raises(ValueError, match=r"before wrap_model\(\)"):
         context.experimental.use_amp()
 
 
 def test_only_a_trainer_counts_the_batches_of_a_window() -> None:
-    """Outside of a Trainer."""
+    """An aggregation frequency above 1 works only inside Trainer.fit()."""
     with pytest.raises(ValueError, match="aggregation_frequency is 0"), pytorch.init(aggregation_frequency=0):
         pass
     with pytorch.init(aggregation_frequency=2) as context:

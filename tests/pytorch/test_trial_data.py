@@ -19,7 +19,7 @@ from core_sdk.pytorch import Batch, DataLoader, Epoch, FitResult, PyTorchTrialCo
 
 
 class Countdown:
-    """A foreign loader, without any position or length."""
+    """A foreign loader without a position or a length."""
 
     def __iter__(self) -> Iterator[list[torch.Tensor]]:
         yield from ([torch.full((2, 1), float(number)), torch.ones(2, 1)] for number in (3, 2, 1))
@@ -59,7 +59,7 @@ def in_sequence(shard: int) -> Iterator[Any]:
     ids=["drop_last", "batch_sampler", "carry", "shards"],
 )
 def test_a_trial_goes_on_with_the_next_batch_of_any_loader_of_ours(make_loader: Callable[[], Any]) -> None:
-    """The whole training has the same samples."""
+    """A training on any of our loaders resumes with the next batch."""
     _, whole = fit(make_loader, job="whole", max_length=Batch(8))
 
     first_result, first = fit(make_loader, max_length=Batch(3))
@@ -69,7 +69,7 @@ def test_a_trial_goes_on_with_the_next_batch_of_any_loader_of_ours(make_loader: 
 
 
 def test_a_loader_of_another_class_is_read_as_it_is() -> None:
-    """If the trial allows it; its epochs end where it ends, and a resume skips what was trained on."""
+    """A foreign loader that the trial allows is read to its end, and a resume skips trained batches."""
     first_result, first = fit(Countdown, checks=False, max_length=Batch(2))
     result, second = fit(Countdown, checks=False, max_length=Epoch(2), latest_checkpoint=first_result.latest_checkpoint)
 
@@ -80,7 +80,7 @@ def test_a_loader_of_another_class_is_read_as_it_is() -> None:
 
 
 def test_a_sampler_that_cannot_be_exact_is_refused_unless_the_trial_allows_it() -> None:
-    """The message says how it is allowed."""
+    """A sampler that cannot resume exactly is refused unless the trial disables the check."""
 
     class Whimsical(Sampler[int]):
         def __init__(self) -> None:
@@ -109,7 +109,7 @@ def test_a_sampler_that_cannot_be_exact_is_refused_unless_the_trial_allows_it() 
     ],
 )
 def test_a_loader_that_gives_no_batches_is_named(make_loader: Callable[[], Any], words: str) -> None:
-    """With what is wrong with it, and the method that has built it."""
+    """A loader without batches is refused with the reason and the method that built it."""
     with pytest.raises(ValueError, match=words) as raised:
         fit(make_loader, max_length=Batch(2))
 
@@ -118,7 +118,7 @@ def test_a_loader_that_gives_no_batches_is_named(make_loader: Callable[[], Any],
 
 @pytest.mark.parametrize(("is_moved", "kind"), [(True, torch.Tensor), (False, np.ndarray)])
 def test_batches_are_moved_to_the_device_unless_the_trial_does_it(is_moved: bool, kind: type[Any]) -> None:
-    """Arrays become tensors on the way."""
+    """Batches are moved to the device unless the trial disables it."""
     seen = []
 
     class Moving(LineTrial):
@@ -143,7 +143,7 @@ def test_batches_are_moved_to_the_device_unless_the_trial_does_it(is_moved: bool
 
 
 def test_a_bare_loader_of_torch_is_read_in_an_order_that_resumes() -> None:
-    """If the trial allows it."""
+    """If the trial allows it, a plain torch loader is read in an order that resumes."""
     make_loader = lambda: TorchDataLoader(dataset(), 8, shuffle=True)  # noqa: E731
 
     first_result, first = fit(make_loader, checks=False, max_length=Batch(2))
@@ -153,7 +153,7 @@ def test_a_bare_loader_of_torch_is_read_in_an_order_that_resumes() -> None:
 
 
 def test_data_that_have_another_length_than_before_are_refused() -> None:
-    """Rather than trained on in another order."""
+    """Data of another length than at the stop are refused."""
     first_result, _ = fit(lambda: DataLoader(dataset(), 8), max_length=Batch(2))
 
     with pytest.raises(DataChangedError, match="the length of the data"):
@@ -165,7 +165,7 @@ def test_data_that_have_another_length_than_before_are_refused() -> None:
 
 
 def test_a_checkpoint_of_another_model_is_refused_by_names_and_shapes() -> None:
-    """The message says what differs, and what to do."""
+    """A checkpoint of another model is refused with names, shapes and advice."""
 
     class Larger(LineTrial):
         def make_model(self) -> torch.nn.Module:

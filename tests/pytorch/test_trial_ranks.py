@@ -19,7 +19,7 @@ from core_sdk.pytorch._context import run_of
 
 
 class Line(nn.Module):
-    """One weight, which is 0, and one that is not used."""
+    """A model with one weight of 0 and one unused weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def windows(home: str) -> None:
 
 @needs("many processes")
 def test_gradients_are_averaged_over_ranks_once_a_window(ranks: Ranks, tmp_path: Path) -> None:
-    """Until then each rank has its own; the state that is saved does not tell that there were several."""
+    """Gradients are averaged over the ranks at the end of each accumulation window."""
     first, second = (json.loads(printed) for printed in ranks.run(windows, 2, tmp_path / "home"))
 
     assert first["gradients"] == [1, (3 + 30) / 2, 3, (7 + 70) / 2]
@@ -79,7 +79,7 @@ def roc_auc(values: list[Any]) -> list[Any]:
 
 
 def reduce(home: str) -> None:
-    """Two ranks update reducers with three batches and with two."""
+    """Updates reducers with three batches on one rank and two on the other."""
     import os
 
     os.environ["CORE_SDK_HOME"] = home
@@ -93,7 +93,7 @@ def reduce(home: str) -> None:
 
 @needs("many processes")
 def test_values_of_all_ranks_reach_a_reducer_in_the_order_of_the_batches(ranks: Ranks, tmp_path: Path) -> None:
-    """As if one rank had had them all."""
+    """A reducer gets the values of all ranks in the order of the batches."""
     first, second = (json.loads(printed) for printed in ranks.run(reduce, 2, tmp_path / "home"))
 
     assert first == second == [{"listed": [0, 1, 2, 3, 4]}, 4]
@@ -115,7 +115,7 @@ with open(f"said.{context.distributed.rank}", "w") as file:
 
 @needs("many processes")
 def test_a_launched_script_needs_nothing_but_init(tmp_path: Path) -> None:
-    """It begins the process group, and ends it afterwards."""
+    """A launched script needs only init(), which begins and ends the process group."""
     (tmp_path / "train.py").write_text(LAUNCHED)
 
     launch = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--", "train.py"]

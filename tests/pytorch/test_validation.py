@@ -14,7 +14,7 @@ from core_sdk.pytorch import Batch, MetricReducer, PyTorchTrial, PyTorchTrialCon
 
 
 class Evaluated(LineTrial):
-    """Its metrics are those of x, which is 0 to 19."""
+    """A trial whose metrics are those of x, which goes from 0 to 19."""
 
     reducer: Any = Reducer.AVG
 
@@ -55,7 +55,7 @@ def validate(kind: type[LineTrial], **attributes: Any) -> dict[str, Any]:
     ],
 )
 def test_metrics_of_batches_are_reduced_as_the_trial_says(reducer: Any, expected: dict[str, float]) -> None:
-    """A mean is over samples, however large the batches are."""
+    """evaluation_reducer() decides how metrics of batches are combined; a mean is over samples."""
     assert validate(Evaluated, reducer=reducer) == expected
 
 
@@ -68,14 +68,14 @@ def test_metrics_of_batches_are_reduced_as_the_trial_says(reducer: Any, expected
     ],
 )
 def test_reducers_must_fit_the_metrics(reducer: Any, error: type[Exception], words: str) -> None:
-    """The message names the method and the metric."""
+    """Reducers that do not fit the metrics are refused with the method and the metric."""
     with pytest.raises(error, match=words):
         validate(Evaluated, reducer=reducer)
 
 
 @pytest.mark.parametrize("reducer", list(Reducer))
 def test_nan_is_reported_as_nan(reducer: Reducer) -> None:
-    """Also as a maximum, wherever it stands."""
+    """Every reducer keeps NaN, also a maximum."""
 
     class Diverged(Evaluated):
         def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:  # type: ignore[override]
@@ -89,7 +89,7 @@ def test_nan_is_reported_as_nan(reducer: Reducer) -> None:
 
 
 def test_a_key_that_a_batch_lacks_is_named() -> None:
-    """With the batch."""
+    """A metric that one batch lacks is named with the batch."""
 
     class Forgetful(LineTrial):
         def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_a_key_that_a_batch_lacks_is_named() -> None:
 
 
 def test_a_whole_dataset_is_evaluated_at_once() -> None:
-    """By the chief, over a loader of all data."""
+    """evaluate_full_dataset() gets a loader of all data on the chief."""
 
     class Whole(LineTrial):
         evaluate_batch = PyTorchTrial.evaluate_batch
@@ -115,7 +115,7 @@ def test_a_whole_dataset_is_evaluated_at_once() -> None:
 
 @pytest.mark.parametrize("has_both", [True, False])
 def test_exactly_one_evaluation_must_be_defined(has_both: bool) -> None:
-    """The message names both methods."""
+    """A trial must define exactly one of the two evaluation methods."""
 
     class Both(LineTrial):
         def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def test_exactly_one_evaluation_must_be_defined(has_both: bool) -> None:
 
 
 def test_reducers_see_every_sample_of_a_validation() -> None:
-    """Numbers are reported beside those of batches, and what else JSON can keep in a group of its own."""
+    """Wrapped reducers see all samples; values that are not numbers are reported in another group."""
 
     class Reducing(LineTrial):
         def __init__(self, context: PyTorchTrialContext) -> None:
@@ -159,7 +159,7 @@ def test_reducers_see_every_sample_of_a_validation() -> None:
 
 
 def test_metrics_that_are_no_numbers_are_kept_beside_those_that_are(caplog: pytest.LogCaptureFixture) -> None:
-    """A confusion matrix, classes by name, what nothing can keep: the training goes on."""
+    """Metrics that are not numbers are kept in another group or left out with a warning."""
 
     class Classifying(LineTrial):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
@@ -185,7 +185,7 @@ def test_metrics_that_are_no_numbers_are_kept_beside_those_that_are(caplog: pyte
 
 
 def test_a_whole_dataset_may_have_metrics_that_are_no_numbers() -> None:
-    """They are kept as they are."""
+    """evaluate_full_dataset() may return metrics that are not numbers."""
 
     class Whole(LineTrial):
         evaluate_batch = PyTorchTrial.evaluate_batch
@@ -199,7 +199,7 @@ def test_a_whole_dataset_may_have_metrics_that_are_no_numbers() -> None:
 
 
 def test_a_validation_does_not_change_the_training() -> None:
-    """Neither its random numbers nor the mode of any module."""
+    """A validation changes neither random numbers nor the modes of modules."""
 
     class Drawing(LineTrial):
         modes: list[bool] = []

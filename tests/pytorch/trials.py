@@ -20,7 +20,7 @@ SEED = 17
 
 
 class LineTrial(pytorch.PyTorchTrial):
-    """Writes down which samples it trains on, with what loss, and a random number that it draws for each batch."""
+    """A trial that records its samples and losses and a random number for each batch."""
 
     def __init__(self, context: pytorch.PyTorchTrialContext, *, batch_size: int = 8, **loader: Any) -> None:
         self.context = context
@@ -63,7 +63,7 @@ class LineTrial(pytorch.PyTorchTrial):
 
 
 class StopAfter(pytorch.PyTorchCallback):
-    """Sends this process a SIGTERM after a batch."""
+    """Sends SIGTERM to this process after a batch."""
 
     def __init__(self, batch_idx: int) -> None:
         self.batch_idx = batch_idx

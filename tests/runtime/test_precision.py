@@ -35,7 +35,7 @@ def model_of(weight: float) -> Any:
 
 
 def test_a_model_computes_in_half_precision_and_returns_float32() -> None:
-    """It is the same object of the same class, with the arguments and the state of before."""
+    """A model computes in half precision and returns float32; it keeps its class, signature and state."""
     model = model_of(2.0)
 
     y, computed_in = model(torch.ones(1, 1), times=3)
@@ -47,7 +47,7 @@ def test_a_model_computes_in_half_precision_and_returns_float32() -> None:
 
 
 def test_a_model_that_is_given_twice_is_changed_once() -> None:
-    """A trial may ask for it by two calls."""
+    """A model that is given twice is wrapped once."""
     model = model_of(2.0)
     forward = model.forward
 
@@ -55,7 +55,7 @@ def test_a_model_that_is_given_twice_is_changed_once() -> None:
 
 
 def test_a_copy_of_a_model_computes_with_its_own_weights() -> None:
-    """Such as one that keeps the moving average of the weights."""
+    """A copy of a model, such as one of averaged weights, computes with its own weights."""
     model = model_of(2.0)
 
     twin = copy.deepcopy(model)
@@ -66,7 +66,7 @@ def test_a_copy_of_a_model_computes_with_its_own_weights() -> None:
 
 
 def test_a_model_can_be_pickled() -> None:
-    """As `torch.save(model)` does."""
+    """A model can be saved by `torch.save(model)`, and computes in half precision when it is loaded."""
     file = io.BytesIO()
     torch.save(model_of(2.0), file)
     file.seek(0)
@@ -79,7 +79,7 @@ def test_a_model_can_be_pickled() -> None:
 
 
 def test_a_model_can_be_compiled_as_one_graph() -> None:
-    """Its forward pass with the autocast around it."""
+    """A model with autocast can be compiled as one graph."""
     compiled: Any = torch.compile(model_of(2.0), backend="eager", fullgraph=True)
 
     y, _ = compiled(torch.ones(1, 1))

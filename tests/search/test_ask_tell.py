@@ -44,7 +44,7 @@ def train(study: AskTell, trial: AskedTrial) -> list[Any]:
 
 @every_searcher
 def test_a_loop_trains_all_trials(searcher: dict[str, Any]) -> None:
-    """And finds the best of them."""
+    """A loop of ask() and tell() trains all trials and finds the best of them."""
     study = AskTell(config(searcher))
     asked: dict[Any, AskedTrial] = {}
 
@@ -60,7 +60,7 @@ def test_a_loop_trains_all_trials(searcher: dict[str, Any]) -> None:
 
 @every_searcher
 def test_a_study_goes_on_in_another_process(searcher: dict[str, Any]) -> None:
-    """The same trials are trained as far as without the interruption."""
+    """A study restored from its saved state trains the same trials as far as one that is never interrupted."""
     study, undisturbed = AskTell(config(searcher)), AskTell(config(searcher))
     happened: list[Any] = []
     expected: list[Any] = []
@@ -77,7 +77,7 @@ def test_a_study_goes_on_in_another_process(searcher: dict[str, Any]) -> None:
 
 
 def test_several_trials_are_asked_for_at_the_same_time() -> None:
-    """As many as may run; further ones when one was told."""
+    """ask() hands out as many trials as may run at once, and a further one after a trial has been told."""
     study = AskTell(config(SEARCHERS["random"] | {"max_concurrent_trials": 2}))
     first, second = study.ask(), study.ask()
     assert first is not None
@@ -90,7 +90,7 @@ def test_several_trials_are_asked_for_at_the_same_time() -> None:
 
 
 def test_a_trial_that_was_asked_for_and_not_told_is_asked_again() -> None:
-    """Its process was killed."""
+    """A trial whose process was killed before it told a result is handed out again by the restored study."""
     study = AskTell(config(SEARCHERS["random"] | {"max_concurrent_trials": 2}))
     first = study.ask()
     assert first is not None
@@ -101,7 +101,7 @@ def test_a_trial_that_was_asked_for_and_not_told_is_asked_again() -> None:
 
 
 def test_a_loop_may_end_a_trial() -> None:
-    """Because it has failed, or its hyperparameters cannot be trained: then another one replaces it."""
+    """A trial that failed or has invalid hyperparameters can be ended by the loop, and another one replaces it."""
     study = AskTell(config(SEARCHERS["random"] | {"max_trials": 2}))
     num_asked = 0
 
@@ -116,7 +116,7 @@ def test_a_loop_may_end_a_trial() -> None:
 
 
 def test_a_trial_that_is_displaced_while_it_trains_ends_at_its_next_report() -> None:
-    """It learns it from `should_stop`, or from `tell`."""
+    """A displaced trial learns from `should_stop`, or from the return value of `tell`, that it must end."""
     study = AskTell(config(SEARCHERS["stopping"] | {"divisor": 2, "max_time": 8}))
     trials = [trial for trial in (study.ask() for _ in range(2)) if trial is not None]
     assert study.tell(trials[0], 0.5, 2)
@@ -128,7 +128,7 @@ def test_a_trial_that_is_displaced_while_it_trains_ends_at_its_next_report() -> 
 
 
 def test_nan_is_never_the_best() -> None:
-    """Nor is a training without a metric."""
+    """Neither a trial whose metric is NaN nor a trial without a metric becomes the best one."""
     study = AskTell(config(SEARCHERS["random"]))
     first, second = study.ask(), study.ask()
     assert first is not None
@@ -143,7 +143,7 @@ def test_nan_is_never_the_best() -> None:
 
 
 def test_what_is_wrong_with_a_study_is_told() -> None:
-    """By key, and by the argument that is missing."""
+    """An error names the unknown key of the configuration, or the argument that is missing in tell()."""
     with pytest.raises(InvalidConfigError, match="did you mean max_trials"):
         AskTell({"searcher": {"name": "random", "metric": "loss", "max_tials": 3}})
     study = AskTell(config(SEARCHERS["stopping"]))

@@ -103,7 +103,7 @@ A, B = UUID(int=1), UUID(int=2)
     ],
 )
 def test_names_and_arguments_are_those_of_the_predecessor(name: str, parameters: list[str]) -> None:
-    """A method that was written for it derives from ours by another import."""
+    """Names and parameters are those of the predecessor, so that its search methods need only another import."""
     found: Any = search
     for part in name.split("."):
         found = getattr(found, part)
@@ -112,7 +112,7 @@ def test_names_and_arguments_are_those_of_the_predecessor(name: str, parameters:
 
 
 def test_a_method_hears_of_its_trials() -> None:
-    """The state is up to date when it does, and progress follows what may change it."""
+    """The state is up to date when a method is called about a trial, and events that may change progress report it."""
     method = Scripted([Create(A, {"lr": 0.1}), ValidateAfter(A, 10)])
     custom = CustomSearch(method)
 
@@ -139,7 +139,7 @@ def test_a_method_hears_of_its_trials() -> None:
 
 
 def test_nothing_is_heard_twice_nor_after_the_shutdown() -> None:
-    """Events that come again are ignored."""
+    """Repeated events, and all events after the shutdown, are ignored."""
     method = Scripted([Create(A, {})], [], [], [Shutdown()])
     custom = CustomSearch(method)
     events: list[Event] = [
@@ -156,7 +156,7 @@ def test_nothing_is_heard_twice_nor_after_the_shutdown() -> None:
 
 
 def test_what_a_method_wants_of_ended_trials_is_dropped() -> None:
-    """Its answer crossed with the trial's end."""
+    """An operation for a trial that has ended in the meantime is dropped from the method's answer."""
     custom = CustomSearch(Scripted([Create(A, {}), Create(B, {})], [], [Close(A), ValidateAfter(A, 2), Close(B)]))
     custom.on(SearchStarted())
     custom.on(TrialClosed(A))
@@ -175,13 +175,13 @@ def test_what_a_method_wants_of_ended_trials_is_dropped() -> None:
 def test_an_answer_that_cannot_be_carried_out_is_refused(
     answer: list[Any], error: type[Exception], message: str
 ) -> None:
-    """With what is wrong with it."""
+    """An answer that cannot be carried out is refused with an error that says what is wrong with it."""
     with pytest.raises(error, match=message):
         CustomSearch(Scripted(answer)).on(SearchStarted())
 
 
 def test_a_checkpoint_may_be_given_as_an_object() -> None:
-    """The predecessor's `Create` took the client's checkpoints."""
+    """Create() accepts a checkpoint object in place of its UUID, as the predecessor's `Create` does."""
 
     class Checkpoint:
         uuid = "abc"
@@ -191,7 +191,7 @@ def test_a_checkpoint_may_be_given_as_an_object() -> None:
 
 
 def test_operations_survive_json() -> None:
-    """The driver writes them down."""
+    """Operations are the same after a round trip through JSON, in which the driver stores them."""
     operations = [Create(A, {"lr": 0.1}, "abc"), ValidateAfter(A, 3), Close(A), Progress(0.5), Shutdown(cancel=True)]
 
     encoded = msgspec.json.encode(operations)
@@ -200,7 +200,7 @@ def test_operations_survive_json() -> None:
 
 
 def test_a_state_is_saved_with_that_of_its_method(tmp_path: Path) -> None:
-    """As the predecessor's `save` and `load` do."""
+    """save() and load() of a method keep the searcher's state, as the predecessor's do."""
     state = SearcherState({A}, {A: 1.0, B: 2.0}, {A}, {A, B}, last_event_id=7)
 
     Scripted().save(state, tmp_path, experiment_id=3)
@@ -231,7 +231,7 @@ class Trainings:
 
 
 def test_a_population_exploits_its_best_members() -> None:
-    """Its best loss is better than without exploiting, for the same training."""
+    """A population that continues its best members reaches a best loss at least as low as one that does not."""
     trainings = Trainings()
     simulation = simulate(CustomSearch(population()), trainings, validations=[])
     alone = simulate(

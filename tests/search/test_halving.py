@@ -50,7 +50,7 @@ def report(search: Search, request_id: UUID, metric: float, batches: float) -> l
 
 
 def test_a_trial_is_stopped_at_a_rung_where_it_is_not_among_the_best() -> None:
-    """Of a few, only the best one goes on; before the first rung nobody is judged."""
+    """At a rung, a trial that is not among the best is stopped; before the first rung no trial is judged."""
     search, (first, second, third, *_) = start()
 
     assert report(search, second, 9.0, 4) == []
@@ -60,7 +60,7 @@ def test_a_trial_is_stopped_at_a_rung_where_it_is_not_among_the_best() -> None:
 
 
 def test_a_trial_that_is_displaced_from_the_best_is_stopped_between_rungs() -> None:
-    """The first one at a rung has no advantage; what has reached the next rung is judged there."""
+    """A trial is stopped between rungs when later trials displace it, unless it has already reached the next rung."""
     search, (first, second, third, fourth, *_) = start()
     report(search, first, 0.5, 16)
     report(search, second, 0.4, 16)
@@ -72,7 +72,7 @@ def test_a_trial_that_is_displaced_from_the_best_is_stopped_between_rungs() -> N
 
 
 def test_one_report_may_pass_several_rungs_and_the_top_ends_a_trial() -> None:
-    """A trial that validates rarely."""
+    """A trial that validates rarely may pass several rungs with one report, and ends at the top rung."""
     search, (first, second, *_) = start()
 
     assert report(search, first, 0.5, 100) == []
@@ -94,7 +94,7 @@ def test_trials_are_compared_at_the_length_of_the_rung() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_training_that_has_diverged_goes_nowhere(bad: float) -> None:
-    """Not even as the first one at a rung."""
+    """A trial whose metric is NaN or infinite is stopped, even if it is the first at a rung."""
     search, (first, *_) = start()
     assert report(search, first, bad, 16) == [Stop(first)]
 
@@ -103,7 +103,7 @@ def test_a_training_that_has_diverged_goes_nowhere(bad: float) -> None:
 
 
 def test_larger_may_be_better() -> None:
-    """As the configuration says."""
+    """With smaller_is_better=False, the trials with the larger metrics go on."""
     search, (first, second, third, *_) = start(smaller_is_better=False)
     report(search, first, 0.5, 16)
 
@@ -112,7 +112,7 @@ def test_larger_may_be_better() -> None:
 
 
 def test_failed_trials_count_as_the_worst_and_invalid_ones_not_at_all() -> None:
-    """With four at the rung, none but the best is kept; with eight, two are."""
+    """A rung counts failed trials as its worst ones, and does not count trials with invalid hyperparameters."""
     search, ids = start()
     for request_id in ids[:6]:
         search.on(TrialExitedEarly(request_id, ExitedReason.ERRORED))
@@ -128,7 +128,7 @@ def test_failed_trials_count_as_the_worst_and_invalid_ones_not_at_all() -> None:
 
 
 def test_a_failed_trial_is_not_asked_to_stop() -> None:
-    """It has no process any more."""
+    """A failed trial is not asked to stop, since it has no process any more."""
     search, (first, second, *_) = start()
     report(search, first, 0.5, 16)
     search.on(TrialExitedEarly(first, ExitedReason.ERRORED))
@@ -137,7 +137,7 @@ def test_a_failed_trial_is_not_asked_to_stop() -> None:
 
 
 def test_a_trial_is_promoted_when_it_is_among_the_best_of_enough() -> None:
-    """The others wait without a process, and end at the end."""
+    """A trial is promoted once it is among the best of enough trials; the others stay paused and close at the end."""
     search, ids = start("promotion", max_trials=4)
 
     assert report(search, ids[0], 0.5, 16) == [Pause(ids[0])]
@@ -149,7 +149,7 @@ def test_a_trial_is_promoted_when_it_is_among_the_best_of_enough() -> None:
 
 
 def test_a_paused_trial_that_is_canceled_makes_room_for_the_next_best() -> None:
-    """Otherwise nobody would go on in its stead."""
+    """When a paused trial is canceled, the next best one is promoted in its place."""
     search, ids = start("promotion", max_trials=4)
     report(search, ids[0], 0.1, 16)
     report(search, ids[1], 0.2, 16)
@@ -163,7 +163,7 @@ def test_a_paused_trial_that_is_canceled_makes_room_for_the_next_best() -> None:
 
 @pytest.mark.parametrize("is_worse", [True, False])
 def test_ten_trials_one_after_the_other(is_worse: bool) -> None:
-    """If each is worse than the last, only the first reaches the top; if each is better, all do."""
+    """Of ten successive trials, one reaches the top if each is worse than the last; all do if each is better."""
     numbers: dict[UUID, int] = {}
 
     def curve(create: Create, length: int) -> float:
@@ -179,7 +179,7 @@ def test_ten_trials_one_after_the_other(is_worse: bool) -> None:
 @pytest.mark.parametrize("max_concurrent", [1, 16])
 @pytest.mark.parametrize("form", ["stopping", "stop_once", "promotion"])
 def test_64_trials_train_less_than_a_sixth_of_what_all_would(form: str, max_concurrent: int) -> None:
-    """And the best of them trains to the end."""
+    """64 trials train less than a sixth of what all of them would in full, and the best one trains to the end."""
     simulation = simulate(begin(asha(form, max_concurrent_trials=max_concurrent)), validations=BATCHES)
 
     assert simulation.num_units <= 2500
@@ -205,7 +205,7 @@ class Ranks:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_promoted_are_exactly_the_best(seed: int) -> None:
-    """At the time of their promotion, and at the end nobody is left who should have been promoted."""
+    """Every promoted trial is among the best at that time, and at the end no trial that should be promoted is left."""
     lengths = [4, 16, 64, 256]
     watched = Watched(asha("promotion", max_concurrent_trials=7), seed)
     luck = random.Random(seed)
@@ -228,7 +228,7 @@ def test_promoted_are_exactly_the_best(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_those_that_run_on_are_exactly_the_best(seed: int) -> None:
-    """After every event, each trial between two rungs is among the best of the lower one; stopped ones are not."""
+    """After every event, each trial between two rungs is among the best of the lower rung; stopped ones are not."""
     lengths = [4, 16, 64, 256]
     watched = Watched(asha(max_concurrent_trials=7), seed)
     luck = random.Random(seed)
@@ -249,7 +249,7 @@ def test_those_that_run_on_are_exactly_the_best(seed: int) -> None:
 
 @pytest.mark.parametrize("form", ["stopping", "promotion"])
 def test_places_that_a_bracket_cannot_fill_go_to_others(form: str) -> None:
-    """All places are in use until the last trials."""
+    """Trial slots that a bracket cannot fill go to other brackets, and no more trials run at once than the maximum."""
     watched = Watched(adaptive(form, max_trials=200, max_concurrent_trials=12))
 
     simulate(watched, validations=BATCHES)
@@ -263,7 +263,7 @@ def test_places_that_a_bracket_cannot_fill_go_to_others(form: str) -> None:
 
 
 def test_a_trial_that_fails_is_never_promoted() -> None:
-    """Even if too few others are left."""
+    """A failed trial is never promoted, even if too few other trials are left."""
 
     def curve(create: Create, length: int) -> float:
         if create.request_id.int % 8:

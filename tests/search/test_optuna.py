@@ -70,7 +70,7 @@ def search_of(sampler: str = "TPE", pruner: str = "median", **arguments: Any) ->
 @pytest.mark.parametrize("pruner", PRUNERS)
 @pytest.mark.parametrize("max_length", [20, None])
 def test_a_study_trains_its_trials_and_prunes_the_bad_ones(pruner: str, max_length: int | None) -> None:
-    """With lengths from the search, and with scripts that train as they want."""
+    """A study trains its trials and prunes the bad ones, whether the search or the script determines the lengths."""
     method = search_of(pruner=pruner, max_length=max_length, period=2 if max_length else None)
 
     simulation = simulate(CustomSearch(method), curve, validations=range(2, 21, 2))
@@ -89,7 +89,7 @@ def test_a_study_trains_its_trials_and_prunes_the_bad_ones(pruner: str, max_leng
 
 
 def test_hyperparameters_have_the_shape_of_the_configuration() -> None:
-    """Nested, with constants, and with values that are lists."""
+    """Hyperparameters are shaped as in the configuration: nested, with constants, and with lists as values."""
     simulation = simulate(CustomSearch(search_of()), curve, validations=[])
 
     hparams = [trial.create.hparams for trial in simulation.trials]
@@ -103,7 +103,7 @@ def test_hyperparameters_have_the_shape_of_the_configuration() -> None:
 @needs("many processes")
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_study_that_is_loaded_after_every_event_decides_the_same(sampler: str, tmp_path: Path) -> None:
-    """The random numbers of its sampler included."""
+    """A study that is reloaded after every event decides the same, since its sampler's random state is saved too."""
 
     class Reloaded:
         def on(self, event: Event) -> list[Operation]:
@@ -169,7 +169,7 @@ for trial in simulate(Kept(), curve, validations=[]).trials:
 
 @needs("many processes")
 def test_a_study_that_was_killed_goes_on_with_the_same_decisions(tmp_path: Path) -> None:
-    """In another process, from its files."""
+    """A killed study is continued from its files by another process, with the same decisions."""
 
     def run(folder: str, kill_at: int = 0) -> subprocess.CompletedProcess[str]:
         (tmp_path / folder).mkdir(exist_ok=True)
@@ -187,7 +187,7 @@ def test_a_study_that_was_killed_goes_on_with_the_same_decisions(tmp_path: Path)
 
 
 def test_larger_may_be_better() -> None:
-    """The study maximizes."""
+    """With smaller_is_better=False the study maximizes the metric."""
     method = search_of(smaller_is_better=False)
 
     simulate(CustomSearch(method), lambda create, length: -curve(create, length), validations=[])
@@ -196,7 +196,7 @@ def test_larger_may_be_better() -> None:
 
 
 def test_a_study_whose_trials_all_fail_has_failed() -> None:
-    """And does not create trials for ever."""
+    """A search whose trials are all invalid ends as failed, and does not create trials for ever."""
 
     def invalid(create: Create, length: int) -> float:
         raise TrialExit(ExitedReason.INVALID_HP)
@@ -221,11 +221,11 @@ def test_a_study_whose_trials_all_fail_has_failed() -> None:
 def test_ranges_are_distributions(
     leaf: Hyperparameter, distribution: optuna.distributions.BaseDistribution | None
 ) -> None:
-    """Of the same values."""
+    """Each range of hyperparameters becomes the Optuna distribution of the same values."""
     assert distribution_of(leaf) == distribution
 
 
 def test_a_space_is_checked_as_a_configuration_is() -> None:
-    """The mistake is named."""
+    """A hyperparameter space is validated like a configuration, and the error names the mistake."""
     with pytest.raises(InvalidConfigError, match="maxval"):
         OptunaSearch({"lr": {"type": "double", "minval": 1.0, "maxvel": 2.0}}, max_trials=1)

@@ -27,7 +27,7 @@ def hparams(points: Points, number: int) -> list[dict[str, object]]:
 
 
 def test_samples_lie_in_their_ranges() -> None:
-    """Both ends of an int are reached."""
+    """Samples lie within their ranges, and both ends of an int range are drawn."""
     space = HyperparameterSpace(
         {
             "const": Const({"type": "x"}),
@@ -50,7 +50,7 @@ def test_samples_lie_in_their_ranges() -> None:
 
 
 def test_a_very_large_range_of_ints_keeps_its_ends() -> None:
-    """Floats are too coarse for them."""
+    """A range of very large ints includes both of its ends, for which floats are too coarse."""
     largest = 2**62
     points = SampledPoints(HyperparameterSpace({"int": Int(minval=largest - 1, maxval=largest)}), 0)
 
@@ -58,7 +58,7 @@ def test_a_very_large_range_of_ints_keeps_its_ends() -> None:
 
 
 def test_points_do_not_depend_on_the_order_in_a_file() -> None:
-    """Nested groups included."""
+    """The points do not depend on the order of names in the configuration, in nested groups either."""
     inner = {"a": Double(minval=0.0, maxval=1.0), "b": Double(minval=0.0, maxval=1.0)}
     space = HyperparameterSpace({"x": HyperparameterSpace(dict(inner)), "y": Int(minval=0, maxval=9)})
     turned = HyperparameterSpace(
@@ -69,7 +69,7 @@ def test_points_do_not_depend_on_the_order_in_a_file() -> None:
 
 
 def test_a_seed_gives_the_same_points_in_every_process() -> None:
-    """Python's own hashes differ from process to process."""
+    """A seed gives the same points in every process, although Python's hashes differ between processes."""
     program = (
         "import json; from search.searches import SPACE; from core_sdk.search._points import SampledPoints;"
         "points = SampledPoints(SPACE, 5);"
@@ -86,7 +86,7 @@ def test_a_seed_gives_the_same_points_in_every_process() -> None:
 
 
 def test_each_trial_has_random_numbers_of_its_own() -> None:
-    """The third point is the same, whatever came before it."""
+    """Each trial has its own random numbers: the third point is the same whether or not the first two were drawn."""
     first, second = SampledPoints(SPACE, 5), SampledPoints(SPACE, 5)
     second.num_made = 2
 
@@ -94,7 +94,7 @@ def test_each_trial_has_random_numbers_of_its_own() -> None:
 
 
 def test_seeds_give_different_points() -> None:
-    """Also small ones, next to each other."""
+    """Different seeds give different points, even small adjacent ones."""
     ids = [points.next().request_id for seed in range(100) for points in [SampledPoints(SPACE, seed)] for _ in range(9)]
 
     assert len(set(ids)) == 900
@@ -118,12 +118,12 @@ def test_seeds_give_different_points() -> None:
     ],
 )
 def test_the_values_of_a_grid(leaf: Hyperparameter, values: list[object]) -> None:
-    """Evenly spaced from end to end; a single one in the middle."""
+    """Grid values are evenly spaced from end to end; a single value lies in the middle."""
     assert grid_values(leaf) == pytest.approx(values) if isinstance(values[0], float) else grid_values(leaf) == values
 
 
 def test_a_grid_has_every_point_once() -> None:
-    """Nested, categorical and logarithmic; the last name varies fastest."""
+    """A grid, nested, categorical and logarithmic, has every point once; the last name varies fastest."""
     space = HyperparameterSpace(
         {
             "b": HyperparameterSpace({"k": Categorical(("x", "y"))}),
@@ -144,11 +144,11 @@ def test_a_grid_has_every_point_once() -> None:
 
 
 def test_a_range_without_a_count_is_no_grid() -> None:
-    """The configuration says it by its line; here it is a caller's mistake."""
+    """A range without a count has no grid values, and asking for them is a ValueError."""
     with pytest.raises(ValueError, match="count"):
         grid_values(Int(minval=0, maxval=1))
 
 
 def test_request_ids_are_random_uuids() -> None:
-    """Of version 4, as others' programs expect."""
+    """Request ids are UUIDs of version 4, as other programs expect."""
     assert {create.request_id.version for create in (SampledPoints(SPACE, 0).next() for _ in range(2))} == {4}

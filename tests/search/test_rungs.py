@@ -28,7 +28,7 @@ from core_sdk.search.halving._rungs import rung_lengths
     ],
 )
 def test_lengths_of_rungs(longest: int, num_rungs: int, divisor: float, lengths: list[int]) -> None:
-    """Whole numbers, the longest at the top, none twice."""
+    """The lengths of rungs are distinct whole numbers, with the longest training at the top."""
     assert rung_lengths(longest, num_rungs, divisor) == lengths
 
 
@@ -37,7 +37,7 @@ def test_lengths_of_rungs(longest: int, num_rungs: int, divisor: float, lengths:
     [(243, 3, 5), (242, 3, 4), (1000, 10, 3), (999, 10, 2), (1, 4, 0), (3, 4, 0), (256, 4, 4), (5, 1.5, 3)],
 )
 def test_powers_are_counted_exactly(value: int, divisor: float, powers: int) -> None:
-    """Logarithms of floats would be one too low at 243 and at 1000."""
+    """num_powers() counts powers exactly, where logarithms of floats are one too low, as at 243 and 1000."""
     assert num_powers(value, divisor) == powers
 
 
@@ -54,7 +54,7 @@ def test_powers_are_counted_exactly(value: int, divisor: float, powers: int) -> 
     ],
 )
 def test_brackets_cost_about_the_same(max_trials: int, divisor: float, depths: list[int], trials: list[int]) -> None:
-    """The deepest gets what is left over."""
+    """Trials are shared among brackets so that each costs about the same; the deepest gets the remainder."""
     shares = brackets(depths, max_trials=max_trials, max_concurrent=16, divisor=divisor)
 
     assert [share.max_trials for share in shares] == trials
@@ -76,7 +76,7 @@ def test_brackets_share_the_places(max_concurrent: int, concurrent: list[int]) -
     divisor=st.floats(1.05, 10),
 )
 def test_brackets_have_exactly_the_trials_of_the_search(depths: list[int], max_trials: int, divisor: float) -> None:
-    """Never more, and none is empty."""
+    """The brackets together have exactly max_trials trials, and none of them is empty."""
     shares = brackets(depths, max_trials=max_trials, max_concurrent=16, divisor=divisor)
 
     assert sum(share.max_trials for share in shares) == max_trials
@@ -87,14 +87,14 @@ def test_brackets_have_exactly_the_trials_of_the_search(depths: list[int], max_t
     ("mode", "depths"), [("aggressive", [5]), ("standard", [5, 4, 3]), ("conservative", [5, 4, 3, 2, 1])]
 )
 def test_modes_are_depths(mode: str, depths: list[int]) -> None:
-    """Limited by the longest training and by the number of trials too."""
+    """A mode determines the depths of brackets, which the longest training and the number of trials limit too."""
     assert bracket_depths(mode, max_rungs=5, max_length=1000, max_trials=500, divisor=4) == depths
     assert bracket_depths("aggressive", max_rungs=9, max_length=243, max_trials=500, divisor=3) == [6]
     assert bracket_depths("aggressive", max_rungs=9, max_length=243, max_trials=8, divisor=3) == [2]
 
 
 def test_what_is_no_number_is_worst() -> None:
-    """In either direction."""
+    """A metric that is NaN or infinite scores worst, whether smaller or larger is better."""
     for smaller_is_better in (True, False):
         worst = score_of(-1e308 if not smaller_is_better else 1e308, smaller_is_better)
         for value in (math.nan, math.inf, -math.inf):

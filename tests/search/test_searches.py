@@ -54,7 +54,7 @@ def troubled_curve(create: Create, length: int) -> float:
 @every_search
 @pytest.mark.parametrize("num_slots", [1, 3, None])
 def test_every_search_ends_with_all_its_trials(searcher: SearcherConfig, num_slots: int | None) -> None:
-    """No trial is left over, and each request id is asked for once."""
+    """Every search ends with all its trials and none left over, and asks for each request id once."""
     watched = Watched(searcher)
 
     simulation = simulate(watched, validations=VALIDATIONS, num_slots=num_slots)
@@ -69,7 +69,7 @@ def test_every_search_ends_with_all_its_trials(searcher: SearcherConfig, num_slo
 @every_search
 @pytest.mark.parametrize("seed", range(5))
 def test_a_search_ends_also_in_trouble(searcher: SearcherConfig, seed: int) -> None:
-    """Failed trials count, those that cannot be trained do not."""
+    """A search ends also when trials fail; failed trials count, and those with invalid hyperparameters do not."""
     watched = Watched(searcher, seed)
 
     simulation = simulate(watched, troubled_curve, validations=VALIDATIONS, num_slots=3)
@@ -82,7 +82,7 @@ def test_a_search_ends_also_in_trouble(searcher: SearcherConfig, seed: int) -> N
 
 @every_search
 def test_a_search_that_is_restarted_after_every_event_decides_the_same(searcher: SearcherConfig) -> None:
-    """Its state is JSON without NaN."""
+    """A search that is restored from its JSON state after every event decides the same as an undisturbed one."""
     undisturbed = Watched(searcher)
     simulate(undisturbed, troubled_curve, validations=VALIDATIONS, num_slots=3)
     restarted = Restarted(searcher)
@@ -93,7 +93,7 @@ def test_a_search_that_is_restarted_after_every_event_decides_the_same(searcher:
 
 @every_search
 def test_the_same_events_get_the_same_answers(searcher: SearcherConfig) -> None:
-    """A driver may go on by replaying."""
+    """A search gives the same answers to the same events, so that a driver may continue by replaying them."""
     first = Watched(searcher)
     simulate(first, troubled_curve, validations=VALIDATIONS, num_slots=3)
     second = begin(searcher)
@@ -104,7 +104,7 @@ def test_the_same_events_get_the_same_answers(searcher: SearcherConfig) -> None:
 @every_search
 @pytest.mark.parametrize("seed", range(3))
 def test_trials_may_report_in_any_order(searcher: SearcherConfig, seed: int) -> None:
-    """A trial is slow or fast as chance has it, and events of different trials overtake each other."""
+    """A search completes all its trials when they run at random speeds and their events overtake each other."""
     watched = Watched(searcher)
 
     shutdown = drive_at_random(watched, random.Random(seed))
@@ -116,7 +116,7 @@ def test_trials_may_report_in_any_order(searcher: SearcherConfig, seed: int) -> 
 
 @every_search
 def test_what_comes_twice_or_too_late_changes_nothing(searcher: SearcherConfig) -> None:
-    """A stopped trial that reports again is not compared again."""
+    """Events that come twice or after a trial's end change nothing."""
     alone, disturbed = Watched(searcher), begin(searcher)
     simulate(alone, validations=VALIDATIONS, num_slots=3)
     ended: list[UUID] = []
@@ -132,7 +132,7 @@ def test_what_comes_twice_or_too_late_changes_nothing(searcher: SearcherConfig) 
 
 
 def test_a_stopped_trial_is_heard_no_more_before_it_has_ended() -> None:
-    """Otherwise it would take the place of another one."""
+    """Reports of a stopped trial are ignored until it closes, and then a new trial replaces it."""
     search = begin(asha(max_concurrent_trials=5))
     good, *bad = [one.request_id for one in search.on(SearchStarted()) if isinstance(one, Create)]
     search.on(ValidationCompleted(good, 0.1, 4))
@@ -145,7 +145,7 @@ def test_a_stopped_trial_is_heard_no_more_before_it_has_ended() -> None:
 
 
 def test_a_trial_that_ends_by_itself_below_the_top_is_replaced() -> None:
-    """Otherwise fewer than max_trials would run; the user is told once."""
+    """A trial that ends by itself below the top is replaced, and the user is warned once."""
     watched = Watched(asha())
 
     simulation = simulate(watched, validations=[4, 8])
@@ -156,7 +156,7 @@ def test_a_trial_that_ends_by_itself_below_the_top_is_replaced() -> None:
 
 
 def test_hyperparameters_that_cannot_be_trained_are_not_replaced_for_ever() -> None:
-    """A space that is wrong altogether ends the search."""
+    """A search stops replacing invalid hyperparameters after a limit, and fails if the whole space is invalid."""
 
     def always_invalid(create: Create, length: int) -> float:
         raise TrialExit(ExitedReason.INVALID_HP)
@@ -175,7 +175,7 @@ def test_hyperparameters_that_cannot_be_trained_are_not_replaced_for_ever() -> N
 
 
 def test_a_point_that_is_always_the_same_is_not_tried_again() -> None:
-    """A single trial without ranges is as invalid the next time."""
+    """A single trial without ranges is not tried again after INVALID_HP, since its point would be the same."""
     search = Search(SingleSearcher(metric="loss"), HyperparameterSpace({"lr": Const(0.1)}), 0)
     (create,) = search.on(SearchStarted())
     assert isinstance(create, Create)
@@ -196,7 +196,7 @@ def test_a_point_that_is_always_the_same_is_not_tried_again() -> None:
     ],
 )
 def test_one_good_trial_completes_a_search(reasons: list[ExitedReason | None], shutdown: Shutdown) -> None:
-    """It fails if none is good, and is canceled if all are."""
+    """A search completes with one good trial; it fails if none is good, and is canceled if all are canceled."""
     search = begin(RandomSearcher(metric="loss", max_trials=2))
     ids = [one.request_id for one in search.on(SearchStarted()) if isinstance(one, Create)]
 
@@ -210,7 +210,7 @@ def test_one_good_trial_completes_a_search(reasons: list[ExitedReason | None], s
 
 
 def test_progress_is_the_part_of_trials_that_is_done() -> None:
-    """Running ones count by their own progress."""
+    """Progress is the part of the trials that is done; running trials count by their own progress."""
     search = begin(RandomSearcher(metric="loss", max_trials=4))
     ids = [one.request_id for one in search.on(SearchStarted()) if isinstance(one, Create)]
 
@@ -221,7 +221,7 @@ def test_progress_is_the_part_of_trials_that_is_done() -> None:
 
 
 def test_a_metric_that_is_never_reported_is_named_with_those_that_are() -> None:
-    """Once, after the first report."""
+    """If the metric is missing in the first report, one warning names it and the metrics that are reported."""
     search = begin(asha())
     first, second = [one.request_id for one in search.on(SearchStarted()) if isinstance(one, Create)][:2]
 
@@ -239,7 +239,7 @@ def test_a_metric_that_is_never_reported_is_named_with_those_that_are() -> None:
     ("length", "kind"), [(None, "time_missing"), (math.nan, "time_missing"), (4, "time_not_growing")]
 )
 def test_a_time_metric_that_says_nothing_is_told(length: float | None, kind: str) -> None:
-    """Otherwise trials would run on for ever unnoticed."""
+    """A time metric that is missing, NaN or not growing is warned about, since such trials would run for ever."""
     search = begin(asha())
     first = next(one.request_id for one in search.on(SearchStarted()) if isinstance(one, Create))
     search.on(search.read_report(first, {"loss": 0.5, "batches": 4}))
@@ -250,7 +250,7 @@ def test_a_time_metric_that_says_nothing_is_told(length: float | None, kind: str
 
 
 def test_a_validation_before_the_training_is_no_mistake() -> None:
-    """It compares nothing."""
+    """A validation before the training, at length 0, is neither compared nor warned about."""
     search = begin(asha())
     first = next(one.request_id for one in search.on(SearchStarted()) if isinstance(one, Create))
 
@@ -258,7 +258,7 @@ def test_a_validation_before_the_training_is_no_mistake() -> None:
 
 
 def test_seeds_of_trials_are_small_and_differ() -> None:
-    """They fit what random generators take."""
+    """Trial seeds differ, and are below 2**31, which random generators take."""
     watched = Watched(adaptive())
     simulate(watched, validations=VALIDATIONS)
 

@@ -35,7 +35,7 @@ def dying(function: Any, *, is_before: bool) -> Any:
 
 
 def arm(moment: str) -> None:
-    """The process dies as it does for the first time what the moment is about."""
+    """Arms the process to die when it reaches this moment for the first time."""
     places: dict[str, tuple[Any, str, bool]] = {
         "submitting": (submission, "call", True),
         "found": (_runner, "find_submitted", False),

@@ -136,10 +136,10 @@ class Watching(SearchMethod):
         return 0.0
 
     def save_method_state(self, path: Path) -> None:
-        """There is no state that counts."""
+        """Does nothing, since the method has no state."""
 
     def load_method_state(self, path: Path) -> None:
-        """There is no state that counts."""
+        """Does nothing, since the method has no state."""
 
 
 def posted(home: Home, experiment_id: int) -> list[Any]:

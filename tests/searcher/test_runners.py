@@ -62,10 +62,7 @@ def run_killed(method: str, searcher_dir: Path, code: Path, max_kills: int) -> i
 
 @pytest.mark.usefixtures("master")
 def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: Path) -> None:
-    """Trials train as far as it says, rest until they are promoted, and end when they are closed.
-
-    A search that has ended is not run again, nor is one whose experiment was deleted.
-    """
+    """A search method trains, pauses and closes its trials; an ended or deleted search is not run again."""
     experiment_id = LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
 
     experiment = client.get_experiment(experiment_id)
@@ -121,7 +118,7 @@ def test_a_lost_state_is_found_again_from_the_events(home: Home, tmp_path: Path,
 
 
 def test_a_search_goes_on_after_the_death_of_its_master(home: Home, tmp_path: Path, code: Path) -> None:
-    """The runner starts another one, and no decision is made twice."""
+    """When the master is killed, the runner starts another one, and no decision is made twice."""
     ended = threading.Event()
 
     def run() -> None:
@@ -143,7 +140,7 @@ def test_a_search_goes_on_after_the_death_of_its_master(home: Home, tmp_path: Pa
 
 @pytest.mark.usefixtures("master")
 def test_an_answer_counts_once(home: Home, code: Path) -> None:
-    """Neither again nor after the end; an answer to what has not happened is refused."""
+    """An answer to an event counts once, and one to an event that has not happened is refused."""
     experiment = client.create_experiment(CONFIG, code)
 
     def post(num_events: int, **operation: object) -> str:
@@ -170,7 +167,7 @@ def test_an_answer_counts_once(home: Home, code: Path) -> None:
     ],
 )
 def test_an_answer_that_cannot_be_carried_out_is_refused(home: Home, code: Path, operation: dict[str, str]) -> None:
-    """The experiment goes on waiting for a good one."""
+    """An impossible answer is refused, and the experiment waits for a valid one."""
     experiment = client.create_experiment(CONFIG, code)
 
     with pytest.raises(MasterError):
@@ -182,7 +179,7 @@ def test_an_answer_that_cannot_be_carried_out_is_refused(home: Home, code: Path,
 
 @pytest.mark.usefixtures("master")
 def test_a_method_that_fails_leaves_the_experiment_waiting(home: Home, tmp_path: Path, code: Path) -> None:
-    """Its error is the caller's; corrected, it goes on where it was."""
+    """An exception in a method reaches the caller of run(), and the corrected method continues the search."""
 
     class Failing(Promoting):
         def on_validation_completed(self, *arguments: object) -> list[object]:  # type: ignore[override]
@@ -199,7 +196,7 @@ def test_a_method_that_fails_leaves_the_experiment_waiting(home: Home, tmp_path:
 
 @pytest.mark.usefixtures("master")
 def test_a_method_hears_of_validations_of_scripts_that_train_as_they_want(tmp_path: Path) -> None:
-    """With the steps as their length, also of one without the metric."""
+    """A method learns of validations that scripts report at any step, also of NaN and of a missing metric."""
     code = write_code(tmp_path / "code")
     (code / "train.py").write_text(
         textwrap.dedent(
@@ -219,7 +216,7 @@ def test_a_method_hears_of_validations_of_scripts_that_train_as_they_want(tmp_pa
 
 
 def test_a_runner_refuses_what_it_cannot_drive(tmp_path: Path, code: Path) -> None:
-    """Another searcher, or a directory of which another runner takes care; nothing is submitted."""
+    """A runner refuses another searcher and a directory that another runner holds, and submits nothing."""
     from core_sdk.alive import AliveLock
 
     runner = LocalSearchRunner(Promoting(), tmp_path / "search")

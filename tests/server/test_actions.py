@@ -32,7 +32,7 @@ TRAIN = """
 
 
 def test_labels_notes_and_archives_are_changed(visitor: Visitor, home: Home) -> None:
-    """The next answer shows it."""
+    """Labels, notes and archiving can be changed, and the next answer shows the change."""
     assert visitor.act("/trials/1/actions/label", {"add": ["best"]}).status == 200
     assert visitor.act("/experiments/1/actions/change", {"notes": "# Mine", "description": "d"}).status == 200
     assert visitor.act("/experiments/1/actions/label", {"add": ["paper"]}).status == 200
@@ -51,7 +51,7 @@ def test_labels_notes_and_archives_are_changed(visitor: Visitor, home: Home) -> 
 
 
 def test_a_checkpoint_is_pinned_and_then_not_deleted(visitor: Visitor) -> None:
-    """The refusal says why."""
+    """A pinned checkpoint is not deleted, and the refusal has the reason."""
     assert visitor.act("/checkpoints/c1/actions/pin", {"note": "for the paper"}).status == 200
 
     refused = visitor.act("/checkpoints/c1/actions/delete")
@@ -62,7 +62,7 @@ def test_a_checkpoint_is_pinned_and_then_not_deleted(visitor: Visitor) -> None:
 
 
 def test_a_trial_is_deleted(visitor: Visitor, home: Home) -> None:
-    """And is gone from the table."""
+    """A deleted trial is gone from the table."""
     assert visitor.act("/trials/3/actions/delete").status == 200
 
     assert home.trial_ids() == [1, 2]
@@ -70,7 +70,7 @@ def test_a_trial_is_deleted(visitor: Visitor, home: Home) -> None:
 
 
 def test_a_running_trial_is_asked_to_stop(home: Home, start_script: Callable[..., Script]) -> None:
-    """It does, as after `core-sdk trial pause`; a second time there is nothing to stop."""
+    """A running trial can be paused once, with the state as after `core-sdk trial pause`."""
     script = start_script(TRAIN)
     assert script.process.stdout is not None
     script.process.stdout.readline()
@@ -89,7 +89,7 @@ def test_a_running_trial_is_asked_to_stop(home: Home, start_script: Callable[...
 
 @needs("many processes")
 def test_a_trial_is_resumed_and_outlives_the_server(home: Home, start_script: Callable[..., Script]) -> None:
-    """In the background, from where it was, with its output kept; a running one is refused in words."""
+    """A trial that the server resumes outlives it; resuming a running trial is refused."""
     script = start_script(TRAIN)
     assert script.process.stdout is not None
     script.process.stdout.readline()
@@ -120,7 +120,7 @@ def test_a_trial_is_resumed_and_outlives_the_server(home: Home, start_script: Ca
 
 
 def test_a_trial_that_cannot_be_resumed_says_why(visitor: Visitor) -> None:
-    """One that is completed, and one whose command nobody knows."""
+    """A trial without a command or a reason to resume is refused with advice."""
     refused = [visitor.act(f"/trials/{trial_id}/actions/resume") for trial_id in (1, 3, 77)]
 
     assert [(one.status, one.problem) for one in refused] == [
@@ -132,7 +132,7 @@ def test_a_trial_that_cannot_be_resumed_says_why(visitor: Visitor) -> None:
 
 
 def test_archived_trials_are_left_out_unless_they_are_asked_for(visitor: Visitor) -> None:
-    """Those of an archived experiment too, but not where that experiment is asked for."""
+    """Archived trials are left out of the table unless asked for."""
     assert visitor.act("/trials/3/actions/archive").json == {"message": "archived trial 3"}
     assert visitor.question("/runs")["ids"] == [2, 1]
     assert visitor.question("/runs", archived="true", columns="archived")["rows"] == [[True], [False], [False]]
@@ -147,7 +147,7 @@ def test_archived_trials_are_left_out_unless_they_are_asked_for(visitor: Visitor
 
 @needs("many processes")
 def test_an_action_starts_the_master_that_it_needs(home: Home) -> None:
-    """As a command does, and with the words of one that is refused."""
+    """An action starts the master that it needs, and passes on the master's refusal."""
     config = f"name: one\nentrypoint: [{sys.executable}, -c, pass]\nsearcher: {{name: single, metric: loss}}\n"
     submitted = submit(Home.create(home.root), config, source="config.yaml", is_paused=True).experiment_id
     call(home.root, "down")
@@ -164,7 +164,7 @@ def test_an_action_starts_the_master_that_it_needs(home: Home) -> None:
 
 
 def test_a_home_that_cannot_be_written_says_so(visitor: Visitor, home: Home, small_disk: Path) -> None:
-    """A full disk refuses the change; questions are answered all the same."""
+    """On a full disk actions are refused with the reason, and questions are answered."""
     full = Home.create(small_disk / "home")
     new_trial(full)
     full_visitor = Visitor(full)

@@ -92,7 +92,7 @@ def fuzz(visitor: Visitor, num_requests: int, seed: int) -> None:
 
 
 def everything_outside(home: Home) -> dict[Path, tuple[int, int]]:
-    """All files around the home, and how they look."""
+    """Returns all files around the home with their sizes and times."""
     root = home.root.parent
     return {
         path: (path.stat().st_size, path.stat().st_mtime_ns)
@@ -102,7 +102,7 @@ def everything_outside(home: Home) -> dict[Path, tuple[int, int]]:
 
 
 def test_random_requests_neither_fail_nor_leave_the_home(visitor: Visitor, home: Home) -> None:
-    """Some hundreds."""
+    """Hundreds of random requests cause no failure and touch nothing outside the home."""
     (home.root.parent / "bystander").write_text("root: not to be read")
     before = everything_outside(home)
 
@@ -117,7 +117,7 @@ def test_random_requests_neither_fail_nor_leave_the_home(visitor: Visitor, home:
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_a_hundred_thousand_random_requests(visitor: Visitor, home: Home) -> None:
-    """The same for longer."""
+    """A hundred thousand random requests cause no failure and touch nothing outside the home."""
     (home.root.parent / "bystander").write_text("root: not to be read")
     before = everything_outside(home)
 

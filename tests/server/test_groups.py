@@ -47,7 +47,7 @@ def test_seeds_become_one_curve(visitor: Visitor) -> None:
 
 
 def test_the_searcher_says_which_trial_is_best(visitor: Visitor, home: Home) -> None:
-    """Or whoever asks; without either it is the smallest value of the first metric."""
+    """The best trial of a group is chosen by the request, the searcher's metric or the first metric."""
     default = visitor.question("/groups", experiment=1, by=["optimizer.lr"])
     with home.find_or_create_experiment("seeds").edit() as edited:
         edited.searcher_metric = SearcherMetric(name="accuracy", smaller_is_better=False)
@@ -61,7 +61,7 @@ def test_the_searcher_says_which_trial_is_best(visitor: Visitor, home: Home) -> 
 
 
 def test_several_keys_and_labels_make_groups(visitor: Visitor, seeds: list[TrialFolder]) -> None:
-    """Trials that lack a value are a group of their own."""
+    """Several keys and labels form groups, and trials without a value are a group of their own."""
     for folder in seeds[:2]:
         append(folder, 0, lines(TrialLabelsChanged(time=1.0, added=["paper", "base"])))
 
@@ -75,7 +75,7 @@ def test_several_keys_and_labels_make_groups(visitor: Visitor, seeds: list[Trial
 
 
 def test_a_report_is_in_the_next_answer(visitor: Visitor, seeds: list[TrialFolder]) -> None:
-    """And what a restart supersedes is not."""
+    """A new report is in the next answer, and superseded points are not."""
     question = {"trials": [1, 2], "by": "optimizer.lr", "metrics": "training.loss"}
     visitor.question("/groups", **question)
 
@@ -98,7 +98,7 @@ def speeds(home: Home, seeds: list[TrialFolder]) -> list[int]:
 
 
 def test_groups_are_drawn_over_time_epochs_and_metrics(visitor: Visitor, speeds: list[int]) -> None:
-    """Time has few places in common, so its bins say so; a trial that has ended is not continued."""
+    """Groups can be drawn over steps, time, epochs and metrics."""
     question = {"trials": speeds, "by": "experiment", "metrics": "training.loss", "points": 200, "band": "none"}
 
     charts = {
@@ -122,7 +122,7 @@ def test_groups_are_drawn_over_time_epochs_and_metrics(visitor: Visitor, speeds:
 
 @pytest.mark.parametrize(("x", "scale"), [("steps", 1), ("time", 1.3), ("training.tokens", 1000)])
 def test_groups_are_finer_between_two_places(visitor: Visitor, speeds: list[int], x: str, scale: float) -> None:
-    """The points beside them stay as they are, and none is lost; beyond the end nothing changes."""
+    """A range of a group's curve can be refined without losing points elsewhere."""
     question = {"trials": speeds[1:], "by": "experiment", "metrics": "training.loss", "x": x, "points": 20}
 
     def curve(first: float, last: float) -> dict[str, Any]:
@@ -156,12 +156,12 @@ def test_groups_are_finer_between_two_places(visitor: Visitor, speeds: list[int]
     ],
 )
 def test_a_mistake_is_named(visitor: Visitor, query: dict[str, object], status: int, kind: str) -> None:
-    """In words of a person."""
+    """A mistake in the request is answered with its kind."""
     answer = visitor.get(target_of("/groups", **query))
 
     assert (answer.status, answer.problem) == (status, kind)
 
 
 def test_no_trials_have_no_groups(visitor: Visitor) -> None:
-    """An experiment that has none, or a question about none."""
+    """A question about no trials has no groups."""
     assert visitor.question("/groups", by="seed")["groups"] == []

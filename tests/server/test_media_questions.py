@@ -25,7 +25,7 @@ def html() -> Media:
 
 @pytest.fixture
 def files(home: Home) -> dict[str, str]:
-    """The names of the files of a trial."""
+    """Records media and returns the names of their files."""
     kept: dict[str, Media] = {"svg": media.Image(SVG), "html": html(), "text": media.Text(HOSTILE, caption=HOSTILE)}
     folder = new_trial(home)
     named = {name: {"$media": msgspec.to_builtins(one.file)} for name, one in kept.items()}
@@ -53,7 +53,7 @@ def file_of(visitor: Visitor, name: str) -> Answer:
 
 
 def test_media_are_listed_by_their_names(visitor: Visitor, files: dict[str, str]) -> None:
-    """With what the page needs to choose and to show them."""
+    """Media are listed by group and name with what the page needs."""
     answer = visitor.question("/trials/1/media")
 
     assert [(one["group"], one["name"], len(one["items"])) for one in answer["series"]] == [
@@ -86,7 +86,7 @@ def test_content_is_harmless_by_its_headers(visitor: Visitor, files: dict[str, s
 
 
 def test_content_needs_the_token(visitor: Visitor, files: dict[str, str]) -> None:
-    """And a ticket, which stands in an address, is none."""
+    """Media content needs the token, and a ticket is refused."""
     target = f"/api/v1/trials/1/media/{files['svg']}"
     ticket = visitor.get("/api/v1/ticket").json["ticket"]
 
@@ -96,12 +96,12 @@ def test_content_needs_the_token(visitor: Visitor, files: dict[str, str]) -> Non
 
 @pytest.mark.parametrize("name", ["trial.json", "..%2Ftrial.json", "a.png", "%00", "A" * 64 + ".png"])
 def test_other_files_of_the_trial_are_none_of_media(visitor: Visitor, name: str) -> None:
-    """Only a hash with a known extension is a name."""
+    """Only names of media files are served from the media route."""
     assert file_of(visitor, name).status == 404
 
 
 def test_damaged_content_is_named(visitor: Visitor, home: Home, files: dict[str, str]) -> None:
-    """And what is listed stays listed."""
+    """Damaged or missing content is an error that names the file, and lists stay complete."""
     (home.folder(1).media_path / files["svg"]).write_bytes(b"other")
     (home.folder(1).media_path / files["text"]).unlink()
 

@@ -53,7 +53,7 @@ def test_a_checkpoint_tells_how_it_came_to_be(visitor: Visitor, home: Home) -> N
 
 
 def test_the_registry_is_changed(visitor: Visitor, home: Home) -> None:
-    """The page does what `core-sdk model` does; a version keeps its checkpoint, and bad requests change nothing."""
+    """Models and versions can be changed like with `core-sdk model`, and bad requests change nothing."""
     assert visitor.act("/models/actions/create", {"name": "digits", "labels": ["vision"]}).status == 200
     assert visitor.act("/models/actions/create", {"name": "digits"}).problem == "name_taken"
     assert visitor.act("/checkpoints/first/actions/register", {"model": "digits", "notes": "the *first*"}).status == 200

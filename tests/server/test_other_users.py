@@ -106,7 +106,7 @@ def _attempts(home: Home, url: str, pid: int, *files: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["closed home", "home that others may enter"])
 def test_another_user_reads_nothing_and_asks_nobody(place: Path, serve: Serve, is_open: bool) -> None:
-    """Neither token, nor records, nor the master's socket, nor the page; also if somebody has opened the home."""
+    """Another user can read neither the token nor the records and gets no answer from the server."""
     home = Home.create(place / "home")
     folder = new_trial(home)
     record(folder, report(1, loss=0.5))

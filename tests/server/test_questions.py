@@ -16,7 +16,7 @@ from core_sdk.tracking import Home, TrialFolder
 
 
 def test_the_home_says_what_it_holds(visitor: Visitor, home: Home) -> None:
-    """Also how much of it is damaged."""
+    """The home's answer has its location, its counts and the number of damaged lines."""
     append(home.folder(1), 1, b"a line that is none\n")
 
     answer = visitor.question("/home")
@@ -27,7 +27,7 @@ def test_the_home_says_what_it_holds(visitor: Visitor, home: Home) -> None:
 
 
 def test_runs_are_filtered_sorted_and_paged(visitor: Visitor) -> None:
-    """By the language of `trial list --where`, with any hyperparameter or metric as a column."""
+    """Runs can be filtered, sorted and paged, with any hyperparameter or metric as a column."""
     first = visitor.question(
         "/runs", where="lr<0.5", sort="lr", columns=["id", "lr", "model.layers", "training.loss"], limit=2
     )
@@ -40,7 +40,7 @@ def test_runs_are_filtered_sorted_and_paged(visitor: Visitor) -> None:
 
 
 def test_extremes_are_columns_too(visitor: Visitor) -> None:
-    """They are true although the last values differ."""
+    """The minimum and maximum of a metric can be columns."""
     answer = visitor.question(
         "/runs", where="id=1", columns=["max.training.loss", "min.training.loss", "training.loss"]
     )
@@ -49,13 +49,13 @@ def test_extremes_are_columns_too(visitor: Visitor) -> None:
 
 
 def test_a_search_finds_text_anywhere(visitor: Visitor) -> None:
-    """In upper or lower case."""
+    """The search ignores case."""
     assert visitor.question("/runs", search="ONERROR")["ids"] == [2]
     assert visitor.question("/runs", search="no such text")["ids"] == []
 
 
 def test_numbers_that_are_not_finite_have_names(visitor: Visitor) -> None:
-    """JSON has none for them."""
+    """NaN and infinities are strings in JSON."""
     answer = visitor.question("/runs", where="id=2", columns=["accuracy", "loss"])
 
     assert answer["rows"] == [["NaN", "Infinity"]]
@@ -76,7 +76,7 @@ def test_numbers_that_are_not_finite_have_names(visitor: Visitor) -> None:
 def test_a_mistake_is_named_with_its_place(
     visitor: Visitor, query: dict[str, str], kind: str, place: int | None
 ) -> None:
-    """A condition that does not parse says where."""
+    """A mistake in a condition or sort key is answered with its kind and position."""
     answer = visitor.get(target_of("/runs", **query))
 
     assert answer.status == 400
@@ -85,7 +85,7 @@ def test_a_mistake_is_named_with_its_place(
 
 
 def test_curves_have_true_extremes_in_few_buckets(visitor: Visitor, home: Home) -> None:
-    """A single spike among thousands of points is in its bucket."""
+    """Curves of a few buckets keep the extremes of all points."""
     folder = new_trial(home)
     record(folder, *(report(step, loss=1e6 if step == 4321 else 1.0) for step in range(9_999)), report(9_999, loss=1.5))
 
@@ -99,7 +99,7 @@ def test_curves_have_true_extremes_in_few_buckets(visitor: Visitor, home: Home) 
 
 
 def test_curves_zoom_by_steps(visitor: Visitor, home: Home) -> None:
-    """The buckets lie within the range that is asked for."""
+    """A curve can be limited to a range of steps."""
     folder = new_trial(home)
     record(folder, *(report(step, loss=float(step)) for step in range(1000)))
 
@@ -110,7 +110,7 @@ def test_curves_zoom_by_steps(visitor: Visitor, home: Home) -> None:
 
 
 def test_what_was_superseded_has_curves_of_its_own(visitor: Visitor) -> None:
-    """The first attempt went on to step 99; the second began again at 41."""
+    """Superseded points of an earlier attempt are a curve of their own."""
     answer = visitor.question("/trials/1/metrics", superseded="true")
 
     (curve,), (old,) = answer["curves"], answer["superseded"]
@@ -120,7 +120,7 @@ def test_what_was_superseded_has_curves_of_its_own(visitor: Visitor) -> None:
 
 
 def test_what_an_attempt_has_reported_again_has_a_curve_of_its_own(visitor: Visitor, home: Home) -> None:
-    """The later value is on the curve, the earlier one on that of what was superseded."""
+    """A point that its own attempt reported again is on the superseded curve."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5), report(2, loss=0.25), report(1, loss=4.0))
 
@@ -132,7 +132,7 @@ def test_what_an_attempt_has_reported_again_has_a_curve_of_its_own(visitor: Visi
 
 
 def test_curves_come_with_the_alerts_among_their_steps(visitor: Visitor, home: Home) -> None:
-    """Without those that a later attempt has superseded."""
+    """Curves come with the alerts in their range, without superseded ones."""
     folder = new_trial(home)
     alerts = [Alert(time=9.0, title=str(step), description="", level="warn") for step in (10, 20, 30)]
     reports = [report(step, loss=1.0) for step in (10, 20, 30)]
@@ -147,7 +147,7 @@ def test_curves_come_with_the_alerts_among_their_steps(visitor: Visitor, home: H
 
 
 def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
-    """Those of the lowest rank, of one that is asked for, or of all."""
+    """Curves can be those of the lowest rank, one rank or all ranks."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5), report(3, loss=0.25))
     record(folder, report(2, loss=5.0), report(2, "validation", accuracy=0.75), rank=1)
@@ -171,7 +171,7 @@ def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
 
 
 def test_an_experiment_has_the_curves_of_a_rank(visitor: Visitor, home: Home) -> None:
-    """Only trials in which it has reported the metric have one."""
+    """The curves of an experiment can be those of one rank."""
     both = new_trial(home, "ranks")
     record(both, report(1, "validation", loss=0.5))
     record(both, report(1, "validation", loss=5.0), rank=1)
@@ -191,7 +191,7 @@ def test_an_experiment_has_the_curves_of_a_rank(visitor: Visitor, home: Home) ->
 
 
 def test_several_trials_are_asked_at_once(visitor: Visitor) -> None:
-    """Each answer is that of the trial alone."""
+    """A comparison's answers equal those of the single trials."""
     found = visitor.question("/comparison", trials=[3, 1])["trials"]
     curves = visitor.question("/comparison/metrics", trials=[3, 1], buckets=10)["trials"]
 
@@ -220,7 +220,7 @@ def test_names_may_hold_a_comma(visitor: Visitor, home: Home) -> None:
 
 @pytest.mark.parametrize("trials", [[], [""], [1, "x"], ["1,2"], [0], [1.5], list(range(1, 102))])
 def test_a_comparison_is_of_1_to_100_trials(visitor: Visitor, trials: list[object]) -> None:
-    """Others are refused, and so is what is no id."""
+    """A comparison accepts 1 to 100 trial ids and refuses anything else."""
     assert visitor.get(target_of("/comparison", trials=trials)).problem == "bad_parameter"
 
 
@@ -240,7 +240,7 @@ def test_time_and_epochs_are_axes(visitor: Visitor, home: Home) -> None:
 
 
 def test_any_metric_is_an_axis(visitor: Visitor, home: Home) -> None:
-    """The place lies between two reports where it was reported at other steps; a trial without it has none."""
+    """Any metric can be the x axis, and values between its reports are interpolated."""
     folder, other = new_trial(home), new_trial(home)
     validations = [report(1, "validation", error=9.0), report(5, "validation", error=1.0)]
     record(folder, *(report(step, loss=1.0) for step in range(1, 6)), *validations)
@@ -258,7 +258,7 @@ def test_any_metric_is_an_axis(visitor: Visitor, home: Home) -> None:
 
 
 def test_buckets_are_finer_between_two_places(visitor: Visitor, home: Home) -> None:
-    """No point is lost, and none is there twice."""
+    """A range of a curve can be refined without losing or repeating points."""
     folder = new_trial(home)
     record(folder, *(report(step, loss=step, tokens=1000 * step) for step in range(1, 1001)))
     question = f"/trials/{folder.trial_id}/metrics"
@@ -281,7 +281,7 @@ def test_buckets_are_finer_between_two_places(visitor: Visitor, home: Home) -> N
 
 
 def test_chosen_trials_are_a_table_too(visitor: Visitor, home: Home) -> None:
-    """Archived ones too, with the columns that they have; an unknown one is named."""
+    """A table of chosen trials has the columns of these trials, and an unknown trial gives 404."""
     folder = new_trial(home, lr=0.5)
     record(folder, report(1, "test", score=1.0))
 
@@ -294,7 +294,7 @@ def test_chosen_trials_are_a_table_too(visitor: Visitor, home: Home) -> None:
 
 
 def test_logs_are_read_by_line_rank_and_text(visitor: Visitor) -> None:
-    """The end comes with a negative line."""
+    """Logs can be read by line, rank and text, and a negative line counts from the end."""
     last = visitor.question("/trials/3/logs", first=-2)["page"]
     of_rank = visitor.question("/trials/3/logs", rank="1", limit=2)["page"]
     found = visitor.question("/trials/3/logs", search="LINE 77", limit=2)["page"]
@@ -306,7 +306,7 @@ def test_logs_are_read_by_line_rank_and_text(visitor: Visitor) -> None:
 
 
 def test_a_trial_that_was_deleted_meanwhile_is_named(visitor: Visitor, home: Home, trials: list[TrialFolder]) -> None:
-    """Each of its questions has the same answer."""
+    """A trial that was deleted meanwhile gives the same error in every route."""
     trials[0].clear()
     visitor.shared.forget()
 
@@ -317,7 +317,7 @@ def test_a_trial_that_was_deleted_meanwhile_is_named(visitor: Visitor, home: Hom
 
 
 def test_an_experiment_is_told_with_its_curves_and_what_mattered(visitor: Visitor, home: Home) -> None:
-    """The learning rate explains the loss, and the noise does not."""
+    """An experiment's answer has its curves and the importance of its hyperparameters."""
     for number in range(40):
         folder = new_trial(home, "search", lr=number / 40, noise=number * 7 % 40)
         record(folder, report(1, "validation", loss=(number / 40) ** 2))
@@ -337,7 +337,7 @@ def test_an_experiment_is_told_with_its_curves_and_what_mattered(visitor: Visito
 
 
 def test_the_list_of_experiments_has_what_came_out(visitor: Visitor, home: Home) -> None:
-    """The best value that any trial has had, and how long they took."""
+    """The list of experiments has the best value and the duration of each."""
     for losses in ([0.5, 0.25, 0.75], [0.375]):
         folder = new_trial(home, "tuned")
         record(folder, *(report(step, "validation", loss=loss) for step, loss in enumerate(losses)))
@@ -355,7 +355,7 @@ def test_the_list_of_experiments_has_what_came_out(visitor: Visitor, home: Home)
 
 
 def test_names_of_runs_are_data(visitor: Visitor) -> None:
-    """They arrive as they are, in JSON that no browser takes for a page."""
+    """Hostile names are passed on as JSON that no browser takes for a page."""
     answer = visitor.get("/api/v1/trials/2")
 
     assert answer.json["trial"]["experiment_name"] == HOSTILE
@@ -364,7 +364,7 @@ def test_names_of_runs_are_data(visitor: Visitor) -> None:
 
 
 def test_all_routes_are_described(visitor: Visitor) -> None:
-    """An OpenAPI document has each with its types."""
+    """The OpenAPI document describes all routes."""
     document = visitor.question("/openapi.json")
 
     assert document["openapi"].startswith("3.1")
@@ -374,7 +374,7 @@ def test_all_routes_are_described(visitor: Visitor) -> None:
 
 
 def test_an_experiment_has_columns_of_its_own(home: Home) -> None:
-    """Not those of the home; those in which its trials do not differ are told. A page has a few of very many."""
+    """The columns of an experiment are those of its trials, paged and searchable."""
     for number in range(2):
         record(new_trial(home, "wide", lr=number, **{f"h{index:04d}": index for index in range(1500)}))
     record(new_trial(home, "narrow", width=3), report(1, loss=0.5))
@@ -400,7 +400,7 @@ def test_an_experiment_has_columns_of_its_own(home: Home) -> None:
 
 
 def test_the_home_remembers_how_it_is_looked_at(visitor: Visitor, home: Home) -> None:
-    """What is not given stays, and a file that cannot be read is as none; nobody else reads it."""
+    """Preferences are kept in the home, privately, and a damaged file counts as empty."""
     views = [{"name": name, "query": {"sort": name}} for name in ("loss", "lr", "id")]
 
     first = visitor.question("/preferences")
@@ -420,7 +420,7 @@ def test_the_home_remembers_how_it_is_looked_at(visitor: Visitor, home: Home) ->
 
 
 def test_a_home_that_does_not_exist_remembers_nothing(home: Home) -> None:
-    """It is not made for that."""
+    """Preferences are refused for a home that does not exist."""
     visitor = Visitor(home)
 
     answer = visitor.act("/preferences/actions/keep", {"theme": "dark"})
@@ -431,7 +431,7 @@ def test_a_home_that_does_not_exist_remembers_nothing(home: Home) -> None:
 
 
 def test_markdown_becomes_elements(visitor: Visitor) -> None:
-    """HTML and pictures stay text, and a link leads to the web or to mail, or is none."""
+    """Markdown becomes safe elements: HTML and pictures stay text, and links must be web or mail."""
     text = "# Done\n\n3. *one* <b>two</b>\n4. `x<y` ~~no~~\n\n[bad](javascript:alert(1)) ![p](http://a/p.png) https://a.org"
 
     content = visitor.act("/markdown", {"text": text}).json["content"]

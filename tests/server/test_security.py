@@ -51,7 +51,7 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]
 
 
 def test_nobody_is_answered_without_the_token(visitor: Visitor) -> None:
-    """By no route, with any method; a wrong token is none, nor is one in a cookie or in the address."""
+    """No route answers without the token, whatever the method or the place of a wrong token."""
     wrong = [{}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}, {"authorization": f"Basic {TOKEN}"}]
     wrong += [{"cookie": f"core-sdk-{PORT}={TOKEN}"}, {"host": OWN_HOST}]
     for method, address, headers in itertools.product(METHODS, EVERY_ADDRESS, wrong):
@@ -65,7 +65,7 @@ def test_nobody_is_answered_without_the_token(visitor: Visitor) -> None:
 
 
 def test_only_files_of_the_page_take_no_token(visitor: Visitor) -> None:
-    """They are the same for everybody. Its first file says 401 to who does not bring the token, as a browser does."""
+    """Only the page's files need no token, and the first of them has the status 401."""
     found = {address: visitor.send("GET", address, with_token=False) for address in PAGE}
 
     assert {address: answer.content for address, answer in found.items()} == {
@@ -76,7 +76,7 @@ def test_only_files_of_the_page_take_no_token(visitor: Visitor) -> None:
 
 
 def test_the_page_gets_a_key_that_ends_with_the_server(visitor: Visitor, home: Home) -> None:
-    """It is as good as the token, and another one at each start, also where the token is the same."""
+    """The page's session key is as good as the token and ends with the server."""
     key = visitor.question("/session")["key"]
     later = Visitor(home)
 
@@ -93,7 +93,7 @@ def test_the_page_gets_a_key_that_ends_with_the_server(visitor: Visitor, home: H
 def test_a_ticket_stands_for_the_token_in_the_address_of_a_file(
     visitor: Visitor, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For a short time, for nothing but a file, and at this server only."""
+    """A ticket gives access to one kind of file for a short time at this server only."""
     ticket = visitor.question("/ticket")["ticket"]
     later = Visitor(home)
     end, _, signature = ticket.partition("-")
@@ -116,7 +116,7 @@ def test_a_ticket_stands_for_the_token_in_the_address_of_a_file(
 
 
 def test_the_name_of_the_server_is_told_to_nobody(visitor: Visitor) -> None:
-    """Neither by a refusal nor by an answer; under it the server is reached."""
+    """No answer reveals the server's private host name."""
     answers = [visitor.get(address, host=host) for address in EVERY_ADDRESS[:3] for host in ("evil.example", HOST, "")]
 
     assert not [answer for answer in answers if OWN_NAME in f"{answer.headers} {answer.content!r}"]
@@ -125,7 +125,7 @@ def test_the_name_of_the_server_is_told_to_nobody(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize(("port", "host"), [(80, OWN_NAME), (80, f"{OWN_NAME}:80"), (8650, f"{OWN_NAME}:8650")])
 def test_a_browser_leaves_out_the_usual_port(port: int, host: str) -> None:
-    """Only that one."""
+    """The usual port 80 may be left out of the host."""
     gate = Gate(TOKEN, port, [], OWN_NAME)
     headers = Headers({"host": host})
 
@@ -135,7 +135,7 @@ def test_a_browser_leaves_out_the_usual_port(port: int, host: str) -> None:
 
 
 def test_no_service_worker_is_served(visitor: Visitor) -> None:
-    """One that somebody else has left at the address ends when the browser asks for its script again."""
+    """A service worker's script is never served, so that a foreign one ends."""
     for host, with_token in itertools.product((HOST, OWN_HOST, "evil.example"), (True, False)):
         headers = {"service_worker": "script", "host": host}
         answer = visitor.send("GET", "/main.js", headers=headers, with_token=with_token)
@@ -148,7 +148,7 @@ def test_no_service_worker_is_served(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
 def test_another_address_than_loopback_demands_a_token_of_ones_own(host: str) -> None:
-    """And the refusal says what would be exposed."""
+    """Listening on another address than loopback requires the user's own token."""
     with pytest.raises(ValueError, match=r"logs, configurations and checkpoints.*not encrypted"):
         check_exposure(host, None)
     with pytest.raises(ValueError, match=str(LEAST_TOKEN_LENGTH)):
@@ -159,12 +159,12 @@ def test_another_address_than_loopback_demands_a_token_of_ones_own(host: str) ->
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.9.10"])
 def test_loopback_needs_none(host: str) -> None:
-    """The server makes one."""
+    """On loopback no token of the user's own is required."""
     check_exposure(host, None)
 
 
 def test_the_server_listens_on_loopback_only() -> None:
-    """No other interface of the machine has the port open."""
+    """The server listens on loopback only."""
     with ExitStack() as stack:
         listening = [stack.enter_context(each) for each in listen("127.0.0.1", 0)]
         stranger = stack.enter_context(socket.socket())
@@ -188,7 +188,7 @@ def test_the_server_listens_on_loopback_only() -> None:
     ],
 )  # fmt: skip
 def test_a_name_that_was_rebound_to_us_is_refused(visitor: Visitor, host: str) -> None:
-    """A web page that lets its own name point here is stopped by its `Host`, whatever it knows."""
+    """A request with another host name is refused, which stops DNS rebinding."""
     headers = {"host": host, "x_forwarded_host": HOST}
 
     for address in ("/", "/main.js", "/api/v1/home"):
@@ -197,7 +197,7 @@ def test_a_name_that_was_rebound_to_us_is_refused(visitor: Visitor, host: str) -
 
 
 def test_two_hosts_are_none(visitor: Visitor) -> None:
-    """The server behind us might have believed the other one."""
+    """A request with two Host headers is refused."""
     hosts = [(b"host", HOST.encode()), (b"host", b"evil.example")]
 
     answer = visitor.send_raw("GET", "/api/v1/home", [*hosts, (b"authorization", f"Bearer {TOKEN}".encode())])
@@ -207,7 +207,7 @@ def test_two_hosts_are_none(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize("host", [HOST, f"LOCALHOST:{PORT}", f"[::1]:{PORT}"])
 def test_our_own_names_are_answered(visitor: Visitor, host: str) -> None:
-    """With the port at which we listen."""
+    """The server's own names with its port are accepted."""
     assert visitor.get("/api/v1/home", host=host, origin=f"http://{host}").status == 200
 
 
@@ -215,7 +215,7 @@ def test_our_own_names_are_answered(visitor: Visitor, host: str) -> None:
     "origin", ["https://evil.example", "null", f"http://localhost:{PORT}", f"http://127.0.0.1:{PORT + 1}"]
 )  # fmt: skip
 def test_another_web_page_is_refused(visitor: Visitor, origin: str) -> None:
-    """By its `Origin`, with any method; nothing of the answer allows it to read."""
+    """A request with a foreign Origin is refused, and no answer allows reading."""
     for method in ("GET", "POST", "OPTIONS"):
         answer = visitor.send(method, "/api/v1/home", headers={"origin": origin, "x_core_sdk_action": "1"})
         assert (answer.status, answer.problem) == (403, "foreign_origin")
@@ -223,7 +223,7 @@ def test_another_web_page_is_refused(visitor: Visitor, origin: str) -> None:
 
 
 def test_no_action_without_its_header(visitor: Visitor, home: Home) -> None:
-    """A form of another page can never send this header."""
+    """An action without its header is refused, since a form cannot send it."""
     plain = {"content_type": "text/plain"}
     for route in ROUTES:
         if route.method == "POST":
@@ -237,13 +237,13 @@ def test_no_action_without_its_header(visitor: Visitor, home: Home) -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "OPTIONS"])
 def test_no_route_has_another_method(visitor: Visitor, method: str) -> None:
-    """Not even with the header of an action."""
+    """No route accepts another method."""
     for route in ROUTES:
         assert visitor.send(method, url_of(route), headers={"x_core_sdk_action": "1"}).status == 405
 
 
 def test_every_action_is_a_post_and_needs_a_server_that_acts(home: Home, trials: list[TrialFolder]) -> None:
-    """One that was started to read only changes nothing."""
+    """A read-only server refuses every action."""
     visitor = Visitor(home, can_act=False)
     bodies: dict[str, dict[str, object]] = {
         "label": {"add": ["x"]},
@@ -269,7 +269,7 @@ def test_every_action_is_a_post_and_needs_a_server_that_acts(home: Home, trials:
 
 
 def test_every_answer_has_the_headers_that_confine_it(visitor: Visitor) -> None:
-    """Refusals too."""
+    """Every answer, also a refusal, has the protecting headers."""
     addresses = [address.replace("{", "").replace("}", "") for address in EVERY_ADDRESS]
     for address, with_token in itertools.product(addresses, (True, False)):
         if address.endswith("/events") and with_token:
@@ -296,7 +296,7 @@ def test_nothing_of_a_run_is_a_page(visitor: Visitor, home: Home, trials: list[T
 
 
 def test_a_file_of_a_checkpoint_is_an_attachment(visitor: Visitor, home: Home) -> None:
-    """Of no type that a browser shows, whatever its name."""
+    """A checkpoint's file is sent as an attachment, and other files are not found."""
     from core_sdk.records import CheckpointStored
     from core_sdk.storage import open_storage
     from core_sdk.storage._shard import unite
@@ -326,7 +326,7 @@ def test_a_file_of_a_checkpoint_is_an_attachment(visitor: Visitor, home: Home) -
 
 
 def test_no_module_of_the_server_unpickles_or_evaluates() -> None:
-    """Nor loads YAML with tags, nor starts a shell, nor fetches an address."""
+    """No module of the server uses pickle, eval, YAML, a shell or outgoing requests."""
     banned = {"pickle", "marshal", "shelve", "cloudpickle", "yaml", "subprocess", "requests", "urllib.request", "httpx"}
     calls = {"eval", "exec", "compile", "__import__"}
     for file in SERVER.rglob("*.py"):
@@ -379,7 +379,7 @@ def test_code_is_read_by_its_names_in_the_archive(visitor: Visitor, home: Home, 
 
 
 def test_the_server_writes_nothing_that_others_can_read(visitor: Visitor, home: Home) -> None:
-    """Whatever the umask."""
+    """Files that the server writes are private, whatever the umask."""
     before = os.umask(0)
     try:
         visitor.question("/runs")
@@ -403,7 +403,7 @@ def test_the_server_writes_nothing_that_others_can_read(visitor: Visitor, home: 
     ],
 )  # fmt: skip
 def test_conditions_are_parsed_and_never_become_sql(visitor: Visitor, text: str) -> None:
-    """Whatever cannot be understood is refused, and all trials are still there."""
+    """Conditions never become SQL, and invalid ones are refused."""
     for query in ({"where": text}, {"sort": text}, {"columns": text}):
         answer = visitor.get(target_of("/runs", **query))
         assert answer.status in (200, 400)
@@ -413,7 +413,7 @@ def test_conditions_are_parsed_and_never_become_sql(visitor: Visitor, text: str)
 
 
 def test_conditions_nested_without_end_are_refused(visitor: Visitor) -> None:
-    """They would else end the server's stack."""
+    """Deeply nested conditions are refused without exhausting the stack."""
     for text in ("(" * 990 + "id=1", "not " * 249 + "id=1", "(" * 400 + "id=1" + ")" * 400):
         assert visitor.get(target_of("/runs", where=text)).status in (200, 400)
 
@@ -430,18 +430,18 @@ def test_conditions_nested_without_end_are_refused(visitor: Visitor) -> None:
     ],
 )  # fmt: skip
 def test_what_would_cost_too_much_is_refused(visitor: Visitor, path: str, query: dict[str, object]) -> None:
-    """Each limit is one beyond what is allowed."""
+    """Requests above the limits are refused."""
     assert visitor.get(target_of(path, **query)).status == 400
 
 
 def test_a_body_has_a_limit(visitor: Visitor) -> None:
-    """It is not read to its end."""
+    """A request body above the limit is refused."""
     assert visitor.act("/experiments/1/actions/change", {"notes": "x" * 70_000}).status == 413
     assert visitor.act("/experiments/1/actions/change", {"notes": "x" * 60_000}).status == 200
 
 
 def test_the_page_fetches_nothing_from_elsewhere() -> None:
-    """It works without a network: no address of another host stands in its own files."""
+    """The page's own files refer to no other host."""
     own = [
         path
         for path in (SERVER / "page").rglob("*")
@@ -457,7 +457,7 @@ def test_the_page_fetches_nothing_from_elsewhere() -> None:
 
 
 def test_a_server_without_a_home_is_empty(home: Home) -> None:
-    """It makes none."""
+    """A missing home is served as empty and is not created."""
     visitor = Visitor(home)
 
     assert visitor.question("/runs")["num_trials"] == 0

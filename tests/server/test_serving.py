@@ -44,7 +44,7 @@ for _ in range(200):
 
 
 def token_of(url: str) -> str:
-    """Of the address that `core-sdk ui` prints."""
+    """Returns the token in the address that `core-sdk ui` prints."""
     return urlsplit(url).fragment.removeprefix("token=")
 
 
@@ -53,7 +53,7 @@ def port_of(url: str) -> int:
 
 
 class Page:
-    """An open page: it listens to events."""
+    """An open page that listens to events."""
 
     def __init__(self, url: str, last_id: str | None = None) -> None:
         self._connection = HTTPConnection("127.0.0.1", port_of(url), timeout=20)
@@ -107,7 +107,7 @@ def ask(url: str, path: str) -> dict[str, object]:
 
 @needs("many processes")
 def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
-    """The address with the token is the only line of stdout, and the token is in no other output."""
+    """`core-sdk ui` prints only the address with its token on stdout and serves until Ctrl-C."""
     record(new_trial(home), report(1, loss=0.5))
 
     script, url = start_ui()
@@ -123,7 +123,7 @@ def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tup
 
 @needs("many processes")
 def test_the_first_look_at_the_records_is_told_of(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
-    """The address is printed at once; other questions wait; a second server does not wait for ever to end."""
+    """While the records are first read, the server reports its progress and other questions wait."""
     record(new_trial(home), report(1, loss=0.5))
 
     with ThreadPoolExecutor(1) as executor, database_lock(home.database):
@@ -145,7 +145,7 @@ def test_the_first_look_at_the_records_is_told_of(home: Home, start_ui: Callable
 
 
 def test_a_port_in_use_is_refused_with_a_free_one(start_ui: Callable[..., tuple[Script, str]]) -> None:
-    """Without --port the next free one is taken."""
+    """With --port a port in use is refused with a free one named."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         script, url = start_ui("--port", str(port))
@@ -157,7 +157,7 @@ def test_a_port_in_use_is_refused_with_a_free_one(start_ui: Callable[..., tuple[
 
 
 def test_the_end_of_an_answer_is_not_held_back() -> None:
-    """By Nagle's algorithm, which waits until the browser has said that it got the beginning."""
+    """TCP_NODELAY is set, so that the end of an answer is not delayed."""
 
     async def is_sent_at_once() -> bool:
         found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -176,7 +176,7 @@ def test_the_end_of_an_answer_is_not_held_back() -> None:
 
 
 def test_another_address_needs_a_token(start_ui: Callable[..., tuple[Script, str]]) -> None:
-    """The refusal says what would be exposed."""
+    """--host without a token is refused with what would be exposed."""
     script, url = start_ui("--host", "0.0.0.0")
     status, _, err = script.wait()
 
@@ -188,7 +188,7 @@ def test_another_address_needs_a_token(start_ui: Callable[..., tuple[Script, str
 def test_pages_hear_of_what_is_reported(
     home: Home, start_ui: Callable[..., tuple[Script, str]], start_script: Callable[..., Script]
 ) -> None:
-    """Of new trials, of reports as they come, and of deleted trials."""
+    """Pages get events of new trials, reports and deletions."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5))
     _, url = start_ui()
@@ -205,7 +205,7 @@ def test_pages_hear_of_what_is_reported(
 
 @needs("many processes")
 def test_a_page_that_was_away_hears_what_it_missed(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
-    """By the id of its last event; after another start of the server it is told to ask for everything."""
+    """A page that reconnects gets the events that it missed, or is told to ask for everything."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5))
     _, url = start_ui()
@@ -227,7 +227,7 @@ def test_a_page_that_was_away_hears_what_it_missed(home: Home, start_ui: Callabl
 
 
 def test_a_server_ends_although_pages_are_open(start_ui: Callable[..., tuple[Script, str]]) -> None:
-    """Within seconds."""
+    """A server ends within seconds although pages are open."""
     script, url = start_ui()
     page = Page(url)
     page.next_event()
@@ -243,7 +243,7 @@ def test_a_server_ends_although_pages_are_open(start_ui: Callable[..., tuple[Scr
 def test_idle_connections_of_others_do_not_block_the_page(
     home: Home, start_ui: Callable[..., tuple[Script, str]]
 ) -> None:
-    """However many there are: whoever has the token is answered, and a stream that is open stays so."""
+    """Hundreds of idle connections block neither requests nor open streams."""
     _, url = start_ui()
     page = Page(url)
     page.next_event()
@@ -263,7 +263,7 @@ def test_idle_connections_of_others_do_not_block_the_page(
 def test_idle_connections_of_others_do_not_cut_off_a_page_that_loads(
     start_ui: Callable[..., tuple[Script, str]],
 ) -> None:
-    """Its files take no token, but others do not know the name in its address."""
+    """Idle connections do not cut off a page that is loading."""
     _, url = start_ui()
     connection = HTTPConnection("127.0.0.1", port_of(url), timeout=20)
 
@@ -287,7 +287,7 @@ def test_idle_connections_of_others_do_not_cut_off_a_page_that_loads(
 def test_connections_of_another_user_do_not_push_out_one_that_has_not_yet_asked(
     start_ui: Callable[..., tuple[Script, str]],
 ) -> None:
-    """They may come in faster than a browser sends its first request, and hang up again at once."""
+    """Connections of another user do not push out one that has not yet sent its request."""
     if os.geteuid() != 0:
         pytest.skip("NOT TESTED: other users; only root can be another user")
     _, url = start_ui()
@@ -305,7 +305,7 @@ def test_connections_of_another_user_do_not_push_out_one_that_has_not_yet_asked(
 @needs("many processes")
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET"])
 def test_a_request_without_an_end_is_given_up(start_ui: Callable[..., tuple[Script, str]], sent: bytes) -> None:
-    """Also where nothing was sent, and after a request that was answered."""
+    """A request that is never completed is dropped."""
     _, url = start_ui()
     port = port_of(url)
 
@@ -318,7 +318,7 @@ def test_a_request_without_an_end_is_given_up(start_ui: Callable[..., tuple[Scri
 
 @needs("many processes")
 def test_ctrl_c_with_an_open_page_says_nothing_of_tasks(start_ui: Callable[..., tuple[Script, str]]) -> None:
-    """The stream ends, and the server with it."""
+    """Ctrl-C with an open page prints no traceback."""
     script, url = start_ui()
     page = Page(url)
     page.next_event()
@@ -337,7 +337,7 @@ def test_ctrl_c_with_an_open_page_says_nothing_of_tasks(start_ui: Callable[..., 
 def test_a_token_file_that_others_can_read_is_told_of(
     start_ui: Callable[..., tuple[Script, str]], tmp_path: Path
 ) -> None:
-    """With the command that mends it; a private file is taken without a word."""
+    """A token file that others can read causes a warning with the command that fixes it."""
     path = tmp_path / "token"
     path.write_text("a" * 32)
     errors = []

@@ -46,7 +46,7 @@ class Answer:
 
 
 class Visitor:
-    """Speaks to the application without a socket, so that a request may be as wrong as it likes."""
+    """Calls the application without a socket, so that requests may be malformed."""
 
     def __init__(self, home: Home, *, can_act: bool = True) -> None:
         self.shared = SharedView(home, can_act=can_act)
@@ -60,7 +60,7 @@ class Visitor:
         return self.send("GET", target, headers=headers)
 
     def question(self, path: str, **query: object) -> Any:
-        """The JSON of an answer that is a success."""
+        """Returns the JSON of a successful answer."""
         self.shared.forget()
         answer = self.get(target_of(path, **query))
         assert answer.status == 200, answer.content

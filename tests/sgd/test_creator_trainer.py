@@ -21,7 +21,7 @@ IN_ORDER: dict[str, Any] = {"dataloader_config": {"shuffle": False}}
 
 @pytest.mark.parametrize("num_replicas", [1, 2, 3])
 def test_workers_train_what_a_plain_loop_trains(num_replicas: int) -> None:
-    """Also where a batch cannot be split evenly, and where the last one is smaller; and all of it is reported."""
+    """Any number of workers trains what a plain loop trains, also with unequal batches, and reports it all."""
     model, losses = trained_alone(2, batch_size=8)
 
     with PyTorchTrainer(**CREATORS, num_replicas=num_replicas, batch_size=8, **IN_ORDER) as trainer:
@@ -45,7 +45,7 @@ def test_workers_train_what_a_plain_loop_trains(num_replicas: int) -> None:
 
 
 def test_a_trainer_goes_on_from_a_file_of_another(tmp_path: Path) -> None:
-    """On another number of workers, as if it had trained itself."""
+    """A trainer continues exactly from another trainer's file, also with another number of workers."""
     with PyTorchTrainer(**CREATORS, num_replicas=2, batch_size=8, **IN_ORDER) as trainer:
         trainer.train()
         path = trainer.save(tmp_path / "saved.pt")
@@ -66,7 +66,7 @@ def test_a_trainer_goes_on_from_a_file_of_another(tmp_path: Path) -> None:
 
 
 def test_a_pinned_state_stays() -> None:
-    """A newer state takes the places of all others."""
+    """A pinned checkpoint stays, while a newer one replaces all others."""
     with PyTorchTrainer(**CREATORS, num_replicas=1, batch_size=8) as trainer:
         trial = client.get_trial(trainer.context.info.trial.trial_id)
         trainer.train(max_retries=1)

@@ -65,7 +65,7 @@ def count(config: Any, models: Any, batches: Any, criterion: Any, schedulers: An
 
 
 def test_several_models_are_trained_by_functions_of_ones_own() -> None:
-    """They get lists, may return metrics in groups, and `get_model()` returns them all."""
+    """Custom functions train several models, given as lists; their metrics may be in groups."""
     with PyTorchTrainer(
         two_models,
         data_creator,
@@ -102,7 +102,7 @@ def learning_rate(runner: Runner) -> float:
 
 @pytest.mark.parametrize(("frequency", "expected"), [("batch", 0.1 * 0.5**7), ("epoch", 0.05), (None, 0.1)])
 def test_the_built_in_pass_steps_schedulers_as_often_as_it_is_told(frequency: Any, expected: float) -> None:
-    """After each batch by default, after each pass, or never."""
+    """The built-in pass steps schedulers after each batch, after each pass, or never, as scheduler_step_freq says."""
     arguments = {**CREATORS, "scheduler_creator": one_scheduler, "scheduler_step_freq": frequency}
     with PyTorchTrainer(**arguments, batch_size=8) as trainer:
         trainer.train()
@@ -158,7 +158,7 @@ def computes_with_its_own_weights(runner: Any) -> bool:
 
 
 def test_half_precision_trains_too(caplog: pytest.LogCaptureFixture) -> None:
-    """By torch.amp, of which Apex's arguments are told once."""
+    """use_fp16 trains by torch.amp, and one warning names the arguments of Apex that have no effect."""
     with (
         caplog.at_level(logging.WARNING, "core_sdk.sgd"),
         PyTorchTrainer(
@@ -188,7 +188,7 @@ def two_outputs(config: dict[str, Any]) -> nn.Module:
 
 
 def test_the_accuracy_of_classes_is_measured_over_all_workers() -> None:
-    """By as many samples as there are: also where a worker has none in the last batch."""
+    """The accuracy is computed over all samples of all workers, also if a worker has none in the last batch."""
     arguments = {**CREATORS, "model_creator": two_outputs, "data_creator": classes, "loss_creator": nn.CrossEntropyLoss}
     with PyTorchTrainer(**arguments, num_replicas=2, batch_size=10) as trainer:
         for _ in range(5):
@@ -225,7 +225,7 @@ def test_data_in_shards_train_as_a_dataset_with_a_length_does() -> None:
 
 
 def test_what_creators_get_wrong_is_named() -> None:
-    """With the error of the worker as its cause."""
+    """A wrong return value of a creator is named in the error."""
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"model_creator": lambda config: 1}, r"model_creator\(\) returned a int"),
         (
@@ -261,7 +261,7 @@ def become(wrong: str) -> Any:
 
 
 def test_what_functions_get_wrong_is_named() -> None:
-    """The workers are started again from the last good state: one may hang, since the other has raised."""
+    """After a failing or wrong train_function, workers restart from the last good state, until a shutdown."""
     with PyTorchTrainer(**CREATORS, train_function=train_wrongly, config={"wrong": ""}, num_replicas=2) as trainer:
         trainer.train(max_retries=1)
         for wrong, error, message in (
@@ -283,7 +283,7 @@ def test_what_functions_get_wrong_is_named() -> None:
 
 
 def test_after_an_error_without_a_state_the_trainer_waits_for_one(tmp_path: Path) -> None:
-    """What the workers have is no state to go on from."""
+    """After an error without a kept state, train() is refused until a state is restored."""
     with PyTorchTrainer(**CREATORS, train_function=train_wrongly, config={"wrong": "raise"}, num_replicas=2) as trainer:
         saved = trainer.save(tmp_path / "saved")
         with pytest.raises(WorkerFailedError, match="out of luck"):
@@ -295,7 +295,7 @@ def test_after_an_error_without_a_state_the_trainer_waits_for_one(tmp_path: Path
 
 
 def test_a_file_of_something_else_is_not_restored(tmp_path: Path) -> None:
-    """Nor is a part of a file, or the state of other models; and the workers stay as they are."""
+    """A file that is incomplete or of other models is refused, and the workers keep their state."""
     with PyTorchTrainer(**CREATORS) as trainer:
         saved = Path(trainer.save(tmp_path / "saved"))
         saved.with_name("part").write_bytes(saved.read_bytes()[:-100])
@@ -313,7 +313,7 @@ def test_a_file_of_something_else_is_not_restored(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments_are_refused_before_anything_starts() -> None:
-    """Those that only the workers can know apart."""
+    """Wrong arguments are refused before any worker starts, with an error that names them."""
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"num_replicas": 0}, ValueError, "num_replicas is 0"),
         ({"num_replicas": 20}, ValueError, "batch_size is 16, and counts the samples of all 20 replicas"),

@@ -124,7 +124,7 @@ def test_a_death_at_any_batch_changes_no_number(deaths: Path) -> None:
 
 
 def test_a_death_while_a_state_is_stored_repeats_its_pass_too(deaths: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The next pass begins before that state is stored, and the one before it stays until then. No number changes."""
+    """If a worker dies before a pass's state is stored, that pass is repeated too, with the same numbers."""
     with trainer(deaths) as undisturbed:
         expected = [undisturbed.train() for _ in range(2)]
 
@@ -166,7 +166,7 @@ def test_a_state_is_stored_while_the_program_goes_on(deaths: Path) -> None:
 
 
 def test_a_kept_state_that_is_gone_is_named(deaths: Path, home: Home) -> None:
-    """Where it is needed: a training that has a newer one goes on."""
+    """If the last kept state is gone, a retry says so; a training with a newer state in memory goes on."""
     with trainer(deaths) as one:
         one.train(max_retries=1)
         one.context.checkpoint.wait()
@@ -183,7 +183,7 @@ def test_a_kept_state_that_is_gone_is_named(deaths: Path, home: Home) -> None:
 
 
 def test_retries_end(deaths: Path) -> None:
-    """The error says which worker died of what; a later call The next call starts all workers again."""
+    """After the last retry, the error says which worker died of what; the next call restarts all workers."""
     with trainer(deaths) as undisturbed:
         expected = [undisturbed.train() for _ in range(2)]
 
@@ -201,7 +201,7 @@ def test_retries_end(deaths: Path) -> None:
 
 
 def test_a_worker_that_dies_in_another_call_is_replaced(deaths: Path) -> None:
-    """That call fails, and the next pass begins from the state after the last one."""
+    """If a worker dies in validate(), that call fails, and the next pass starts from the state before it."""
     with trainer(deaths) as undisturbed:
         expected = [undisturbed.train() for _ in range(2)]
 

@@ -67,7 +67,7 @@ CREATED: dict[str, Any] = {**CREATORS, "data_creator": loaders_creator}
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_torch_trainer_trains_what_a_plain_loop_trains(num_workers: int) -> None:
-    """By creators, or by an operator that is made of them; a loader has the batch size of one worker."""
+    """A TorchTrainer trains what a plain loop trains, from creators or from an operator that is made of them."""
     model, losses = trained_alone(1, batch_size=8)
     operator = TrainingOperator.from_creators(**CREATED)
     config = {"batch_size": 8 // num_workers}
@@ -87,7 +87,7 @@ def test_a_torch_trainer_trains_what_a_plain_loop_trains(num_workers: int) -> No
 
 
 def test_an_operator_registers_what_it_trains(tmp_path: Path) -> None:
-    """It is told the epoch, the step and what the call says; its schedulers step, and its state is in a checkpoint."""
+    """A registered operator gets epoch, step and info, its schedulers step, and a checkpoint has its state."""
     config = {"batch_size": 4}
     with TorchTrainer(
         training_operator_cls=Registering, config=config, num_workers=2, scheduler_step_freq="epoch"
@@ -109,7 +109,7 @@ def test_an_operator_registers_what_it_trains(tmp_path: Path) -> None:
 
 
 def test_a_pass_ends_after_so_many_batches() -> None:
-    """Of built-in passes, too; the next one begins anew."""
+    """num_steps ends a pass after that number of batches, also a built-in one, and the next pass begins anew."""
     with PyTorchTrainer(**CREATORS, num_replicas=2, batch_size=8) as trainer:
         passes = [trainer.train(num_steps=num_steps) for num_steps in (2, None, 9)]
         validated = trainer.validate(num_steps=1)
@@ -123,7 +123,7 @@ class Forgetful(TrainingOperator):
 
 
 def test_what_cannot_be_trained_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """With what to do; arguments that arranged something else there are named in a warning."""
+    """Impossible arguments are refused with what to do instead; those without an effect are named in a warning."""
     with pytest.raises(TypeError, match="it must be a class of TrainingOperator"):
         TorchTrainer(training_operator_cls=nn.Linear)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the workers always divide each batch"):

@@ -59,7 +59,7 @@ def trainer(**arguments):
 
 
 def test_a_notebook_leads_a_training(programs: Programs) -> None:
-    """Functions and classes without a file; what workers print appears in the program's own output."""
+    """A training works with functions and classes piped into Python, and the program shows its workers' output."""
     output = programs.run(
         CREATORS
         + """
@@ -79,7 +79,7 @@ def test_a_notebook_leads_a_training(programs: Programs) -> None:
 
 @ON_RAY
 def test_a_trainer_on_ray_shrinks_and_grows_with_the_cluster(programs: Programs, ray_address: str) -> None:
-    """A worker dies while somebody else waits for its place; later there is room again."""
+    """On Ray, a training shrinks when a dead worker's place is taken, and grows when there is room again."""
     programs.run(
         CREATORS
         + f"""
@@ -116,7 +116,7 @@ remove_placement_group(others)
 
 @ON_RAY
 def test_more_replicas_than_the_cluster_has_room_for_are_refused(programs: Programs) -> None:
-    """With what they ask for, and what there is."""
+    """More replicas than the cluster has room for are refused with what they ask for and what there is."""
     programs.run(
         CREATORS
         + """
@@ -135,7 +135,7 @@ else:
 def test_a_cluster_that_goes_away_in_a_pass_ends_the_program(
     programs: Programs, dying_ray: RayNode, free_port: int, home: Home
 ) -> None:
-    """With an error that says so, long before Ray would end it; the next start goes on after the last good pass."""
+    """A cluster that goes away ends the program with an error; its next start continues after the last good pass."""
     source = (
         CREATORS
         + """

@@ -115,7 +115,7 @@ def trained_alone(global_batches: list[list[list[int]]]) -> list[float]:
 
 
 def test_global_batches_stay_while_workers_go_and_come(tmp_path: Path) -> None:
-    """From 3 workers to 2 by a death, and to 3 again: the same samples in each batch, and the same losses."""
+    """When the number of workers changes, each global batch keeps its samples, and losses are the same."""
     engine = SmallEngine()
     seen, passes = [], []
 
@@ -135,7 +135,7 @@ def test_global_batches_stay_while_workers_go_and_come(tmp_path: Path) -> None:
 
 
 def test_workers_are_waited_for(tmp_path: Path) -> None:
-    """While there is no room for any, the trainer looks again after 1, 2, 4, … seconds."""
+    """While there is room for no worker, the trainer waits, and goes on when there is room."""
     engine = SmallEngine()
 
     def give_room() -> None:

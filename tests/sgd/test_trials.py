@@ -58,7 +58,7 @@ SHUFFLED = {**CREATORS, "model_creator": lambda _: nn.Linear(4, 1)}
 
 
 def test_a_program_that_was_killed_goes_on_with_its_trial(run_script: Callable[..., tuple[int, str, str]]) -> None:
-    """No pass is missing, and none is there twice; the output of the workers is kept."""
+    """A killed program continues its trial, with each pass reported exactly once and the workers' output kept."""
     killed, _, _ = run_script(LEADING, "2", "line")
     status, _, errors = run_script(LEADING, "0", "line")
 
@@ -75,7 +75,7 @@ def test_a_program_that_was_killed_goes_on_with_its_trial(run_script: Callable[.
 def test_a_trial_that_continues_another_takes_its_weights(
     run_script: Callable[..., tuple[int, str, str]], warm_cli: WarmCli, tmp_path: Path
 ) -> None:
-    """And begins all else anew."""
+    """`trial continue` starts a trial with the weights of the other one, and everything else begins anew."""
     run_script(LEADING, "1")
     continued = warm_cli.run(tmp_path, "trial", "continue", "1")
 
@@ -101,7 +101,7 @@ def test_an_interrupt_ends_the_trial_and_its_workers(start_script: Callable[...,
 def test_a_program_may_exit_within_its_trainer(
     run_script: Callable[..., tuple[int, str, str]], ending: str, state: str, reason: str
 ) -> None:
-    """As it would be outside: without a status it has ended well."""
+    """sys.exit() within a trainer ends the trial as outside: without a status it is completed."""
     status, _, errors = run_script(
         f"""
         import sys
@@ -120,7 +120,7 @@ def test_a_program_may_exit_within_its_trainer(
 
 
 def test_two_trainers_of_one_seed_have_the_same_losses() -> None:
-    """A trial that goes on keeps its seed, and a Context has one already."""
+    """Trainers with the same seed have the same losses; a resumed trial keeps its seed, and a Context has its own."""
     seeds, losses = [], []
     for seed, num_replicas, job_id in ((7, 1, "line"), (7, 2, None), (8, 1, None), (8, 1, "line")):
         with PyTorchTrainer(**SHUFFLED, num_replicas=num_replicas, seed=seed, job_id=job_id) as trainer:
@@ -135,7 +135,7 @@ def test_two_trainers_of_one_seed_have_the_same_losses() -> None:
 
 
 def test_a_trainer_names_its_trial() -> None:
-    """Unless it is given a Context, whose trial has a name already."""
+    """Arguments of a trainer name its trial; they are refused together with a Context, whose trial has a name."""
     with PyTorchTrainer(**CREATORS, trial_name="wide", labels=["new"], notes="Twice as *wide*."):
         pass
 
@@ -146,7 +146,7 @@ def test_a_trainer_names_its_trial() -> None:
 
 
 def test_what_is_kept_of_a_checkpoint_can_be_chosen(tmp_path: Path) -> None:
-    """In the words of the other shapes. The rest begins anew, and no step of the trial is counted twice."""
+    """`keep` chooses what is taken from a checkpoint; the rest begins anew, and no step is counted twice."""
     path = tmp_path / "state"
     with PyTorchTrainer(**CREATORS, job_id="line") as trainer:
         trainer.train()
@@ -174,7 +174,7 @@ def test_what_is_kept_of_a_checkpoint_can_be_chosen(tmp_path: Path) -> None:
 
 
 def test_a_resumed_trainer_may_be_asked_everything_before_its_first_pass() -> None:
-    """It gives the answers that it would have given without the resume, and so do its workers."""
+    """Before its first pass, a resumed trainer and its workers answer everything as without the resume."""
     asked = []
     for _ in range(2):
         with PyTorchTrainer(**CREATORS, job_id="asking") as trainer:
@@ -197,7 +197,7 @@ def _lr(runner: Runner) -> float:
 
 
 def test_a_context_has_one_trainer() -> None:
-    """A second one is refused, since each would take the other's checkpoints; one that never began does not count."""
+    """A Context accepts one trainer; a second one is refused, unless the first one never began."""
     with core.init() as context:
         with pytest.raises(WorkerFailedError):
             PyTorchTrainer(**{**CREATORS, "model_creator": dict}, context=context)

@@ -61,7 +61,7 @@ def wait_in_pass_2(
 
 
 def test_a_trial_that_is_stopped_in_a_pass_ends_it(home: Home, tmp_path: Path) -> None:
-    """With a checkpoint after that pass, from which it goes on with the next one."""
+    """A trial that is stopped during a pass ends after it with a checkpoint, and resumes with the next pass."""
     num_passes = 50  # more than there is time for until it hears of the stop
     with running_master(Home.create(home.root)):
         experiment = sgd.tune(
@@ -89,7 +89,7 @@ def test_a_trial_that_is_stopped_in_a_pass_ends_it(home: Home, tmp_path: Path) -
 
 
 def test_a_trainer_is_what_a_study_of_optuna_optimizes() -> None:
-    """A plain function of a trial of Optuna's."""
+    """The objective of an Optuna study can be a plain function that runs a trainer."""
 
     def objective(trial: optuna.Trial) -> float:
         config = {"lr": trial.suggest_categorical("lr", [0.0001, 0.1])}
@@ -104,7 +104,7 @@ def test_a_trainer_is_what_a_study_of_optuna_optimizes() -> None:
 
 
 def test_what_no_trial_could_use_is_refused_at_once() -> None:
-    """Before anything is submitted."""
+    """Arguments that no trial could use are refused before anything is submitted."""
     with pytest.raises(TypeError, match="unexpected keyword argument 'num_replica'"):
         sgd.tune(**GRID, num_passes=2, num_replica=2, **CREATORS)
     with pytest.raises(TypeError, match="missing a required argument: 'model_creator'"):

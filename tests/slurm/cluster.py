@@ -75,7 +75,7 @@ class Cluster:
         return self.hosts[0].run(argv, env=self._environment(), cwd=cwd or self._directory).stdout
 
     def try_to_run(self, argv: Sequence[str], *, cwd: Path) -> tuple[int, str, str]:
-        """Exit status, stdout and stderr."""
+        """The exit status, stdout and stderr of one of Slurm's commands."""
         process = self.hosts[0].start(
             argv, env=self._environment(), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -106,14 +106,14 @@ class Cluster:
             raise AssertionError("\n".join([str(error), *shown, self._logs()])) from None
 
     def _environment(self) -> dict[str, str]:
-        """Jobs have the variables of whoever submits them: this test's."""
+        """The environment of jobs, which is that of this test."""
         return dict(os.environ) | {"SLURM_CONF": str(self._directory / "slurm.conf")}
 
     def host_named(self, name: str) -> Host:
         return next(host for host in self.hosts if host.name == name)
 
     def _logs(self) -> str:
-        """Of the daemons, for a start that failed."""
+        """The logs of the daemons, for a start that failed."""
         return "\n".join(path.read_text(errors="replace") for path in sorted(self._directory.glob("**/*log")))
 
     def _start(self) -> None:

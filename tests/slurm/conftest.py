@@ -13,14 +13,14 @@ from slurm.trainings import write_script
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Cluster]:
-    """Two nodes, for all tests that kill none."""
+    """A cluster of two nodes for all tests that do not kill nodes."""
     with slurm_cluster(2) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Where a job works, with its script in it."""
+    """A job's working directory, with its script."""
     directory = tmp_path / "job"
     directory.mkdir()
     write_script(directory)

@@ -26,7 +26,7 @@ def output(place: Path, job_id: int) -> str:
 
 
 def test_srun_needs_no_flag_and_usr1_is_a_stop(slurm: Cluster, home: Home, place: Path) -> None:
-    """Two nodes train as one trial of two ranks, know of each other, save on SIGUSR1, and end with 75."""
+    """Under srun, two nodes train as one trial without options, and save and exit with 75 on SIGUSR1."""
     job_id = slurm.submit(_ON_EACH_NODE, "-N2", cwd=place)
     slurm.wait_for(lambda: has_stored(home))
 
@@ -63,7 +63,7 @@ def test_a_requeue_goes_on_with_the_same_trial(slurm: Cluster, home: Home, place
 
 @pytest.mark.slow
 def test_a_launcher_without_srun_would_leave_nodes_idle(slurm: Cluster, home: Home, place: Path) -> None:
-    """It says so, instead of training on one node."""
+    """A launcher without srun in a job of two nodes refuses to train on one of them, and says to use srun."""
     job_id = slurm.submit(f"exec {_LAUNCH}", "-N2", cwd=place)
 
     assert slurm.await_state(job_id, *_ENDED)["ExitCode"] == "2:0"
@@ -72,7 +72,7 @@ def test_a_launcher_without_srun_would_leave_nodes_idle(slurm: Cluster, home: Ho
 
 @pytest.mark.slow
 def test_several_launchers_on_a_node_are_refused(slurm: Cluster, home: Home, place: Path) -> None:
-    """Each would start ranks for all GPUs."""
+    """Several launchers on one node are refused, since each would start ranks for all GPUs."""
     job_id = slurm.submit(f"srun --ntasks-per-node=2 {_LAUNCH}", "-N2", "--ntasks-per-node=2", cwd=place)
 
     assert slurm.await_state(job_id, *_ENDED)["JobState"] == "FAILED"
@@ -81,7 +81,7 @@ def test_several_launchers_on_a_node_are_refused(slurm: Cluster, home: Home, pla
 
 @pytest.mark.slow
 def test_a_cancelled_job_saves_first(slurm: Cluster, home: Home, place: Path) -> None:
-    """`scancel` sends SIGTERM to all processes of its steps, and kills what is left after KillWait."""
+    """A job that is canceled by `scancel` saves a checkpoint before it ends, and is paused."""
     job_id = slurm.submit(_ON_EACH_NODE, "-N2", cwd=place)
     slurm.wait_for(lambda: has_stored(home))
 
@@ -126,7 +126,7 @@ def test_a_node_that_dies_is_replaced(home: Home, place: Path) -> None:
 def test_a_signal_to_all_processes_of_a_step_reaches_the_script_of_core_sdk_run(
     slurm: Cluster, home: Home, place: Path, name: str, outcome: str, exit_code: str
 ) -> None:
-    """The agent heeds none of them, and hands on no second Ctrl-C; how the trial ended is recorded."""
+    """A signal to all processes of a step stops the script of `core-sdk run` once, and its end is recorded."""
     run = f"exec srun {sys.executable} -m core_sdk.cli run -- {sys.executable} -u train.py alone"
     job_id = slurm.submit(run, "-N1", cwd=place)
     slurm.wait_for(lambda: has_stored(home))

@@ -90,7 +90,7 @@ def write_script(directory: Path) -> Path:
 
 
 def finish(directory: Path) -> None:
-    """Trainings that run there come to their end."""
+    """Lets the trainings that work in this directory come to their end."""
     (directory / "finish").touch()
 
 

@@ -35,7 +35,7 @@ class Network:
         return {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
 
     def serve(self, host: Host) -> None:
-        """From now on ssh leads to this host, and its key is known."""
+        """Starts sshd on this host and makes its key known."""
         key = _new_key(self.folder / f"{host.name}_key")
         config = self.folder / f"{host.name}_config"
         config.write_text(
@@ -60,7 +60,7 @@ class Network:
         self.known_hosts.write_text("".join(line for line in lines if not line.startswith(f"{host.name},")))
 
     def take_for_another(self, host: Host) -> None:
-        """As if somebody had set it up anew."""
+        """Gives the host another key, as if it had been set up anew."""
         self.forget(host)
         self.know(host, _new_key(self.folder / f"{host.name}_other_key"))
 

@@ -95,7 +95,7 @@ VERBS = [
 @needs("many processes")
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.command.replace(LONG, "long").format("ID"))
 def test_a_verb_is_the_same_through_all_doors(verb: Verb, tmp_path: Path, warm_cli: WarmCli) -> None:
-    """Done to what can bear it, to what cannot, and to what is unknown."""
+    """A verb has the same effect and error by command, client and page, on any trial, also an unknown one."""
     for name in verb.ids:
         by_command, by_call, by_page = (_DoorHome(tmp_path / f"{name}-{door}") for door in ("cli", "client", "page"))
         seen = [by_command.command(warm_cli, verb, name), by_call.call(verb, name), by_page.visit(verb, name)]

@@ -15,7 +15,7 @@ from core_sdk.tracking import Home, open_view
 
 
 def test_an_experiment_is_changed_in_parts(home: Home) -> None:
-    """What a change does not mention stays."""
+    """A change of an experiment leaves alone what it does not mention."""
     experiment_id = Home.create(home.root).find_or_create_experiment("old").experiment_id
     experiments.set_labels(home, experiment_id, ["a", "b"])
     experiments.describe(home, experiment_id, notes="kept")
@@ -31,7 +31,7 @@ def test_an_experiment_is_changed_in_parts(home: Home) -> None:
 
 
 def test_labels_of_a_trial_are_added_and_removed(home: Home) -> None:
-    """Those that it began with, too; the last change counts."""
+    """Labels of a trial can be added and removed, also those that it began with."""
     folder = new_trial(home)
     begun = folder.read_record()
     begun.labels = ["first"]
@@ -45,7 +45,7 @@ def test_labels_of_a_trial_are_added_and_removed(home: Home) -> None:
 
 
 def test_a_trial_has_a_generated_name_until_it_is_named(home: Home) -> None:
-    """Homes that know no names have them, too; an empty name is the generated one again, and notes stay."""
+    """A trial has a generated name until it is named, and again when its name is emptied; notes are unaffected."""
     first, second = new_trial(home), new_trial(home)
     record(first)
     record(second)
@@ -70,7 +70,7 @@ def test_a_trial_has_a_generated_name_until_it_is_named(home: Home) -> None:
 
 
 def test_a_trial_is_archived_until_its_next_attempt(home: Home) -> None:
-    """Or until it is brought back; its other records stay."""
+    """An archived trial is shown again after unarchive() or its next attempt."""
     folder = new_trial(home)
     record(folder, report(1, loss=1.0), Ended(time=1.0, outcome="paused"))
 
@@ -91,7 +91,7 @@ def test_a_trial_is_archived_until_its_next_attempt(home: Home) -> None:
 
 
 def test_a_trial_that_runs_is_not_archived(home: Home) -> None:
-    """The refusal says how to stop it."""
+    """A running trial cannot be archived, and the error says how to stop it."""
     folder = new_trial(home)
     record(folder, report(1, loss=1.0))
     lock = AliveLock(folder.alive_path(1))

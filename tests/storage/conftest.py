@@ -16,7 +16,7 @@ from core_sdk.storage.bucket._bucket import Bucket
 def server(
     request: pytest.FixtureRequest, start_server: Callable[[str], BucketServer], monkeypatch: pytest.MonkeyPatch
 ) -> BucketServer:
-    """Each of them in turn, which this process is told to use."""
+    """Starts each server in turn and points this process to it."""
     running = start_server(request.param)
     for name, value in running.variables().items():
         monkeypatch.setenv(name, value)

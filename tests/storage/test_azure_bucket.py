@@ -48,7 +48,7 @@ class Answer:
 
 
 def refusal(status: int, code: str, **headers: str) -> Answer:
-    """As the service words it; the message quotes what must not be passed on."""
+    """Returns a refusal in Azure's form whose message quotes a secret."""
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>signed {SIGNATURE}</Message></Error>"
     return Answer(
         status, AZURES | {"x-ms-error-code": code, "Content-Type": "application/xml"} | headers, body.encode()
@@ -123,7 +123,7 @@ def azurite(start_server: Callable[[str], Azurite]) -> Azurite:
 
 @pytest.fixture
 def bucket(azurite: Azurite) -> Iterator[AzureBucket]:
-    """A fresh container, opened with the account's key."""
+    """Opens a new container with the account's key."""
     opened = AzureBucket(_container(azurite), "runs", connection_string=azurite.connection_string())
     with closing(opened):
         yield opened
@@ -179,7 +179,7 @@ each_operation = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=O
 def test_a_login_page_in_azures_place_may_pass(
     scripted: Callable[..., Scripted], operation: Callable[[AzureBucket], object], answer: Answer
 ) -> None:
-    """It says so, is asked once, and is not followed."""
+    """A login page in the place of Azure's answer is a transient error and is not followed."""
     script = scripted(answer)
 
     with closing(script.open()) as bucket, pytest.raises(TransientError, match="is not Azure's"):
@@ -192,7 +192,7 @@ def test_a_login_page_in_azures_place_may_pass(
 def test_a_busy_service_is_asked_once_and_its_pause_is_told(
     scripted: Callable[..., Scripted], operation: Callable[[AzureBucket], object]
 ) -> None:
-    """The adapter does not try again: the transfer does, which all buckets share."""
+    """A busy service is asked once, and the error has its Retry-After; the caller retries."""
     script = scripted(refusal(503, "ServerBusy", **{"Retry-After": "7"}))
 
     with closing(script.open()) as bucket, pytest.raises(TransientError, match="ServerBusy") as raised:
@@ -222,7 +222,7 @@ def test_each_refusal_is_an_error_of_its_own_class(
     kind: type[StorageError],
     words: str,
 ) -> None:
-    """With what to do, and without a word of Azure's, which quote the request."""
+    """Each kind of refusal has its own error with advice and without Azure's text, which may quote secrets."""
     script = scripted(answer)
 
     with closing(script.open()) as bucket, pytest.raises(kind, match=words) as raised:
@@ -251,7 +251,7 @@ def test_a_server_that_is_not_there_may_come_back(
 def test_a_pause_is_read_in_the_unit_of_its_header(
     scripted: Callable[..., Scripted], header: str, value: str, wait_s: float | None
 ) -> None:
-    """What is no number counts as nothing."""
+    """Retry-After is read in the unit of its header, and an invalid one is ignored."""
     script = scripted(refusal(429, "TooManyRequests", **{header: value}))
 
     with closing(script.open()) as bucket, pytest.raises(TransientError) as raised:
@@ -261,7 +261,7 @@ def test_a_pause_is_read_in_the_unit_of_its_header(
 
 
 def test_an_answer_that_breaks_off_hands_on_what_came_and_may_pass(scripted: Callable[..., Scripted]) -> None:
-    """The library would ask again by itself, with a pause."""
+    """An answer that breaks off is a transient error, and the bytes that came are handed on."""
     script = scripted(Answer(206, AZURES | {"Content-Range": "bytes 0-9/10"}, b"12345", cut_bytes=5))
     pieces: list[bytes] = []
 
@@ -283,7 +283,7 @@ def test_an_answer_that_breaks_off_hands_on_what_came_and_may_pass(scripted: Cal
 def test_only_the_range_that_was_asked_for_is_handed_on(
     scripted: Callable[..., Scripted], status: int, extent: str, kind: type[Exception]
 ) -> None:
-    """A cache on the way may answer with another one."""
+    """A range other than the requested one is refused and not handed on."""
     script = scripted(Answer(status, AZURES | {"Content-Range": extent}, b"12345"))
     pieces: list[bytes] = []
 
@@ -294,7 +294,7 @@ def test_only_the_range_that_was_asked_for_is_handed_on(
 
 
 def test_a_long_copy_is_awaited(scripted: Callable[..., Scripted]) -> None:
-    """Azure copies large blobs in the background."""
+    """Azure copies large blobs in the background, and copy() waits for the end."""
     script = scripted(_copying("pending", 202), _copying("pending"), _copying("pending"), _copying("success"))
 
     with closing(script.open()) as bucket:
@@ -305,7 +305,7 @@ def test_a_long_copy_is_awaited(scripted: Callable[..., Scripted]) -> None:
 
 
 def test_a_copy_that_failed_is_aborted_and_may_pass(scripted: Callable[..., Scripted]) -> None:
-    """The source's signed address is not told."""
+    """A failed copy is aborted and is a transient error without the source's signed address."""
     script = scripted(_copying("pending", 202), _copying("failed"), refusal(409, "NoPendingCopyOperation"))
 
     with closing(script.open()) as bucket, pytest.raises(TransientError, match="failed") as raised:
@@ -326,7 +326,7 @@ def _copying(status: str, code: int = 200) -> Answer:
 
 
 def test_blocks_of_an_unfinished_upload_are_seen_by_nobody_and_swept(azurite: Azurite, bucket: AzureBucket) -> None:
-    """Neither do empty and whole blobs count as such, nor are they touched."""
+    """Blocks of an unfinished upload are not listed and are removed by abort_uploads()."""
     bucket.put("save/empty", b"")
     bucket.put("save/whole", b"whole")
     for name in ("save/lost", "save/whole", "other/lost"):
@@ -349,7 +349,7 @@ def _names_with_blocks(azurite: Azurite, bucket: AzureBucket) -> list[str]:
 
 
 def test_an_aborted_upload_leaves_nothing(azurite: Azurite, bucket: AzureBucket) -> None:
-    """Not even blocks, which Azure would keep for a week."""
+    """An aborted upload leaves no blocks."""
     upload = _begin(bucket, "save/a", ENTRY)
     upload.put_part(0, b"12345")
 
@@ -360,7 +360,7 @@ def test_an_aborted_upload_leaves_nothing(azurite: Azurite, bucket: AzureBucket)
 
 
 def test_an_abort_after_the_upload_is_complete_does_nothing(bucket: AzureBucket) -> None:
-    """Nor does completing twice, as after an answer that was lost."""
+    """abort() after complete(), and a second complete(), do nothing."""
     upload = _begin(bucket, "save/a", ENTRY)
     upload.put_part(0, b"12345")
 
@@ -372,7 +372,7 @@ def test_an_abort_after_the_upload_is_complete_does_nothing(bucket: AzureBucket)
 
 
 def test_a_range_comes_in_small_pieces(bucket: AzureBucket) -> None:
-    """Memory is bounded whatever the size of the range."""
+    """A range of any size is read in small pieces, so that memory is bounded."""
     content = bytes(range(256)) * (5 * MIB // 256)
     bucket.put("large", content)
 
@@ -383,7 +383,7 @@ def test_a_range_comes_in_small_pieces(bucket: AzureBucket) -> None:
 
 
 def test_a_sas_is_enough_for_everything_and_is_never_shown(azurite: Azurite, caplog: pytest.LogCaptureFixture) -> None:
-    """Not in an address, a repr, or a log at its most talkative; a copy's source is signed with it."""
+    """A SAS is enough for all operations and appears in no log, repr or URL."""
     sas = _sas()
     signature = sas.partition("sig=")[2].partition("&")[0]
     caplog.set_level(logging.DEBUG)
@@ -407,7 +407,7 @@ def test_a_sas_is_enough_for_everything_and_is_never_shown(azurite: Azurite, cap
 
 
 def test_a_sas_without_the_permission_is_told_which_it_takes(azurite: Azurite) -> None:
-    """By the letter of a SAS and by the action of a role."""
+    """A missing permission is named by the SAS letter and the role's action."""
     bucket = AzureBucket(_container(azurite), "", account_url=azurite.account_url(), credential=_sas("rl"))
 
     with closing(bucket), pytest.raises(StoragePermissionError, match=r"blobs/write .* permission 'w'"):
@@ -415,7 +415,7 @@ def test_a_sas_without_the_permission_is_told_which_it_takes(azurite: Azurite) -
 
 
 def test_a_key_is_never_shown(azurite: Azurite, caplog: pytest.LogCaptureFixture) -> None:
-    """Nor the connection string that holds it."""
+    """The account's key appears in no log, repr, URL or error."""
     caplog.set_level(logging.DEBUG)
     bucket = AzureBucket(_container(azurite), "", connection_string=azurite.connection_string())
 
@@ -427,7 +427,7 @@ def test_a_key_is_never_shown(azurite: Azurite, caplog: pytest.LogCaptureFixture
 
 
 def test_the_url_names_the_account_without_what_opens_it(azurite: Azurite) -> None:
-    """Another process finds that in its environment."""
+    """The bucket's URL has the account's address and no secret."""
     sas_string = f"BlobEndpoint={azurite.account_url()};SharedAccessSignature={SAS}"
 
     with closing(AzureBucket("box", "/runs/", connection_string=sas_string)) as bucket:
@@ -435,7 +435,7 @@ def test_the_url_names_the_account_without_what_opens_it(azurite: Azurite) -> No
 
 
 def test_the_environment_names_the_account(monkeypatch: pytest.MonkeyPatch, azurite: Azurite) -> None:
-    """By a connection string, or by the account and a key or a SAS."""
+    """The account can come from a connection string or from its name and key in the environment."""
     container = _container(azurite)
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string())
     with closing(AzureBucket(container, "")) as bucket:
@@ -455,7 +455,7 @@ def test_the_environment_names_the_account(monkeypatch: pytest.MonkeyPatch, azur
 def test_a_sas_is_not_handed_to_another_account(
     monkeypatch: pytest.MonkeyPatch, scripted: Callable[..., Scripted]
 ) -> None:
-    """The address comes from a record; who wrote it need not be who may know the SAS."""
+    """A SAS in the environment is not sent to another account's address."""
     script = scripted(refusal(401, "NoAuthenticationInformation"))
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "mine")
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", SAS)
@@ -467,7 +467,7 @@ def test_a_sas_is_not_handed_to_another_account(
 
 
 def test_without_any_account_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variables, or a login."""
+    """Without an account, the error names the variables and the login command."""
     for name in ("CONNECTION_STRING", "ACCOUNT", "KEY", "SAS_TOKEN"):
         monkeypatch.delenv(f"AZURE_STORAGE_{name}", raising=False)
 
@@ -487,7 +487,7 @@ def test_without_any_account_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_contradictory_arguments_are_refused(arguments: dict[str, str], words: str) -> None:
-    """Without repeating what may be a secret."""
+    """Contradictory arguments are refused without repeating a secret."""
     with pytest.raises(ValueError, match=words) as raised:
         AzureBucket("box", "", **arguments)  # type: ignore[arg-type]
 
@@ -495,7 +495,7 @@ def test_contradictory_arguments_are_refused(arguments: dict[str, str], words: s
 
 
 def test_a_malformed_connection_string_is_not_repeated() -> None:
-    """It holds a key, malformed or not."""
+    """A malformed connection string is refused without repeating it."""
     with pytest.raises(CredentialsRejectedError, match="malformed") as raised:
         AzureBucket("box", "", connection_string=f"AccountKey={SIGNATURE}")
 
@@ -503,7 +503,7 @@ def test_a_malformed_connection_string_is_not_repeated() -> None:
 
 
 def test_settings_do_not_show_their_secrets() -> None:
-    """They may end in a traceback that shows locals."""
+    """The repr of the settings has no secrets."""
     settings = AzureSettings.read({f"AZURE_STORAGE_{name}": KEY for name in ("CONNECTION_STRING", "KEY", "SAS_TOKEN")})
 
     assert settings.key == KEY

@@ -57,13 +57,13 @@ NAMES = (
 
 @pytest.fixture(scope="session")
 def bucket_urls() -> dict[str, str]:
-    """One bucket of each server, for all tests: some servers take long over the first object of each."""
+    """One bucket per server for all tests, since new buckets are slow on some servers."""
     return {}
 
 
 @pytest.fixture
 def url(server: BucketServer, bucket_urls: dict[str, str]) -> str:
-    """Of a prefix where nothing is yet."""
+    """Returns the URL of an empty prefix."""
     if server.name not in bucket_urls:
         bucket_urls[server.name] = server.make_bucket()
     return with_prefix(bucket_urls[server.name], f"tests/{uuid.uuid4().hex[:12]}")
@@ -76,7 +76,7 @@ def bucket(url: str, open_bucket: OpenBucket) -> Bucket:
 
 @pytest.fixture
 def can(server: BucketServer) -> Callable[[str], None]:
-    """Skips the test where the server gets this wrong."""
+    """Returns a function that skips the test if the server is known to fail at this."""
 
     def skip_unless_right(what: str) -> None:
         if reason := NOT_TESTED.get(server.name, {}).get(what):
@@ -86,14 +86,14 @@ def can(server: BucketServer) -> Callable[[str], None]:
 
 
 def test_what_was_put_is_read_back(bucket: Bucket) -> None:
-    """Byte for byte."""
+    """An object is read back byte for byte."""
     bucket.put("folder/file", bytes(range(256)))
 
     assert read(bucket, "folder/file", 0, 256) == bytes(range(256))
 
 
 def test_a_put_replaces_what_was_there(bucket: Bucket) -> None:
-    """Without a precondition the last one stays, and it is another version."""
+    """A put replaces the object and gives it another version."""
     bucket.put("name", b"first")
     first = bucket.stat("name")
 
@@ -105,7 +105,7 @@ def test_a_put_replaces_what_was_there(bucket: Bucket) -> None:
 
 
 def test_an_object_tells_what_it_is(bucket: Bucket) -> None:
-    """Name, size and time; the checksum where the store tells it; in the list as by itself."""
+    """stat() and list() give an object's name, size, time and, where the store has one, its checksum."""
     bucket.put("folder/file", b"content")
 
     found = bucket.stat("folder/file")
@@ -119,7 +119,7 @@ def test_an_object_tells_what_it_is(bucket: Bucket) -> None:
 
 
 def test_an_empty_object_is_an_object(bucket: Bucket) -> None:
-    """It marks a removed checkpoint."""
+    """An empty object exists and is listed."""
     bucket.put("empty", b"")
 
     assert bucket.stat("empty").size_bytes == 0
@@ -129,7 +129,7 @@ def test_an_empty_object_is_an_object(bucket: Bucket) -> None:
 
 
 def test_only_the_range_asked_for_is_read(bucket: Bucket) -> None:
-    """From the start, within, and to the last byte."""
+    """read() returns exactly the requested range."""
     bucket.put("name", b"0123456789")
 
     ranges = [read(bucket, "name", start, size_bytes) for start, size_bytes in ((0, 1), (3, 4), (9, 1), (0, 10))]
@@ -138,7 +138,7 @@ def test_only_the_range_asked_for_is_read(bucket: Bucket) -> None:
 
 
 def test_content_arrives_in_small_pieces(bucket: Bucket) -> None:
-    """So that memory stays bounded whatever the range."""
+    """Content is read in pieces of at most a mebibyte."""
     content = random.Random(1).randbytes(3 * MIB + 5)
     bucket.put("name", content)
     pieces: list[bytes] = []
@@ -150,7 +150,7 @@ def test_content_arrives_in_small_pieces(bucket: Bucket) -> None:
 
 
 def test_an_object_that_is_shorter_is_missing(bucket: Bucket) -> None:
-    """A range that ends, or begins, behind the end is not there."""
+    """A range beyond the object's end raises ObjectMissingError."""
     bucket.put("name", b"0123456789")
 
     for start, size_bytes in ((8, 3), (10, 1), (500, 5)):
@@ -159,7 +159,7 @@ def test_an_object_that_is_shorter_is_missing(bucket: Bucket) -> None:
 
 
 def test_an_object_that_is_not_there_is_missing(bucket: Bucket) -> None:
-    """However it is asked for."""
+    """A missing object raises ObjectMissingError in every operation."""
     bucket.put("another", b"content")
 
     with pytest.raises(ObjectMissingError):
@@ -184,7 +184,7 @@ def test_what_fails_in_the_sink_is_not_the_stores_failure(bucket: Bucket) -> Non
 
 
 def test_any_name_a_file_may_have_is_kept(bucket: Bucket) -> None:
-    """As an object, in lists, as a copy, in parts, and when it is deleted."""
+    """Any file name can be put, listed, copied and deleted."""
     for name in NAMES:
         bucket.put(f"id/{name}", name.encode())
 
@@ -202,7 +202,7 @@ def test_any_name_a_file_may_have_is_kept(bucket: Bucket) -> None:
 
 @needs("many processes")
 def test_a_large_object_may_have_any_name(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Parts and streams are addressed in ways of their own."""
+    """A large object may have any name."""
     can(PARTS)
     for name in NAMES:
         send(bucket, f"large/{name}", name.encode())
@@ -212,7 +212,7 @@ def test_a_large_object_may_have_any_name(bucket: Bucket, can: Callable[[str], N
 
 
 def test_objects_are_listed_by_the_beginning_of_their_names(bucket: Bucket) -> None:
-    """Of any length, with or without a slash."""
+    """A listing has the objects whose names begin with the given text."""
     for name in ("a/1", "a/2", "ab/1", "b"):
         bucket.put(name, b"content")
 
@@ -228,7 +228,7 @@ def test_objects_are_listed_by_the_beginning_of_their_names(bucket: Bucket) -> N
 
 
 def test_objects_are_listed_in_the_order_of_their_names(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Of their UTF-8 bytes."""
+    """Objects are listed in the order of their UTF-8 names."""
     can(ORDER)
     unordered = ["b", "a/z", "a", "a-", "B", "é", "a/a/a"]
     for name in unordered:
@@ -238,12 +238,12 @@ def test_objects_are_listed_in_the_order_of_their_names(bucket: Bucket, can: Cal
 
 
 def test_nothing_is_listed_where_nothing_is(bucket: Bucket) -> None:
-    """A fresh prefix is no error."""
+    """Listing an empty prefix is no error."""
     assert names(bucket) == []
 
 
 def test_what_stands_beside_the_prefix_is_never_seen(server: BucketServer, open_bucket: OpenBucket) -> None:
-    """ "a" sees neither "ab/…" nor what stands above it; deleting does not reach there."""
+    """Objects beside the prefix are neither listed nor deleted."""
     url = server.make_bucket()
     whole, narrow, beside = (open_bucket(with_prefix(url, prefix)) for prefix in ("", "a", "ab"))
     whole.put("a", b"content")
@@ -258,7 +258,7 @@ def test_what_stands_beside_the_prefix_is_never_seen(server: BucketServer, open_
 
 
 def test_a_prefix_may_be_empty_or_nested(server: BucketServer, open_bucket: OpenBucket) -> None:
-    """They see the same objects, each by its own names."""
+    """A prefix may be empty or nested, and names are relative to it."""
     url = server.make_bucket()
     whole, nested = open_bucket(with_prefix(url, "")), open_bucket(with_prefix(url, "one/two"))
 
@@ -270,14 +270,14 @@ def test_a_prefix_may_be_empty_or_nested(server: BucketServer, open_bucket: Open
 
 
 def test_another_bucket_of_the_same_url_holds_the_same_objects(bucket: Bucket, open_bucket: OpenBucket) -> None:
-    """So another process finds what this one has stored."""
+    """A bucket that is opened by the same URL has the same objects."""
     bucket.put("name", b"content")
 
     assert names(open_bucket(bucket.url)) == ["name"]
 
 
 def test_deleting_what_is_not_there_is_nothing(bucket: Bucket) -> None:
-    """Others stay."""
+    """Deleting a missing object is no error and leaves the others."""
     bucket.put("here", b"content")
     bucket.put("stays", b"content")
 
@@ -302,7 +302,7 @@ def test_more_objects_than_a_page_holds_are_listed_and_deleted(server: BucketSer
 
 
 def test_an_object_can_be_made_only_if_there_is_none(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """What was there first stays, be it empty."""
+    """With if_absent an existing object is kept, even if it is empty."""
     for content in (b"first", b""):
         name = f"name-{len(content)}"
         bucket.put(name, content, if_absent=True)
@@ -314,7 +314,7 @@ def test_an_object_can_be_made_only_if_there_is_none(bucket: Bucket, can: Callab
 
 
 def test_of_many_that_make_an_object_at_once_one_succeeds(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Which is what leases and manifests rest on."""
+    """Of several concurrent puts with if_absent exactly one succeeds."""
 
     def make(content: bytes) -> bytes | None:
         try:
@@ -332,7 +332,7 @@ def test_of_many_that_make_an_object_at_once_one_succeeds(bucket: Bucket, can: C
 def test_an_object_can_be_replaced_only_if_it_is_the_expected_version(
     bucket: Bucket, can: Callable[[str], None]
 ) -> None:
-    """Neither another one nor none."""
+    """With if_version only the expected version is replaced."""
     bucket.put("name", b"first")
     first = bucket.stat("name").version
 
@@ -347,7 +347,7 @@ def test_an_object_can_be_replaced_only_if_it_is_the_expected_version(
 
 
 def test_a_version_from_the_list_is_as_good_as_any(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Whoever lists need not ask for each object again."""
+    """A version from a listing can be used as a precondition."""
     bucket.put("name", b"first")
     (listed,) = bucket.list()
 
@@ -357,7 +357,7 @@ def test_a_version_from_the_list_is_as_good_as_any(bucket: Bucket, can: Callable
 
 
 def test_a_copy_is_an_object_of_its_own(bucket: Bucket) -> None:
-    """It replaces what was there, and outlives its source."""
+    """A copy replaces its target and does not depend on its source."""
     bucket.put("source", b"content")
     bucket.put("target", b"another content")
 
@@ -371,7 +371,7 @@ def test_a_copy_is_an_object_of_its_own(bucket: Bucket) -> None:
 
 
 def test_a_large_object_is_read_back(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Its parts in any order, all but the last of one size."""
+    """A large object is read back, whatever the order of its parts."""
     can(PARTS)
     content = random.Random(2).randbytes(12 * MIB + 3)
 
@@ -387,7 +387,7 @@ def test_a_large_object_is_read_back(bucket: Bucket, can: Callable[[str], None])
 
 
 def test_a_large_object_replaces_what_was_there(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """But only when it is complete."""
+    """A large object replaces an existing one when it is complete and not before."""
     can(PARTS)
     bucket.put("name", b"first")
     upload = bucket.begin("name", entry(b"second"))
@@ -400,7 +400,7 @@ def test_a_large_object_replaces_what_was_there(bucket: Bucket, can: Callable[[s
 
 
 def test_a_large_object_is_invisible_until_it_is_complete(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Though its parts are in the store."""
+    """A large object is not visible before it is complete."""
     can(PARTS)
     upload = bucket.begin("name", entry(b"content"))
     upload.put_part(0, b"content")
@@ -412,7 +412,7 @@ def test_a_large_object_is_invisible_until_it_is_complete(bucket: Bucket, can: C
 
 
 def test_a_part_and_the_completion_may_be_repeated(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Since answers get lost; the last content of a part counts."""
+    """Parts and completions may be repeated, and the last content of a part counts."""
     can(PARTS)
     upload = bucket.begin("name", entry(b"content"))
 
@@ -426,7 +426,7 @@ def test_a_part_and_the_completion_may_be_repeated(bucket: Bucket, can: Callable
 
 
 def test_an_aborted_upload_leaves_nothing(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Neither an object nor parts that somebody pays for; twice is once."""
+    """An aborted upload leaves neither object nor parts, and may be aborted twice."""
     can(PARTS)
     upload = bucket.begin("name", entry(b"content"))
     upload.put_part(0, b"content")
@@ -439,7 +439,7 @@ def test_an_aborted_upload_leaves_nothing(bucket: Bucket, can: Callable[[str], N
 
 
 def test_aborting_what_is_complete_does_nothing(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """The object stays."""
+    """Aborting a completed upload keeps the object."""
     can(PARTS)
     upload = bucket.begin("name", entry(b"content"))
     finish(upload, b"content")
@@ -450,7 +450,7 @@ def test_aborting_what_is_complete_does_nothing(bucket: Bucket, can: Callable[[s
 
 
 def test_uploads_that_were_left_behind_can_be_aborted(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Those under the names given, and no others."""
+    """Unfinished uploads under a prefix can be aborted, and others stay."""
     can(PARTS)
     ours, others = bucket.begin("id/name", entry(b"content")), bucket.begin("id-2/name", entry(b"content"))
     ours.put_part(0, b"content")
@@ -466,7 +466,7 @@ def test_uploads_that_were_left_behind_can_be_aborted(bucket: Bucket, can: Calla
 
 
 def test_aborting_uploads_spares_what_is_complete(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Objects are not uploads."""
+    """Aborting uploads does not delete completed objects."""
     can(PARTS)
     bucket.put("id/small", b"content")
     send(bucket, "id/large", b"content")
@@ -477,7 +477,7 @@ def test_aborting_uploads_spares_what_is_complete(bucket: Bucket, can: Callable[
 
 
 def test_a_bucket_that_is_not_there_is_told_as_such(url: str, open_bucket: OpenBucket) -> None:
-    """Whatever is asked of it, and by its name."""
+    """Every write to a missing bucket raises an error with the bucket's name."""
     absent = open_bucket(of_absent_bucket(url))
     asked: Sequence[Callable[[], object]] = (
         lambda: absent.put("name", b"content"),
@@ -494,7 +494,7 @@ def test_a_bucket_that_is_not_there_is_told_as_such(url: str, open_bucket: OpenB
 def test_reading_from_a_bucket_that_is_not_there_is_told_as_such(
     url: str, open_bucket: OpenBucket, can: Callable[[str], None]
 ) -> None:
-    """Rather than that the object is missing, which would be damage."""
+    """Reading from a missing bucket raises BucketNotFoundError and not that the object is missing."""
     can(WRONG_BUCKET)
     absent = open_bucket(of_absent_bucket(url))
 
@@ -505,7 +505,7 @@ def test_reading_from_a_bucket_that_is_not_there_is_told_as_such(
 
 
 def test_many_threads_use_a_bucket_at_once(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """Twenty, each with its own objects."""
+    """Twenty threads can use one bucket at once."""
 
     def work(index: int) -> bool:
         content = bytes([index]) * 10_000
@@ -519,7 +519,7 @@ def test_many_threads_use_a_bucket_at_once(bucket: Bucket, can: Callable[[str], 
 
 
 def test_a_bucket_can_be_closed_twice(bucket: Bucket) -> None:
-    """Also without having been used."""
+    """A bucket can be closed twice."""
     bucket.put("name", b"content")
 
     bucket.close()
@@ -549,7 +549,7 @@ def send(bucket: Bucket, name: str, content: bytes) -> None:
 
 
 def finish(upload: PartedUpload, content: bytes) -> None:
-    """Sends all of it, the last part first."""
+    """Sends all parts, the last one first, and completes the upload."""
     size = upload.part_bytes
     for index in reversed(range(-(-len(content) // size))):
         upload.put_part(index, content[index * size : (index + 1) * size])

@@ -70,7 +70,7 @@ def gcs(
 
 
 def calls_on(storage: Storage, scene: Scene) -> dict[str, Callable[[], object]]:
-    """All that ask the store for something."""
+    """Returns all calls that send requests to the store."""
     return {
         "check_writable": storage.check_writable,
         "save": lambda: work.save(storage, scene),
@@ -94,7 +94,7 @@ def told_of(error: BaseException) -> str:
 def test_a_wrong_bucket_is_told_at_once(
     start_server: Callable[[str], BucketServer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server_name: str
 ) -> None:
-    """By every call, with the name that was asked for; nothing is tried again."""
+    """A missing bucket is named by every call at once, without retries."""
     server = start_server(server_name)
     for name, value in server.variables().items():
         monkeypatch.setenv(name, value)
@@ -114,7 +114,7 @@ def test_a_wrong_bucket_is_told_at_once(
 def test_missing_credentials_are_told_with_where_to_put_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
 ) -> None:
-    """As soon as the storage is to be used."""
+    """Missing credentials raise an error that says where to put them."""
     forget_credentials(monkeypatch, tmp_path)
 
     with pytest.raises(CredentialsMissingError, match=url) as raised:
@@ -124,7 +124,7 @@ def test_missing_credentials_are_told_with_where_to_put_them(
 
 
 def forget_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Those of whoever runs the tests, and of the machine."""
+    """Removes all credentials of the user and the machine from the environment."""
     for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_PROFILE", "AWS_ACCESS_KEY_ID"):
         monkeypatch.delenv(name, raising=False)
     for name in ("CONNECTION_STRING", "ACCOUNT", "KEY", "SAS_TOKEN"):
@@ -193,7 +193,7 @@ def test_refusals_are_told_at_once(
 
 @pytest.mark.parametrize("storage_id", ["..", "../other", "a/b", "", ".leases", "a\\b", "a\0"])
 def test_an_id_that_leads_elsewhere_is_refused(gcs: Stand, tmp_path: Path, storage_id: str) -> None:
-    """By every call that takes one, without asking the store."""
+    """A storage id that is no plain name is refused by every call without a request."""
     scene = Scene(storage_id, {}, tmp_path / "target")
     calls = calls_on(gcs.faulty, scene)
 
@@ -208,7 +208,7 @@ def test_an_id_that_leads_elsewhere_is_refused(gcs: Stand, tmp_path: Path, stora
     "name", ["../escaped", "../../escaped", "/escaped", "a/../../escaped", "a//escaped", "./escaped", "escaped\0"]
 )
 def test_a_manifest_that_names_files_elsewhere_is_damaged(gcs: Stand, tmp_path: Path, name: str) -> None:
-    """Nothing is written, not even what is harmless."""
+    """A manifest with unsafe file names is damaged, and no file is written."""
     entry = FileEntry(size_bytes=4, crc32c="00000000")
     manifest = Manifest(storage_id=ID, created=1.0, files={"good": entry, name: entry}, metadata={"steps_completed": 1})
     gcs.bucket.put(f"{ID}/.manifest.json", encode_manifest(manifest))
@@ -226,7 +226,7 @@ def test_a_manifest_that_names_files_elsewhere_is_damaged(gcs: Stand, tmp_path: 
 
 
 def test_hostile_names_beside_a_checkpoint_touch_nothing_else(stand: Stand, tmp_path: Path) -> None:
-    """A restore gives what was stored and writes nowhere else; to verify finds what was added."""
+    """Objects with hostile names beside a checkpoint are not restored, but fail its verification."""
     scene = Scene.new(tmp_path)
     work.save(stand.direct, scene)
     for name in ("../../escaped", "/escaped", "..\\..\\escaped", "layers/../../escaped"):
@@ -249,7 +249,7 @@ def test_hostile_names_beside_a_checkpoint_touch_nothing_else(stand: Stand, tmp_
 
 
 def test_a_lease_that_is_none_of_ours_disturbs_no_sweep(gcs: Stand, tmp_path: Path) -> None:
-    """Nor does it remove a checkpoint that is whole."""
+    """Invalid leases in the bucket affect neither the sweep nor complete checkpoints."""
     scene = Scene.new(tmp_path)
     work.save(gcs.direct, scene)
     lease = b'{"storage_id": "%s", "machine": "m", "lock": "/nowhere", "host": "h", "pid": 1}'
@@ -264,7 +264,7 @@ def test_a_lease_that_is_none_of_ours_disturbs_no_sweep(gcs: Stand, tmp_path: Pa
 
 @pytest.mark.parametrize("damage", ["altered", "shorter", "gone"])
 def test_a_damaged_object_is_named(stand: Stand, tmp_path: Path, damage: str) -> None:
-    """By a restore, which gives no damaged file, and by verifying; the others are not blamed."""
+    """A damaged object is named by restores and verifications, and other files can be read."""
     scene = Scene.new(tmp_path)
     work.save(stand.direct, scene)
     content = scene.content["optimizer/c.bin"]
@@ -288,7 +288,7 @@ def test_a_damaged_object_is_named(stand: Stand, tmp_path: Path, damage: str) ->
 
 
 def test_a_download_that_does_not_fit_is_refused_before_it_begins(gcs: Stand, tmp_path: Path, small_disk: Path) -> None:
-    """With what it needs; no byte is fetched."""
+    """A download that does not fit is refused with the needed bytes before it begins."""
     scene = Scene.new(tmp_path, large_bytes=2 << 20)
     work.save(gcs.direct, scene)
 
@@ -300,7 +300,7 @@ def test_a_download_that_does_not_fit_is_refused_before_it_begins(gcs: Stand, tm
 
 
 def test_a_disk_that_fills_during_a_download_is_told(gcs: Stand, tmp_path: Path, small_disk: Path) -> None:
-    """What is there under its name is whole, and once there is room the download goes on."""
+    """If the disk fills during a download, complete files stay and the download can be continued."""
     scene = Scene.new(tmp_path, large_bytes=600_000)
     work.save(gcs.direct, scene)
     target = small_disk / "copy"
@@ -337,7 +337,7 @@ def test_no_secret_of_s3_is_told(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """By no log, however detailed, no error of any kind, no repr and no URL."""
+    """Secrets of S3 appear in no log, error, repr or URL."""
     server = start_server("moto")
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("AWS_SESSION_TOKEN", SESSION_TOKEN)
@@ -356,7 +356,7 @@ def test_no_secret_of_azure_is_told(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Of the connection string, which holds the account's key."""
+    """Azure's connection string and key appear in no log or error."""
     from buckets.azure import KEY
 
     caplog.set_level(logging.DEBUG)
@@ -369,7 +369,7 @@ def test_no_secret_of_azure_is_told(
 
 
 def test_the_url_of_an_upload_session_is_not_told(gcs: Stand, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever knows it may write the object."""
+    """The URL of an upload session appears in no log or error."""
     caplog.set_level(logging.DEBUG)
 
     told = all_that_is_told(gcs, tmp_path) + caplog.text
@@ -378,7 +378,7 @@ def test_the_url_of_an_upload_session_is_not_told(gcs: Stand, tmp_path: Path, ca
 
 
 class _WithSecretKey:
-    """A server that is used with a key that can be found in a text."""
+    """A server whose key is a text that tests can search for."""
 
     def __init__(self, server: BucketServer) -> None:
         self.name = server.name
@@ -391,7 +391,7 @@ class _WithSecretKey:
 
 
 def all_that_is_told(stand: Stand, tmp_path: Path) -> str:
-    """Of calls that succeed, and of calls that fail in every way that the proxy knows."""
+    """Returns all texts of calls that succeed and of calls that fail in every way."""
     scene = Scene.new(tmp_path)
     work.save(stand.faulty, scene)
     stand.faulty.download(scene.storage_id, scene.directory)
@@ -430,7 +430,7 @@ def test_no_secret_of_a_configuration_is_recorded(
     run_script: Callable[..., tuple[int, str, str]],
     home: Home,
 ) -> None:
-    """In no file of the home, the journal among them; the storage's URL is."""
+    """Secrets in a storage configuration are recorded in no file of the home."""
     server = start_server("moto")
     bucket = server.make_bucket().split("/")[2]
     endpoint = f"http://{server.address[0]}:{server.address[1]}"

@@ -67,7 +67,7 @@ def num_requests_without_faults(stand: Stand, task: Work, temp_dir: Path) -> int
 
 
 def survive(stand: Stand, task: Work, scene: Scene, number: int, fault: Fault) -> None:
-    """One fault, at the request of this number, is survived."""
+    """Checks that the task survives one fault at the request of this number."""
     outcome = work.run(stand, task, scene, lambda: stand.proxy.fault(number, fault))
 
     assert outcome.error is None
@@ -96,7 +96,7 @@ def test_a_fault_of_each_kind_is_survived(start: StartStand, tmp_path: Path, ser
 def test_each_fault_is_survived_at_each_request(
     start: StartStand, tmp_path: Path, server_name: str, task: Work
 ) -> None:
-    """Every kind at every number in turn."""
+    """Every task survives every kind of fault at every request."""
     stand = start(server_name, LIMITS)
 
     for number in range(1, num_requests_without_faults(stand, task, tmp_path) + 1):
@@ -110,7 +110,7 @@ def test_each_fault_is_survived_at_each_request(
 def test_each_fault_is_survived_at_each_request_of_several_parts(
     start: StartStand, tmp_path: Path, server_name: str
 ) -> None:
-    """As large a file as the stores want parts to be; connections break in the middle of them."""
+    """A save of several parts survives a broken connection at every request."""
     stand = start(server_name, LIMITS)
     scene = Scene.new(tmp_path, SEVERAL_PARTS_BYTES)
     whole = work.run(stand, work.SAVE, scene)
@@ -122,7 +122,7 @@ def test_each_fault_is_survived_at_each_request_of_several_parts(
 
 
 def fail_from(stand: Stand, task: Work, temp_dir: Path, number: int, fault: Fault) -> bool:
-    """From the request of this number on there is no network: whether the call then failed."""
+    """Cuts the network from this request on and returns whether the call failed."""
     scene = Scene.new(temp_dir)
     counter = itertools.count(1)
 
@@ -141,7 +141,7 @@ def fail_from(stand: Stand, task: Work, temp_dir: Path, number: int, fault: Faul
 def test_a_network_that_goes_and_stays_away_fails_the_call_by_name(
     start: StartStand, tmp_path: Path, server_name: str
 ) -> None:
-    """In the middle of a save; what was sent by then is found by the sweep."""
+    """A save fails with a named error if the network stays away, and the sweep finds its leftovers."""
     stand = start(server_name, SHORT_LIMITS)
 
     assert fail_from(stand, work.SAVE, tmp_path, 4, faults.drop_request())
@@ -152,7 +152,7 @@ def test_a_network_that_goes_and_stays_away_fails_the_call_by_name(
 @pytest.mark.parametrize("server_name", ALL_SERVERS)
 @pytest.mark.parametrize("fault", ["dropped before the request", "lost answer", "503", "login page"])
 def test_the_network_may_go_at_any_request(start: StartStand, tmp_path: Path, server_name: str, fault: str) -> None:
-    """Of any call, in four ways."""
+    """If the network goes away at any request of any call, the call ends in time with a named error."""
     stand = start(server_name, SHORT_LIMITS)
     num_failed = 0
 

@@ -19,7 +19,7 @@ from core_sdk.storage import DirectoryStorage
 
 @pytest.fixture(params=["disk", "memory"])
 def any_file_system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """One whose time stamps show writes through mapped memory late, and one where they never do."""
+    """Yields a directory on the disk and one in memory, which report mapped writes late or never."""
     if request.param == "disk":
         yield tmp_path
         return
@@ -36,7 +36,7 @@ def mapped(path: Path) -> Iterator[mmap.mmap]:
 
 
 def test_a_mapped_file_that_is_written_all_the_while_fails_the_save(any_file_system: Path) -> None:
-    """As `numpy.memmap` is, say, by a thread that was forgotten."""
+    """A save of a file that is being written through mapped memory fails."""
     storage = DirectoryStorage(any_file_system / "checkpoints")
     has_begun, is_over = threading.Event(), threading.Event()
 
@@ -64,7 +64,7 @@ def test_a_mapped_file_that_is_written_all_the_while_fails_the_save(any_file_sys
 
 
 def test_a_mapped_file_that_nobody_writes_to_is_stored(any_file_system: Path) -> None:
-    """It need not be closed."""
+    """A mapped file that does not change is stored while it is open."""
     storage = DirectoryStorage(any_file_system / "checkpoints")
 
     with storage.stage("still") as staging, mapped(staging.path / "model.bin"):

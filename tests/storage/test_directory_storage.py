@@ -39,7 +39,7 @@ def storage(tmp_path: Path) -> DirectoryStorage:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A directory as a script would upload it."""
+    """A directory as a script might upload it."""
     source = tmp_path / "source"
     (source / "optimizer" / "empty").mkdir(parents=True)
     (source / "model.bin").write_bytes(random.Random(1).randbytes(20_000))
@@ -49,7 +49,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def tree(directory: Path) -> dict[str, bytes | None]:
-    """Every file's content and every directory, without ours."""
+    """Returns the content of all files and the directories, without metadata and manifest."""
     return {
         str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
         for path in directory.rglob("*")
@@ -58,7 +58,7 @@ def tree(directory: Path) -> dict[str, bytes | None]:
 
 
 def staged(storage: DirectoryStorage) -> list[Path]:
-    """All that lies where checkpoints are written and removed."""
+    """Returns everything that is left where checkpoints are written and removed."""
     return sorted((storage.root / ".staging").rglob("*"))
 
 
@@ -91,7 +91,7 @@ def test_what_was_uploaded_comes_back(storage: DirectoryStorage, source: Path, t
 
 
 def test_metadata_is_strict_json(storage: DirectoryStorage) -> None:
-    """Any JSON reader can read metadata.json, infinities or not."""
+    """metadata.json is strict JSON, also with infinities."""
     with storage.stage("a") as staging:
         store_alone(staging, METADATA)
 
@@ -100,7 +100,7 @@ def test_metadata_is_strict_json(storage: DirectoryStorage) -> None:
 
 
 def test_a_checkpoint_is_invisible_until_it_is_whole(storage: DirectoryStorage) -> None:
-    """Before the commit it is in no list and cannot be opened; after it, both."""
+    """A checkpoint is neither listed nor opened before its commit."""
     with storage.stage("a") as staging:
         (staging.path / "model.bin").write_bytes(b"1234")
         assert checkpoint_ids(storage) == []
@@ -113,7 +113,7 @@ def test_a_checkpoint_is_invisible_until_it_is_whole(storage: DirectoryStorage) 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_a_save_that_raises_leaves_nothing(storage: DirectoryStorage, error: type[BaseException]) -> None:
-    """Whatever ends the block, its files are gone."""
+    """A block that raises leaves no files."""
     with pytest.raises(error), storage.stage("a") as staging:
         (staging.path / "model.bin").write_bytes(b"1234")
         raise error
@@ -123,7 +123,7 @@ def test_a_save_that_raises_leaves_nothing(storage: DirectoryStorage, error: typ
 
 
 def test_two_checkpoints_cannot_share_an_id(storage: DirectoryStorage) -> None:
-    """The second is refused and the first untouched."""
+    """A second checkpoint of the same id is refused, and the first is unchanged."""
     with storage.stage("a") as staging:
         (staging.path / "model.bin").write_bytes(b"first")
         store_alone(staging, METADATA)
@@ -137,7 +137,7 @@ def test_two_checkpoints_cannot_share_an_id(storage: DirectoryStorage) -> None:
 
 
 def test_a_forked_child_does_not_discard_its_parents_files(storage: DirectoryStorage) -> None:
-    """A child that leaves the block, say by an exception, must not take the staged files along."""
+    """A forked child that leaves the block does not remove its parent's files."""
     with storage.stage("a") as staging:
         (staging.path / "model.bin").write_bytes(b"1234")
         child = os.fork()
@@ -151,7 +151,7 @@ def test_a_forked_child_does_not_discard_its_parents_files(storage: DirectorySto
 
 
 def test_selectors_choose_what_is_uploaded(storage: DirectoryStorage, source: Path) -> None:
-    """A file's directories come with it; metadata is never asked about."""
+    """A selector chooses the uploaded files, whose directories are included."""
     asked = []
 
     def selector(name: str) -> bool:
@@ -165,7 +165,7 @@ def test_selectors_choose_what_is_uploaded(storage: DirectoryStorage, source: Pa
 
 
 def test_selectors_choose_what_is_downloaded(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
-    """Metadata and manifest come along."""
+    """A selector chooses the downloaded files; metadata and manifest are always included."""
     upload(storage, "a", source, METADATA)
 
     storage.download("a", tmp_path / "copy", lambda name: name == "model.bin")
@@ -174,7 +174,7 @@ def test_selectors_choose_what_is_downloaded(storage: DirectoryStorage, source: 
 
 
 def test_with_a_selector_only_selected_files_are_verified(storage: DirectoryStorage, source: Path) -> None:
-    """A damaged file that nobody wants stops nobody."""
+    """With a selector only the selected files are verified."""
     upload(storage, "a", source, METADATA)
     (storage.root / "a" / "model.bin").write_bytes(b"damaged")
 
@@ -185,7 +185,7 @@ def test_with_a_selector_only_selected_files_are_verified(storage: DirectoryStor
 
 
 def test_a_download_goes_on_where_it_stopped(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
-    """Whole files are not copied again, others are."""
+    """A repeated download copies only files that are missing or wrong."""
     upload(storage, "a", source, METADATA)
     copy = tmp_path / "copy"
     storage.download("a", copy)
@@ -201,7 +201,7 @@ def test_a_download_goes_on_where_it_stopped(storage: DirectoryStorage, source: 
 def test_a_damaged_file_never_gets_its_name_in_a_download(
     storage: DirectoryStorage, source: Path, tmp_path: Path
 ) -> None:
-    """It is named, and no manifest says that the download is complete."""
+    """A damaged file is named, and the download gets neither that file nor a manifest."""
     upload(storage, "a", source, METADATA)
     flip_bit(storage.root / "a" / "model.bin", 4711)
 
@@ -214,7 +214,7 @@ def test_a_damaged_file_never_gets_its_name_in_a_download(
 
 
 def test_a_download_into_the_storage_is_refused(storage: DirectoryStorage, source: Path) -> None:
-    """It would look like a checkpoint, or spoil one."""
+    """A download into the storage itself is refused."""
     upload(storage, "a", source, METADATA)
 
     for directory in (storage.root, storage.root / "a", storage.root / "b"):
@@ -225,7 +225,7 @@ def test_a_download_into_the_storage_is_refused(storage: DirectoryStorage, sourc
 
 
 def test_a_downloaded_checkpoint_can_be_uploaded(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
-    """Its old metadata and manifest are left out, not refused."""
+    """A downloaded checkpoint can be uploaded again with new metadata."""
     upload(storage, "a", source, METADATA)
     storage.download("a", tmp_path / "copy")
 
@@ -254,7 +254,7 @@ def test_our_names_are_reserved(storage: DirectoryStorage, source: Path, name: s
 
 
 def test_a_link_to_a_file_inside_is_kept_as_that_file(storage: DirectoryStorage, source: Path) -> None:
-    """Relative, absolute and chained links; also for a directory that is itself reached by a link."""
+    """A relative, absolute or chained link to a file of the checkpoint is stored as a copy of that file."""
     (source / "latest").symlink_to("model.bin")
     (source / "optimizer" / "up").symlink_to("../latest")
     (source / "absolute").symlink_to(source / "model.bin")
@@ -278,7 +278,7 @@ def test_a_link_to_a_file_inside_is_kept_as_that_file(storage: DirectoryStorage,
 def test_a_reader_waits_for_a_process_that_only_looks_whether_it_may_delete(
     storage: DirectoryStorage, source: Path
 ) -> None:
-    """A plan of what is to be deleted holds the checkpoint for a moment."""
+    """A reader waits for a process that only checks whether it may delete the checkpoint."""
     upload(storage, "a", source, METADATA)
 
     with ThreadPoolExecutor(1) as executor:
@@ -329,7 +329,7 @@ HOSTILE_IDS = [
 
 @pytest.mark.parametrize("storage_id", HOSTILE_IDS)
 def test_no_id_leaves_the_storage(storage: DirectoryStorage, source: Path, tmp_path: Path, storage_id: str) -> None:
-    """Every call refuses it before it touches a file."""
+    """A hostile storage id is refused by every call before any file is touched."""
     upload(storage, "good", source, METADATA)
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / METADATA_NAME).write_text("not a checkpoint of this storage")
@@ -353,7 +353,7 @@ def test_no_id_leaves_the_storage(storage: DirectoryStorage, source: Path, tmp_p
 
 @pytest.mark.parametrize("storage_id", ["x" * 255, "a b", "ünïcode 模型 🎉", "a.b", "-rf", "%2e%2e", "con"])
 def test_any_plain_name_is_an_id(storage: DirectoryStorage, source: Path, storage_id: str) -> None:
-    """Up to the longest that a file system takes."""
+    """Any plain file name can be a storage id."""
     upload(storage, storage_id, source, METADATA)
 
     assert checkpoint_ids(storage) == [storage_id]
@@ -362,7 +362,7 @@ def test_any_plain_name_is_an_id(storage: DirectoryStorage, source: Path, storag
 
 @pytest.mark.parametrize("name", ["new\nline", "x" * 255, "*", "naïve 模型.pt", " ", "a\\b", "-rf", "\u202egnp.exe"])
 def test_odd_file_names_are_kept_exactly(storage: DirectoryStorage, source: Path, tmp_path: Path, name: str) -> None:
-    """Whatever the file system takes and UTF-8 can spell."""
+    """Unusual file names are kept exactly."""
     (source / name).write_bytes(b"odd")
 
     upload(storage, "a", source, METADATA)
@@ -372,7 +372,7 @@ def test_odd_file_names_are_kept_exactly(storage: DirectoryStorage, source: Path
 
 
 def test_a_name_that_is_not_utf8_is_refused(storage: DirectoryStorage, source: Path) -> None:
-    """The manifest could not spell it."""
+    """A file name that is not UTF-8 is refused."""
     Path(os.fsdecode(os.fsencode(source) + b"/\xff\xfe")).write_bytes(b"odd")
 
     with pytest.raises(UnsafePathError, match="UTF-8"):
@@ -388,7 +388,7 @@ def test_a_name_that_is_not_utf8_is_refused(storage: DirectoryStorage, source: P
 def test_a_crafted_manifest_cannot_write_outside(
     storage: DirectoryStorage, source: Path, tmp_path: Path, name: str
 ) -> None:
-    """One with a right checksum and a hostile file name is damage, and nothing is written."""
+    """A manifest with a hostile file name counts as damaged, and nothing is written."""
     upload(storage, "a", source, METADATA)
     (storage.root / "escaped").write_bytes(b"")
     edit_manifest(
@@ -406,7 +406,7 @@ def test_a_crafted_manifest_cannot_write_outside(
 
 
 def test_a_download_does_not_pass_through_links(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
-    """A link in the target directory must not lead the files elsewhere."""
+    """A download does not write through symbolic links in its target."""
     upload(storage, "a", source, METADATA)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "precious").write_text("keep me")
@@ -487,7 +487,7 @@ def append(path: Path) -> None:
 def test_damage_is_named(
     storage: DirectoryStorage, source: Path, damage: Callable[[Path], object], file: str, problem: str
 ) -> None:
-    """What is missing, additional, truncated or extended, by file."""
+    """Missing, additional, truncated and extended files are named as damage."""
     upload(storage, "a", source, METADATA)
 
     damage(storage.root / "a")
@@ -500,7 +500,7 @@ def test_damage_is_named(
 
 
 def test_swapped_content_is_named(storage: DirectoryStorage, source: Path) -> None:
-    """Two files of one size, each with the other's bytes; and a file replaced by a link to its own copy."""
+    """Swapped files and files replaced by links are named as damage."""
     (source / "other.bin").write_bytes(random.Random(3).randbytes(20_000))
     upload(storage, "a", source, METADATA)
     directory = storage.root / "a"
@@ -531,7 +531,7 @@ def test_a_manifest_of_another_checkpoint_is_refused(storage: DirectoryStorage, 
 
 
 def test_a_checkpoint_of_a_newer_format_is_not_called_damaged(storage: DirectoryStorage, source: Path) -> None:
-    """The person must upgrade, not throw it away."""
+    """A checkpoint of a newer format asks for an upgrade and is not called damaged."""
     upload(storage, "a", source, METADATA)
     edit_manifest(storage, "a", lambda old: Manifest(format=2, storage_id="a", created=old.created, files=old.files))
 
@@ -540,7 +540,7 @@ def test_a_checkpoint_of_a_newer_format_is_not_called_damaged(storage: Directory
 
 
 def test_an_unknown_id_is_named(storage: DirectoryStorage, tmp_path: Path) -> None:
-    """Also in a storage that does not exist yet."""
+    """An unknown id is named, and a missing storage is not created."""
     for call in (
         lambda: storage.manifest("unknown"),
         lambda: storage.verify("unknown"),
@@ -556,7 +556,7 @@ def test_an_unknown_id_is_named(storage: DirectoryStorage, tmp_path: Path) -> No
 
 
 def test_delete_removes_one_checkpoint(storage: DirectoryStorage, source: Path) -> None:
-    """Whole or damaged; the others stay."""
+    """delete() removes one checkpoint, even if it is damaged."""
     for storage_id in ("a", "b", "c"):
         upload(storage, storage_id, source, METADATA)
     (storage.root / "b" / MANIFEST_NAME).unlink()
@@ -571,7 +571,7 @@ def test_delete_removes_one_checkpoint(storage: DirectoryStorage, source: Path) 
 
 
 def test_of_many_who_delete_one_succeeds(storage: DirectoryStorage, source: Path) -> None:
-    """The others are told that there is no such checkpoint."""
+    """Of several concurrent deletions one succeeds, and the others raise CheckpointNotFoundError."""
     upload(storage, "a", source, METADATA)
     outcomes: list[dict[str, int] | None] = []
 
@@ -593,7 +593,7 @@ def test_of_many_who_delete_one_succeeds(storage: DirectoryStorage, source: Path
 
 
 def test_delete_spares_directories_that_are_no_checkpoints(storage: DirectoryStorage) -> None:
-    """A storage may lie among a person's own directories."""
+    """delete() refuses directories that are not checkpoints."""
     (storage.root / "thesis").mkdir(parents=True)
     (storage.root / "thesis" / "chapter1.tex").write_text("years of work")
 
@@ -620,7 +620,7 @@ def test_delete_spares_directories_that_are_no_checkpoints(storage: DirectorySto
 def test_parts_of_a_checkpoint_can_be_deleted(
     storage: DirectoryStorage, source: Path, globs: list[str], remaining: set[str]
 ) -> None:
-    """What remains is a whole checkpoint still, with its metadata."""
+    """After a partial deletion the rest is a complete checkpoint with its metadata."""
     (source / "notes.txt").write_text("notes")
     upload(storage, "a", source, METADATA)
 
@@ -632,7 +632,7 @@ def test_parts_of_a_checkpoint_can_be_deleted(
 
 
 def test_deleting_every_part_deletes_the_checkpoint(storage: DirectoryStorage, source: Path) -> None:
-    """Metadata alone is no checkpoint."""
+    """Deleting every part deletes the checkpoint."""
     upload(storage, "a", source, METADATA)
 
     assert storage.delete("a", ["**/*"]) == {}
@@ -667,7 +667,7 @@ def test_space_is_checked_before_an_upload(storage: DirectoryStorage, source: Pa
 
 
 def test_a_missing_source_is_named(storage: DirectoryStorage, source: Path) -> None:
-    """As the file system's own error: it is the caller's path."""
+    """A missing source raises the file system's own error with the path."""
     with pytest.raises(FileNotFoundError, match="absent"):
         upload(storage, "a", source / "absent", METADATA)
     with pytest.raises(NotADirectoryError, match=r"model\.bin"):
@@ -675,7 +675,7 @@ def test_a_missing_source_is_named(storage: DirectoryStorage, source: Path) -> N
 
 
 def test_an_unreadable_staged_file_fails_the_save(storage: DirectoryStorage) -> None:
-    """The system's reason is kept, and nothing is seen of the checkpoint."""
+    """A staged file that cannot be read fails the save with the system's reason."""
     with pytest.raises(CheckpointNotStoredError) as raised, storage.stage("a") as staging:
         shutil.rmtree(staging.path)
         store_alone(staging, METADATA)
@@ -689,7 +689,7 @@ def test_an_unreadable_staged_file_fails_the_save(storage: DirectoryStorage) -> 
 def test_a_download_refuses_what_was_added(
     storage: DirectoryStorage, tmp_path: Path, selector: Callable[[str], bool] | None
 ) -> None:
-    """As verifying does, and names it; a selector may leave it out."""
+    """A file that was added to a checkpoint fails every read, unless a selector leaves it out."""
     with storage.stage("a") as staging:
         (staging.path / "model").write_bytes(b"weights")
         store_alone(staging, METADATA)
@@ -709,7 +709,7 @@ def test_a_download_refuses_what_was_added(
 
 
 def test_the_staging_area_is_as_open_as_the_storage(storage: DirectoryStorage) -> None:
-    """Who shares a storage shares its staging area, whatever the first one's umask."""
+    """The staging area has the permissions of the storage, whatever the umask."""
     storage.root.mkdir()
     storage.root.chmod(0o2770)
 
@@ -722,7 +722,7 @@ def test_the_staging_area_is_as_open_as_the_storage(storage: DirectoryStorage) -
 def test_a_checkpoint_that_is_deleted_while_it_is_read_is_not_called_damaged(
     storage: DirectoryStorage, source: Path, tmp_path: Path, call: str
 ) -> None:
-    """Somebody else's clean-up is no reason to look for a broken disk."""
+    """A checkpoint that is deleted while it is read raises CheckpointNotFoundError, not damage."""
     upload(storage, "a", source, METADATA)
 
     def delete_and_accept(name: str) -> bool:

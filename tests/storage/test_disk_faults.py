@@ -47,7 +47,7 @@ def store(storage: DirectoryStorage, storage_id: str, num_bytes: int) -> None:
 
 
 def test_an_upload_that_does_not_fit_is_refused_before_it_begins(small_disk: Path, tmp_path: Path) -> None:
-    """With the figures, and the earlier checkpoint still there."""
+    """An upload that does not fit is refused with the sizes, and earlier checkpoints stay valid."""
     storage = DirectoryStorage(small_disk)
     store(storage, "good", 300_000)
     (tmp_path / "source").mkdir()
@@ -63,7 +63,7 @@ def test_an_upload_that_does_not_fit_is_refused_before_it_begins(small_disk: Pat
 
 
 def test_a_disk_that_fills_in_the_block_leaves_nothing(small_disk: Path) -> None:
-    """The script sees its own error; what it had written is gone, and the next checkpoint fits again."""
+    """A disk that fills in the block raises the script's error and leaves no files."""
     storage = DirectoryStorage(small_disk)
     store(storage, "good", 300_000)
 
@@ -77,7 +77,7 @@ def test_a_disk_that_fills_in_the_block_leaves_nothing(small_disk: Path) -> None
 
 
 def test_a_disk_that_fills_in_the_commit_leaves_nothing(small_disk: Path) -> None:
-    """The files fit, to the last byte; ours do not."""
+    """A disk that fills during the commit leaves no files."""
     storage = DirectoryStorage(small_disk)
     store(storage, "good", 300_000)
 
@@ -93,7 +93,7 @@ def test_a_disk_that_fills_in_the_commit_leaves_nothing(small_disk: Path) -> Non
 
 
 def test_a_download_that_does_not_fit_is_refused_before_it_begins(small_disk: Path, tmp_path: Path) -> None:
-    """No file is copied."""
+    """A download that does not fit is refused before any file is copied."""
     storage = DirectoryStorage(tmp_path / "checkpoints")
     store(storage, "big", 2 * DISK_BYTES)
 
@@ -126,7 +126,7 @@ def test_a_failed_fsync_fails_the_save(tmp_path: Path, when: int) -> None:
 
 @needs("strace")
 def test_a_checkpoint_whose_renaming_may_be_lost_is_withdrawn(tmp_path: Path) -> None:
-    """Only the last fsync fails, that of the storage's directory, when the checkpoint has its name already."""
+    """If the last fsync fails, the checkpoint is removed although it has its name already."""
     storage = DirectoryStorage(tmp_path)
     store(storage, "good", 1000)
 
@@ -138,7 +138,7 @@ def test_a_checkpoint_whose_renaming_may_be_lost_is_withdrawn(tmp_path: Path) ->
 
 @needs("strace")
 def test_the_faulty_save_succeeds_without_the_fault(tmp_path: Path) -> None:
-    """So that the tests above fail for the reason that they name."""
+    """The same save succeeds without an injected fault."""
     finished = save_with_failing_fsync(tmp_path)
 
     assert finished.returncode == 0, finished.stderr

@@ -23,7 +23,7 @@ def test_an_emulator_without_uploads_in_parts_refuses_them_by_name(
     open_bucket: Callable[[str], Bucket],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Small files are stored there, and a sweep finds no uploads."""
+    """An emulator without multipart uploads refuses large files and stores small ones."""
     server = start_server("fake-gcs-server")
     for name, value in server.variables().items():
         monkeypatch.setenv(name, value)
@@ -37,7 +37,7 @@ def test_an_emulator_without_uploads_in_parts_refuses_them_by_name(
 
 
 def test_an_emulators_address_needs_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise each request would fail, with a reason that nobody understands."""
+    """STORAGE_EMULATOR_HOST without a scheme is refused."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "localhost:4443")
 
     with pytest.raises(UnknownStorageError, match="STORAGE_EMULATOR_HOST is no URL"):
@@ -45,7 +45,7 @@ def test_an_emulators_address_needs_a_scheme(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_librarys_client_has_the_private_names_that_we_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its session, into which we build our adapters; without one, the error names the version that lacks it."""
+    """The Google library's client has the private names that we use, or the error names the version without them."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://localhost:1")
 
     client = GcsBucket("bucket", "")._client
@@ -57,7 +57,7 @@ def test_the_librarys_client_has_the_private_names_that_we_use(monkeypatch: pyte
 
 
 def test_the_url_names_bucket_and_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty prefix is allowed."""
+    """The URL has bucket and prefix, which may be empty."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://localhost:1")
 
     assert GcsBucket("bucket", "a/b/").url == "gs://bucket/a/b"

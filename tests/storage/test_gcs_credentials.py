@@ -32,7 +32,7 @@ def server() -> Iterator[StrictGcs]:
 
 @pytest.fixture(autouse=True)
 def no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the user's, nor those of the machine that the tests run on."""
+    """Removes the credentials of the user and of the machine."""
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
@@ -55,7 +55,7 @@ def bucket(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Bucket:
-    """With the key of a service account, whose tokens the server gives as well."""
+    """Opens a bucket with a service account's key, whose tokens the test server issues."""
     endpoint = f"http://127.0.0.1:{server.address[1]}"
     key_file = tmp_path / "key.json"
     account = {"type": "service_account", "client_email": "me@project.iam.gserviceaccount.com", "project_id": "project"}
@@ -70,13 +70,13 @@ def told_of(error: BaseException) -> str:
 
 
 def test_missing_credentials_are_missed_at_once() -> None:
-    """With what to do about it."""
+    """Without credentials the bucket cannot be opened, and the error says what to do."""
     with pytest.raises(CredentialsMissingError, match=r"gs://bucket/prefix.*gcloud auth application-default login"):
         GcsBucket("bucket", "prefix")
 
 
 def test_a_key_file_that_does_not_exist_is_no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nor is one that is no key."""
+    """A key file that is missing or invalid counts as no credentials."""
     other = tmp_path / "other.json"
     other.write_text('{"private_key": "planted-secret"}')
     for path in (tmp_path / "nothing.json", other):
@@ -89,7 +89,7 @@ def test_a_key_file_that_does_not_exist_is_no_credentials(monkeypatch: pytest.Mo
 
 
 def test_a_token_that_is_refused_is_renewed_and_then_given_up(bucket: Bucket, server: StrictGcs) -> None:
-    """The token is told to nobody."""
+    """A refused token is renewed, then the call fails; the error does not contain the token."""
     server.switches.answers = [RENEWED, NO_CREDENTIALS] * 3
 
     with pytest.raises(CredentialsRejectedError, match="401 authError") as raised:
@@ -99,7 +99,7 @@ def test_a_token_that_is_refused_is_renewed_and_then_given_up(bucket: Bucket, se
 
 
 def test_credentials_that_cannot_be_renewed_are_rejected(bucket: Bucket, server: StrictGcs) -> None:
-    """Of the answer only OAuth's word is told."""
+    """If credentials cannot be renewed, the error has only OAuth's error code."""
     refused = {"error": "invalid_grant", "error_description": "Bad assertion planted-secret"}
     server.switches.answers = [in_json(refused, 400)]
 
@@ -111,7 +111,7 @@ def test_credentials_that_cannot_be_renewed_are_rejected(bucket: Bucket, server:
 
 @needs("many processes")
 def test_a_token_server_that_fails_may_recover(bucket: Bucket, server: StrictGcs) -> None:
-    """That says nothing of the credentials."""
+    """A failing token server is a transient error."""
     server.store.buckets.clear()
     server.switches.answers = [Answer(503)] * 50
 

@@ -58,7 +58,7 @@ def bucket(server: StrictGcs, open_bucket: Callable[[str], Bucket], monkeypatch:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Of three parts, the last of which is small."""
+    """A file that is sent in three parts."""
     path = tmp_path / "model.bin"
     path.write_bytes(os.urandom(2 * 16 * _MIB + 1000))
     return path
@@ -94,12 +94,12 @@ def names_in(bucket: Bucket, under: str = "") -> list[str]:
 
 
 def told_of(error: BaseException) -> str:
-    """All that a person would see of it."""
+    """Returns everything that a person would see of an error."""
     return "".join(traceback.format_exception(error)) + repr(error)
 
 
 def test_parts_travel_in_any_order_and_become_one_object(bucket: Bucket, file: Path) -> None:
-    """Nothing is visible before they are complete."""
+    """Parts may be sent in any order and are visible only after completion."""
     upload = bucket.begin("a/model.bin", checksum(file))
 
     send_parts(upload, file)
@@ -115,7 +115,7 @@ def test_parts_travel_in_any_order_and_become_one_object(bucket: Bucket, file: P
 def test_a_completion_whose_answer_was_lost_is_done_when_repeated(
     bucket: Bucket, server: StrictGcs, file: Path
 ) -> None:
-    """The upload is unknown by then, and the object is there."""
+    """A completion whose answer was lost can be repeated."""
     upload = bucket.begin("a/model.bin", checksum(file))
     send_parts(upload, file)
     server.switches.lose_answers_to = "POST"
@@ -128,7 +128,7 @@ def test_a_completion_whose_answer_was_lost_is_done_when_repeated(
 
 
 def test_parts_that_somebody_removed_are_an_error(bucket: Bucket, file: Path) -> None:
-    """Trying again would not bring them back."""
+    """If the parts were removed, the upload raises ObjectMissingError."""
     upload = bucket.begin("a/model.bin", checksum(file))
     send_parts(upload, file)
     bucket.abort_uploads("")
@@ -142,7 +142,7 @@ def test_parts_that_somebody_removed_are_an_error(bucket: Bucket, file: Path) ->
 def test_a_session_that_is_gone_is_told_from_a_failure_that_passes(
     bucket: Bucket, server: StrictGcs, small_file: Path
 ) -> None:
-    """410 means that no try helps; 429 says when the next one may."""
+    """An answer of 410 is final, and 429 is transient with a pause."""
     upload = bucket.begin("a", checksum(small_file))
 
     server.switches.answers = [Answer(429, {"Retry-After": "2"})]
@@ -156,7 +156,7 @@ def test_a_session_that_is_gone_is_told_from_a_failure_that_passes(
 
 
 def test_a_part_that_was_damaged_is_noticed(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
-    """By the checksum in the answer, which need not be there where something else has answered."""
+    """A part is refused if the checksum in the answer is wrong or missing."""
     upload = bucket.begin("a", checksum(small_file))
     for headers in ({"x-goog-hash": "crc32c=AAAAAA==,md5=1B2M2Y8AsgTpgAmY7PhCfg=="}, {}):
         server.switches.answers = [Answer(200, {"ETag": '"1"'} | headers)]
@@ -166,7 +166,7 @@ def test_a_part_that_was_damaged_is_noticed(bucket: Bucket, server: StrictGcs, s
 
 
 def test_parts_of_another_content_leave_no_object(bucket: Bucket, file: Path) -> None:
-    """The whole has to be what was announced, not only each part what was sent."""
+    """Parts that form another content than announced leave no object."""
     entry = checksum(file)
     upload = bucket.begin("a/model.bin", FileEntry(size_bytes=entry.size_bytes, crc32c="01234567"))
     send_parts(upload, file)
@@ -178,7 +178,7 @@ def test_parts_of_another_content_leave_no_object(bucket: Bucket, file: Path) ->
 
 
 def test_aborted_parts_are_gone(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
-    """A second time nothing happens."""
+    """abort() removes the parts, and may be called twice."""
     upload = bucket.begin("a", checksum(small_file))
     send_parts(upload, small_file)
 
@@ -189,7 +189,7 @@ def test_aborted_parts_are_gone(bucket: Bucket, server: StrictGcs, small_file: P
 
 
 def test_uploads_that_were_left_are_removed_page_by_page(bucket: Bucket, server: StrictGcs) -> None:
-    """Only those under the name that was given."""
+    """abort_uploads() removes all unfinished uploads under the prefix, over several pages."""
     server.switches.page_size = 2
     entry = FileEntry(size_bytes=1, crc32c="00000000")
     for name in ("a/1", "a/2", "a/2", "a/2", "a/ü?&", "b/1"):
@@ -201,7 +201,7 @@ def test_uploads_that_were_left_are_removed_page_by_page(bucket: Bucket, server:
 
 
 def test_only_one_of_two_creates_an_object(bucket: Bucket) -> None:
-    """The other one learns of it."""
+    """Of two puts with if_absent the second raises ObjectExistsError."""
     bucket.put("a", b"first", if_absent=True)
 
     with pytest.raises(ObjectExistsError):
@@ -211,7 +211,7 @@ def test_only_one_of_two_creates_an_object(bucket: Bucket) -> None:
 
 
 def test_an_object_is_replaced_only_in_the_version_that_was_seen(bucket: Bucket) -> None:
-    """Each write makes a new one."""
+    """An object is replaced only if it still has the expected version."""
     bucket.put("a", b"first")
     seen = bucket.stat("a").version
     bucket.put("a", b"second", if_version=seen)
@@ -223,7 +223,7 @@ def test_an_object_is_replaced_only_in_the_version_that_was_seen(bucket: Bucket)
 
 
 def test_what_a_store_damages_is_noticed(bucket: Bucket, server: StrictGcs) -> None:
-    """Also by one that checks nothing itself."""
+    """Damage by the store itself is noticed, and the put can be repeated."""
     server.switches.damage_next = True
 
     with pytest.raises(TransientError, match="other bytes"):
@@ -234,7 +234,7 @@ def test_what_a_store_damages_is_noticed(bucket: Bucket, server: StrictGcs) -> N
 
 
 def test_a_range_is_read(bucket: Bucket) -> None:
-    """Neither more nor less; what is longer than the object is missing."""
+    """read() returns exactly the range, and a range beyond the end is missing."""
     bucket.put("a", b"0123456789")
     pieces: list[bytes] = []
 
@@ -247,7 +247,7 @@ def test_a_range_is_read(bucket: Bucket) -> None:
 
 
 def test_an_answer_that_is_not_the_range_is_not_taken(bucket: Bucket, server: StrictGcs) -> None:
-    """Whatever its status says."""
+    """An answer with another range is a transient error, and its bytes are dropped."""
     bucket.put("a", b"0123456789")
     for headers in ({}, {"Content-Range": "bytes 0-3/10"}, {"Content-Range": "nonsense"}):
         server.switches.answers = [Answer(206 if headers else 200, headers, b"0123")]
@@ -257,7 +257,7 @@ def test_an_answer_that_is_not_the_range_is_not_taken(bucket: Bucket, server: St
 
 
 def test_lists_come_in_pages_and_in_order(bucket: Bucket, server: StrictGcs) -> None:
-    """As many as there are."""
+    """Listings over several pages are complete and in order."""
     names = ["a/1", "a/2", "b", "c/d/1", "c/e", "d/1", "ü"]
     for name in reversed(names):
         bucket.put(name, name.encode())
@@ -269,7 +269,7 @@ def test_lists_come_in_pages_and_in_order(bucket: Bucket, server: StrictGcs) -> 
 
 
 def test_folders_that_a_console_made_are_no_objects(bucket: Bucket) -> None:
-    """It stores nothing under a name that ends with a slash."""
+    """Folder objects that a console creates are not listed."""
     whole = GcsBucket(bucket.url.split("/")[2], "")
     for name in ("checkpoints/", "checkpoints//a"):
         whole.put(name, b"")
@@ -279,7 +279,7 @@ def test_folders_that_a_console_made_are_no_objects(bucket: Bucket) -> None:
 
 
 def test_an_empty_prefix_is_the_whole_bucket(bucket: Bucket) -> None:
-    """Names then begin with nothing before them."""
+    """An empty prefix gives access to the whole bucket."""
     whole = GcsBucket(bucket.url.split("/")[2], "")
     bucket.put("a", b"content")
 
@@ -288,7 +288,7 @@ def test_an_empty_prefix_is_the_whole_bucket(bucket: Bucket) -> None:
 
 
 def test_a_large_copy_takes_several_calls(bucket: Bucket, server: StrictGcs) -> None:
-    """Each goes on where the last one stopped."""
+    """A large copy is continued over several calls."""
     bucket.put("a", b"0123456789")
     server.switches.rewrite_bytes = 3
     server.switches.requests.clear()
@@ -321,7 +321,7 @@ CALLS = sorted(_calls(None))  # type: ignore[arg-type]
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_bucket_that_does_not_exist_is_named(server: StrictGcs, bucket: Bucket, call: str) -> None:
-    """By every call, since any may be the first."""
+    """A missing bucket is named by every call."""
     server.store.buckets.clear()
 
     with pytest.raises(BucketNotFoundError, match=re.escape(bucket.url)):
@@ -345,7 +345,7 @@ def test_a_bucket_that_does_not_exist_is_named(server: StrictGcs, bucket: Bucket
 def test_what_may_pass_by_itself_is_said_to(
     server: StrictGcs, bucket: Bucket, call: str, answer: Answer, reason: str, retry_after_s: float | None
 ) -> None:
-    """Whichever library has made the request; no login page is taken for an answer, and none is asked for."""
+    """Temporary failures raise TransientError in every call, with the reason and any pause."""
     server.switches.answers = [answer]
 
     with pytest.raises(TransientError, match=reason) as raised:
@@ -357,7 +357,7 @@ def test_what_may_pass_by_itself_is_said_to(
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_login_page_is_no_answer(server: StrictGcs, bucket: Bucket, call: str) -> None:
-    """Networks that want a login first say 200."""
+    """A login page with status 200 is a transient error."""
     server.switches.answers = [page()]
 
     with pytest.raises(TransientError, match="login page"):
@@ -365,7 +365,7 @@ def test_a_login_page_is_no_answer(server: StrictGcs, bucket: Bucket, call: str)
 
 
 def test_a_date_says_when_to_come_back(server: StrictGcs, bucket: Bucket) -> None:
-    """Retry-After may be one."""
+    """Retry-After may be a date."""
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
     server.switches.answers = [Answer(503, {"Retry-After": date})]
 
@@ -388,7 +388,7 @@ def test_a_date_says_when_to_come_back(server: StrictGcs, bucket: Bucket) -> Non
     ],
 )
 def test_a_missing_permission_is_named(server: StrictGcs, bucket: Bucket, call: str, permission: str) -> None:
-    """By its object, and as Google names it: as in Google's text, else as the call takes it."""
+    """A missing permission is named as Google names it, with the object."""
     server.switches.answers = [json_error(403, "forbidden", "Access denied."), not_permitted("storage.objects.update")]
 
     with pytest.raises(StoragePermissionError, match=re.escape(bucket.url)) as raised:
@@ -401,7 +401,7 @@ def test_a_missing_permission_is_named(server: StrictGcs, bucket: Bucket, call: 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_store_that_wants_credentials_is_understood(server: StrictGcs, bucket: Bucket, call: str) -> None:
-    """An emulator gets none, and this one is not content."""
+    """A store that refuses access without credentials raises CredentialsMissingError."""
     server.switches.answers = [NO_CREDENTIALS] * 3
 
     with pytest.raises(CredentialsMissingError, match="gcloud auth application-default login"):
@@ -409,7 +409,7 @@ def test_a_store_that_wants_credentials_is_understood(server: StrictGcs, bucket:
 
 
 def test_a_refusal_of_another_kind_says_what_the_store_said(server: StrictGcs, bucket: Bucket) -> None:
-    """But not what stands in an URL's query."""
+    """Another refusal has the store's message without the query of URLs."""
     server.switches.answers = [json_error(400, "invalid", "Bad request /o?upload_id=planted-secret")]
 
     with pytest.raises(StorageRefusedError, match=r"a/b.*400 invalid \(Bad request /o\?…\)") as raised:
@@ -421,7 +421,7 @@ def test_a_refusal_of_another_kind_says_what_the_store_said(server: StrictGcs, b
 def test_a_store_that_answers_the_xml_api_in_json_is_refused(
     server: StrictGcs, open_bucket: Callable[[str], Bucket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As emulators do that know only the JSON API. No second request would change it."""
+    """A store that answers the XML API in JSON is refused as unsupported."""
     with start_proxy(server.address) as proxy:
         for name, value in server.variables(proxy.address).items():
             monkeypatch.setenv(name, value)

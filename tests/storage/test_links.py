@@ -24,7 +24,7 @@ LONG_AGO_S = 10 * 3600.0
 
 @pytest.fixture
 def storage(tmp_path: Path) -> DirectoryStorage:
-    """With one checkpoint, "good", of "sub/deep/x" and "y"."""
+    """A storage with one checkpoint, "good", of "sub/deep/x" and "y"."""
     storage = DirectoryStorage(tmp_path / "checkpoints")
     with storage.stage("good") as staging:
         (staging.path / "sub" / "deep").mkdir(parents=True)
@@ -36,7 +36,7 @@ def storage(tmp_path: Path) -> DirectoryStorage:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A directory that looks like "sub", and like a checkpoint."""
+    """A directory outside of the storage with the content of "sub" and of a checkpoint."""
     victim = tmp_path / "victim"
     (victim / "deep").mkdir(parents=True)
     for name in ("deep/x", "x", ".manifest.json", "metadata.json"):
@@ -56,7 +56,7 @@ def replace(directory: Path, target: Path) -> None:
 @pytest.mark.parametrize("link", ["sub", "sub/deep"])
 @pytest.mark.parametrize("glob", ["sub/**", "sub", "**/x", "sub/*/x"])
 def test_a_partial_delete_follows_no_link(storage: DirectoryStorage, victim: Path, link: str, glob: str) -> None:
-    """It is refused, by the name of the link, before anything is changed."""
+    """A partial deletion through a symbolic link is refused before anything is changed."""
     before = content(victim)
     replace(storage.root / "good" / link, victim / link.removeprefix("sub").strip("/"))
 
@@ -69,7 +69,7 @@ def test_a_partial_delete_follows_no_link(storage: DirectoryStorage, victim: Pat
 
 
 def test_removal_passes_over_what_was_replaced_meanwhile(tmp_path: Path, victim: Path) -> None:
-    """By a link, by a directory in the place of a file, or the other way round."""
+    """Removal skips entries that were replaced by a link or by another kind of entry."""
     directory = tmp_path / "directory"
     (directory / "file").mkdir(parents=True)
     (directory / "sub").symlink_to(victim)
@@ -85,7 +85,7 @@ def test_removal_passes_over_what_was_replaced_meanwhile(tmp_path: Path, victim:
 
 
 def test_a_whole_delete_removes_links_and_not_what_they_lead_to(storage: DirectoryStorage, victim: Path) -> None:
-    """Within the checkpoint, or in its place."""
+    """Deleting a checkpoint removes symbolic links but not their targets."""
     before = content(victim)
     replace(storage.root / "good" / "sub", victim)
     (storage.root / "linked").symlink_to(victim)
@@ -99,7 +99,7 @@ def test_a_whole_delete_removes_links_and_not_what_they_lead_to(storage: Directo
 
 
 def test_a_link_is_no_checkpoint(storage: DirectoryStorage, tmp_path: Path) -> None:
-    """Whatever it leads to: an id does not reach outside its storage."""
+    """A symbolic link in the place of a checkpoint is refused."""
     other = DirectoryStorage(tmp_path / "other")
     other.root.mkdir()
     (other.root / "good").symlink_to(storage.root / "good")
@@ -115,7 +115,7 @@ def test_a_link_is_no_checkpoint(storage: DirectoryStorage, tmp_path: Path) -> N
 
 
 def test_a_storage_may_be_reached_through_a_link(storage: DirectoryStorage, tmp_path: Path) -> None:
-    """Who configures it says where it lies."""
+    """The storage itself may be reached through a symbolic link."""
     (tmp_path / "link").symlink_to(storage.root)
     linked = DirectoryStorage(tmp_path / "link")
 
@@ -127,7 +127,7 @@ def test_a_storage_may_be_reached_through_a_link(storage: DirectoryStorage, tmp_
 
 @pytest.mark.parametrize("kind", ["the area", "a place", "its lock"])
 def test_a_sweep_follows_no_link(storage: DirectoryStorage, victim: Path, kind: str) -> None:
-    """Nor does it take for its own what does not bear the name of one of its places."""
+    """A sweep neither follows links nor removes directories of unknown names."""
     (victim / "0123456789ab-00000000000000000000000000000000").mkdir()
     (victim / "0123456789ab-00000000000000000000000000000000" / "file").write_bytes(b"precious")
     before = content(victim)
@@ -149,7 +149,7 @@ def test_a_sweep_follows_no_link(storage: DirectoryStorage, victim: Path, kind: 
 
 
 def test_nothing_is_staged_through_a_link(storage: DirectoryStorage, victim: Path) -> None:
-    """It is refused before the training."""
+    """Saves are refused if the staging area is a symbolic link."""
     (storage.root / ".staging").rmdir()
     (storage.root / ".staging").symlink_to(victim)
 
@@ -160,7 +160,7 @@ def test_nothing_is_staged_through_a_link(storage: DirectoryStorage, victim: Pat
 
 
 def test_our_own_files_are_not_written_through_a_link(storage: DirectoryStorage, victim: Path) -> None:
-    """One that came when the files were sealed already."""
+    """Metadata and manifest are not written through a symbolic link."""
     before = content(victim)
     staged = storage.stage("new", is_shared=True)
     with pytest.raises(CheckpointNotStoredError), staged:
@@ -173,7 +173,7 @@ def test_our_own_files_are_not_written_through_a_link(storage: DirectoryStorage,
 
 
 def test_a_trial_whose_folder_is_a_link_is_not_emptied(home: Home, victim: Path) -> None:
-    """What it leads to may be anything that has a trial.json."""
+    """A trial whose folder is a symbolic link is not deleted."""
     Home.create(home.root)
     (victim / "trial.json").write_bytes(b'{"trial_id":1,"experiment_id":1,"created":0.0}')
     before = content(victim)
@@ -189,7 +189,7 @@ def test_a_trial_whose_folder_is_a_link_is_not_emptied(home: Home, victim: Path)
 def test_a_save_whose_directory_was_replaced_touches_no_other_checkpoint(
     storage: DirectoryStorage, replaced_by: str
 ) -> None:
-    """By a link to an earlier one, or by another directory."""
+    """If the staged directory is replaced, the save fails and other checkpoints are unchanged."""
     before = content(storage.root / "good")
 
     with pytest.raises(UnsafePathError, match="was replaced"), storage.stage("next") as staging:
@@ -210,7 +210,7 @@ def test_a_save_whose_directory_was_replaced_touches_no_other_checkpoint(
 def test_a_directory_that_is_replaced_while_it_is_stored_gives_no_checkpoint(
     storage: DirectoryStorage, step: str
 ) -> None:
-    """Whichever step comes next, what the link leads to stays as it is."""
+    """If the directory is replaced by a link during the commit, no checkpoint is stored."""
     before = content(storage.root / "good")
 
     with pytest.raises(CheckpointNotStoredError), storage.stage("next") as staging:
@@ -230,7 +230,7 @@ def test_a_directory_that_is_replaced_while_it_is_stored_gives_no_checkpoint(
 
 
 def test_a_checkpoint_owns_the_bytes_of_its_files(storage: DirectoryStorage, tmp_path: Path) -> None:
-    """A hard link to a file outside is replaced by a copy, so that nobody changes it by the other name."""
+    """A hard link to an outside file is stored as a copy."""
     outside = tmp_path / "outside"
     outside.write_bytes(b"weights")
 
@@ -250,7 +250,7 @@ def test_a_checkpoint_owns_the_bytes_of_its_files(storage: DirectoryStorage, tmp
 def test_a_link_that_leads_elsewhere_than_was_stored_is_damage(
     storage: DirectoryStorage, tmp_path: Path, target: str
 ) -> None:
-    """In the directory, and in a manifest that says so."""
+    """A changed link, or one that leads outside, counts as damage."""
     with storage.stage("next") as staging:
         (staging.path / "sub" / "deep").mkdir(parents=True)
         (staging.path / "sub" / "deep" / "x").write_bytes(b"x")
@@ -285,7 +285,7 @@ def make_link(path: Path) -> None:
 def test_what_is_no_file_is_named_and_not_read(
     storage: DirectoryStorage, tmp_path: Path, name: str, make: Callable[[Path], None]
 ) -> None:
-    """Nobody waits for the writer of a pipe, and no link is followed."""
+    """A pipe or link in the place of a file counts as damage and is not read."""
     make(storage.root / "good" / name)
 
     for read in (

@@ -28,7 +28,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 
 
 class OddFile(io.IOBase):
-    """A file that says in a way of its own that it has no descriptor, as a closed answer of `http.client` does."""
+    """A file that raises when it is asked for its descriptor."""
 
     def fileno(self) -> int:
         raise AttributeError("fileno")
@@ -37,7 +37,7 @@ class OddFile(io.IOBase):
 def test_what_python_has_not_flushed_is_stored(
     storage: Storage, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Text and bytes, and a warning says that the file is open. Files elsewhere, and odd ones, are left alone."""
+    """Open files in the block are flushed and stored with a warning, and other files are not flushed."""
     odd = OddFile()
     with storage.stage("id") as staging, (tmp_path / "elsewhere").open("w") as elsewhere:
         text, content = (staging.path / "text").open("w"), (staging.path / "content").open("wb")
@@ -57,7 +57,7 @@ def test_what_python_has_not_flushed_is_stored(
 
 
 def test_a_file_that_is_open_and_empty_fails_the_save(storage: Storage) -> None:
-    """What its library will write when it is closed would be missing."""
+    """A file that is open for writing and empty fails the save."""
     with storage.stage("id") as staging:
         descriptor = os.open(staging.path / "late.h5", os.O_WRONLY | os.O_CREAT)
         with pytest.raises(CheckpointNotStoredError, match=r"'late\.h5' is empty, and still open for writing"):
@@ -66,7 +66,7 @@ def test_a_file_that_is_open_and_empty_fails_the_save(storage: Storage) -> None:
 
 
 def test_a_file_that_is_only_read_may_stay_open(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
-    """And one that was closed is not spoken of."""
+    """A file that is open for reading only causes no warning."""
     with storage.stage("id") as staging:
         (staging.path / "empty").touch()
         (staging.path / "read").write_bytes(b"x")

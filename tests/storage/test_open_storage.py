@@ -22,7 +22,7 @@ def root(spec: Any, default: Path) -> Path:
 
 
 def test_every_way_to_name_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing, a string, a path, a relative path, a URL, and the two kinds of configuration."""
+    """A directory can be named by None, a string, a path, a URL or a configuration."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     default = tmp_path / "default"
@@ -41,7 +41,7 @@ def test_every_way_to_name_a_directory(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_retention_keys_are_no_obstacle(tmp_path: Path) -> None:
-    """Every experiment configuration has them."""
+    """Retention keys in a storage configuration are accepted."""
     config = {
         "type": "directory", "container_path": str(tmp_path), "save_experiment_best": 0, "save_trial_best": 1,
         "save_trial_latest": 1,
@@ -52,7 +52,7 @@ def test_retention_keys_are_no_obstacle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["plain", "with space", "ünï", "a%b?c#d", "a\nb", os.fsdecode(b"\xff")])
 def test_a_url_leads_back_to_its_storage(tmp_path: Path, name: str) -> None:
-    """Whatever the directory is called."""
+    """A storage can be opened again by its URL."""
     storage = DirectoryStorage(tmp_path / name)
 
     reopened = storage_from_url(storage.url)
@@ -95,7 +95,7 @@ def test_a_url_leads_back_to_its_storage(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, spec: Any, message: str) -> None:
-    """At once, and before any directory is made."""
+    """An invalid specification is refused before any directory is made."""
     with pytest.raises(ValueError, match=message):
         open_storage(spec, tmp_path / "default")
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, spec: Any, m
     ],
 )
 def test_a_mistyped_url_is_no_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str | Path) -> None:
-    """It is refused with what can be written, and with no credential that it holds."""
+    """A mistyped URL is refused without its credentials, instead of making a local directory."""
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(UnknownStorageError, match="gs://bucket/prefix") as raised:
@@ -135,7 +135,7 @@ def test_a_mistyped_url_is_no_local_folder(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_path_may_hold_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it cannot be taken for anything else."""
+    """A path with a colon is accepted if it cannot be a URL."""
     monkeypatch.chdir(tmp_path)
     default = tmp_path / "default"
 
@@ -148,7 +148,7 @@ def test_a_path_may_hold_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("prefix", ["./foo/", "foo", "/foo//.", "foo/./"])
 def test_a_prefix_may_be_written_as_a_path(prefix: str) -> None:
-    """Where it stays in the bucket; one that leads out of it is refused."""
+    """A prefix may be written like a path, but may not lead out of the bucket."""
     config = {"type": "s3", "bucket": "bucket", "prefix": prefix, "endpoint_url": "http://localhost:1"}
 
     assert bucket_storage_from_config(config).url.startswith("s3://bucket/foo?")
@@ -157,7 +157,7 @@ def test_a_prefix_may_be_written_as_a_path(prefix: str) -> None:
 
 
 def test_a_storage_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
-    """Not after hours of training. A file in the way stands for every reason that a system may give."""
+    """A storage that cannot be written is refused when it is opened."""
     (tmp_path / "file").write_text("in the way")
 
     with pytest.raises(StorageNotWritableError, match="Not a directory"):
@@ -165,7 +165,7 @@ def test_a_storage_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> 
 
 
 def test_opening_sweeps(tmp_path: Path) -> None:
-    """The next start removes what a killed one left."""
+    """Opening a storage removes what a killed process left."""
     source = (
         "import os, signal, sys, pathlib; from core_sdk.storage import DirectoryStorage;"
         "DirectoryStorage(pathlib.Path(sys.argv[1])).stage('a'); os.kill(os.getpid(), signal.SIGKILL)"

@@ -18,7 +18,7 @@ CONTENT = bytes(range(256)) * 4096
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers GET with `CONTENT`, PUT with the length of what came, POST with a place; counts what it has done."""
+    """Answers GET with `CONTENT`, PUT with the length of the body and POST with a location; counts requests."""
 
     protocol_version = "HTTP/1.1"
     num_handled = 0
@@ -64,7 +64,7 @@ class Echo(BaseHTTPRequestHandler):
 
 class EchoServer(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """Connections that the proxy breaks are what is tested."""
+        """Ignores connections that the proxy breaks."""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def ask(client: http.client.HTTPConnection, method: str, body: object = None, **
 
 
 def test_without_a_fault_all_passes_over_one_connection(proxy: Proxy, client: http.client.HTTPConnection) -> None:
-    """Bodies with a length and in chunks, both ways, none for HEAD and 204; the client's own Host."""
+    """Without faults, all requests and answers pass unchanged over one connection."""
     host = f"{proxy.address[0]}:{proxy.address[1]}"
 
     client.connect()
@@ -119,7 +119,7 @@ def test_without_a_fault_all_passes_over_one_connection(proxy: Proxy, client: ht
 
 
 def test_a_dropped_request_is_never_heard_of(proxy: Proxy, client: http.client.HTTPConnection) -> None:
-    """Only the second; the third passes."""
+    """A dropped request does not reach the server, and later ones do."""
     proxy.fault(2, faults.drop_request())
     num_handled = Echo.num_handled
 
@@ -133,7 +133,7 @@ def test_a_dropped_request_is_never_heard_of(proxy: Proxy, client: http.client.H
 
 
 def test_a_request_is_dropped_within_its_body(proxy: Proxy, client: http.client.HTTPConnection) -> None:
-    """So much is forwarded, and no more."""
+    """A request that is dropped within its body is forwarded up to that byte."""
     proxy.fault(1, faults.drop_request(after_bytes=1000))
 
     with pytest.raises(ConnectionError):
@@ -159,7 +159,7 @@ def test_of_a_lost_answer_the_server_has_done_the_work(proxy: Proxy, client: htt
 def test_an_answer_ends_within_its_body(
     proxy: Proxy, client: http.client.HTTPConnection, fault: Fault, error: type[Exception]
 ) -> None:
-    """By a broken connection, or by one that is closed well."""
+    """An answer can be cut off by a reset or by a normal end of the connection."""
     proxy.fault(1, fault)
 
     with pytest.raises(error):
@@ -207,7 +207,7 @@ def test_time_passes(proxy: Proxy, client: http.client.HTTPConnection, fault: Fa
 
 
 def test_a_stalled_request_waits_until_it_is_released(proxy: Proxy, client: http.client.HTTPConnection) -> None:
-    """The server hears of it only then."""
+    """A stalled request reaches the server only when it is released."""
     reached, released = threading.Event(), threading.Event()
     proxy.fault(1, faults.stall(reached, released))
 
@@ -221,7 +221,7 @@ def test_a_stalled_request_waits_until_it_is_released(proxy: Proxy, client: http
 
 
 def test_all_connections_share_one_rate(upstream: tuple[str, int]) -> None:
-    """Four at once take as long as four in turn."""
+    """All connections together are limited to one rate."""
     began = time.monotonic()
 
     with start_proxy(upstream, bytes_per_s=len(CONTENT) * 16) as proxy, ThreadPoolExecutor(4) as pool:
@@ -237,7 +237,7 @@ def test_all_connections_share_one_rate(upstream: tuple[str, int]) -> None:
 
 
 def test_a_reset_forgets(proxy: Proxy, client: http.client.HTTPConnection) -> None:
-    """Faults and numbers."""
+    """reset() removes all faults and restarts the numbering."""
     ask(client, "DELETE")
     proxy.fault(lambda request: True, faults.drop_request())
 

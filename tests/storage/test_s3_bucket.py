@@ -31,7 +31,7 @@ OpenS3 = Callable[..., S3Bucket]
 
 @pytest.fixture
 def environment(start_server: Callable[[str], BucketServer], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes the environment that of a server, of this name."""
+    """Returns a function that sets the environment for a server of this name."""
 
     def use(name: str) -> None:
         for variable, value in start_server(name).variables().items():
@@ -71,7 +71,7 @@ def open_s3() -> Iterator[OpenS3]:
 
 @pytest.fixture
 def proxy(moto: BucketServer) -> Iterator[Proxy]:
-    """Before moto."""
+    """Starts a proxy in front of moto."""
     with start_proxy(moto.address) as running:
         yield running
 
@@ -98,7 +98,7 @@ def proxy(moto: BucketServer) -> Iterator[Proxy]:
 def test_each_refusal_is_told_as_what_it_means(
     moto: BucketServer, proxy: Proxy, open_s3: OpenS3, code: str, http_status: int, kind: type[Exception], words: str
 ) -> None:
-    """Also for a HEAD, whose answer has no body; and no secret is in what is told, though the server quotes all."""
+    """Each refusal has its own error, also for HEAD, and no error has a secret."""
     bucket = open_s3(moto, proxy, access_key=ACCESS_KEY, secret_key=SECRET_KEY)
     proxy.fault(lambda request: True, refusing(code, http_status))
 
@@ -113,7 +113,7 @@ def test_each_refusal_is_told_as_what_it_means(
 
 
 def test_a_redirect_without_words_names_the_region(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """Which its header has."""
+    """A redirect without a body names the bucket's region from its header."""
     bucket = open_s3(moto, proxy)
 
     def redirect(exchange: Exchange) -> None:
@@ -140,7 +140,7 @@ def test_a_redirect_without_words_names_the_region(moto: BucketServer, proxy: Pr
 def test_a_missing_permission_is_named(
     moto: BucketServer, proxy: Proxy, open_s3: OpenS3, ask: Callable[[S3Bucket], object], permission: str
 ) -> None:
-    """As the IAM action that it takes."""
+    """A missing permission is named by its IAM action."""
     bucket = open_s3(moto, proxy)
     proxy.fault(lambda request: True, refusing("AccessDenied", 403))
 
@@ -151,7 +151,7 @@ def test_a_missing_permission_is_named(
 
 
 def test_credentials_that_are_wrong_are_rejected(seaweedfs: BucketServer, open_s3: OpenS3) -> None:
-    """By a server that checks them: both an unknown key and a wrong secret."""
+    """An unknown key and a wrong secret are rejected as credentials."""
     known = seaweedfs.variables()["AWS_ACCESS_KEY_ID"]
     unknown_key = open_s3(seaweedfs, access_key=ACCESS_KEY, secret_key=SECRET_KEY)
     wrong_secret = open_s3(seaweedfs, access_key=known, secret_key=SECRET_KEY)
@@ -165,7 +165,7 @@ def test_credentials_that_are_wrong_are_rejected(seaweedfs: BucketServer, open_s
 def test_credentials_that_are_not_there_are_asked_for(
     moto: BucketServer, open_s3: OpenS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the names of their variables, before anything is sent."""
+    """Missing credentials are named by their variables before any request."""
     bucket = open_s3(moto)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
@@ -176,7 +176,7 @@ def test_credentials_that_are_not_there_are_asked_for(
 
 @pytest.mark.parametrize("fault", [captive_portal(), redirect_to_portal(), status(502)])
 def test_an_answer_that_is_not_s3s_may_pass(moto: BucketServer, proxy: Proxy, open_s3: OpenS3, fault: Fault) -> None:
-    """A login page with 200 is neither an empty list nor an object stored."""
+    """An answer that is not S3's, such as a login page, is a transient error."""
     bucket = open_s3(moto, proxy)
     bucket.put("name", b"content")
     upload = bucket.begin("large", entry(b"content"))
@@ -199,7 +199,7 @@ def test_an_answer_that_is_not_s3s_may_pass(moto: BucketServer, proxy: Proxy, op
 
 
 def test_a_page_of_well_formed_xml_is_no_empty_list(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """What is collected rests on what is listed."""
+    """A login page in well-formed XML is not taken for an empty listing."""
     bucket = open_s3(moto, proxy)
     proxy.fault(lambda request: True, answering("200 OK", b"<html><body>Log in</body></html>"))
 
@@ -209,7 +209,7 @@ def test_a_page_of_well_formed_xml_is_no_empty_list(moto: BucketServer, proxy: P
 
 
 def test_a_store_that_asks_for_a_pause_is_heard(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """And asked only once: whoever called tries again."""
+    """A pause that the store asks for is passed on, and the request is not repeated."""
     bucket = open_s3(moto, proxy)
     proxy.fault(lambda request: True, status(429, retry_after_s=7))
 
@@ -222,7 +222,7 @@ def test_a_store_that_asks_for_a_pause_is_heard(moto: BucketServer, proxy: Proxy
 
 @pytest.mark.parametrize("fault", [drop_answer(after_bytes=100_000), truncate_answer(after_bytes=100_000)])
 def test_an_answer_that_breaks_off_may_pass(moto: BucketServer, proxy: Proxy, open_s3: OpenS3, fault: Fault) -> None:
-    """What had arrived was handed on, and is right."""
+    """An answer that breaks off is a transient error, and the bytes that came are right."""
     bucket = open_s3(moto, proxy)
     content = bytes(range(256)) * 2000
     bucket.put("name", content)
@@ -239,7 +239,7 @@ def test_an_answer_that_breaks_off_may_pass(moto: BucketServer, proxy: Proxy, op
 
 
 def test_a_completion_whose_answer_was_lost_can_be_repeated(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """Though S3 may by then have forgotten the upload."""
+    """A completion whose answer was lost can be repeated."""
     bucket = open_s3(moto, proxy)
     upload = begun(bucket, "name", b"content")
     upload.put_part(0, b"content")
@@ -256,7 +256,7 @@ def test_a_completion_whose_answer_was_lost_can_be_repeated(moto: BucketServer, 
 def test_an_upload_that_somebody_aborted_is_not_taken_for_complete(
     moto: BucketServer, proxy: Proxy, open_s3: OpenS3
 ) -> None:
-    """Neither where there is no object, nor where there is another one, of the same size."""
+    """An aborted upload is not taken for complete, even if an object of the same size exists."""
     bucket = open_s3(moto, proxy)
     upload = begun(bucket, "name", b"content")
     upload.put_part(0, b"content")
@@ -270,7 +270,7 @@ def test_an_upload_that_somebody_aborted_is_not_taken_for_complete(
 
 
 def test_a_completion_that_fails_in_its_answer_may_pass(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """S3 says 200 first, and then perhaps that it failed."""
+    """A completion whose answer of 200 contains an error is a transient error."""
     bucket = open_s3(moto, proxy)
     upload = begun(bucket, "name", b"content")
     upload.put_part(0, b"content")
@@ -281,7 +281,7 @@ def test_a_completion_that_fails_in_its_answer_may_pass(moto: BucketServer, prox
 
 
 def test_a_write_that_meets_another_may_pass(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """S3 asks to come back; then it is clear who was first."""
+    """A conflict between concurrent writes is a transient error."""
     bucket = open_s3(moto, proxy)
     proxy.fault(1, refusing("ConditionalRequestConflict", 409))
 
@@ -293,7 +293,7 @@ def test_a_write_that_meets_another_may_pass(moto: BucketServer, proxy: Proxy, o
 
 
 def test_a_server_that_refuses_checksums_is_served_without(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """As Backblaze B2 does: the second try carries Content-MD5 instead."""
+    """After a refusal of checksums, requests carry Content-MD5 instead."""
     bucket = open_s3(moto, proxy)
     proxy.fault(names_checksum, refusing("InvalidArgument", 400, "Unsupported header 'x-amz-checksum-crc32c'"))
 
@@ -310,7 +310,7 @@ def test_a_server_that_refuses_checksums_is_served_without(moto: BucketServer, p
 
 
 def test_a_reader_learns_that_too(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """From a HEAD, whose refusal says nothing by itself."""
+    """A HEAD request also notices that the server refuses checksums."""
     bucket = open_s3(moto, proxy)
     bucket.put("name", b"content")
     proxy.fault(names_checksum, refusing("InvalidArgument", 400, "Unsupported header 'x-amz-checksum-mode'"))
@@ -324,7 +324,7 @@ def test_a_reader_learns_that_too(moto: BucketServer, proxy: Proxy, open_s3: Ope
 
 
 def test_a_server_without_preconditions_is_served_without(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """As the seam says of such stores."""
+    """After a refusal of preconditions, requests are sent without them."""
     bucket = open_s3(moto, proxy)
     body = b"<Error><Code>NotImplemented</Code><Message>A header implies functionality</Message></Error>"
     proxy.fault(lambda request: request.head.get("if-none-match") is not None, answering("501 No", body))
@@ -340,7 +340,7 @@ def test_a_server_without_preconditions_is_served_without(moto: BucketServer, pr
 def test_a_name_that_xml_cannot_hold_is_deleted_like_others(
     seaweedfs: BucketServer, open_s3: OpenS3, control: str
 ) -> None:
-    """No list of names is sent."""
+    """A name that XML cannot hold can be deleted."""
     bucket = open_s3(seaweedfs)
     names = [f"id/a{control}b", "id/c"]
     for name in names:
@@ -353,7 +353,7 @@ def test_a_name_that_xml_cannot_hold_is_deleted_like_others(
 
 
 def test_what_was_damaged_on_its_way_is_noticed(seaweedfs: BucketServer, open_s3: OpenS3) -> None:
-    """By the store, which compares the parts, and the whole; nothing of it becomes visible."""
+    """Damaged parts are refused by the store, and no object becomes visible."""
     bucket = open_s3(seaweedfs)
     upload = begun(bucket, "name", b"content")
     upload.put_part(0, b"CONTENT")
@@ -366,7 +366,7 @@ def test_what_was_damaged_on_its_way_is_noticed(seaweedfs: BucketServer, open_s3
 
 
 def test_the_store_tells_the_checksum_of_a_whole_object(seaweedfs: BucketServer, open_s3: OpenS3) -> None:
-    """Also of one that came in parts, so that nothing need be read to verify it."""
+    """The store returns the checksum of a whole object, even of one that was sent in parts."""
     bucket = open_s3(seaweedfs)
     content = bytes(range(256)) * (6 * MIB // 256)
     upload = begun(bucket, "large", content)
@@ -386,7 +386,7 @@ def test_a_very_large_object_is_copied_in_parts(
     environment: Callable[[str], None],
     open_s3: OpenS3,
 ) -> None:
-    """Since S3 copies 5 GB at once at most."""
+    """An object above the size limit is copied in parts."""
     environment(name)
     bucket = open_s3(start_server(name), copy_in_parts_from_bytes=5 * MIB)
     content = b"0123456789abcdef" * (11 * MIB // 16) + b"rest"
@@ -403,7 +403,7 @@ def test_a_very_large_object_is_copied_in_parts(
 
 
 def test_a_source_that_is_replaced_while_it_is_copied_is_not_mixed(seaweedfs: BucketServer, open_s3: OpenS3) -> None:
-    """Parts of two versions would make a third."""
+    """If the source is replaced during a copy in parts, no mixed object is stored."""
     bucket = open_s3(seaweedfs, copy_in_parts_from_bytes=5 * MIB)
     content = bytes(6 * MIB)
     bucket.put("source", content)
@@ -430,7 +430,7 @@ def test_a_source_that_is_replaced_while_it_is_copied_is_not_mixed(seaweedfs: Bu
 
 
 def test_all_pages_of_begun_uploads_are_aborted(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """The names come encoded, since XML cannot hold every one."""
+    """Unfinished uploads on all pages are aborted, whatever their names."""
     bucket = open_s3(moto, proxy)
     for name in ("id/a b", "id/c+d"):
         bucket.begin(name, entry(b"content"))
@@ -449,7 +449,7 @@ def test_all_pages_of_begun_uploads_are_aborted(moto: BucketServer, proxy: Proxy
 
 
 def test_an_endpoint_with_credentials_is_refused_without_repeating_them() -> None:
-    """URLs are recorded, and shown."""
+    """An endpoint URL with credentials is refused without repeating them."""
     with pytest.raises(ValueError, match="endpoint_url holds credentials") as raised:
         S3Bucket("bucket", "", endpoint_url=f"http://{ACCESS_KEY}:{SECRET_KEY}@host")
 
@@ -459,19 +459,19 @@ def test_an_endpoint_with_credentials_is_refused_without_repeating_them() -> Non
 
 @pytest.mark.parametrize("endpoint_url", ["host:9000", "ftp://host", "http://", "http://host:99999", "http://host?a=b"])
 def test_an_endpoint_that_is_none_is_refused(endpoint_url: str) -> None:
-    """At once, not at the first request."""
+    """An invalid endpoint URL is refused when the bucket is made."""
     with pytest.raises(ValueError, match="http://host:port"):
         S3Bucket("bucket", "", endpoint_url=endpoint_url)
 
 
 def test_half_of_the_credentials_is_refused() -> None:
-    """The library would take the other half from somewhere else."""
+    """A key without its secret is refused."""
     with pytest.raises(ValueError, match="give both, or neither"):
         S3Bucket("bucket", "", access_key=ACCESS_KEY)
 
 
 def test_the_url_names_bucket_prefix_and_endpoint_and_no_credentials() -> None:
-    """Another process opens it by that."""
+    """The URL has bucket, prefix and endpoint, but no credentials."""
     bucket = S3Bucket("bucket", "/a/b/", endpoint_url="http://host:9000", access_key=ACCESS_KEY, secret_key=SECRET_KEY)
 
     assert bucket.url == "s3://bucket/a/b?endpoint_url=http%3A%2F%2Fhost%3A9000"
@@ -480,7 +480,7 @@ def test_the_url_names_bucket_prefix_and_endpoint_and_no_credentials() -> None:
 
 
 def test_the_etag_of_parts_is_known_where_theirs_are_md5s() -> None:
-    """The value is what both servers gave to these two parts."""
+    """The ETag of an object in parts is computed from MD5 ETags, and is empty for others."""
     parts = [{"ETag": '"f5c72844814e523517b0bcbc17eb638b"'}, {"ETag": '"98bd1c45684cf587ac2347a92dd7bb51"'}]
 
     assert etag_of_parts(parts) == "8ec6ee3b686da51b6b5fe682e54cc8e2-2"
@@ -488,7 +488,7 @@ def test_the_etag_of_parts_is_known_where_theirs_are_md5s() -> None:
 
 
 def test_a_missing_library_is_named(run_script: Callable[..., tuple[int, str, str]]) -> None:
-    """With the command that installs it."""
+    """If boto3 is missing, the error has the command that installs it."""
     status, _, errors = run_script(
         """
         import sys
@@ -520,7 +520,7 @@ def names_checksum(request: Request) -> bool:
 
 
 def refusing(code: str, http_status: int, message: str = "") -> Fault:
-    """As S3 refuses; it quotes the request, which a careless client would pass on."""
+    """Returns a fault that refuses as S3 does, with the request's secrets in the message."""
 
     def refuse(exchange: Exchange) -> None:
         quoted = f"{message} {exchange.request.head.get('authorization')} {ACCESS_KEY} {SECRET_KEY} planted-token"
@@ -539,7 +539,7 @@ def answering(line: str, body: bytes) -> Fault:
 
 
 def page(key: str, upload_id: str, is_last: bool) -> Fault:
-    """Of begun uploads: one upload."""
+    """Returns a fault that answers with a page of one unfinished upload."""
     upload = f"<Upload><Key>{key}</Key><UploadId>{upload_id}</UploadId></Upload>"
     after = f"<NextKeyMarker>{key}</NextKeyMarker><NextUploadIdMarker>{upload_id}</NextUploadIdMarker>"
     body = (

@@ -48,7 +48,7 @@ def server() -> Iterator[StrictGcs]:
 
 @pytest.fixture
 def bucket(server: StrictGcs, open_bucket: Callable[[str], Bucket], monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """Used with a token that can be found in a text."""
+    """Opens a bucket with a token that tests can search for."""
 
     def sign(self: AnonymousCredentials, request: object, method: str, url: str, headers: dict[str, str]) -> None:
         headers["authorization"] = f"Bearer {TOKEN}"
@@ -63,7 +63,7 @@ def bucket(server: StrictGcs, open_bucket: Callable[[str], Bucket], monkeypatch:
 def test_no_credential_that_a_store_quotes_is_told(
     bucket: Bucket, server: StrictGcs, caplog: pytest.LogCaptureFixture, body: str, echo: str
 ) -> None:
-    """By no error and no log, whatever the store answers and wherever it puts what it was sent."""
+    """No credential that a store quotes in its answer appears in an error or a log."""
     caplog.set_level(logging.DEBUG)
     told = []
     for status in (400, 401, 403, 404, 409, 429, 503):
@@ -87,7 +87,7 @@ def error_of(call: Callable[[], object]) -> Exception:
 
 
 def test_the_address_of_an_upload_session_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Libraries log each request with DEBUG."""
+    """The address of an upload session is hidden in the logs of libraries."""
     caplog.set_level(logging.DEBUG)
     hide_in_logs("urllib3.connectionpool")
 
@@ -117,7 +117,7 @@ def test_the_address_of_an_upload_session_is_in_no_log(caplog: pytest.LogCapture
     ],
 )
 def test_what_looks_like_a_credential_is_left_out(text: str) -> None:
-    """In each of the spellings of the three families and of proxies."""
+    """Texts that look like credentials are removed from messages."""
     assert PLANTED not in redacted(text)
 
 
@@ -133,12 +133,12 @@ def test_what_looks_like_a_credential_is_left_out(text: str) -> None:
     ],
 )
 def test_what_helps_is_told(text: str) -> None:
-    """A message without a credential stays as it is."""
+    """A message without credentials is unchanged."""
     assert redacted(text) == text
 
 
 def test_a_password_that_a_proxy_was_sent_is_known_by_its_header() -> None:
-    """However it comes back."""
+    """A password that was sent to a proxy is removed in any form."""
     sent = secrets_of({"Proxy-Authorization": "Basic " + base64.b64encode(b"me:letmein").decode()})
 
     assert redacted("407: me with letmein was refused", sent) == "407: me with … was refused"
@@ -146,18 +146,18 @@ def test_a_password_that_a_proxy_was_sent_is_known_by_its_header() -> None:
 
 @pytest.mark.parametrize("code", ["NoSuchUpload", "XAmzContentSHA256Mismatch", "404", "rateLimitExceeded"])
 def test_a_stores_word_is_told(code: str) -> None:
-    """It says what is wrong, and is looked up."""
+    """A store's error code is part of the message."""
     assert word(code) == code
 
 
 @pytest.mark.parametrize("code", [TOKEN, "a b", "", "wJalrXUtnFEMI7K7MDENG1bPxRfiCY", "0123456789abcdef"])
 def test_what_is_no_stores_word_is_not_told(code: str) -> None:
-    """A header or a field may hold anything."""
+    """An error code that could be a secret is left out."""
     assert word(code) == ""
 
 
 def test_redaction_is_quick() -> None:
-    """Also where a hostile server answers with what takes some patterns for ever."""
+    """Redaction is fast for any text, also for one that is made to be slow."""
     began = time.monotonic()
 
     for text in ("=" * 65_536, "a1" * 32_768, "key=" * 16_384, "//" * 32_768, "token " * 10_000, "-" * 65_536):

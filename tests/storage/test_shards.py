@@ -36,12 +36,12 @@ def storage(tmp_path: Path) -> DirectoryStorage:
 
 @pytest.fixture
 def stagings(storage: DirectoryStorage) -> list[Staging]:
-    """Those of three ranks, each of which has opened the storage for itself."""
+    """Stagings of three ranks, each with its own storage object."""
     return [DirectoryStorage(storage.root).stage("a", is_shared=True) for _ in range(3)]
 
 
 def write(directory: Path, **contents: bytes) -> None:
-    """Underscores in names stand for directories."""
+    """Writes files; underscores in names stand for directories."""
     for name, content in contents.items():
         path = directory / name.replace("_", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def write(directory: Path, **contents: bytes) -> None:
 
 
 def bring_together(stagings: list[Staging]) -> ShardUnion:
-    """All steps but the chief's commit."""
+    """Runs all steps of a common save before the chief's commit."""
     union = unite([staging.seal() for staging in stagings])
     for rank, staging in enumerate(stagings):
         staging.contribute(union.names_of(rank), stagings[0].address)
@@ -89,19 +89,19 @@ def staged(storage: DirectoryStorage) -> list[Path]:
     ],
 )  # fmt: skip
 def test_conflicts_are_different_things_of_one_name(shards: list[Shard], conflicts: dict[str, tuple[int, ...]]) -> None:
-    """Equal files and equal directories are none; every rank that uses the name is told."""
+    """Different files or directories of one name are conflicts, and all ranks that use it are listed."""
     assert file_conflicts(shards) == conflicts
 
 
 def test_an_equal_size_is_not_an_equal_file() -> None:
-    """Nor is an equal checksum of another length."""
+    """Files of different sizes conflict, even with equal checksums."""
     longer = FileEntry(size_bytes=5, crc32c="aaaaaaaa")
 
     assert file_conflicts([Shard({"m": A}, []), Shard({"m": longer}, [])]) == {"m": (0, 1)}
 
 
 def test_of_equal_files_the_lowest_ranks_is_kept() -> None:
-    """Each name once, sorted; the ranks are those that have files."""
+    """Of equal files the lowest rank's is kept, and names are sorted."""
     shards = [
         Shard({"z": A, "config": B}, []),
         Shard({"config": B, "d/m": A}, ["d/"]),
@@ -122,7 +122,7 @@ def test_of_equal_files_the_lowest_ranks_is_kept() -> None:
 
 
 def test_the_union_is_one_checkpoint(storage: DirectoryStorage, stagings: list[Staging]) -> None:
-    """Its files verify, whoever wrote them, and nothing is left where they were written."""
+    """The union of all shards is one valid checkpoint, and no staged files are left."""
     for rank, staging in enumerate(stagings):
         (staging.path / f"rank{rank}.bin").write_bytes(random.Random(rank).randbytes(1000 + rank))
         write(staging.path, config=b"same", optimizer_common=b"same")
@@ -144,7 +144,7 @@ def test_the_union_is_one_checkpoint(storage: DirectoryStorage, stagings: list[S
 
 
 def test_nothing_is_seen_before_the_chief_commits(storage: DirectoryStorage, stagings: list[Staging]) -> None:
-    """Not by other ranks either."""
+    """Nothing is visible before the chief commits."""
     for rank, staging in enumerate(stagings):
         assert list(staging.path.iterdir()) == []
         write(staging.path, **{f"rank{rank}": b"1234"})
@@ -161,7 +161,7 @@ def test_nothing_is_seen_before_the_chief_commits(storage: DirectoryStorage, sta
 
 
 def test_a_rank_fills_its_shard_with_a_copy(storage: DirectoryStorage, stagings: list[Staging], tmp_path: Path) -> None:
-    """Of what its selector accepts; the source is left as it was."""
+    """fill() copies the selected files and leaves the source unchanged."""
     write(tmp_path / "source", model=b"1234", optimizer_state=b"12")
     stagings[0].fill(tmp_path / "source", lambda name: name == "model")
     stagings[1].fill(tmp_path / "source", lambda name: name.startswith("optimizer/"))
@@ -199,7 +199,7 @@ def test_space_is_checked_before_a_shard_is_filled(stagings: list[Staging], tmp_
 def test_a_shard_that_cannot_be_kept_is_refused(
     stagings: list[Staging], spoil: Callable[[Path], object], error: type[Exception]
 ) -> None:
-    """As a whole checkpoint would be."""
+    """A shard with a reserved or unsafe file is refused."""
     spoil(stagings[1].path)
 
     with pytest.raises(error):
@@ -211,7 +211,7 @@ def test_a_shard_that_cannot_be_kept_is_refused(
 def test_what_comes_with_a_copied_checkpoint_is_no_part_of_a_shard(
     storage: DirectoryStorage, stagings: list[Staging], tmp_path: Path
 ) -> None:
-    """Each rank may go on from the files of an earlier checkpoint."""
+    """The metadata and manifest of a copied checkpoint are not part of a shard."""
     with storage.stage("old") as old:
         write(old.path, model=b"1234")
         store_alone(old, {"steps_completed": 1})
@@ -226,7 +226,7 @@ def test_what_comes_with_a_copied_checkpoint_is_no_part_of_a_shard(
 
 
 def test_links_within_a_shard_are_kept_as_files(storage: DirectoryStorage, stagings: list[Staging]) -> None:
-    """They would point nowhere in the chief's directory if they were absolute."""
+    """Links within a shard are stored as files."""
     for staging in stagings:
         write(staging.path, model=b"1234")
         (staging.path / "latest").symlink_to(staging.path / "model")
@@ -239,7 +239,7 @@ def test_links_within_a_shard_are_kept_as_files(storage: DirectoryStorage, stagi
 
 
 def test_a_chief_on_another_disk_is_noticed_at_once(tmp_path: Path) -> None:
-    """The host is named, and what to do."""
+    """If a rank does not see the chief's directory, the error names its host and the remedy."""
     chief = DirectoryStorage(tmp_path / "one").stage("a", is_shared=True)
     other = DirectoryStorage(tmp_path / "two").stage("a", is_shared=True)
 
@@ -251,7 +251,7 @@ def test_a_chief_on_another_disk_is_noticed_at_once(tmp_path: Path) -> None:
 
 
 def test_a_storage_may_be_mounted_at_different_places(tmp_path: Path) -> None:
-    """Hosts and containers name the same directory differently."""
+    """Ranks may see the same storage at different paths."""
     chief_storage = DirectoryStorage(tmp_path / "one")
     chief = chief_storage.stage("a", is_shared=True)
     (tmp_path / "two").symlink_to(tmp_path / "one")
@@ -268,7 +268,7 @@ def test_a_storage_may_be_mounted_at_different_places(tmp_path: Path) -> None:
 def test_a_chief_that_gives_up_leaves_nothing_to_ranks_that_come_late(
     storage: DirectoryStorage, stagings: list[Staging]
 ) -> None:
-    """They must not make its directory anew, which nobody would sweep as long as they live."""
+    """After the chief has given up, a late rank fails and leaves nothing."""
     write(stagings[1].path, deep_er_model=b"1234")
     union = unite([staging.seal() for staging in stagings])
     stagings[0].discard()
@@ -289,7 +289,7 @@ def contribute_until_refused(staging: Staging, address: str, is_begun: threading
 
 @needs("many processes")
 def test_a_chief_that_gives_up_while_others_bring_their_files_leaves_nothing(storage: DirectoryStorage) -> None:
-    """Whatever comes first, in each of many rounds."""
+    """If the chief gives up while a rank brings its files, nothing is left."""
     for _ in range(20):
         chief, other = storage.stage("a", is_shared=True), storage.stage("a", is_shared=True)
         for index in range(200):
@@ -307,7 +307,7 @@ def test_a_chief_that_gives_up_while_others_bring_their_files_leaves_nothing(sto
 
 
 def test_files_that_another_rank_adds_during_a_removal_are_removed(storage: DirectoryStorage) -> None:
-    """It has the directory open, and is not stopped by the new name."""
+    """Files that a rank adds while a directory is being removed are removed too."""
     chief = storage.stage("a", is_shared=True)
     (chief.path / "first.bin").touch()
     directory = os.open(chief.path, os.O_RDONLY)
@@ -330,7 +330,7 @@ def test_files_that_another_rank_adds_during_a_removal_are_removed(storage: Dire
 
 
 def test_a_forked_child_discards_no_shard(storage: DirectoryStorage, stagings: list[Staging]) -> None:
-    """A data-loader worker that ends in the block must not hide or remove what its parent writes."""
+    """A forked child does not discard its parent's shard."""
     write(stagings[0].path, model=b"1234")
     child = os.fork()
     if child == 0:
@@ -345,7 +345,7 @@ def test_a_forked_child_discards_no_shard(storage: DirectoryStorage, stagings: l
 
 
 def test_shards_of_the_living_are_not_swept(storage: DirectoryStorage, stagings: list[Staging]) -> None:
-    """Of no rank, before and after it has brought its files."""
+    """A sweep does not remove the shards of living ranks."""
     write(stagings[1].path, model=b"1234")
     assert storage.sweep() == []
     union = bring_together(stagings)
@@ -358,7 +358,7 @@ def test_shards_of_the_living_are_not_swept(storage: DirectoryStorage, stagings:
 
 
 def test_an_id_is_checked_before_a_shard_is_staged(storage: DirectoryStorage) -> None:
-    """As for a whole checkpoint."""
+    """A hostile storage id is refused before a shard is staged."""
     with pytest.raises(UnsafePathError, match="the storage id"):
         storage.stage("../a", is_shared=True)
 

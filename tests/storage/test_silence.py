@@ -28,7 +28,7 @@ def test_a_request_that_hangs_is_said(
     caplog: pytest.LogCaptureFixture,
     server_name: str,
 ) -> None:
-    """While it hangs; of every kind of bucket."""
+    """A request that hangs is reported while it hangs, for every kind of bucket."""
     monkeypatch.setattr(_silence, "_LONG_S", 0.5)
     reached, released = threading.Event(), threading.Event()
     with start_stand(start_server(server_name), open_bucket, tmp_path, Limits(deadline_s=60.0)) as stand:
@@ -52,7 +52,7 @@ def test_a_failing_store_is_said_with_its_reason(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It answers each request, but not as wanted."""
+    """A store that keeps failing is reported with its reason."""
     monkeypatch.setattr(_silence, "_LONG_S", 0.5)
     with start_stand(start_server("strict GCS"), open_bucket, tmp_path, Limits(deadline_s=60.0)) as stand:
         stand.proxy.fault(lambda request: True, faults.status(503))
@@ -67,7 +67,7 @@ def test_a_failing_store_is_said_with_its_reason(
 
 
 def test_what_moves_is_not_silent(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """However long it takes; what stands still beside it is named."""
+    """A slow transfer that makes progress is not reported, and one that stands still is."""
     monkeypatch.setattr(_silence, "_LONG_S", 0.0)
     looks = iter(range(1_000_000))
     watch = SilenceWatch("End it")

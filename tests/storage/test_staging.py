@@ -29,7 +29,7 @@ with DirectoryStorage(Path(sys.argv[1])).stage("held") as staging:
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process in the middle of a save."""
+    """Starts another process that is in the middle of a save."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD_A_PLACE, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -44,7 +44,7 @@ def staged_path(holder: subprocess.Popen[str]) -> Path:
 
 
 def foreign(place: Path) -> Path:
-    """The same leftover, as if another machine had made it."""
+    """Renames a leftover as if another machine had made it."""
     renamed = place.with_name("0" * 12 + place.name[12:])
     place.rename(renamed)
     place.with_name(f"{place.name}.lock").rename(renamed.with_name(f"{renamed.name}.lock"))
@@ -52,7 +52,7 @@ def foreign(place: Path) -> Path:
 
 
 def test_only_the_dead_are_swept(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    """While the writer lives its files stay; once it is killed they go."""
+    """A sweep removes staged files only after their writer has died."""
     path = staged_path(holder)
     storage = DirectoryStorage(tmp_path)
 
@@ -65,7 +65,7 @@ def test_only_the_dead_are_swept(tmp_path: Path, holder: subprocess.Popen[str]) 
 
 
 def test_a_save_of_this_process_is_not_swept(tmp_path: Path) -> None:
-    """Not by another thread of it either."""
+    """A sweep by this process, in any thread, does not remove its own staged files."""
     storage = DirectoryStorage(tmp_path)
 
     with storage.stage("a") as staging:
@@ -80,7 +80,7 @@ def test_a_save_of_this_process_is_not_swept(tmp_path: Path) -> None:
 
 
 def test_another_machines_leftovers_are_given_an_hour(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    """Where a file system has no locks between machines, a free lock proves nothing."""
+    """Another machine's leftovers are removed only when they are an hour old."""
     path = staged_path(holder)
     holder.kill()
     holder.wait()
@@ -97,7 +97,7 @@ def test_another_machines_leftovers_are_given_an_hour(tmp_path: Path, holder: su
 
 
 def test_another_machines_living_save_is_never_swept(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    """However long it has been quiet, if its lock is seen."""
+    """Another machine's save is not removed while its lock is held."""
     path = staged_path(holder)
     place = foreign(path.parent)
     for old in (place.with_name(f"{place.name}.lock"), place, place / "held", place / "held" / "model.bin"):
@@ -137,7 +137,7 @@ def test_many_saves_and_sweeps_at_once(tmp_path: Path) -> None:
 
 
 def test_a_sweep_may_take_a_lock_before_its_owner_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes the new file, which nobody has locked yet, for one of the dead: then another place is found."""
+    """If a sweep locks a new staging directory first, the save uses another one."""
     lock, of_the_sweep = alive._lock, list[AliveLock]()
 
     def lock_late(descriptor: int, is_shared: bool) -> None:
@@ -153,7 +153,7 @@ def test_a_sweep_may_take_a_lock_before_its_owner_does(tmp_path: Path, monkeypat
 
 
 def test_a_lock_is_held_once_in_a_process(tmp_path: Path) -> None:
-    """A second claim is refused, and asking does not free the first."""
+    """A lock can be taken only once in a process, and checking it does not release it."""
     path = tmp_path / "lock"
     lock = AliveLock(path)
 

@@ -38,7 +38,7 @@ def open_storage(
     monkeypatch: pytest.MonkeyPatch,
     start_server: Callable[[str], BucketServer],
 ) -> Iterator[Callable[[], Storage]]:
-    """Opens the same storage again and again, as other processes would."""
+    """Returns a function that opens the same storage anew, as another process would."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with contextlib.ExitStack() as opened:
         opener = _opener(request.param, tmp_path, monkeypatch, start_server)
@@ -73,7 +73,7 @@ def storage(open_storage: Callable[[], Storage]) -> Storage:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A directory as a script would upload it."""
+    """A directory as a script might upload it."""
     source = tmp_path / "source"
     (source / "optimizer" / "empty").mkdir(parents=True)
     (source / "model.bin").write_bytes(random.Random(1).randbytes(20_000))
@@ -83,7 +83,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def tree(directory: Path) -> dict[str, bytes | None]:
-    """Every file's content and every directory, without ours."""
+    """Returns the content of all files and the directories, without metadata and manifest."""
     return {
         str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
         for path in directory.rglob("*")
@@ -93,7 +93,7 @@ def tree(directory: Path) -> dict[str, bytes | None]:
 
 @EVERYWHERE
 def test_what_was_stored_comes_back(open_storage: Callable[[], Storage], source: Path, tmp_path: Path) -> None:
-    """By upload or by staging, to a process that knows only the storage; empty files and directories too."""
+    """Uploaded and staged checkpoints are read back from a newly opened storage."""
     open_storage().check_writable()
     upload(open_storage(), "uploaded", source, METADATA)
     with open_storage().stage("staged") as staging:
@@ -111,7 +111,7 @@ def test_what_was_stored_comes_back(open_storage: Callable[[], Storage], source:
 
 
 def test_nothing_is_seen_before_the_commit(open_storage: Callable[[], Storage], source: Path) -> None:
-    """And nothing ever, if there is none."""
+    """A checkpoint without a commit is never visible."""
     with open_storage().stage("a") as staging:
         staging.fill(source)
 
@@ -122,7 +122,7 @@ def test_nothing_is_seen_before_the_commit(open_storage: Callable[[], Storage], 
 
 
 def test_an_id_is_used_once(open_storage: Callable[[], Storage], source: Path) -> None:
-    """The first checkpoint of that id stays as it is."""
+    """A second checkpoint of the same id is refused, and the first is unchanged."""
     upload(open_storage(), "a", source, METADATA)
     (source / "model.bin").write_bytes(b"other")
 
@@ -133,7 +133,7 @@ def test_an_id_is_used_once(open_storage: Callable[[], Storage], source: Path) -
 
 
 def test_selectors_choose_what_comes_down(storage: Storage, source: Path, tmp_path: Path) -> None:
-    """Metadata and manifest always do."""
+    """A selector chooses the downloaded files; metadata and manifest are always included."""
     upload(storage, "a", source, METADATA)
 
     storage.download("a", tmp_path / "target", lambda name: name.startswith("optimizer/"))
@@ -144,7 +144,7 @@ def test_selectors_choose_what_comes_down(storage: Storage, source: Path, tmp_pa
 
 @EVERYWHERE
 def test_a_partial_delete_keeps_a_true_manifest(open_storage: Callable[[], Storage], source: Path) -> None:
-    """What remains verifies; what was deleted is named nowhere."""
+    """After a partial deletion the manifest lists only what is left."""
     upload(open_storage(), "a", source, METADATA)
 
     remaining = open_storage().delete("a", ["optimizer"])
@@ -155,7 +155,7 @@ def test_a_partial_delete_keeps_a_true_manifest(open_storage: Callable[[], Stora
 
 @EVERYWHERE
 def test_a_deleted_checkpoint_is_gone(open_storage: Callable[[], Storage], source: Path) -> None:
-    """Others are not touched; a second delete says that there is none."""
+    """A deleted checkpoint is gone, and a second deletion raises CheckpointNotFoundError."""
     for storage_id in ("a", "ab"):
         upload(open_storage(), storage_id, source, METADATA)
 
@@ -169,7 +169,7 @@ def test_a_deleted_checkpoint_is_gone(open_storage: Callable[[], Storage], sourc
 
 @EVERYWHERE
 def test_ranks_store_one_checkpoint_together(open_storage: Callable[[], Storage], source: Path) -> None:
-    """Each brings its files; only the chief's commit makes it seen."""
+    """Ranks store one checkpoint together, which is visible after the chief's commit."""
     with open_storage().stage("a", is_shared=True) as chief, open_storage().stage("a", is_shared=True) as other:
         other.check_reachable(chief.address)
         (chief.path / "rank0").write_bytes(b"0" * 5_000)
@@ -189,7 +189,7 @@ def test_ranks_store_one_checkpoint_together(open_storage: Callable[[], Storage]
 
 
 def test_a_rank_that_gives_up_leaves_nothing(open_storage: Callable[[], Storage], source: Path) -> None:
-    """Whether before or after it has brought its files: the others' go too, and the chief cannot publish any more."""
+    """If ranks give up, no checkpoint is stored."""
     with (
         pytest.raises(CheckpointConflictError),
         open_storage().stage("a", is_shared=True) as chief,
@@ -206,7 +206,7 @@ def test_a_rank_that_gives_up_leaves_nothing(open_storage: Callable[[], Storage]
 
 @pytest.mark.parametrize("by", ["writing", "uploading"])
 def test_links_to_directories_are_kept(storage: Storage, tmp_path: Path, by: str) -> None:
-    """They are relative, however they were made, and go with the directory to which they lead."""
+    """Links to directories are stored as relative links and are deleted with their targets."""
     with storage.stage("id") as staging:
         root = staging.path if by == "writing" else tmp_path / "source"
         (root / "deep").mkdir(parents=True)
@@ -237,7 +237,7 @@ def test_links_to_directories_are_kept(storage: Storage, tmp_path: Path, by: str
 
 @EVERYWHERE
 def test_what_is_read_is_not_deleted(open_storage: Callable[[], Storage], source: Path, tmp_path: Path) -> None:
-    """While one process opens, downloads or verifies a checkpoint, another one may not delete it; then it may."""
+    """A checkpoint that a process is reading is not deleted until it has finished."""
     reader, deleter = open_storage(), open_storage()
     upload(reader, "id", source, METADATA)
     refusals = []
@@ -281,7 +281,7 @@ def test_our_names_are_reserved(storage: Storage, source: Path, name: str) -> No
 
 @pytest.mark.parametrize("storage_id", ["", ".", "..", "../a", "a/b", ".hidden", "a\\b", "a\0"])
 def test_no_id_leaves_the_storage(storage: Storage, source: Path, tmp_path: Path, storage_id: str) -> None:
-    """Every call refuses it."""
+    """A hostile storage id is refused by every call."""
     for call in (
         lambda: storage.stage(storage_id),
         lambda: storage.stage(storage_id, is_shared=True),
@@ -298,7 +298,7 @@ def test_no_id_leaves_the_storage(storage: Storage, source: Path, tmp_path: Path
 
 
 def test_a_full_disk_is_told_before_a_download(storage: Storage, source: Path, small_disk: Path) -> None:
-    """And nothing that looks like a checkpoint is left there."""
+    """A download that does not fit is refused and leaves no manifest."""
     with (source / "large.bin").open("wb") as file:
         file.truncate(2_000_000)
     upload(storage, "a", source, METADATA)

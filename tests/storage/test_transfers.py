@@ -52,7 +52,7 @@ def storage_of(bucket: MemoryBucket, tmp_path: Path, limits: Limits = SMALL) -> 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Some files that travel whole, and one in ten parts."""
+    """A directory with some small files and one that is sent in ten parts."""
     source = tmp_path / "source"
     source.mkdir()
     (source / "large.bin").write_bytes(random.Random(1).randbytes(9_500))
@@ -63,7 +63,7 @@ def source(tmp_path: Path) -> Path:
 
 @given(st.binary(max_size=3_000), st.binary(max_size=3_000), st.binary(max_size=100))
 def test_checksums_of_parts_make_that_of_the_whole(first: bytes, second: bytes, third: bytes) -> None:
-    """As if it had been read in one go."""
+    """The checksum of a whole is computed from the checksums of its parts."""
     parts = [Crc32c(google_crc32c.value(part), len(part)) for part in (first, second, third)]
 
     whole = parts[0].followed_by(parts[1]).followed_by(parts[2])
@@ -73,7 +73,7 @@ def test_checksums_of_parts_make_that_of_the_whole(first: bytes, second: bytes, 
 
 @pytest.mark.parametrize("operation", ["put", "begin", "part", "complete", "list", "stat", "delete"])
 def test_what_passes_by_itself_does_not_fail_a_save(operation: str, source: Path, tmp_path: Path) -> None:
-    """Each object's operation of a kind fails twice, and then works."""
+    """A save survives operations that fail twice for each object."""
     failures: dict[str, int] = {}
 
     def fail_twice(now: str, name: str) -> None:
@@ -112,7 +112,7 @@ def test_a_range_goes_on_where_it_broke_off(source: Path, tmp_path: Path) -> Non
 
 
 def test_an_interrupted_download_is_not_begun_anew(source: Path, tmp_path: Path) -> None:
-    """Ranges that had arrived are believed after they were read back, and only the others are fetched."""
+    """A repeated download fetches only the ranges that had not arrived."""
     bucket = MemoryBucket()
     upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     fetched: list[str] = []
@@ -138,7 +138,7 @@ def test_an_interrupted_download_is_not_begun_anew(source: Path, tmp_path: Path)
 
 
 def test_the_remains_of_a_download_are_not_believed_unread(source: Path, tmp_path: Path) -> None:
-    """After a power cut the list of ranges may be ahead of the ranges."""
+    """Ranges of an interrupted download are verified before they are used."""
     bucket = MemoryBucket()
     upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     one_at_a_time = Limits(deadline_s=2.0, range_bytes=2_000, num_threads=1)
@@ -161,7 +161,7 @@ def test_the_remains_of_a_download_are_not_believed_unread(source: Path, tmp_pat
 
 
 def damaging(bucket: MemoryBucket, name: str, num_times: int) -> None:
-    """Has the next reads of the object come with a flipped bit."""
+    """Makes the next reads of the object return a flipped bit."""
     read, left = bucket.read, iter(range(num_times))
 
     def damaged(object_name: str, start: int, size_bytes: int, sink: Callable[[bytes], None]) -> None:
@@ -173,7 +173,7 @@ def damaging(bucket: MemoryBucket, name: str, num_times: int) -> None:
 
 @pytest.mark.parametrize("name", ["small3", "large.bin"])
 def test_what_was_damaged_on_its_way_is_fetched_again(name: str, source: Path, tmp_path: Path) -> None:
-    """It never gets its name before it is right."""
+    """A file that was damaged in transit is fetched again."""
     bucket = MemoryBucket()
     upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     damaging(bucket, f"a/{name}", 1)
@@ -185,7 +185,7 @@ def test_what_was_damaged_on_its_way_is_fetched_again(name: str, source: Path, t
 
 @pytest.mark.parametrize("call", ["manifest", "verify", "check", "download", "delete"])
 def test_a_manifest_that_was_damaged_on_its_way_is_fetched_again(call: str, source: Path, tmp_path: Path) -> None:
-    """Whatever it is asked for."""
+    """A manifest that was damaged in transit is fetched again by every call."""
     bucket = MemoryBucket()
     upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     damaging(bucket, "a/.manifest.json", 1)
@@ -204,7 +204,7 @@ def test_a_manifest_that_was_damaged_on_its_way_is_fetched_again(call: str, sour
 
 @pytest.mark.parametrize("name", ["small3", "large.bin", ".manifest.json"])
 def test_what_lies_damaged_in_the_store_is_named(name: str, source: Path, tmp_path: Path) -> None:
-    """By a download and by a verification; no file of that name appears."""
+    """A file that is damaged in the store is named and is not left in the download."""
     bucket = MemoryBucket()
     storage = storage_of(bucket, tmp_path)
     upload(storage, "a", source, METADATA)
@@ -220,7 +220,7 @@ def test_what_lies_damaged_in_the_store_is_named(name: str, source: Path, tmp_pa
 
 
 def test_a_failed_save_leaves_no_object(source: Path, tmp_path: Path) -> None:
-    """What was sent, begun and leased is gone again."""
+    """A failed save leaves no object, upload or lease."""
 
     def refuse(operation: str, name: str) -> None:
         if (operation, name) in (("put", "a/small4"), ("complete", "a/large.bin")):
@@ -238,7 +238,7 @@ def test_a_failed_save_leaves_no_object(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["put", "part", "complete"])
 def test_an_unreachable_store_is_given_up_at_the_deadline(source: Path, tmp_path: Path, first: str) -> None:
-    """Not before, and not long after: what is left is swept later. The error says what, for how long, and why."""
+    """An unreachable store fails the save at the deadline with the reason."""
     is_away, since = False, 0.0
 
     def cut(operation: str, name: str) -> None:
@@ -259,7 +259,7 @@ def test_an_unreachable_store_is_given_up_at_the_deadline(source: Path, tmp_path
 
 
 def test_a_store_that_says_when_to_come_back_is_obeyed() -> None:
-    """If that is beyond the deadline, the last try is made at the deadline."""
+    """The store's Retry-After is respected, but the last try is made at the deadline."""
     calls: list[float] = []
 
     def busy() -> None:
@@ -277,7 +277,7 @@ def test_a_store_that_says_when_to_come_back_is_obeyed() -> None:
 def test_an_upload_that_the_store_has_dropped_begins_again(
     source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, operation: str
 ) -> None:
-    """With all parts; a store that drops it each time fails the save by name, which leaves nothing."""
+    """A dropped upload is begun again, and fails the save if it is dropped again and again."""
     remaining = 2
 
     def drop(what: str, name: str) -> None:
@@ -302,7 +302,7 @@ def test_an_upload_that_the_store_has_dropped_begins_again(
 
 
 def test_a_lost_answer_to_the_manifest_is_no_failure(source: Path, tmp_path: Path) -> None:
-    """The second try finds it there, and sees that it is its own."""
+    """If the answer to the manifest's put is lost, the retry recognizes its own manifest."""
     bucket = MemoryBucket()
     put, lost = bucket.put, iter([True])
 
@@ -319,7 +319,7 @@ def test_a_lost_answer_to_the_manifest_is_no_failure(source: Path, tmp_path: Pat
 
 
 def test_a_manifest_of_unknown_fate_is_taken_back(source: Path, tmp_path: Path) -> None:
-    """The call has failed: what it may have published must not be seen, nor come later."""
+    """A manifest whose fate is unknown when the save fails is withdrawn."""
     bucket = MemoryBucket()
     put = bucket.put
 
@@ -339,7 +339,7 @@ def test_a_manifest_of_unknown_fate_is_taken_back(source: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["large.bin", "small1"])
 def test_a_file_that_changes_while_it_is_stored_is_refused(name: str, source: Path, tmp_path: Path) -> None:
-    """It would be damaged from its first day on."""
+    """A file that changes while it is stored fails the save."""
 
     def change(operation: str, object_name: str) -> None:
         if operation == "put" and object_name.startswith(".leases"):
@@ -356,7 +356,7 @@ def test_a_file_that_changes_while_it_is_stored_is_refused(name: str, source: Pa
 
 
 def test_what_an_earlier_checkpoint_holds_is_not_sent_again(source: Path, tmp_path: Path) -> None:
-    """The store copies it; a file of the same size with other content travels, and so does one that is not held."""
+    """Files that an earlier checkpoint holds are copied within the store and not sent again."""
     (source / "frozen").write_bytes(os.urandom(8_000))
     (source / "trained").write_bytes(os.urandom(8_000))
     bucket = MemoryBucket()
@@ -377,7 +377,7 @@ def test_what_an_earlier_checkpoint_holds_is_not_sent_again(source: Path, tmp_pa
 
 
 def test_a_rank_that_publishes_nothing_sends_nothing_twice(source: Path, tmp_path: Path) -> None:
-    """Only the chief has the manifest in its hands."""
+    """A rank without a manifest of its own also avoids sending files twice."""
     bucket = MemoryBucket()
     chief, other = storage_of(bucket, tmp_path), storage_of(bucket, tmp_path)
     with chief.stage("a", is_shared=True) as chiefs, other.stage("a", is_shared=True) as others:
@@ -398,7 +398,7 @@ def test_a_rank_that_publishes_nothing_sends_nothing_twice(source: Path, tmp_pat
 
 
 def test_all_threads_wait_for_what_is_known_of_earlier_checkpoints(source: Path, tmp_path: Path) -> None:
-    """Or those that do not read it themselves would send what is held."""
+    """All threads wait until the earlier checkpoints' files are known."""
     for index in range(4):
         (source / f"frozen{index}").write_bytes(os.urandom(8_000))
     bucket = MemoryBucket()
@@ -423,7 +423,7 @@ def test_all_threads_wait_for_what_is_known_of_earlier_checkpoints(source: Path,
 
 
 def test_a_copy_whose_source_is_gone_travels_after_all(source: Path, tmp_path: Path) -> None:
-    """Somebody else has deleted the earlier checkpoint."""
+    """If the source of a copy is gone, the file is sent."""
     bucket = MemoryBucket()
     storage = storage_of(bucket, tmp_path)
     upload(storage, "a", source, METADATA)
@@ -435,7 +435,7 @@ def test_a_copy_whose_source_is_gone_travels_after_all(source: Path, tmp_path: P
 
 
 def test_a_save_can_be_cancelled(source: Path, tmp_path: Path) -> None:
-    """By another thread, in the middle: it ends with an error and leaves nothing."""
+    """A save can be cancelled by another thread and leaves nothing."""
     sending, release = threading.Event(), threading.Event()
 
     def hold(operation: str, name: str) -> None:
@@ -464,7 +464,7 @@ def test_a_save_can_be_cancelled(source: Path, tmp_path: Path) -> None:
 
 @needs("many processes")
 def test_many_small_files_need_few_open_files(tmp_path: Path) -> None:
-    """However many threads: one open file each."""
+    """A download of many small files needs about one open file per thread."""
     source = tmp_path / "source"
     source.mkdir()
     for index in range(1_200):
@@ -487,7 +487,7 @@ def test_many_small_files_need_few_open_files(tmp_path: Path) -> None:
 
 
 def test_a_slow_transfer_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    """In the log, every now and then."""
+    """A slow transfer logs its progress."""
     with caplog.at_level(logging.INFO, logger="core_sdk.storage"):
         progress = LoggedProgress("storing checkpoint a", 4_000_000, interval_s=0.0)
         progress.add(1_000_000)
@@ -511,13 +511,13 @@ def test_a_slow_transfer_says_how_far_it_is(caplog: pytest.LogCaptureFixture) ->
     ],
 )
 def test_parts_grow_where_there_would_be_too_many(size_bytes: int, most_parts: int, expected_mib: int) -> None:
-    """Google's storage and S3 take 10,000, Azure 50,000."""
+    """Parts grow with the object so that there are not too many."""
     assert part_bytes(size_bytes, most_parts) == expected_mib << 20
     assert -(-size_bytes // part_bytes(size_bytes, most_parts)) <= most_parts
 
 
 def test_a_person_at_a_terminal_sees_a_bar(tmp_path: Path) -> None:
-    """And afterwards the line is free again."""
+    """On a terminal a transfer shows a progress bar and removes it at the end."""
     script = """
 from core_sdk.storage.bucket.transfer._progress_bar import TransferProgressBar
 bar = TransferProgressBar("storing checkpoint a", 4_000_000, quiet_s=0.0)
@@ -541,7 +541,7 @@ bar.close()
 
 
 def test_a_place_for_temporary_files_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    """By its name, before any training."""
+    """An unusable directory for temporary files is refused by name."""
     (tmp_path / "temp").write_text("no directory")
 
     with pytest.raises(StorageNotWritableError, match="temp"):
@@ -574,7 +574,7 @@ def test_remains_of_the_dead_are_swept_and_those_of_the_living_are_not(source: P
 
 @pytest.mark.parametrize("kind", ["too long", "pipe"])
 def test_a_lease_whose_lock_cannot_be_asked_stops_nobody(kind: str, source: Path, tmp_path: Path) -> None:
-    """It may be another user's, or nonsense: then it counts as one of another machine."""
+    """A lease whose lock cannot be checked counts as another machine's."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     lock = {"too long": f"/{'a' * 5_000}", "pipe": str(pipe)}[kind]
@@ -594,7 +594,7 @@ def test_a_lease_whose_lock_cannot_be_asked_stops_nobody(kind: str, source: Path
 
 
 def _move_to_another_machine(store: Store) -> None:
-    """All leases are now those of processes whose locks cannot be asked."""
+    """Makes all leases look like another machine's."""
     for name, (content, found) in list(store.objects.items()):
         if name.startswith(".leases/"):
             store.objects[name] = re.sub(rb'"machine":"....', b'"machine":"else', content), found
@@ -605,7 +605,7 @@ def _union_of(staging: Staging) -> ShardUnion:
 
 
 def test_a_manifest_has_nothing_removed_that_lies_elsewhere(source: Path, tmp_path: Path) -> None:
-    """What it calls removed is removed by whoever deletes more of it."""
+    """A manifest whose list of removed files is unsafe counts as damaged."""
     bucket = MemoryBucket()
     storage = storage_of(bucket, tmp_path)
     manifest = upload(storage, "a", source, METADATA)
@@ -634,7 +634,7 @@ def test_a_sweep_loses_against_a_manifest(source: Path, tmp_path: Path) -> None:
 
 @needs("many processes")
 def test_progress_of_a_transfer_is_awaited_by_nobody(tmp_path: Path, source: Path) -> None:
-    """Threads end with the transfer."""
+    """The threads of a transfer end with it."""
     before = set(threading.enumerate())
     storage = storage_of(MemoryBucket(), tmp_path)
 

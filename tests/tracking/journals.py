@@ -66,18 +66,18 @@ def append(folder: TrialFolder, attempt: int, content: bytes, rank: int = 0) -> 
 
 
 def record(folder: TrialFolder, *records: Record, attempt: int = 1, resumed_steps: int = 0, rank: int = 0) -> None:
-    """Writes a whole attempt that is not running, as one rank tells it."""
+    """Writes the journal of one rank for a whole attempt that is not running."""
     append(folder, attempt, lines(started(folder, attempt, resumed_steps, rank), *records), rank)
 
 
 def age(folder: TrialFolder) -> None:
-    """Lets the folder look as if nothing had come or gone for long."""
+    """Sets the folder's time back, as if nothing had changed in it for long."""
     long_ago = time.time() - 1000
     os.utime(folder.path, (long_ago, long_ago))
 
 
 def everything(index: Index) -> str:
-    """All that the index says, as text, since NaN equals nothing."""
+    """Returns all answers of the index as text, since NaN is not equal to itself."""
     trials = index.trials()
     told: list[object] = [index.experiments(), trials, list(map(_in_order, index.checkpoints()))]
     for trial in trials:
@@ -106,13 +106,13 @@ def _in_order(row: ReportRow | CheckpointRow) -> ReportRow | CheckpointRow:
 
 
 def extremes_told(index: Index, trial_id: int) -> set[tuple[object, ...]]:
-    """Group, metric, minimum and maximum, as they are told without a look at the points."""
+    """Returns group, metric, minimum and maximum as the index stores them, without a look at the points."""
     told = index.figures([trial_id]).get(trial_id, {})
     return {(group, name, *figures[1:]) for group, names in told.items() for name, figures in names.items()}
 
 
 def rebuilt(home: Home) -> str:
-    """What an index says that is made from nothing."""
+    """Returns all answers of an index that was rebuilt from the journals."""
     Index.rebuild(home)
     with Index(home) as index:
         return everything(index)

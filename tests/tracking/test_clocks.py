@@ -80,7 +80,7 @@ def recorded(request: pytest.FixtureRequest, home: Home) -> list[Report]:
 
 
 def test_every_answer_of_the_index_is_in_the_order_of_the_calls(home: Home, recorded: list[Report]) -> None:
-    """Whether all was read at once or record by record; two reports of one moment stay two, with all they hold."""
+    """All answers of the index are in the order of the calls, however the journals were read."""
     at_once, one_by_one = home, Home.create(home.root.parent / "slow")
     copied = new_trial(one_by_one)
     with Index(at_once) as index, Index(one_by_one) as slow:
@@ -112,7 +112,7 @@ def test_every_answer_of_the_index_is_in_the_order_of_the_calls(home: Home, reco
 
 
 def test_who_reads_the_journals_has_the_order_of_the_calls(home: Home, recorded: list[Report]) -> None:
-    """The history of checkpoints, the stream of reports, and what a search hears."""
+    """The history of checkpoints, the reports and a search's news keep the order of the calls."""
     history = [found.record.storage_id for found in read_history(home.folder(1)).checkpoints]
     streamed, position = list[float](), StreamPosition()
     while (stretch := read_reports(home.trial(1), position)).reports:

@@ -56,12 +56,12 @@ def states(home: Home) -> dict[str, str]:
 
 
 def collect_latest(home: Home) -> list[str]:
-    """The ids of what was deleted."""
+    """Collects by the latest policy and returns the ids of the deleted checkpoints."""
     return [verdict.storage_id for verdict in collect(home, Request(policy=LATEST)).deleted]
 
 
 def reasons(home: Home) -> dict[str, str]:
-    """Why each checkpoint stays, or goes."""
+    """Returns the reasons why each checkpoint is kept or deleted."""
     with Collector(home, Request(policy=LATEST)) as collector:
         return {verdict.storage_id: "; ".join(verdict.reasons) for verdict in collector.plan().verdicts}
 
@@ -83,7 +83,7 @@ def folder(home: Home) -> TrialFolder:
 
 @pytest.fixture
 def running(home: Home) -> Iterator[Training]:
-    """A trial of its own that runs."""
+    """Yields a running trial of another experiment."""
     training = new_attempt(new_trial(home, experiment="other"))
     yield training
     training.die()
@@ -109,7 +109,7 @@ def test_the_recorded_policy_keeps_the_best_and_the_latest(home: Home) -> None:
 
 
 def test_without_a_policy_everything_is_kept(home: Home, folder: TrialFolder) -> None:
-    """Nobody asked."""
+    """Without a policy no checkpoint is deleted."""
     done = collect(home, Request())
 
     assert done.deleted == ()
@@ -117,7 +117,7 @@ def test_without_a_policy_everything_is_kept(home: Home, folder: TrialFolder) ->
 
 
 def test_numbers_given_now_stand_above_those_recorded(home: Home, folder: TrialFolder) -> None:
-    """Those that are not given are the recorded ones."""
+    """Numbers in the request override those of the recorded policy."""
     with home.experiment(1).edit() as record:
         record.retention = RetentionPolicy(save_trial_best=0, save_trial_latest=1)
 
@@ -127,7 +127,7 @@ def test_numbers_given_now_stand_above_those_recorded(home: Home, folder: TrialF
 
 
 def test_a_validation_by_another_attempt_makes_no_checkpoint_best(home: Home) -> None:
-    """It measured other weights, though at the same step."""
+    """A validation by a later attempt at the same step does not make a checkpoint the best."""
     folder = new_trial(home)
     first = new_attempt(folder)
     store(first, "a", 10)
@@ -144,7 +144,7 @@ def test_a_validation_by_another_attempt_makes_no_checkpoint_best(home: Home) ->
 
 
 def test_a_plan_deletes_nothing(home: Home, folder: TrialFolder) -> None:
-    """It says what would go and what stays, and why."""
+    """A plan lists what would be kept or deleted and why, and changes nothing."""
     assert reasons(home) == {
         "a": "the policy does not keep it",
         "b": "the policy does not keep it",
@@ -155,7 +155,7 @@ def test_a_plan_deletes_nothing(home: Home, folder: TrialFolder) -> None:
 
 
 def test_only_the_trial_asked_for_loses_checkpoints(home: Home, folder: TrialFolder) -> None:
-    """The others take part in the ranking only."""
+    """With a trial in the request, only its checkpoints are deleted, though all are ranked."""
     trial_with(home, "d", "e")
 
     collect(home, Request(trial_id=2, policy=LATEST))
@@ -164,7 +164,7 @@ def test_only_the_trial_asked_for_loses_checkpoints(home: Home, folder: TrialFol
 
 
 def test_a_pin_holds_until_it_is_taken_away(home: Home, folder: TrialFolder) -> None:
-    """Whatever the policy says."""
+    """A pinned checkpoint is kept, whatever the policy says, until it is unpinned."""
     folder.append_change(CheckpointPinned(time=time.time(), storage_id="a", note="paper"))
     pinned = reasons(home)["a"]
     collect_latest(home)
@@ -179,7 +179,7 @@ def test_a_pin_holds_until_it_is_taken_away(home: Home, folder: TrialFolder) -> 
 
 
 def test_what_another_trial_began_with_stays(home: Home, folder: TrialFolder) -> None:
-    """Also if that one is of another experiment, and has ended."""
+    """A checkpoint with which another trial began is kept, even across experiments."""
     new_trial(home, experiment="other", continued_from="b")
 
     collect_latest(home)
@@ -188,7 +188,7 @@ def test_what_another_trial_began_with_stays(home: Home, folder: TrialFolder) ->
 
 
 def test_what_a_running_attempt_says_that_it_uses_stays(home: Home, folder: TrialFolder, running: Training) -> None:
-    """Of whatever trial; once that attempt has ended, it goes."""
+    """A checkpoint that a running attempt uses is kept until that attempt ends."""
     running.append(CheckpointUsed(time=time.time(), storage_id="a"))
     collect_latest(home)
     kept = stored(home)
@@ -203,7 +203,7 @@ def test_what_a_running_attempt_says_that_it_uses_stays(home: Home, folder: Tria
 def test_what_an_attempt_that_is_being_started_continues_from_stays(
     home: Home, folder: TrialFolder, running: Training
 ) -> None:
-    """Its script has not come to say so; its run info does."""
+    """The checkpoint in the run info of an attempt that is starting is kept."""
     running.folder.write_run_info(running.attempt, ClusterInfo(latest_checkpoint="b"))
 
     collect_latest(home)
@@ -212,7 +212,7 @@ def test_what_an_attempt_that_is_being_started_continues_from_stays(
 
 
 def test_nothing_of_a_running_trial_is_deleted(home: Home, folder: TrialFolder) -> None:
-    """It may be restoring any of them; its own end is the time for it."""
+    """No checkpoint of a running trial is deleted, since it may be restoring any of them."""
     training = new_attempt(folder, resumed_steps=30)
 
     found = reasons(home)
@@ -225,7 +225,7 @@ def test_nothing_of_a_running_trial_is_deleted(home: Home, folder: TrialFolder) 
 
 
 def test_an_attempt_can_collect_at_its_own_end(home: Home, folder: TrialFolder) -> None:
-    """For everybody else it still runs, so that nobody resumes the trial meanwhile."""
+    """An attempt that is ending may collect its own trial while it holds its lock."""
     training = new_attempt(folder, resumed_steps=30)
 
     collect(home, Request(policy=LATEST, ended_trial=folder.trial_id))
@@ -249,14 +249,14 @@ def test_the_newest_good_checkpoint_of_a_trial_always_stays(home: Home, folder: 
 
 
 def test_a_policy_that_keeps_nothing_leaves_the_newest_good_one(home: Home, folder: TrialFolder) -> None:
-    """A trial without any checkpoint could not go on."""
+    """A policy that keeps nothing still keeps the newest good checkpoint of each trial."""
     collect(home, Request(policy=dict.fromkeys(LATEST, 0)))
 
     assert stored(home) == ["c"]
 
 
 def test_where_no_checkpoint_of_a_trial_is_good_none_is_deleted(home: Home, folder: TrialFolder) -> None:
-    """What is left may be worth mending; another trial's are collected all the same."""
+    """If no checkpoint of a trial is good, none of its checkpoints is deleted, but those of others are."""
     for storage_id in ("a", "b", "c"):
         damage(home, storage_id)
     trial_with(home, "d", "e")
@@ -267,7 +267,7 @@ def test_where_no_checkpoint_of_a_trial_is_good_none_is_deleted(home: Home, fold
 
 
 def test_a_partly_deleted_checkpoint_is_not_the_good_one(home: Home, folder: TrialFolder) -> None:
-    """It is whole in what it has, and the trial cannot go on from it."""
+    """A partly deleted checkpoint does not count as the newest good one."""
     remaining = DirectoryStorage(home.checkpoints).delete("c", ["metadata.json", "*.none"])
     folder.append_change(CheckpointPruned(time=time.time(), storage_id="c", resources=remaining))
 
@@ -277,7 +277,7 @@ def test_a_partly_deleted_checkpoint_is_not_the_good_one(home: Home, folder: Tri
 
 
 def test_files_that_somebody_removed_take_nobodys_place(home: Home, folder: TrialFolder) -> None:
-    """The latest that is there is the latest."""
+    """A checkpoint whose files are missing does not count as the latest."""
     DirectoryStorage(home.checkpoints).delete("c")
 
     deleted = collect_latest(home)
@@ -287,7 +287,7 @@ def test_files_that_somebody_removed_take_nobodys_place(home: Home, folder: Tria
 
 
 def test_superseded_checkpoints_go(home: Home, folder: TrialFolder) -> None:
-    """A later attempt went back behind them, and stored one of its own."""
+    """Checkpoints that a later attempt superseded are deleted once it has stored its own."""
     training = new_attempt(folder, resumed_steps=10)
     store(training, "d", 15)
     training.end()
@@ -300,7 +300,7 @@ def test_superseded_checkpoints_go(home: Home, folder: TrialFolder) -> None:
 
 
 def test_a_superseded_checkpoint_stays_where_there_is_no_other(home: Home, folder: TrialFolder) -> None:
-    """An attempt began anew, and died before its first save."""
+    """A superseded checkpoint is kept if the trial has no other."""
     new_attempt(folder, resumed_steps=0).die()
 
     collect_latest(home)
@@ -311,7 +311,7 @@ def test_a_superseded_checkpoint_stays_where_there_is_no_other(home: Home, folde
 def test_an_unreachable_storage_condemns_nothing_in_it(
     home: Home, folder: TrialFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told, and what lies elsewhere is collected."""
+    """Checkpoints in an unreachable storage are not marked as deleted, and others are collected."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -337,7 +337,7 @@ def test_an_unreachable_storage_condemns_nothing_in_it(
 
 
 def test_a_directory_that_is_not_mounted_condemns_nothing(home: Home, folder: TrialFolder) -> None:
-    """Or the journals would say for ever that its checkpoints are gone."""
+    """Checkpoints in a missing directory are not marked as deleted, as it may not be mounted."""
     home.checkpoints.rename(home.root / "elsewhere")
 
     done = collect(home, Request(policy=LATEST))
@@ -364,7 +364,7 @@ def test_an_interrupted_deletion_is_finished(home: Home, folder: TrialFolder) ->
 
 
 def begin(training: Training, storage_id: str) -> None:
-    """A save that was killed between its commit and its record."""
+    """Leaves a save as if it had been killed between its commit and its record."""
     storage = DirectoryStorage(training.folder.home_root / "checkpoints")
     training.append(CheckpointBegun(time=time.time(), storage_id=storage_id, storage=storage.url))
     with storage.stage(storage_id) as staging:
@@ -373,7 +373,7 @@ def begin(training: Training, storage_id: str) -> None:
 
 
 def test_what_a_killed_save_left_whole_and_unlisted_is_removed(home: Home, folder: TrialFolder) -> None:
-    """Once its attempt has ended, and not before; files that no journal of the home names are left alone."""
+    """Unlisted files of a killed save are removed after the attempt's end; files of unknown origin are kept."""
     training = new_attempt(folder, resumed_steps=30)
     begin(training, "lost")
     shutil.copytree(home.checkpoints / "a", home.checkpoints / "foreign")
@@ -404,7 +404,7 @@ def test_a_save_whose_record_may_be_what_was_damaged_is_not_removed(home: Home, 
 
 
 def test_a_trial_that_is_being_resumed_is_left_alone(home: Home, folder: TrialFolder) -> None:
-    """Whoever chooses a checkpoint to resume from holds the trial's claim."""
+    """A trial whose next attempt is being claimed loses no checkpoints."""
     with claimed_next_attempt(folder, "resume"):
         done = collect(home, Request(policy=LATEST))
 
@@ -429,7 +429,7 @@ def test_a_trial_cannot_be_resumed_while_its_checkpoints_are_deleted(home: Home,
 
 
 def test_what_was_pinned_since_the_plan_is_spared(home: Home, folder: TrialFolder) -> None:
-    """While a person thinks about the question, the world goes on."""
+    """A checkpoint that is pinned between the plan and its execution is kept."""
     with Collector(home, Request(policy=LATEST)) as collector:
         plan = collector.plan()
         folder.append_change(CheckpointPinned(time=time.time(), storage_id="a"))
@@ -441,7 +441,7 @@ def test_what_was_pinned_since_the_plan_is_spared(home: Home, folder: TrialFolde
 
 
 def test_what_the_person_was_not_shown_is_not_deleted(home: Home, folder: TrialFolder) -> None:
-    """A checkpoint that the policy condemns only since."""
+    """A checkpoint that is not in the plan is not deleted, even if the policy would now delete it."""
     with Collector(home, Request(policy=LATEST)) as collector:
         plan = collector.plan()
         training = new_attempt(folder, resumed_steps=30)
@@ -453,7 +453,7 @@ def test_what_the_person_was_not_shown_is_not_deleted(home: Home, folder: TrialF
 
 
 def test_one_collector_works_at_a_time(home: Home, folder: TrialFolder) -> None:
-    """The second waits, and no longer than it is told to."""
+    """A second collector waits for the first and gives up after its time limit."""
     with FileLock(home.root / "collection.lock"), pytest.raises(CollectionRunningError):
         collect(home, Request(policy=LATEST), wait_s=0.1)
 
@@ -461,7 +461,7 @@ def test_one_collector_works_at_a_time(home: Home, folder: TrialFolder) -> None:
 
 
 def test_the_journals_say_why_a_checkpoint_went(home: Home, folder: TrialFolder) -> None:
-    """For whoever looks for it later."""
+    """The journal records the reason of each deletion."""
     collect_latest(home)
 
     condemned = [record for record in read_records(folder.changes_path) if isinstance(record, CheckpointCondemned)]
@@ -472,7 +472,7 @@ def test_the_journals_say_why_a_checkpoint_went(home: Home, folder: TrialFolder)
 
 
 def test_an_experiments_policy_survives_a_reader_that_does_not_know_it(home: Home, folder: TrialFolder) -> None:
-    """The record is JSON with one more field, and without it as before."""
+    """The policy is one additional field of the experiment's record."""
     with home.experiment(1).edit() as record:
         record.retention = RetentionPolicy(save_trial_latest=3)
 
@@ -483,7 +483,7 @@ def test_an_experiments_policy_survives_a_reader_that_does_not_know_it(home: Hom
 
 
 class Overtaken(Collector):
-    """Somebody pins "a" once everything was looked at for the last time."""
+    """A collector during whose last check the checkpoint "a" is pinned."""
 
     def _delete(self, verdict: Verdict) -> Verdict:
         if verdict.storage_id == "a":
@@ -492,7 +492,7 @@ class Overtaken(Collector):
 
 
 def test_a_pin_that_came_first_is_heeded(home: Home, folder: TrialFolder) -> None:
-    """Also if it came after the collector's last look."""
+    """A pin that is recorded before the deletion keeps the checkpoint, even after the last check."""
     with Overtaken(home, Request(policy=LATEST)) as collector:
         done = collector.carry_out(collector.plan())
 
@@ -503,7 +503,7 @@ def test_a_pin_that_came_first_is_heeded(home: Home, folder: TrialFolder) -> Non
 
 
 def test_a_pin_that_comes_second_is_refused(home: Home, folder: TrialFolder) -> None:
-    """Nobody is told that what is being deleted is safe; nor may a deletion by hand overtake a pin."""
+    """A pin after the deletion is refused, and so is a deletion by hand after a pin."""
     folder.append_change(CheckpointCondemned(time=0.0, storage_id="a"))
 
     with pytest.raises(CheckpointNotFoundError, match="it was deleted"):
@@ -516,7 +516,7 @@ def test_a_pin_that_comes_second_is_refused(home: Home, folder: TrialFolder) -> 
 
 
 def test_a_damaged_experiment_keeps_only_its_own_checkpoints(home: Home, folder: TrialFolder) -> None:
-    """It is named; those of others are collected."""
+    """A damaged experiment record is named and keeps its checkpoints; other experiments are collected."""
     trial_with(home, "d", "e")
     other = new_trial(home, experiment="other")
     training = new_attempt(other)
@@ -535,7 +535,7 @@ def test_a_damaged_experiment_keeps_only_its_own_checkpoints(home: Home, folder:
 
 
 def test_a_damaged_trial_keeps_its_checkpoints_and_that_with_which_it_began(home: Home, folder: TrialFolder) -> None:
-    """Its first attempt tells which. If that is damaged too, it might have been any."""
+    """A damaged trial keeps its checkpoints and the one it began with; if that is unknown, collection is refused."""
     damaged = new_trial(home, continued_from="a")
     training = new_attempt(damaged, latest_checkpoint="a")
     store(training, "x", 1)

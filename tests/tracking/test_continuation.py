@@ -35,7 +35,7 @@ def chosen(folder: TrialFolder) -> tuple[str | None, int, list[str]]:
 
 
 def test_the_newest_checkpoint_is_chosen(folder: TrialFolder) -> None:
-    """Where all are whole, the last one that was stored."""
+    """If all checkpoints are good, the last one that was stored is chosen."""
     assert chosen(folder) == ("c", 30, [])
 
 
@@ -51,14 +51,14 @@ def test_damaged_checkpoints_are_skipped_and_named(folder: TrialFolder) -> None:
 
 
 def test_a_checkpoint_whose_files_are_gone_is_skipped(folder: TrialFolder) -> None:
-    """Somebody removed the directory by hand."""
+    """A checkpoint whose files were removed by hand is skipped."""
     DirectoryStorage(folder.home_root / "checkpoints").delete("c")
 
     assert chosen(folder) == ("b", 20, ["c"])
 
 
 def test_a_deleted_checkpoint_does_not_count(folder: TrialFolder) -> None:
-    """It is neither chosen nor reported as skipped, whoever deleted it."""
+    """A checkpoint that was deleted, in whichever journal, is neither chosen nor reported as skipped."""
     folder.append_change(CheckpointDeleted(time=time.time(), storage_id="c"))
     training = new_attempt(folder, resumed_steps=30)
     training.append(CheckpointDeleted(time=time.time(), storage_id="b"))
@@ -68,7 +68,7 @@ def test_a_deleted_checkpoint_does_not_count(folder: TrialFolder) -> None:
 
 
 def test_checkpoints_behind_which_an_attempt_went_back_do_not_count(folder: TrialFolder) -> None:
-    """The second attempt resumed from step 10: what the first did beyond is superseded, what it did itself is not."""
+    """Checkpoints beyond the step from which a later attempt resumed are not chosen, but its own are."""
     training = new_attempt(folder, resumed_steps=10)
     training.die()
     first = chosen(folder)
@@ -82,7 +82,7 @@ def test_checkpoints_behind_which_an_attempt_went_back_do_not_count(folder: Tria
 
 
 def test_a_trial_without_checkpoints_has_nothing_to_go_on_from(home: Home) -> None:
-    """Also where an attempt ended before its script called init()."""
+    """A trial without checkpoints resumes from nothing, also if its script never called init()."""
     folder = new_trial(home)
     folder.run_info_path(1).write_text("{}")
 
@@ -90,7 +90,7 @@ def test_a_trial_without_checkpoints_has_nothing_to_go_on_from(home: Home) -> No
 
 
 def test_a_continued_trial_begins_again_with_the_other_trials_checkpoint(folder: TrialFolder) -> None:
-    """Until it has one of its own; its steps are its own, so that it begins at 0."""
+    """A continued trial starts from the other trial's checkpoint at step 0 until it has its own."""
     follower = new_trial(Home(folder.home_root), continued_from="b")
     first = chosen(follower)
     store(training := new_attempt(follower), "own", 5)
@@ -103,14 +103,14 @@ def test_a_continued_trial_begins_again_with_the_other_trials_checkpoint(folder:
 
 
 def test_a_continued_trial_whose_first_checkpoint_is_gone_says_so(home: Home) -> None:
-    """The other trial has been deleted."""
+    """If the first checkpoint of a continued trial is gone, it is reported as skipped."""
     follower = new_trial(home, continued_from="elsewhere")
 
     assert chosen(follower) == (None, 0, ["elsewhere"])
 
 
 def test_a_storage_that_this_version_does_not_know_is_skipped(home: Home) -> None:
-    """A newer version may have stored a checkpoint there."""
+    """A checkpoint in an unknown kind of storage is skipped."""
     folder = new_trial(home)
     training = new_attempt(folder)
     training.append(
@@ -122,7 +122,7 @@ def test_a_storage_that_this_version_does_not_know_is_skipped(home: Home) -> Non
 
 
 def test_a_storage_that_cannot_be_asked_is_an_error(folder: TrialFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To go on from an older checkpoint elsewhere, or from nothing, would undo what may be there."""
+    """An unreachable storage is an error, since an older checkpoint elsewhere would lose progress."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -139,7 +139,7 @@ def test_a_storage_that_cannot_be_asked_is_an_error(folder: TrialFolder, monkeyp
 
 
 def test_a_checkpoint_with_files_deleted_is_skipped(folder: TrialFolder) -> None:
-    """Also where a kill kept the deletion from being recorded: the manifest tells."""
+    """A partly deleted checkpoint is skipped, even if the deletion was not recorded."""
     storage = DirectoryStorage(folder.home_root / "checkpoints")
     with storage.stage("d") as staging:
         for name in ("model.pt", "optimizer.pt"):

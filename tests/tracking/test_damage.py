@@ -65,7 +65,7 @@ def recorded(home: Home) -> Home:
 
 
 def record_files(home: Home) -> list[Path]:
-    """Of experiments, trials and jobs."""
+    """Returns the record files of all experiments, trials and jobs."""
     patterns = ("jobs/*.json", "experiments/*/experiment.json", "runs/*/*.json", "runs/*/*.exit", "runs/*/*.stop")
     files = sorted(path for pattern in patterns for path in home.root.glob(pattern))
     assert len(files) == 1 + 2 + 3 * 5
@@ -81,7 +81,7 @@ def flip(content: bytes, bit: int) -> bytes:
 @needs("many processes")
 @pytest.mark.parametrize("num_flips", [80, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_flips: int) -> None:
-    """The record is as it was, or refused and named; other trials and experiments are listed as they were."""
+    """A flipped bit in a record is refused by path or has no effect; other trials are listed unchanged."""
     chance = random.Random(3)
     files = record_files(recorded)
     before = {path: read(recorded, path) for path in files}
@@ -110,14 +110,14 @@ def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_f
 
 
 def replace(path: Path, content: bytes) -> None:
-    """As a copy or a synchronisation does."""
+    """Replaces a file by renaming another over it, as rsync does."""
     temporary = path.with_name("temporary")
     temporary.write_bytes(content)
     temporary.rename(path)
 
 
 def refuses_or_equals(home: Home, path: Path, before: object) -> bool:
-    """Whether the record is refused, and named. Where only the checksum's own name was hit, it is what it was."""
+    """Returns whether the record is refused; otherwise it must equal the undamaged one."""
     try:
         assert read(home, path) == before
     except RecordDamagedError as error:
@@ -127,7 +127,7 @@ def refuses_or_equals(home: Home, path: Path, before: object) -> bool:
 
 
 def read(home: Home, path: Path) -> object:
-    """The record, as those read it who need it."""
+    """Reads the record as its users do."""
     if path.parent == home.jobs:
         return home.read_job(_JOB)
     if path.name == "experiment.json":
@@ -144,7 +144,7 @@ def read(home: Home, path: Path) -> object:
 
 
 def others(rows: Sequence[TrialRow] | Sequence[ExperimentRow], damaged: Path) -> list[TrialRow | ExperimentRow]:
-    """Those that have nothing to do with the damaged file: trials show their experiment's name, which counts them."""
+    """Returns the rows that do not depend on the damaged file."""
     if damaged.parent.parent.name == "experiments":
         return [row for row in rows if row.experiment_id != int(damaged.parent.name)]
     trial_id = damaged.parent.name
@@ -158,7 +158,7 @@ def others(rows: Sequence[TrialRow] | Sequence[ExperimentRow], damaged: Path) ->
 @needs("many processes")
 @pytest.mark.parametrize("num_flips", [40, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_the_points_of_the_index_is_never_an_answer(recorded: Home, num_flips: int) -> None:
-    """Whatever column it hits, and also of a reader that is open; a question says what it said before."""
+    """After a flipped bit in the points, new and open readers give the same answers as before."""
     chance = random.Random(4)
     expected = rebuilt(recorded)
     with Index(recorded) as reader:
@@ -179,7 +179,7 @@ def flip_in_points(home: Home, chance: random.Random) -> None:
 
 
 def test_a_flipped_bit_anywhere_in_the_index_ends_no_reader(recorded: Home) -> None:
-    """SQLite notices most of them."""
+    """A flipped bit anywhere in the index database makes no reader fail."""
     chance = random.Random(5)
     rebuilt(recorded)
     for _ in range(40):
@@ -198,7 +198,7 @@ def test_a_flipped_bit_anywhere_in_the_index_ends_no_reader(recorded: Home) -> N
     ids=repr,
 )
 def test_a_damaged_name_leads_to_its_experiment(recorded: Home, content: bytes) -> None:
-    """The experiments know their names themselves: nobody else's is taken, and no second one is made."""
+    """A damaged name file is repaired from the experiments' records; no experiment is made twice."""
     (path,) = (path for path in (recorded.experiments / "names").iterdir() if path.read_bytes() == b"1")
     path.write_bytes(content)
 
@@ -209,14 +209,14 @@ def test_a_damaged_name_leads_to_its_experiment(recorded: Home, content: bytes) 
 
 
 def test_a_name_whose_experiment_is_gone_gets_a_new_one(recorded: Home) -> None:
-    """Its folder was removed by hand."""
+    """A name whose experiment folder was removed gets a new experiment."""
     shutil.rmtree(recorded.experiments / "1")
 
     assert recorded.find_or_create_experiment("digits").experiment_id == 3
 
 
 def test_an_experiment_is_not_made_twice_because_its_record_is_damaged(recorded: Home) -> None:
-    """What names it may be damaged, too: the damaged file might be the one that is looked for."""
+    """If a record is damaged, a name is not given to a new experiment, since the record may have it."""
     path = recorded.experiment(1).record_path
     path.write_bytes(flip(path.read_bytes(), 100))
 
@@ -228,7 +228,7 @@ def test_an_experiment_is_not_made_twice_because_its_record_is_damaged(recorded:
 def test_a_damaged_home_record_is_named_and_stops_nobody(
     recorded: Home, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Records are read, and trainings begin."""
+    """A damaged home.json is reported, but records are read and trainings begin."""
     (recorded.root / "home.json").write_bytes(content)
 
     home = Home.create(recorded.root)
@@ -238,7 +238,7 @@ def test_a_damaged_home_record_is_named_and_stops_nobody(
 
 
 def test_a_flipped_bit_of_the_home_record_refuses_no_home(recorded: Home) -> None:
-    """The format above all: a home of another one is refused."""
+    """No flipped bit in home.json makes the home look like one of another format."""
     path = recorded.root / "home.json"
     content = path.read_bytes()
     for bit in range(len(content) * 8):
@@ -249,7 +249,7 @@ def test_a_flipped_bit_of_the_home_record_refuses_no_home(recorded: Home) -> Non
 
 @pytest.mark.parametrize("name", ["²", "٣", "0", "007", "99999999999999999999", "1_0", "+4", "7.bak", "x", " 5"])
 def test_a_folder_that_no_trial_has_made_is_no_trial(recorded: Home, name: str) -> None:
-    """Nor is one an experiment; new ids follow the true ones."""
+    """Folders with other names than ids are ignored as trials and experiments."""
     for directory in (recorded.runs, recorded.experiments):
         (directory / name).mkdir()
         (directory / name / "trial.json").write_bytes(b"x")
@@ -265,7 +265,7 @@ def test_a_folder_that_no_trial_has_made_is_no_trial(recorded: Home, name: str) 
 
 @pytest.mark.parametrize("name", ["trial.json", "2.exit", "1.journal", "changes.journal", "command.json"])
 def test_what_is_no_file_disturbs_no_other_trial(recorded: Home, name: str) -> None:
-    """A directory stands in its place."""
+    """A directory in the place of a trial's file does not hide other trials."""
     path = recorded.trial(2).path / name
     path.unlink(missing_ok=True)
     path.mkdir()
@@ -304,7 +304,7 @@ _ABSURD_RECORDS = {
 
 @pytest.mark.parametrize("body", _ABSURD_RECORDS.values(), ids=_ABSURD_RECORDS.keys())
 def test_a_record_that_nobody_can_have_made_is_a_bad_line(recorded: Home, body: bytes) -> None:
-    """Its checksum is right; it is counted, and everything else of its trial and of all others is as it was."""
+    """An absurd record with a right checksum counts as a bad line and changes nothing else."""
     expected = rebuilt(recorded)
     with recorded.trial(1).journal_path(1).open("ab") as journal:
         journal.write(b"%08x %b\n" % (google_crc32c.value(body), body))
@@ -334,7 +334,7 @@ _ABSURD_TRIALS = {
 def test_a_trial_record_that_nobody_can_have_made_is_left_out_and_named(
     recorded: Home, content: bytes, run_cli: Callable[..., Finished]
 ) -> None:
-    """By the listing, by the client and on the command line; all others are listed."""
+    """An absurd trial record is left out and named by lists, client and commands; others are listed."""
     path = recorded.trial(1).path / "trial.json"
     path.write_bytes(content)
 
@@ -348,7 +348,7 @@ def test_a_trial_record_that_nobody_can_have_made_is_left_out_and_named(
 
 
 def test_a_huge_integer_among_hyperparameters_is_listed(recorded: Home) -> None:
-    """JSON keeps it, and so do we."""
+    """A trial with a huge integer among its hyperparameters is listed."""
     path = recorded.trial(1).path / "trial.json"
     path.write_bytes(b'{"trial_id":1,"experiment_id":1,"created":1,"seed":1,"hparams":{"a":%d}}' % 10**300)
 
@@ -359,7 +359,7 @@ def test_a_huge_integer_among_hyperparameters_is_listed(recorded: Home) -> None:
 
 
 def test_a_damaged_exit_status_is_told_as_the_reason(recorded: Home) -> None:
-    """It is not known how the process ended, although it was recorded."""
+    """If the exit record is damaged, the trial is an error with that reason."""
     path = recorded.trial(1).path / "2.exit"
     path.write_bytes(flip(path.read_bytes(), 70))
 
@@ -372,7 +372,7 @@ def test_a_damaged_exit_status_is_told_as_the_reason(recorded: Home) -> None:
 def test_a_damaged_command_does_not_keep_a_trial_from_being_described(
     recorded: Home, run_cli: Callable[..., Finished]
 ) -> None:
-    """It is named; only a resume needs it."""
+    """A damaged command record is reported, but the trial can be described."""
     path = recorded.trial(1).path / "command.json"
     path.write_bytes(flip(path.read_bytes(), 70))
 
@@ -383,7 +383,7 @@ def test_a_damaged_command_does_not_keep_a_trial_from_being_described(
 
 
 def test_a_run_info_is_verified(recorded: Home) -> None:
-    """Also by the script that it is meant for."""
+    """A script refuses a run info with a wrong checksum."""
     path = recorded.trial(1).run_info_path(2)
     use_run_info(path)
     info = get_cluster_info()
@@ -396,7 +396,7 @@ def test_a_run_info_is_verified(recorded: Home) -> None:
 
 
 def test_a_record_without_a_checksum_is_taken_as_it_is(recorded: Home) -> None:
-    """A person may have written it."""
+    """A record without a checksum, as a person may write it, is accepted."""
     path = recorded.trial(1).path / "trial.json"
     path.write_bytes(b'{"trial_id": 1, "experiment_id": 1, "created": 1, "seed": 5, "hparams": {"crc32c": 1}}\n')
 
@@ -404,7 +404,7 @@ def test_a_record_without_a_checksum_is_taken_as_it_is(recorded: Home) -> None:
 
 
 def test_a_home_that_is_a_file_is_refused_by_name(tmp_path: Path, run_cli: Callable[..., Finished]) -> None:
-    """By those who read and by those who write."""
+    """A home path that is a file is refused by readers and writers."""
     (tmp_path / "file").write_text("x")
 
     for make in (Home.open, Home.create):

@@ -31,7 +31,7 @@ def folder(home: Home) -> TrialFolder:
 
 
 def test_a_deleted_trial_leaves_an_empty_folder(home: Home, folder: TrialFolder) -> None:
-    """Its records, checkpoints and logs are gone; the folder keeps the id from being given to another trial."""
+    """A deleted trial's folder is emptied but kept, so that its id is not reused."""
     delete_trial(folder)
 
     assert list(folder.path.iterdir()) == []
@@ -41,7 +41,7 @@ def test_a_deleted_trial_leaves_an_empty_folder(home: Home, folder: TrialFolder)
 
 
 def test_a_trial_whose_checkpoint_is_missing_can_be_deleted(home: Home, folder: TrialFolder) -> None:
-    """Also one whose deletion was interrupted after its checkpoints were gone."""
+    """A trial whose checkpoint files are missing can be deleted."""
     DirectoryStorage(home.checkpoints).delete("a")
 
     delete_trial(folder)
@@ -50,7 +50,7 @@ def test_a_trial_whose_checkpoint_is_missing_can_be_deleted(home: Home, folder: 
 
 
 def test_a_running_trial_is_not_deleted(home: Home, folder: TrialFolder) -> None:
-    """Nothing of it is touched."""
+    """A running trial is not deleted, and its files are unchanged."""
     training = new_attempt(folder)
 
     with pytest.raises(TrialRunningError, match="cannot delete trial 1"):
@@ -66,7 +66,7 @@ def test_a_running_trial_is_not_deleted(home: Home, folder: TrialFolder) -> None
 def test_a_trial_with_a_checkpoint_that_is_needed_is_deleted_only_by_force(
     home: Home, folder: TrialFolder, reason: str, of: str
 ) -> None:
-    """As the checkpoint itself would be; what a running trial uses is not deleted even then."""
+    """A needed checkpoint protects its trial and experiment without force, and one in use even with force."""
     runs = None
     match reason:
         case "pinned":
@@ -96,7 +96,7 @@ def test_a_trial_with_a_checkpoint_that_is_needed_is_deleted_only_by_force(
 
 
 def test_an_experiment_whose_trials_continue_each_other_is_deleted(home: Home, folder: TrialFolder) -> None:
-    """Nobody outside of it needs their checkpoints."""
+    """An experiment is deleted although its own trials began with each other's checkpoints."""
     new_trial(home, continued_from="a")
 
     delete_experiment(home, folder.read_record().experiment_id)
@@ -105,13 +105,13 @@ def test_an_experiment_whose_trials_continue_each_other_is_deleted(home: Home, f
 
 
 def test_a_trial_that_is_being_started_is_not_deleted(folder: TrialFolder) -> None:
-    """Whoever looks for its newest good checkpoint holds the claim already."""
+    """A trial whose next attempt is being claimed is not deleted."""
     with claimed_next_attempt(folder, "resume"), pytest.raises(TrialRunningError):
         delete_trial(folder)
 
 
 def test_an_experiment_is_deleted_with_its_trials_only(home: Home, folder: TrialFolder) -> None:
-    """Trials of other experiments stay."""
+    """Deleting an experiment deletes its trials and keeps those of other experiments."""
     other = new_trial(home, experiment="letters")
 
     delete_experiment(home, folder.read_record().experiment_id)
@@ -124,7 +124,7 @@ def test_an_experiment_is_deleted_with_its_trials_only(home: Home, folder: Trial
 
 
 def test_an_experiment_with_a_running_trial_is_left_whole(home: Home, folder: TrialFolder) -> None:
-    """Not even its trials that ended are deleted."""
+    """An experiment with a running trial is not deleted, nor is any of its ended trials."""
     training = new_attempt(new_trial(home))
 
     with pytest.raises(TrialRunningError):
@@ -135,7 +135,7 @@ def test_an_experiment_with_a_running_trial_is_left_whole(home: Home, folder: Tr
 
 
 def test_a_change_that_the_disk_refuses_leaves_nothing_of_it(small_disk: Path) -> None:
-    """Nothing is deleted on its strength, and the next change is not spoiled by half a line."""
+    """A change that the full disk refuses leaves no partial line that would damage the next one."""
     folder = new_trial(Home.create(small_disk / "home"))
     with contextlib.suppress(OSError), (small_disk / "hog").open("wb", buffering=0) as hog:
         while True:
@@ -153,7 +153,7 @@ def test_a_change_that_the_disk_refuses_leaves_nothing_of_it(small_disk: Path) -
 
 
 def test_a_change_behind_half_a_line_is_kept(folder: TrialFolder) -> None:
-    """Its writer died; the half line is counted as damaged, and costs no other."""
+    """A change after a partial line is read, and the partial line counts as damaged."""
     folder.append_change(CheckpointPinned(time=0.0, storage_id="a"))
     with folder.changes_path.open("ab") as file:
         file.write(b'0123abcd {"kind":"checkpoint_pi')

@@ -45,7 +45,7 @@ _VALUES = st.floats() | st.integers(-MAX_INT, MAX_INT)
 @given(group=_NAMES, metrics=st.dictionaries(_NAMES, _VALUES, max_size=5), time=st.floats(START, START + 1e7))
 @example(group="'\";\0\n😀", metrics={"/../\0": 2**63, "a" * 1024: -(2**63), "": 1.0} | {"é" * 512: 5e-324}, time=START)
 def test_names_values_and_times_come_back_exactly(group: str, metrics: dict[str, Metric], time: float) -> None:
-    """Type and bits of every number, every character of every name."""
+    """Numbers keep their type and bits, and names every character."""
     metrics = {name: value for name, value in metrics.items() if name}
     with tempfile.TemporaryDirectory() as directory:
         home = Home(Path(directory, "home"))
@@ -63,7 +63,7 @@ def test_names_values_and_times_come_back_exactly(group: str, metrics: dict[str,
 
 
 def exactly(metrics: dict[str, Metric]) -> list[tuple[str, int | bytes]]:
-    """Every bit counts, but all NaN are alike."""
+    """Returns names and bits, with all NaN alike."""
     return [(name, bits(value)) for name, value in metrics.items()]
 
 
@@ -78,7 +78,7 @@ def told(rows: list[ReportRow]) -> list[tuple[int, int | None, dict[str, Metric]
 
 
 def test_reports_come_by_steps_then_in_the_order_of_the_calls(home: Home) -> None:
-    """Whatever the clock said; two at one step stay two."""
+    """Reports are sorted by step and then by the order of the calls, not by time."""
     record(
         new_trial(home),
         report(5, loss=0.5),
@@ -99,7 +99,7 @@ def test_reports_come_by_steps_then_in_the_order_of_the_calls(home: Home) -> Non
 
 
 def test_a_report_without_metrics_and_one_with_batches_come_back(home: Home) -> None:
-    """What a report holds beside metrics is no series."""
+    """Reports without metrics and batch metrics are read back, and batches are not a series."""
     record(
         new_trial(home),
         report(1),
@@ -120,7 +120,7 @@ def test_a_report_without_metrics_and_one_with_batches_come_back(home: Home) -> 
 
 
 def test_reports_of_one_group_may_differ_in_their_metrics(home: Home) -> None:
-    """Each comes with its own, in the order in which the group has first had them."""
+    """Reports of one group may have different metrics, in the order in which the group first had them."""
     record(
         new_trial(home),
         report(1, loss=0.1, rate="NaN"),
@@ -142,7 +142,7 @@ def test_reports_of_one_group_may_differ_in_their_metrics(home: Home) -> None:
 
 
 def test_a_report_of_which_a_metric_is_superseded_comes_in_two(home: Home) -> None:
-    """What still counts, and what a later attempt has repeated."""
+    """A report of which one metric is superseded is split into the valid and the superseded part."""
     folder = new_trial(home)
     record(folder, *[report(steps, loss=float(steps), rate=1) for steps in (1, 2)])
     record(folder, report(2, attempt=2, loss=0.5), attempt=2, resumed_steps=2)
@@ -163,7 +163,7 @@ def test_a_report_of_which_a_metric_is_superseded_comes_in_two(home: Home) -> No
 
 @needs("many processes")
 def test_many_reports_are_read_in_pages_without_loss(home: Home) -> None:
-    """More than a page of points, in series of very different length."""
+    """Reports that need several pages are read without loss, in the order of the steps."""
     many = [report(steps, loss=0.5, accuracy=0.5) for steps in range(60_000)]
     few = [report(steps, "validation", accuracy=0.9) for steps in range(0, 60_000, 7_000)]
     record(new_trial(home), *many, *few)
@@ -197,7 +197,7 @@ def test_what_lies_beyond_the_checkpoint_of_a_resume_is_superseded(home: Home) -
 
 
 def test_what_a_later_attempt_reports_again_is_superseded_metric_by_metric_and_step_by_step(home: Home) -> None:
-    """It reports `loss` at steps 15 and 20, which it resumed from; `accuracy` it does not report."""
+    """Only the metrics and steps that a later attempt reports again are superseded."""
     folder = new_trial(home)
     record(folder, *(report(steps, loss=1.0, accuracy=0.5) for steps in (10, 20)))
     repeated = [report(steps, attempt=2, loss=0.0) for steps in (15, 20, 25)]
@@ -220,7 +220,7 @@ def test_what_a_later_attempt_reports_again_is_superseded_metric_by_metric_and_s
 
 
 def test_steps_between_those_that_a_later_attempt_reports_again_stay(home: Home) -> None:
-    """An evaluation of old checkpoints hides nothing but what it has evaluated again, in curves and figures too."""
+    """Steps that a later attempt does not report again stay valid in reports, curves and figures."""
     folder = new_trial(home)
     record(folder, *(report(steps, "validation", loss=float(steps), own=1) for steps in range(20)))
     with Index(home) as index:
@@ -242,7 +242,7 @@ def test_steps_between_those_that_a_later_attempt_reports_again_stay(home: Home)
 
 
 def test_of_two_reports_of_a_step_in_one_attempt_the_later_counts(home: Home) -> None:
-    """In every answer, metric by metric and rank by rank, whether the journal is read at once or line by line."""
+    """Of two reports of a step in one attempt the later one counts, for each metric and rank."""
     folder = new_trial(home)
     written: list[Record] = [
         report(10, "validation", loss=9.0, accuracy=0.5),
@@ -283,7 +283,7 @@ def test_of_two_reports_of_a_step_in_one_attempt_the_later_counts(home: Home) ->
 
 
 def test_what_a_report_holds_beside_numbers_is_repeated_with_a_metric_of_it(home: Home) -> None:
-    """Reports of other metrics at the same step leave it alone, also if their batches have the same names."""
+    """Batches and texts of a report are superseded only with a metric of the same report."""
     folder = new_trial(home)
     with Index(home) as index:
         record(folder)
@@ -309,7 +309,7 @@ def test_what_a_report_holds_beside_numbers_is_repeated_with_a_metric_of_it(home
 
 
 def test_a_resume_of_a_resume_supersedes_both(home: Home) -> None:
-    """The third attempt goes back behind what the second resumed from."""
+    """A resume further back supersedes the reports of all earlier attempts beyond it."""
     folder = new_trial(home)
     record(folder, *(report(steps, loss=1.0) for steps in (10, 20, 30)))
     record(folder, *(report(steps, attempt=2, loss=2.0) for steps in (30, 40)), attempt=2, resumed_steps=20)
@@ -321,7 +321,7 @@ def test_a_resume_of_a_resume_supersedes_both(home: Home) -> None:
 
 
 def test_buckets_hold_the_true_minimum_and_maximum(home: Home) -> None:
-    """Of a series that runs over two attempts; NaN are counted apart, and infinities are values."""
+    """Buckets have the exact extremes and means, over two attempts and with NaN left out."""
     folder = new_trial(home)
     values: dict[int, float | str] = {steps: math.sin(steps * 1.7) for steps in range(3000)}
     values.update({500: 77.0, 501: "NaN", 2999: "-Infinity"})
@@ -357,7 +357,7 @@ def test_a_short_series_has_a_bucket_for_each_point(home: Home) -> None:
 
 
 def test_the_int_2_to_the_63_is_compared_as_a_number(home: Home) -> None:
-    """SQLite has no such int; as a text it would lie above all floats."""
+    """The int 2**63, which SQLite cannot store, is compared as a number."""
     record(new_trial(home), report(1, "validation", big=2**63), report(2, "validation", big=1e300))
     with Index(home) as index:
         index.refresh()
@@ -369,7 +369,7 @@ def test_the_int_2_to_the_63_is_compared_as_a_number(home: Home) -> None:
 
 
 def test_the_figures_of_a_metric_are_of_the_points_that_count(home: Home) -> None:
-    """Also after another look, when a part of an attempt is superseded that was indexed before."""
+    """Figures cover valid points only, also if earlier indexed points are superseded later."""
     folder = new_trial(home)
     record(folder, report(1, loss="NaN", depth="NaN"), report(2, loss=2**63 - 1), report(3, loss=-7, depth="NaN"))
     with Index(home) as index:
@@ -388,7 +388,7 @@ def test_the_figures_of_a_metric_are_of_the_points_that_count(home: Home) -> Non
 
 
 def test_the_summary_of_a_trial(home: Home) -> None:
-    """The last value is the one at the highest step; minimum, maximum and mean leave NaN out."""
+    """A trial's summary has each metric's last value by step, and its minimum, maximum and mean without NaN."""
     record(
         new_trial(home),
         report(3, loss=1.0, epoch=3),
@@ -410,7 +410,7 @@ def test_the_summary_of_a_trial(home: Home) -> None:
 
 
 def test_the_best_validations_of_an_experiment(home: Home) -> None:
-    """Of its trials only, of what is visible only, and NaN never wins."""
+    """The best validations cover valid reports of the experiment's trials and ignore NaN."""
     first, second, other = new_trial(home), new_trial(home), new_trial(home, experiment="other")
     record(first, report(1, "validation", loss=0.3), report(2, "validation", loss=0.1), report(3, "training", loss=0))
     record(first, attempt=2, resumed_steps=1)
@@ -426,7 +426,7 @@ def test_the_best_validations_of_an_experiment(home: Home) -> None:
 
 
 def test_the_figures_of_the_profiler_belong_to_times(home: Home) -> None:
-    """They come when asked for by their group, are never superseded, and are not among the series of the script."""
+    """Profiler figures are read by group and time, are never superseded and are no series."""
     folder = new_trial(home)
     profiles = [Profile(time=START + seconds, group="cpu", metrics={"cpu_util": 0.5}) for seconds in (2, 1)]
     record(folder, *profiles, report(30, loss=0.5))
@@ -446,7 +446,7 @@ def test_the_figures_of_the_profiler_belong_to_times(home: Home) -> None:
 
 
 def test_a_trial_says_what_was_last_said_of_it(home: Home) -> None:
-    """By the newest attempt that speaks of it; non-finite values in free-form ones come back too."""
+    """A trial shows the newest status, progress and metadata of any attempt."""
     folder = new_trial(home, lr=0.1)
     record(
         folder,
@@ -466,7 +466,7 @@ def test_a_trial_says_what_was_last_said_of_it(home: Home) -> None:
 
 
 def test_a_deleted_checkpoint_stays_listed_as_deleted(home: Home) -> None:
-    """Whether the trial, another one or somebody from outside said so, or its manifest is gone."""
+    """A checkpoint is listed as deleted if any journal says so or if its files are gone."""
     storage = DirectoryStorage(Home.create(home.root).checkpoints)
     with storage.stage("kept") as staging:
         store_alone(staging, {})
@@ -484,7 +484,7 @@ def test_a_deleted_checkpoint_stays_listed_as_deleted(home: Home) -> None:
 
 
 def test_what_does_not_exist_is_an_error_that_names_it(home: Home) -> None:
-    """And says where it was looked for."""
+    """An unknown object raises an error that names it and the home."""
     new_trial(home)
     with Index(home) as index:
         index.refresh()
@@ -500,7 +500,7 @@ def test_what_does_not_exist_is_an_error_that_names_it(home: Home) -> None:
 
 
 def test_checkpoints_are_listed_by_trial_and_then_by_their_saves(home: Home) -> None:
-    """Never by the clock, which differs between machines and may jump."""
+    """Checkpoints are sorted by trial and by the order of saves, not by time."""
     for number in (1, 2):
         folder = new_trial(home)
         record(folder, stored(f"a{number}", 1, time=START - number), stored(f"b{number}", 2, time=START - 10 * number))
@@ -515,7 +515,7 @@ def test_checkpoints_are_listed_by_trial_and_then_by_their_saves(home: Home) -> 
 
 
 def test_what_was_settled_counts_until_a_later_attempt_begins(home: Home) -> None:
-    """Over what the attempt itself says; the newest word counts."""
+    """A settled state overrides the attempt's own, until a later attempt begins."""
     folder = new_trial(home)
     record(folder, Ended(time=START, outcome="paused"))
     told = [
@@ -538,7 +538,7 @@ def test_what_was_settled_counts_until_a_later_attempt_begins(home: Home) -> Non
 
 
 def test_bins_are_the_same_stretches_of_steps_in_every_series(home: Home) -> None:
-    """Without superseded points; values that are not finite are counted and left out of the figures."""
+    """Bins cover the same steps in every series and leave out superseded and non-finite values."""
     folder, other = new_trial(home), new_trial(home)
     first = [report(step, loss=float(step)) for step in range(1, 9)]
     record(folder, *first, report(9, loss="NaN"), report(90, loss=7.0))

@@ -23,7 +23,7 @@ def numbers(reports: list[Report]) -> list[float]:
 
 
 def bucket(reports: list[Report]) -> SeriesBucket:
-    """The only bucket of these reports, made from each of them."""
+    """Returns the bucket that all these reports form."""
     steps = [one.steps_completed for one in reports]
     found = [value for value in numbers(reports) if not math.isnan(value)]
     mean: Any = pytest.approx(math.fsum(found) / len(found))
@@ -64,7 +64,7 @@ def test_points_come_back_from_any_blocks(home: Home, seed: int) -> None:
 
 
 def test_a_restart_within_a_block_divides_it(home: Home) -> None:
-    """What is superseded is told apart to the step, also when later attempts go back further, and live."""
+    """A restart within a block supersedes exactly the steps beyond it, also while the index follows."""
     folder = new_trial(home)
     first = [report(steps, loss=float(steps)) for steps in range(3000)]
     second = [report(steps, attempt=2, loss=-float(steps)) for steps in range(1500, 2000)]
@@ -91,7 +91,7 @@ def test_a_restart_within_a_block_divides_it(home: Home) -> None:
 
 
 def test_lines_that_were_copied_count_once(home: Home) -> None:
-    """Within what is read at once, and in what comes later, behind other points."""
+    """Copied lines of a journal count once, even if they are read later."""
     folder = new_trial(home)
     reports = [report(steps, loss=float(steps)) for steps in range(2000)]
     record(folder, *reports, *reports[500:700])
@@ -105,7 +105,7 @@ def test_lines_that_were_copied_count_once(home: Home) -> None:
 
 
 def test_of_many_reports_at_one_step_the_last_counts(home: Home) -> None:
-    """The others are kept, in the order of the calls, and fill several blocks."""
+    """Of thousands of reports at one step the last one counts, and the others are kept in order."""
     folder = new_trial(home)
     record(folder, *(Report(1_750_000_000.0 + number, "training", 7, {"loss": number}) for number in range(3000)))
     with Index(home) as index:
@@ -120,7 +120,7 @@ def test_of_many_reports_at_one_step_the_last_counts(home: Home) -> None:
 
 
 def test_a_report_writes_little_into_a_long_series(home: Home) -> None:
-    """At its end, at a step in the middle, and also where reports hold much beside their metrics."""
+    """Adding a report to a long series writes little to the disk, wherever its step is."""
     folder = new_trial(home)
     many = [report(steps, loss=0.5, accuracy=0.5) for steps in range(100_000)]
     large = [
@@ -141,5 +141,5 @@ def test_a_report_writes_little_into_a_long_series(home: Home) -> None:
 
 
 def bytes_written() -> int:
-    """By this process, into files."""
+    """Returns the number of bytes that this process has written to files."""
     return int(Path("/proc/self/io").read_text().split()[3])

@@ -30,7 +30,7 @@ _NAN = number_to_json(struct.unpack(">d", bytes.fromhex("fff8000000000001"))[0])
 
 @pytest.fixture
 def recorded(home: Home) -> Home:
-    """Two trials, with journals of two attempts, of another rank, and of what was done from outside."""
+    """Records two trials with journals of two attempts, of another rank and of changes."""
     for _ in range(2):
         folder = new_trial(home, lr=0.1)
         reports = [report(steps, loss=1 / steps, norm=_NAN, count=steps) for steps in range(1, 20)]
@@ -54,7 +54,7 @@ def recorded(home: Home) -> Home:
 
 
 def told_of(index: Index, trial_id: int) -> list[str]:
-    """What its reports say; whether they are superseded is what the beginning of an attempt says."""
+    """Returns the reports of a trial without their superseded flag, which depends on other records."""
     groups = [*index.reports(trial_id, superseded=True), *index.reports(trial_id, "cpu")]
     return sorted(repr(structs.replace(row, is_superseded=False)) for row in groups)
 
@@ -63,7 +63,7 @@ def told_of(index: Index, trial_id: int) -> list[str]:
 @needs("many processes")
 @pytest.mark.parametrize("num_flips", [30, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_flipped_bit_in_a_journal_is_never_an_answer(recorded: Home, num_flips: int) -> None:
-    """Of any kind of journal and record; newlines are tried oftener than chance would."""
+    """After a flipped bit in any journal, the index reports nothing that was not recorded."""
     chance = random.Random(5)
     journals = sorted(recorded.trial(1).path.glob("*.journal"))
     with Index(recorded) as index:

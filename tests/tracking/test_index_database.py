@@ -18,7 +18,7 @@ from core_sdk.tracking.index._schema import REVISION
 
 @pytest.fixture
 def indexed(home: Home) -> str:
-    """The home has an index that says this."""
+    """Returns all answers of the index of three trials."""
     for number in range(3):
         record(new_trial(home), *(report(steps, loss=steps + number) for steps in range(200)), stored(f"c{number}", 3))
     return rebuilt(home)
@@ -63,7 +63,7 @@ def replace_by_text(_: bytes) -> bytes:
 def test_a_damaged_index_is_built_again_and_says_so(
     home: Home, indexed: str, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever part of the file the damage hits, nothing is missing afterwards."""
+    """A damaged index is rebuilt with a warning, and nothing is missing."""
     home.database.write_bytes(damage(home.database.read_bytes()))
     with Index(home) as index:
         index.refresh()
@@ -73,7 +73,7 @@ def test_a_damaged_index_is_built_again_and_says_so(
 
 
 def test_a_database_of_something_else_is_replaced(home: Home, indexed: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It opens, and has none of our tables."""
+    """A database without the index's tables is replaced."""
     home.database.unlink()
     with sqlite3.connect(home.database) as connection:
         connection.execute("CREATE TABLE something (a, b)")
@@ -98,7 +98,7 @@ def test_damage_while_the_index_is_open_is_mended(home: Home, indexed: str, capl
 
 @pytest.mark.parametrize("also_a_left_journal", [True, False])
 def test_a_deleted_index_is_built_again(home: Home, indexed: str, also_a_left_journal: bool) -> None:
-    """Without a word: deleting it is allowed. A rollback journal of the deleted one is not applied to the new one."""
+    """A deleted index is rebuilt silently, and a leftover rollback journal is not applied to it."""
     if also_a_left_journal:
         leave_a_rollback_journal(home)
     home.database.unlink()
@@ -109,7 +109,7 @@ def test_a_deleted_index_is_built_again(home: Home, indexed: str, also_a_left_jo
 
 
 def leave_a_rollback_journal(home: Home) -> None:
-    """Dies in the middle of a transaction that has reached the file."""
+    """Leaves a rollback journal by dying in a transaction."""
     script = """if True:
         import os, sqlite3, sys
         connection = sqlite3.connect(sys.argv[1])
@@ -122,7 +122,7 @@ def leave_a_rollback_journal(home: Home) -> None:
 
 
 def test_an_open_index_follows_when_another_process_rebuilds_it(home: Home, indexed: str) -> None:
-    """It must not go on writing to the file that was deleted."""
+    """An open index uses the new file after another process has rebuilt it."""
     with Index(home) as index:
         Index.rebuild(home)
         append(home.trial(1), 1, lines(report(1000, loss=0.5)))
@@ -138,7 +138,7 @@ def test_an_open_index_follows_when_another_process_rebuilds_it(home: Home, inde
 def test_an_index_of_another_version_is_built_again(
     home: Home, indexed: str, revision: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is only a cache, so that there is nothing to migrate."""
+    """An index of another version is rebuilt instead of migrated."""
     with sqlite3.connect(home.database) as connection:
         connection.execute(f"PRAGMA user_version = {revision}")
     connection.close()
@@ -151,7 +151,7 @@ def test_an_index_of_another_version_is_built_again(
 
 
 def test_a_missing_home_is_an_empty_index_and_is_not_made(home: Home) -> None:
-    """Reading creates nothing."""
+    """A missing home has an empty index, and reading does not create it."""
     with Index(home) as index:
         index.refresh()
 
@@ -164,7 +164,7 @@ def test_a_missing_home_is_an_empty_index_and_is_not_made(home: Home) -> None:
 def test_where_no_file_can_be_made_the_index_is_kept_in_memory(
     home: Home, indexed: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Something that is no file stands in its place."""
+    """If no index file can be written, the index is kept in memory."""
     home.database.unlink()
     home.database.mkdir()
     with Index(home) as index:
@@ -201,7 +201,7 @@ def test_on_a_full_disk_the_index_is_kept_in_memory(
 
 
 def test_a_reader_who_pauses_does_not_keep_indexers_waiting(home: Home, indexed: str) -> None:
-    """Between two reports no lock is held, as when they are piped to a pager."""
+    """A reader that pauses between two reports holds no lock against indexers."""
     with Index(home) as reader, Index(home) as indexer:
         reports = reader.reports(1)
         next(reports)

@@ -25,7 +25,7 @@ def progress(value: float) -> ProgressReported:
 
 
 def test_figures_of_two_nodes_are_not_mixed_up(home: Home) -> None:
-    """Also where both have recorded at the same moment: each row tells whose node it is."""
+    """Profiler figures of two nodes are kept apart by rank, even at the same time."""
     folder = new_trial(home)
     record(folder, cpu(1, 10.0), cpu(3, 30.0))
     record(folder, cpu(1, 11.0, more=1.0), cpu(2, 21.0), rank=4)
@@ -43,7 +43,7 @@ def test_figures_of_two_nodes_are_not_mixed_up(home: Home) -> None:
 
 
 def test_each_rank_has_its_progress_and_the_trial_the_chiefs(home: Home) -> None:
-    """A rank that has recorded figures only has none."""
+    """Each rank has its own progress, and the trial's is the chief's."""
     folder = new_trial(home)
     record(folder, progress(0.5))
     record(folder, progress(0.3), progress(0.4), rank=10)
@@ -58,7 +58,7 @@ def test_each_rank_has_its_progress_and_the_trial_the_chiefs(home: Home) -> None
 
 
 def test_the_ranks_are_those_of_the_newest_attempt(home: Home) -> None:
-    """A trial that was resumed on fewer ranks, or on one, does not show those that it no longer has."""
+    """Only the ranks of the newest attempt are listed, also when it has fewer than the one before."""
     folder = new_trial(home)
     record(folder, progress(0.5))
     record(folder, progress(0.4), rank=1)
@@ -75,7 +75,7 @@ def test_the_ranks_are_those_of_the_newest_attempt(home: Home) -> None:
 
 
 def test_only_the_chief_tells_how_the_attempt_goes(home: Home) -> None:
-    """What else another rank's journal may hold changes nothing, nor does its own beginning supersede anything."""
+    """Records of a trial's course in another rank's journal are ignored."""
     folder = new_trial(home)
     record(folder, report(5, loss=0.5), stored("a", 5))
     record(folder, report(6, attempt=2, loss=0.4), attempt=2, resumed_steps=5)
@@ -96,7 +96,7 @@ def test_only_the_chief_tells_how_the_attempt_goes(home: Home) -> None:
 
 
 def test_what_befell_another_ranks_journal_is_counted_for_the_trial(home: Home) -> None:
-    """Damaged lines are skipped, a torn tail waits, and what the disk refused is added up."""
+    """Bad lines and dropped records of all ranks' journals are added up for the trial."""
     folder = new_trial(home)
     record(folder, Dropped(time=START, count=1, reason="full"))
     record(folder, progress(0.1), Dropped(time=START, count=2, reason="full"), rank=1)
@@ -111,7 +111,7 @@ def test_what_befell_another_ranks_journal_is_counted_for_the_trial(home: Home) 
 
 
 def test_an_aged_folder_is_looked_into_when_another_ranks_journal_grows(home: Home) -> None:
-    """And left alone when it does not."""
+    """An old folder is read again when another rank's journal grows, and only then."""
     folder = new_trial(home)
     record(folder)
     record(folder, progress(0.1), rank=1)
@@ -130,7 +130,7 @@ def test_an_aged_folder_is_looked_into_when_another_ranks_journal_grows(home: Ho
 
 @pytest.mark.parametrize("remove", [os.unlink, lambda path: path.write_bytes(b"")])
 def test_what_another_ranks_journal_lost_is_forgotten(home: Home, remove: Callable[..., object]) -> None:
-    """Deleted, or emptied; and what the other journals hold stays."""
+    """If another rank's journal is deleted or emptied, only its records disappear from the index."""
     folder = new_trial(home)
     record(folder, cpu(1, 0.1), report(1, loss=0.5), progress(0.5))
     record(folder, cpu(1, 0.2), progress(0.4), rank=1)
@@ -147,7 +147,7 @@ def test_what_another_ranks_journal_lost_is_forgotten(home: Home, remove: Callab
 
 
 def test_a_deleted_trial_takes_all_its_journals_with_it(home: Home) -> None:
-    """In the folder and in the index."""
+    """Deleting a trial removes the journals of all its ranks from the folder and the index."""
     folder = new_trial(home)
     record(folder, progress(0.5))
     record(folder, cpu(1, 0.2), rank=1)
@@ -166,7 +166,7 @@ def test_a_deleted_trial_takes_all_its_journals_with_it(home: Home) -> None:
     "name", ["1.rank2.journal", "9.rank1.journal", "1.rank0.journal", "²3.journal", "0.journal", "7.journal.bak"]
 )
 def test_only_the_chiefs_journal_makes_an_attempt(home: Home, name: str) -> None:
-    """Not another rank's, and no file of a similar name."""
+    """Only the chief's journal counts as an attempt."""
     folder = new_trial(home)
     record(folder)
     record(folder, attempt=3)
@@ -181,7 +181,7 @@ def test_only_the_chiefs_journal_makes_an_attempt(home: Home, name: str) -> None
 
 
 def test_a_journal_whose_chiefs_is_missing_waits_for_it(home: Home) -> None:
-    """As when a trial is being copied, and one file arrives before the other."""
+    """Another rank's journal is ignored until the chief's journal is there."""
     folder = new_trial(home)
     record(folder, progress(0.4), rank=1)
     with Index(home) as index:
@@ -201,7 +201,7 @@ def told(rows: Iterable[ReportRow]) -> list[tuple[object, ...]]:
 
 
 def test_two_ranks_report_one_step_and_both_reports_are_kept(home: Home) -> None:
-    """Rank 0 is seen unless somebody asks: in reports, curves and figures."""
+    """Both ranks' reports of one step are kept, and answers show rank 0 unless another is asked for."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5), report(2, loss=0.25))
     record(folder, report(1, loss=5.0), report(2, loss=2.5), rank=1)
@@ -223,7 +223,7 @@ def test_two_ranks_report_one_step_and_both_reports_are_kept(home: Home) -> None
 
 
 def test_a_metric_that_rank_0_never_reports_is_seen_of_the_lowest_rank_that_does(home: Home) -> None:
-    """Everywhere where nobody asks for a rank, also beside checkpoints, and where these are collected."""
+    """If rank 0 never reports a metric, all answers show the lowest rank that does."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5), stored("a", 2))
     record(folder, report(2, "validation", accuracy=0.7), report(2, loss=7.0), rank=3)
@@ -244,7 +244,7 @@ def test_a_metric_that_rank_0_never_reports_is_seen_of_the_lowest_rank_that_does
 
 
 def test_a_rank_is_seen_until_a_lower_one_reports_the_metric(home: Home) -> None:
-    """Whichever journal is read first, or grows later."""
+    """A higher rank's metric is shown until a lower rank reports it, in whatever order they come."""
     folder = new_trial(home)
     record(folder)
     record(folder, report(1, loss=1.0), rank=1)
@@ -260,7 +260,7 @@ def test_a_rank_is_seen_until_a_lower_one_reports_the_metric(home: Home) -> None
 
 
 def test_a_resume_supersedes_the_reports_of_every_rank_alike(home: Home) -> None:
-    """Beyond the checkpoint; and what a rank repeats before it supersedes its own reports only."""
+    """A resume supersedes all ranks' reports beyond its checkpoint; earlier repeats only their own rank's."""
     folder = new_trial(home)
     for rank in (0, 1):
         record(folder, *(report(step, loss=float(step)) for step in (1, 2, 3, 4)), rank=rank)
@@ -278,7 +278,7 @@ def test_a_resume_supersedes_the_reports_of_every_rank_alike(home: Home) -> None
 
 
 def test_what_a_rank_reports_beside_metrics_is_kept_with_it(home: Home) -> None:
-    """Metrics of batches and JSON values, of ranks that share a group, belong to the lowest of them."""
+    """Batch metrics and JSON values of a group that several ranks report belong to its lowest rank."""
     folder = new_trial(home)
     record(folder, Report(START, "g", 1, {}, [{"x": 1}], {"text": "of 0"}))
     record(folder, Report(START, "g", 1, {"own": 2}, [{"x": 3}], {"text": "of 1"}), rank=1)

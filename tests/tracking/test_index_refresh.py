@@ -130,7 +130,7 @@ Journal = tuple[TrialFolder, int, int]
 
 
 def interleaved(pieces: list[tuple[Journal, bytes]], chance: random.Random) -> list[tuple[Journal, bytes]]:
-    """In a random order that keeps the pieces of each journal in theirs."""
+    """Returns the pieces in a random order that keeps the order within each journal."""
     order = [journal for journal, _ in pieces]
     chance.shuffle(order)
     waiting = {journal: [piece for piece in pieces if piece[0] == journal] for journal in order}
@@ -188,7 +188,7 @@ def size_of(path: Path) -> int:
 
 @needs("many processes")
 def test_indexers_that_run_at_once_index_each_point_once(home: Home, start_script: Callable[..., Script]) -> None:
-    """One indexes, the others wait and find nothing left to do."""
+    """Of several indexers one does the work, and no point is indexed twice."""
     folder = new_trial(home)
     record(folder, *(report(steps, loss=0.5) for steps in range(30_000)))
 
@@ -202,7 +202,7 @@ def test_indexers_that_run_at_once_index_each_point_once(home: Home, start_scrip
 
 
 def test_what_has_not_changed_is_not_read_again(home: Home) -> None:
-    """An aged folder whose journals have their size is left alone; one that grew is not."""
+    """A folder that has not changed is not read again, and a journal that grew is."""
     quiet, busy = new_trial(home), new_trial(home)
     for folder in (quiet, busy):
         record(folder, report(1, loss=0.5))
@@ -235,7 +235,7 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(home: Home) -> None:
 
 @needs("many processes")
 def test_a_refresh_ends_while_a_script_reports_faster_than_it_is_read(home: Home) -> None:
-    """What comes meanwhile is left for the next one."""
+    """A refresh ends although a script writes faster than it reads."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5))
     many = b"".join(lines(report(steps, loss=0.5)) for steps in range(100_000))
@@ -258,7 +258,7 @@ def test_a_refresh_ends_while_a_script_reports_faster_than_it_is_read(home: Home
 
 
 def test_a_torn_last_line_is_read_when_it_is_whole(home: Home) -> None:
-    """Its bytes are not counted as bad while its end is missing."""
+    """A partial last line is not a bad line and is read when it is complete."""
     folder = new_trial(home)
     record(folder)
     line = lines(report(1, loss=0.5))
@@ -276,7 +276,7 @@ def test_a_torn_last_line_is_read_when_it_is_whole(home: Home) -> None:
 
 
 def test_a_bad_line_is_counted_and_said_once(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """The lines around it are kept."""
+    """A bad line is counted and reported once, and the lines around it are kept."""
     folder = new_trial(home)
     line = lines(report(2, loss=0.4))
     record(folder, report(1, loss=0.5))
@@ -291,7 +291,7 @@ def test_a_bad_line_is_counted_and_said_once(home: Home, caplog: pytest.LogCaptu
 
 
 def test_a_step_beyond_64_bits_is_a_bad_line(home: Home) -> None:
-    """It cannot stop the indexing of all others."""
+    """A step beyond 64 bits counts as a bad line and does not stop the indexing."""
     record(new_trial(home), report(2**63, loss=0.5), report(1, loss=0.4))
     with Index(home) as index:
         index.refresh()
@@ -301,7 +301,7 @@ def test_a_step_beyond_64_bits_is_a_bad_line(home: Home) -> None:
 
 
 def test_a_journal_that_became_shorter_is_indexed_anew(home: Home) -> None:
-    """It has been replaced: nothing of the old one remains."""
+    """A journal that became shorter is indexed from its beginning, without the old records."""
     folder = new_trial(home)
     record(folder, *(report(steps, loss=0.5) for steps in range(10)), stored("a", 9))
     with Index(home) as index:
@@ -316,7 +316,7 @@ def test_a_journal_that_became_shorter_is_indexed_anew(home: Home) -> None:
 
 
 def test_what_a_deleted_attempt_superseded_shows_again(home: Home) -> None:
-    """The folder is the truth, also about attempts."""
+    """If an attempt's journal is deleted, the reports that it superseded are valid again."""
     folder = new_trial(home)
     record(folder, *(report(steps, loss=0.5) for steps in range(5)))
     record(folder, report(2, attempt=2, loss=0.1), attempt=2, resumed_steps=1)
@@ -352,7 +352,7 @@ def test_what_the_folder_lost_the_index_forgets(home: Home, leaves_folder: bool)
 
 
 def test_a_damaged_trial_is_left_out_and_named(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """The others are indexed; mended, it is back."""
+    """A trial with a damaged record is left out and named until it is repaired."""
     damaged, good = new_trial(home), new_trial(home)
     for folder in (damaged, good):
         record(folder, report(1, loss=0.5))
@@ -393,7 +393,7 @@ def test_changed_records_are_read_again(home: Home) -> None:
 
 
 def test_a_copied_trial_is_a_trial_of_its_own(home: Home) -> None:
-    """`cp -r` of a folder: its name is its id, whatever the record inside says."""
+    """A copied trial folder is a trial of its own with the folder's number."""
     record(new_trial(home), report(1, loss=0.5), stored("a", 1))
     shutil.copytree(home.runs / "1", home.runs / "7")
     with Index(home) as index:
@@ -406,7 +406,7 @@ def test_a_copied_trial_is_a_trial_of_its_own(home: Home) -> None:
 
 @needs("many processes")
 def test_a_long_indexing_says_on_a_terminal_how_far_it_is(home: Home) -> None:
-    """On a line that is gone at the end; without a terminal nothing is said."""
+    """Long indexing shows its progress on a terminal and nothing elsewhere."""
     folder = new_trial(home)
     record(folder, *(report(step, a=1.0, b=2.0, c=3.0) for step in range(300_000)))
     terminal, device = pty.openpty()
@@ -425,20 +425,20 @@ def test_a_long_indexing_says_on_a_terminal_how_far_it_is(home: Home) -> None:
 
 
 def renamed_over(home: Home, other: Home) -> None:
-    """As rsync writes each file."""
+    """Replaces the files of trial 1 by renaming, as rsync does."""
     for path in (other.runs / "1").iterdir():
         shutil.copy2(path, home.runs / f".{path.name}")
         (home.runs / f".{path.name}").replace(home.runs / "1" / path.name)
 
 
 def written_over(home: Home, other: Home) -> None:
-    """As `cp` does: the files stay the same ones, and the folder's time is as before."""
+    """Overwrites the files of trial 1 in place, as `cp` does, so that the folder's time stays."""
     for path in (other.runs / "1").iterdir():
         (home.runs / "1" / path.name).write_bytes(path.read_bytes())
 
 
 def folder_replaced(home: Home, other: Home) -> None:
-    """Its time is as before, too."""
+    """Replaces the folder of trial 1 by another with the same time."""
     status = (home.runs / "1").stat()
     shutil.rmtree(home.runs / "1")
     shutil.copytree(other.runs / "1", home.runs / "1")
@@ -477,7 +477,7 @@ def test_a_journal_that_was_replaced_is_read_from_its_beginning(
 
 
 def test_a_file_that_was_only_touched_is_not_read_again(home: Home) -> None:
-    """As by a restore from a backup, or a copy of the whole home."""
+    """A file with a new time and the same content is not read again."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5))
     with Index(home) as index:

@@ -47,7 +47,7 @@ _READS = """
 
 @pytest.fixture
 def ended(tmp_path: Path) -> Path:
-    """Made when the holder is to end."""
+    """A file whose presence tells the holder to end."""
     return tmp_path / "ended"
 
 
@@ -55,7 +55,7 @@ def ended(tmp_path: Path) -> Path:
 def test_a_suspended_process_holds_nobody_up(
     home: Home, tmp_path: Path, ended: Path, start_script: Callable[..., Script], holder: str
 ) -> None:
-    """Others read the journals themselves, and name it. When it goes on, all is as ever."""
+    """If a suspended process holds the index, others read the journals and name that process."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5))
     if holder == _READS:
@@ -87,7 +87,7 @@ def test_a_suspended_process_holds_nobody_up(
 def test_a_process_that_works_is_named_and_waited_for(
     home: Home, ended: Path, start_script: Callable[..., Script], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its work is not done twice."""
+    """A process that is indexing is named and waited for, and its work is not repeated."""
     record(new_trial(home), report(1, loss=0.5))
     script = start_script(_INDEXES, home.root, ended)
     script.read_until("holds")

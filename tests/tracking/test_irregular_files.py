@@ -25,7 +25,7 @@ HANGS_S = 60.0
 
 @pytest.fixture
 def two_trials(home: Home) -> Home:
-    """Each has two checkpoints."""
+    """Records two trials with two checkpoints each."""
     for number in (1, 2):
         training = new_attempt(new_trial(home))
         for steps, name in enumerate(("older", "newer"), start=1):
@@ -40,7 +40,7 @@ def make_fifo(path: Path) -> None:
 
 
 def make_link(path: Path) -> None:
-    """To what was there."""
+    """Replaces the file by a link to it."""
     aside = path.with_name(f"{path.name}.aside")
     if path.exists():
         path.rename(aside)
@@ -57,7 +57,7 @@ IRREGULAR = pytest.mark.parametrize("make", [make_fifo, make_link])
 def test_a_file_of_a_trial_that_is_none_confines_its_damage(
     two_trials: Home, name: str, make: Callable[[Path], None]
 ) -> None:
-    """The other trial is listed."""
+    """An irregular file in one trial does not affect the listing of others."""
     make(two_trials.runs / "1" / name)
 
     for arguments in (["trial", "list"], ["checkpoint", "list"], ["trial", "logs", "1"], ["trial", "describe", "1"]):
@@ -75,7 +75,7 @@ def test_a_file_of_a_trial_that_is_none_confines_its_damage(
 
 @IRREGULAR
 def test_nothing_of_a_trial_is_deleted_whose_journal_is_none(two_trials: Home, make: Callable[[Path], None]) -> None:
-    """It may hold a pin; the other trial's checkpoints are collected."""
+    """No checkpoint is deleted from a trial whose changes cannot be read, since one may be pinned."""
     make(two_trials.folder(1).changes_path)
 
     done = collect(two_trials, Request(policy=ALL))
@@ -84,7 +84,7 @@ def test_nothing_of_a_trial_is_deleted_whose_journal_is_none(two_trials: Home, m
 
 
 def test_nothing_is_written_through_a_link(two_trials: Home, tmp_path: Path) -> None:
-    """Changes of a trial are refused."""
+    """A change of a trial is not written through a symbolic link."""
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine\n")
     two_trials.folder(1).changes_path.symlink_to(victim)
@@ -97,7 +97,7 @@ def test_nothing_is_written_through_a_link(two_trials: Home, tmp_path: Path) -> 
 
 @IRREGULAR
 def test_records_that_are_no_files_are_damaged(two_trials: Home, make: Callable[[Path], None]) -> None:
-    """They are named, and the others are listed."""
+    """An irregular record file counts as damaged, and trials are still listed."""
     make(two_trials.experiment(1).record_path)
 
     with pytest.raises(RecordDamagedError, match="not a regular file"):
@@ -108,7 +108,7 @@ def test_records_that_are_no_files_are_damaged(two_trials: Home, make: Callable[
 
 @IRREGULAR
 def test_an_experiment_is_found_although_its_name_is_no_file(two_trials: Home, make: Callable[[Path], None]) -> None:
-    """By its own record, as with a damaged name."""
+    """An experiment is found by its record if its name file is irregular."""
     (by_name,) = (two_trials.experiments / "names").iterdir()
     make(by_name)
 
@@ -120,7 +120,7 @@ def test_an_experiment_is_found_although_its_name_is_no_file(two_trials: Home, m
 
 @IRREGULAR
 def test_a_lock_that_is_no_file_is_held_by_nobody(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    """And nobody waits for it."""
+    """A lock that is not a regular file counts as free."""
     make(tmp_path / "1.alive")
 
     assert not is_alive(tmp_path / "1.alive")

@@ -55,12 +55,12 @@ after
     ],
 )  # fmt: skip
 def test_a_level_is_known_by_how_loggers_write_it(line: str, level: str) -> None:
-    """At the beginning, after a time, in brackets, with colours; not where a sentence mentions it."""
+    """A line's level is read as loggers write it, and not from a mention within a sentence."""
     assert LevelReader().level(line) == level
 
 
 def test_a_traceback_is_an_error_to_its_last_line(home: Home) -> None:
-    """Also where what is shown begins within it, and with the one that it was raised from."""
+    """All lines of a traceback count as errors, also if the page begins within it."""
     log = lines_of(home, TRACEBACK.encode())
 
     page = log.read(0, 100, LogFilter(min_level="ERROR"))
@@ -70,7 +70,7 @@ def test_a_traceback_is_an_error_to_its_last_line(home: Home) -> None:
 
 
 def test_each_rank_has_tracebacks_of_its_own() -> None:
-    """Their lines may be mixed."""
+    """Tracebacks are recognized per rank, even if lines of ranks are mixed."""
     levels = LevelReader()
     lines = [
         "[rank=0] Traceback (most recent call last):", "[rank=1] fine", '[rank=0]   File "train.py", line 3',

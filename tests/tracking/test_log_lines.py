@@ -21,7 +21,7 @@ def lines_of(home: Home, content: bytes) -> LogLines:
 
 @pytest.mark.parametrize("first", [0, 1, 4_000, 49_998, 49_999, -1, -5])
 def test_any_line_is_found_by_its_number(home: Home, first: int) -> None:
-    """Also those that lie across the blocks in which the output is read."""
+    """Any line can be read by its number, also across the blocks in which the log is read."""
     log = lines_of(home, b"".join(b"line %d of many\n" % number for number in range(50_000)))
 
     page = log.read(first, 3, LogFilter())
@@ -34,7 +34,7 @@ def test_any_line_is_found_by_its_number(home: Home, first: int) -> None:
 
 
 def test_lines_longer_than_a_block_are_cut_and_counted(home: Home) -> None:
-    """A script may write megabytes without a newline."""
+    """A line that is longer than a block is cut and counts as one line."""
     log = lines_of(home, b"a\n" + LONG * b"b" + b"\n" + LONG * b"c" + b"\nd\nlast")
 
     page = log.read(0, 10, LogFilter())
@@ -46,7 +46,7 @@ def test_lines_longer_than_a_block_are_cut_and_counted(home: Home) -> None:
 
 
 def test_a_progress_bar_is_shown_as_a_terminal_shows_it(home: Home) -> None:
-    """At its newest state, however often it was drawn anew, also before its line has ended."""
+    """Of a progress bar only the newest state is shown, also before its line has ended."""
     bar = b"".join(b"\r%3d%%|%s|" % (number // 200, b"#" * 60) for number in range(20_001))
     log = lines_of(home, b"begin\r\n[rank=1] " + bar + b"\r\n" + bar)
 
@@ -58,7 +58,7 @@ def test_a_progress_bar_is_shown_as_a_terminal_shows_it(home: Home) -> None:
 
 
 def test_lines_are_chosen_by_rank_level_and_text(home: Home) -> None:
-    """A launcher's own lines belong to no rank."""
+    """Lines can be filtered by rank, level and text; a launcher's own lines have no rank."""
     log = lines_of(home, b"starting\n[rank=0] INFO: a\n[rank=1] ERROR: Broken\n[rank=1] fine\n")
 
     def found(wanted: LogFilter) -> list[str]:
@@ -70,7 +70,7 @@ def test_lines_are_chosen_by_rank_level_and_text(home: Home) -> None:
 
 
 def test_lines_that_come_later_are_counted_on(home: Home) -> None:
-    """A line that had not ended is read again with its end."""
+    """New lines continue the numbering, and an unfinished line is read again with its end."""
     log = lines_of(home, b"one\ntw")
     before = log.read(0, 10, LogFilter())
     folder = home.trial(1)
@@ -84,7 +84,7 @@ def test_lines_that_come_later_are_counted_on(home: Home) -> None:
 
 @pytest.mark.parametrize("num_lines", [3, 20_000, 60_000])
 def test_an_output_that_was_replaced_is_read_from_its_beginning(home: Home, num_lines: int) -> None:
-    """By its lines and by who follows it, whether the new one is shorter or longer."""
+    """A log that was replaced is read from its beginning, whatever its length."""
     lines = lines_of(home, b"an old line\n" * 30_000)
     reader = LogReader(home, 1)
     assert len(b"".join(chunk.content for chunk in reader.read())) == 360_000

@@ -41,7 +41,7 @@ from core_sdk.tracking.registry import Registry
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Home:
-    """It has a trial of its own, with the id 1."""
+    """A home with one trial, whose id is 1."""
     home = Home.create(tmp_path / "cluster")
     training(home, "of-cluster").end()
     return home
@@ -49,7 +49,7 @@ def cluster(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def laptop(tmp_path: Path) -> Home:
-    """Two trials, of which the second one goes on from the first; the first has a checkpoint in another storage."""
+    """A home with two trials; the second continues the first, which also has a checkpoint elsewhere."""
     home = Home.create(tmp_path / "laptop")
     first = training(home, "first")
     store(first, "outside", 3, tmp_path / "shared")
@@ -77,7 +77,7 @@ def training(home: Home, storage_id: str) -> Training:
 
 
 def submitted(home: Home, state: str = "COMPLETED") -> int:
-    """A search that was submitted, with one trial."""
+    """Records a submitted search with one trial."""
     folder = new_trial(home, experiment="search")
     experiment = home.experiment(folder.read_record().experiment_id)
     with experiment.edit() as record:
@@ -111,7 +111,7 @@ def by_file(home: Home, other: Home) -> Merged:
 def test_trials_come_whole_under_new_ids_and_once(
     cluster: Home, laptop: Home, tmp_path: Path, take: Callable[[Home, Home], Merged]
 ) -> None:
-    """With what the home has of them: checkpoints, names, notes, media, output, code and what they began with."""
+    """A merge takes trials once, under new ids, with their checkpoints, names, media, output and code."""
     before = {path: path.read_bytes() for path in laptop.root.rglob("*") if path.is_file()}
 
     merged, again = take(cluster, laptop), take(cluster, laptop)
@@ -140,7 +140,7 @@ def test_trials_come_whole_under_new_ids_and_once(
 def test_models_come_along_and_their_checkpoints_outside_stay_the_others(
     cluster: Home, laptop: Home, tmp_path: Path
 ) -> None:
-    """A version is known by its checkpoint."""
+    """Models are merged by name, and checkpoints in other storages still belong to the first home."""
     registry = Registry(cluster)
     registry.register(registry.create("digits", "", {}, []).model_id, cluster.folder(1), "of-cluster", "", "")
 
@@ -160,7 +160,7 @@ def test_models_come_along_and_their_checkpoints_outside_stay_the_others(
 
 
 def test_a_search_comes_with_its_trials_and_decisions(cluster: Home, tmp_path: Path) -> None:
-    """Its events name the trials by their new ids."""
+    """A search is merged with its configuration, code and events, which use the new trial ids."""
     laptop = Home.create(tmp_path / "laptop")
     submitted(laptop)
 
@@ -176,7 +176,7 @@ def test_a_search_comes_with_its_trials_and_decisions(cluster: Home, tmp_path: P
 
 @pytest.mark.parametrize("cut", ["before its trials", "between them"])
 def test_a_merge_that_was_killed_is_finished_by_the_next(cluster: Home, tmp_path: Path, cut: str) -> None:
-    """As `kill -9` leaves a search: with its experiment, and without its trial."""
+    """A merge that was killed before or between a search's trials is completed by the next merge."""
     laptop = Home.create(tmp_path / "laptop")
     submitted(laptop)
     training(laptop, "other").end()
@@ -192,7 +192,7 @@ def test_a_merge_that_was_killed_is_finished_by_the_next(cluster: Home, tmp_path
 
 
 def test_both_homes_are_sound_after_a_kill_at_any_time(cluster: Home, laptop: Home, tmp_path: Path) -> None:
-    """Whatever was taken by then is whole, and the next merge takes the rest."""
+    """After a kill at any time both homes are intact, and the next merge takes the rest."""
     for steps in range(30):
         training(laptop, f"many-{steps}").end()
     code = "import sys; from pathlib import Path; from core_sdk.tracking import Home\n"
@@ -244,7 +244,7 @@ def test_what_cannot_be_taken_is_named_and_the_rest_comes(cluster: Home, tmp_pat
 
 
 def test_files_and_homes_that_cannot_be_taken_are_refused(cluster: Home, laptop: Home, tmp_path: Path) -> None:
-    """Nothing of them is here afterwards."""
+    """A running trial, a damaged file or a newer home is refused and leaves nothing in the home."""
     running = training(laptop, "running")
     with pytest.raises(TrialRunningError):
         export_trials(laptop, [3], tmp_path / "running.tar")

@@ -56,7 +56,7 @@ def shared(tmp_path: Path) -> Path:
 
 
 def train(home: Home, storage: Path | None = None) -> TrialFolder:
-    """A trial that has stored two checkpoints, by a script."""
+    """Runs a script that stores two checkpoints and returns its trial."""
     script = home.root.with_name("train.py")
     script.write_text(TRAIN)
     arguments = [] if storage is None else [str(storage)]
@@ -77,7 +77,7 @@ def move(home: Home) -> Home:
 
 
 def unpack(home: Home) -> Home:
-    """The home as it comes out of an archive, at another place."""
+    """Moves the home by packing and unpacking an archive."""
     target = home.root.with_name("unpacked")
     target.mkdir()
     archive = subprocess.run(["tar", "-C", str(home.root), "-c", "."], check=True, stdout=subprocess.PIPE).stdout
@@ -98,7 +98,7 @@ def collected(home: Home, *, with_inherited: bool = False) -> list[str]:
 
 
 def test_records_name_a_storage_in_the_home_by_its_place_there(original: Home, shared: Path) -> None:
-    """And others by their URL."""
+    """A storage inside the home is recorded by its path in the home, and others by their URL."""
     inside, outside = original.root / "my #1 files", DirectoryStorage(shared).url
 
     name = storage_name(original, DirectoryStorage(inside).url)
@@ -114,7 +114,7 @@ def test_records_name_a_storage_in_the_home_by_its_place_there(original: Home, s
 @needs("many processes")
 @pytest.mark.parametrize("relocate", [move, unpack])
 def test_a_moved_home_finds_and_deletes_its_own_checkpoints(original: Home, relocate: Callable[[Home], Home]) -> None:
-    """By `mv`, or by an archive; a resume goes on from the newest."""
+    """A home that was moved or unpacked elsewhere resumes from and deletes its own checkpoints."""
     train(original)
 
     moved = relocate(original)
@@ -128,7 +128,7 @@ def test_a_moved_home_finds_and_deletes_its_own_checkpoints(original: Home, relo
 
 
 def test_a_copy_deletes_only_its_own_files(original: Home) -> None:
-    """While a trial of the original runs."""
+    """Deletions in a copied home leave the original's files, even while a trial runs there."""
     training = new_attempt(new_trial(original))
     for storage_id, steps in (("a", 10), ("b", 20), ("c", 30)):
         store(training, storage_id, steps)
@@ -146,7 +146,7 @@ def test_a_copy_deletes_only_its_own_files(original: Home) -> None:
 
 
 def test_records_of_older_versions_are_understood_after_a_move(original: Home) -> None:
-    """They have the path that the home had."""
+    """Records of older versions, which have the home's absolute path, work after a move."""
     training = new_attempt(new_trial(original))
     store(training, "a", 10)
     store(training, "b", 20)
@@ -162,7 +162,7 @@ def test_records_of_older_versions_are_understood_after_a_move(original: Home) -
 
 
 def test_a_copy_without_the_files_deletes_nothing_of_the_original(original: Home) -> None:
-    """Records of older versions lead it there."""
+    """A copy without checkpoint files deletes none of the original, though old records have its path."""
     training = new_attempt(new_trial(original))
     for storage_id, steps in (("a", 10), ("b", 20)):
         store(training, storage_id, steps)
@@ -183,7 +183,7 @@ def test_a_copy_without_the_files_deletes_nothing_of_the_original(original: Home
 
 @needs("many processes")
 def test_a_copy_deletes_nothing_outside_that_was_stored_before(original: Home, shared: Path) -> None:
-    """What it stores there itself it does delete, and the original still deletes its own."""
+    """A copy deletes only those outside checkpoints that it has stored itself."""
     train(original, shared)
     copied = copy(original)
     before = checkpoint_ids(DirectoryStorage(shared))
@@ -202,7 +202,7 @@ def test_a_copy_deletes_nothing_outside_that_was_stored_before(original: Home, s
 
 @needs("many processes")
 def test_a_script_in_a_copy_only_forgets_what_its_original_has_stored(original: Home, shared: Path) -> None:
-    """`ctx.checkpoint.delete()` leaves the files."""
+    """In a copy, deleting the original's checkpoint removes only the copy's record."""
     train(original, shared)
     before = checkpoint_ids(DirectoryStorage(shared))
     copied = copy(original)
@@ -235,14 +235,14 @@ def test_what_was_stored_outside_is_deleted_again_once_somebody_says_that_the_or
 
 @needs("many processes")
 def test_a_renamed_home_still_owns_what_it_has_stored_outside(original: Home, shared: Path) -> None:
-    """Its folder is the same one."""
+    """A renamed home still deletes its checkpoints in an outside storage."""
     train(original, shared)
 
     assert len(collected(move(original))) == 1
 
 
 def test_a_trial_in_a_copy_runs_in_its_own_copy_of_the_code(original: Home) -> None:
-    """Not in that of the original, whose path was recorded."""
+    """A trial in a copied home uses the copy's code and not the original's."""
     folder = new_trial(original)
     folder.code_path.mkdir()
     folder.write_command(
@@ -258,7 +258,7 @@ def test_a_trial_in_a_copy_runs_in_its_own_copy_of_the_code(original: Home) -> N
 
 
 def test_a_copy_has_another_identity(original: Home) -> None:
-    """Else it would take the records that nodes keep for its original. A renamed home has the same."""
+    """A copied home gets an identity of its own, and a renamed home keeps its identity."""
     identity = original.identity()
 
     copied, moved = copy(original), move(original)
@@ -300,7 +300,7 @@ trials.delete(home, 1)
 
 
 def outside(home: Home, shared: Path) -> None:
-    """A trial that has two checkpoints in the home and two outside."""
+    """Records a trial with two checkpoints in the home and two outside."""
     training = new_attempt(new_trial(home))
     for steps, storage_id in enumerate(("a", "b", "c", "d"), start=1):
         store(training, storage_id, steps, shared if storage_id in "ab" else None)
@@ -326,7 +326,7 @@ def at_place(place: str, home: Home, *command: str) -> subprocess.CompletedProce
     "place", [pytest.param(each, marks=needs("hosts")) if "tain" in each or "disk" in each else each for each in PLACES]
 )
 def test_a_home_deletes_outside_only_where_it_is_the_same_folder(tmp_path: Path, shared: Path, place: str) -> None:
-    """By a policy, and with a trial. Its own folder it may empty anywhere."""
+    """Outside checkpoints are deleted only by the same folder, wherever a home may have been mounted."""
     home = Home.create(tmp_path / "above" / "home")
     outside(home, shared)
 
@@ -336,7 +336,7 @@ def test_a_home_deletes_outside_only_where_it_is_the_same_folder(tmp_path: Path,
 
 
 def test_a_home_that_was_moved_owns_all_again_once_somebody_says_so(original: Home, shared: Path) -> None:
-    """Also when it comes back; but not what was merged into it, and not in a copy of it."""
+    """After adopt() a moved home owns its outside checkpoints, except those that were merged into it."""
     outside(original, shared)
     new_attempt(new_trial(original)).end()
     journal = original.folder(2).journal_path(1)
@@ -358,7 +358,7 @@ def test_a_home_that_was_moved_owns_all_again_once_somebody_says_so(original: Ho
 
 
 def test_a_home_that_is_declared_a_copy_leaves_alone_what_was_stored_before(original: Home, shared: Path) -> None:
-    """For an image of a disk, in which everything is the same."""
+    """A home with a newly drawn identity leaves earlier outside checkpoints alone."""
     outside(original, shared)
 
     original.draw_identity()
@@ -369,7 +369,7 @@ def test_a_home_that_is_declared_a_copy_leaves_alone_what_was_stored_before(orig
 
 
 def test_a_home_is_the_same_over_the_network_and_on_the_server() -> None:
-    """A network file system has no number."""
+    """An identity without a disk number, as on a network file system, matches the same folder."""
     here, over_network = Identity("name", "folder", "disk"), Identity("name", "folder", "")
 
     assert here.is_same(over_network) and over_network.is_same(here) and over_network.is_same(over_network)
@@ -380,7 +380,7 @@ def test_a_home_is_the_same_over_the_network_and_on_the_server() -> None:
 
 @needs("hosts")
 def test_what_is_mounted_into_a_copy_is_outside(tmp_path: Path) -> None:
-    """A container over a home, with the directory of its checkpoints."""
+    """A directory that is mounted into a copy counts as outside of it."""
     home = Home.create(tmp_path / "above" / "home")
     outside(home, tmp_path / "shared")
     (tmp_path / "checkpoints").mkdir()
@@ -398,7 +398,7 @@ def test_what_is_mounted_into_a_copy_is_outside(tmp_path: Path) -> None:
 
 @needs("many processes")
 def test_checkpoints_behind_a_link_are_outside(original: Home, tmp_path: Path) -> None:
-    """A copy of the home has the link, and so the same files."""
+    """Checkpoints behind a symbolic link count as outside, since a copy shares them."""
     original.checkpoints.rmdir()
     (tmp_path / "big disk").mkdir()
     original.checkpoints.symlink_to(tmp_path / "big disk")
@@ -413,7 +413,7 @@ def test_checkpoints_behind_a_link_are_outside(original: Home, tmp_path: Path) -
 
 @needs("many processes")
 def test_a_damaged_identity_stops_no_training_and_deletes_nothing_outside(original: Home, shared: Path) -> None:
-    """It is not known any more what this home has stored there."""
+    """With a damaged identity, trainings run and outside checkpoints are not deleted."""
     train(original, shared)
     path = original.root / "identity"
     path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])

@@ -28,7 +28,7 @@ def records(news: tuple[News, ...]) -> list[Record]:
 
 
 def test_all_that_a_search_depends_on_is_told_in_order(home: Home) -> None:
-    """And nothing else; then nothing is new."""
+    """The news of a trial are the records that a search needs, in order, and each is read once."""
     record(new_trial(home), *RECORDS)
 
     stretch = read_news(home.folder(1), StreamPosition())
@@ -39,7 +39,7 @@ def test_all_that_a_search_depends_on_is_told_in_order(home: Home) -> None:
 
 
 def test_nothing_is_told_twice_from_behind_each_record(home: Home) -> None:
-    """Wherever the reader was killed."""
+    """Reading on from any record gives exactly the records that follow it."""
     record(new_trial(home), *RECORDS)
     news = read_news(home.folder(1), StreamPosition()).news
 
@@ -49,7 +49,7 @@ def test_nothing_is_told_twice_from_behind_each_record(home: Home) -> None:
 
 
 def test_a_line_that_is_being_written_is_told_when_it_is_whole(home: Home) -> None:
-    """Also if the line before it is damaged."""
+    """A partial line is read when it is complete, also after a damaged line."""
     folder = new_trial(home)
     whole = lines(RECORDS[1])
     append(folder, 1, lines(started(folder)) + b"damaged\n" + whole[:20])
@@ -63,7 +63,7 @@ def test_a_line_that_is_being_written_is_told_when_it_is_whole(home: Home) -> No
 
 
 def test_a_trial_without_a_journal_has_no_news(home: Home) -> None:
-    """Its script has not come to its `init()`, or there is no such trial."""
+    """A trial without a journal has no news."""
     new_trial(home)
 
     assert read_news(home.folder(1), StreamPosition()).end == StreamPosition()
@@ -71,7 +71,7 @@ def test_a_trial_without_a_journal_has_no_news(home: Home) -> None:
 
 
 def test_the_attempts_of_a_launcher_that_starts_anew_are_read_on(home: Home) -> None:
-    """Though the last line of the one before is torn."""
+    """Reading goes on with the journals of later attempts, even after a partial line."""
     folder = new_trial(home)
     record(folder, RECORDS[1])
     append(folder, 1, lines(RECORDS[3])[:20])
@@ -89,7 +89,7 @@ def test_the_attempts_of_a_launcher_that_starts_anew_are_read_on(home: Home) -> 
 
 @pytest.mark.parametrize("num_more", [-1, 0, 3])
 def test_a_journal_that_was_replaced_is_told_from_its_beginning(home: Home, num_more: int) -> None:
-    """To a search, and to who follows the reports: the new one may be shorter, longer or as long."""
+    """A journal that was replaced is read from its beginning by searches and by followers of reports."""
     folder = new_trial(home)
     record(folder, *(report(step, "validation", loss=0.5) for step in range(10, 15)))
     known = read_news(home.folder(1), StreamPosition()).end

@@ -31,7 +31,7 @@ with core.init(labels=["a"]) as context:
 
 @pytest.fixture
 def open_umask() -> Iterator[None]:
-    """What a process makes is readable and writable for all, unless it says otherwise."""
+    """Sets a umask that lets everybody read and write new files."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -54,7 +54,7 @@ def open_umask() -> Iterator[None]:
     ],
 )
 def test_a_home_may_have_any_name(tmp_path: Path, name: str, open_umask: None) -> None:
-    """The index lies in it, and nothing beside it."""
+    """A home may have any name, and its index is a private file inside it."""
     home = Home(tmp_path / name)
     folder = new_trial(home)
     record(folder, report(1, loss=0.5))
@@ -70,7 +70,7 @@ def test_a_home_may_have_any_name(tmp_path: Path, name: str, open_umask: None) -
 
 
 def test_nobody_else_may_read_what_a_training_leaves(tmp_path: Path, open_umask: None) -> None:
-    """Records, output, event files, the index and what lies beside it; a checkpoint's files are the script's own."""
+    """All files of a training are private to the user, except those within checkpoints."""
     (tmp_path / "train.py").write_text(_TRAINING)
     home = Home(tmp_path / "q?%41#\nnä")
 
@@ -92,6 +92,6 @@ def test_nobody_else_may_read_what_a_training_leaves(tmp_path: Path, open_umask:
 
 
 def readable_by_others(root: Path) -> list[str]:
-    """All but the checkpoints' content, which their directory keeps from others."""
+    """Returns what other users could read, apart from the checkpoints' content."""
     found = [root, *(path for path in root.rglob("*") if root / "checkpoints" not in path.parents)]
     return [f"{stat.filemode(path.lstat().st_mode)} {path.name}" for path in found if path.lstat().st_mode & 0o077]

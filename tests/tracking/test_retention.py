@@ -61,7 +61,7 @@ def test_the_documented_example(numbers: tuple[int, int, int], expected: set[int
 
 
 def test_each_trial_keeps_its_latest_though_none_was_validated() -> None:
-    """The latest of a trial is ranked among that trial's, not among all that nobody validated."""
+    """The latest checkpoint is ranked within its trial, even if no checkpoint was validated."""
     candidates = [checkpoint("a", 1), checkpoint("b", 1), checkpoint("c", 2), checkpoint("d", 3), checkpoint("e", 3)]
 
     kept = keep(candidates, policy(0, 0, 1), LOSS)
@@ -70,7 +70,7 @@ def test_each_trial_keeps_its_latest_though_none_was_validated() -> None:
 
 
 def test_larger_can_be_better() -> None:
-    """As the searcher's metric says."""
+    """A larger metric is better if the searcher's metric says so."""
     candidates = [Candidate(str(n), 1, {"accuracy": value}) for n, value in enumerate([0.1, 0.9, 0.5])]
 
     assert keep(candidates, policy(0, 1, 0), ACCURACY).keys() == {"1"}
@@ -78,7 +78,7 @@ def test_larger_can_be_better() -> None:
 
 @pytest.mark.parametrize("metric", [LOSS, SearcherMetric(name="loss", smaller_is_better=False)])
 def test_of_equal_checkpoints_the_newer_is_better(metric: SearcherMetric) -> None:
-    """In either direction; between trials the newer trial's."""
+    """Of equal checkpoints the newer one is better, in both directions."""
     candidates = [checkpoint("a", 1, 0.5), checkpoint("b", 1, 0.5), checkpoint("c", 2, 0.5), checkpoint("d", 2, 0.5)]
 
     assert keep(candidates, policy(0, 1, 0), metric).keys() == {"b", "d"}
@@ -87,7 +87,7 @@ def test_of_equal_checkpoints_the_newer_is_better(metric: SearcherMetric) -> Non
 
 @pytest.mark.parametrize("smaller_is_better", [True, False])
 def test_nan_is_never_best(smaller_is_better: bool) -> None:
-    """Not even where nothing else was measured; an infinity is a value like any other."""
+    """A checkpoint with NaN is never the best, and infinity is a number."""
     metric = SearcherMetric(name="loss", smaller_is_better=smaller_is_better)
     only_nan = [checkpoint("a", 1, math.nan)]
     with_infinity = [checkpoint("a", 1, math.nan), checkpoint("b", 1, math.inf)]
@@ -97,14 +97,14 @@ def test_nan_is_never_best(smaller_is_better: bool) -> None:
 
 
 def test_a_checkpoint_without_the_metric_is_not_the_best_beside_one_that_has_it() -> None:
-    """Best is by the searcher's metric alone."""
+    """A checkpoint without the metric is never better than one with it."""
     candidates = [Candidate("a", 1, {"accuracy": 0.9}), checkpoint("b", 1, 0.5)]
 
     assert keep(candidates, policy(1, 1, 0), LOSS).keys() == {"b"}
 
 
 def test_a_metric_that_nobody_reported_calls_no_checkpoint_worse() -> None:
-    """It may be mistyped: all that were validated stay, if the policy asks for a best at all."""
+    """If no checkpoint has the metric, all validated ones are kept, since the metric may be mistyped."""
     candidates = [checkpoint(str(step), 1, loss) for step, loss in enumerate([1.0, 0.1, 0.5, 0.6], start=1)]
     mistyped = SearcherMetric(name="los")
 
@@ -117,7 +117,7 @@ def test_a_metric_that_nobody_reported_calls_no_checkpoint_worse() -> None:
 
 
 def test_a_trial_that_never_reported_the_metric_keeps_what_it_validated() -> None:
-    """Another trial of the experiment that did is no measure for it; the best of the experiment is among those."""
+    """A trial without the metric keeps its validated checkpoints, and others are ranked by the metric."""
     candidates = [checkpoint("a", 1, 0.5), checkpoint("b", 1, 0.6), Candidate("c", 2, {"los": 0.1}), checkpoint("d", 2)]
 
     assert keep(candidates, policy(0, 1, 0), LOSS).keys() == {"a", "c"}
@@ -125,14 +125,14 @@ def test_a_trial_that_never_reported_the_metric_keeps_what_it_validated() -> Non
 
 
 def test_a_superseded_checkpoint_takes_no_place() -> None:
-    """An attempt went back behind it: neither its value nor its being late counts."""
+    """A superseded checkpoint is neither the best nor the latest."""
     candidates = [checkpoint("a", 1, 0.5), checkpoint("b", 1, 0.1, is_superseded=True)]
 
     assert keep(candidates, policy(1, 1, 1), LOSS).keys() == {"a"}
 
 
 def test_a_partly_deleted_checkpoint_is_never_the_latest_and_may_be_the_best() -> None:
-    """The trial cannot go on from it; its weights may be what somebody kept it for."""
+    """A partly deleted checkpoint is never the latest one but may be the best."""
     candidates = [checkpoint("a", 1, 0.5), checkpoint("b", 1, 0.1, is_partial=True)]
 
     assert keep(candidates, policy(0, 0, 1), LOSS).keys() == {"a"}
@@ -140,7 +140,7 @@ def test_a_partly_deleted_checkpoint_is_never_the_latest_and_may_be_the_best() -
 
 
 def test_without_a_metric_all_validated_checkpoints_are_kept() -> None:
-    """None can be called worse, and the reason says so; a policy that asks for no best does not need one."""
+    """Without a metric all validated checkpoints are kept, unless the policy keeps no best ones."""
     candidates = [checkpoint("a", 1), checkpoint("b", 1, 0.5), checkpoint("c", 1, 0.6), checkpoint("d", 1)]
 
     kept = keep(candidates, policy(0, 1, 1), None)
@@ -151,7 +151,7 @@ def test_without_a_metric_all_validated_checkpoints_are_kept() -> None:
 
 
 def test_every_reason_to_keep_a_checkpoint_is_given() -> None:
-    """A person who reads the plan sees which numbers of the policy hold it."""
+    """All reasons for keeping a checkpoint are listed."""
     kept = keep([checkpoint("a", 7, 0.5)], policy(2, 1, 1), LOSS)
 
     assert kept["a"] == ["best 2 of the experiment", "best 1 of trial 7", "latest 1 of trial 7"]
@@ -169,14 +169,14 @@ def test_every_reason_to_keep_a_checkpoint_is_given() -> None:
     ],
 )
 def test_what_is_referred_to_is_protected(candidate: Candidate, references: References, reason: str) -> None:
-    """Each protection by itself, with its reason; another checkpoint of another trial is not protected by it."""
+    """A checkpoint that is pinned or referred to is protected, with the reason."""
     protected = protect([candidate, checkpoint("other", 9)], references)
 
     assert protected == {"a": [reason]}
 
 
 def test_a_trial_goes_on_from_its_newest_whole_checkpoint() -> None:
-    """Superseded ones come last, since they are better than none; partly deleted ones not at all."""
+    """Whole checkpoints come newest first, superseded ones after them, and partial ones are left out."""
     candidates = [
         checkpoint("a"),
         checkpoint("b", is_superseded=True),
@@ -189,19 +189,19 @@ def test_a_trial_goes_on_from_its_newest_whole_checkpoint() -> None:
 
 @pytest.mark.parametrize("value", [True, 1.0, "1"])
 def test_numbers_of_a_policy_are_ints(value: object) -> None:
-    """A bool too is refused, which Python would take for one."""
+    """Numbers of a policy must be ints, and bools are refused."""
     with pytest.raises(TypeError, match="save_trial_best"):
         RetentionPolicy.checked({"save_trial_best": value})
 
 
 def test_numbers_of_a_policy_are_not_negative() -> None:
-    """The key is named."""
+    """A negative number is refused with its key."""
     with pytest.raises(ValueError, match="save_trial_latest -1"):
         RetentionPolicy.checked({"save_trial_latest": -1})
 
 
 def test_a_policy_has_the_defaults_of_an_experiment_configuration() -> None:
-    """The best one and the latest one of each trial; other keys beside are not its own."""
+    """By default the best and the latest checkpoint of each trial are kept, and other keys are ignored."""
     assert RetentionPolicy.checked({"type": "gcs", "bucket": "b"}) == policy(0, 1, 1)
     assert RetentionPolicy.checked({"save_experiment_best": 3}) == policy(3, 1, 1)
     assert RetentionPolicy.checked({"save_trial_best": None}) == policy(0, 1, 1)

@@ -77,12 +77,12 @@ from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
     ],
 )
 def test_the_end_of_an_attempt_tells_the_state(end: AttemptEnd, state: tuple[TrialState, str]) -> None:
-    """Its own last word counts first, then how its process ended."""
+    """The attempt's own record decides the state, and otherwise the exit of its process."""
     assert trial_state(end, is_running=False) == state
 
 
 def test_an_attempt_that_runs_is_active_until_its_last_word() -> None:
-    """After that its process only cleans up."""
+    """A running attempt is active until it has recorded its end."""
     assert trial_state(AttemptEnd(stop_source="SIGTERM"), is_running=True) == ("ACTIVE", "")
     assert trial_state(AttemptEnd(outcome="completed"), is_running=True) == ("COMPLETED", "")
 
@@ -99,7 +99,7 @@ def test_an_attempt_that_runs_is_active_until_its_last_word() -> None:
     ],
 )
 def test_the_most_urgent_state_of_its_trials_is_the_experiments(trials: set[TrialState], state: TrialState) -> None:
-    """What still runs or waits comes before what has failed."""
+    """An experiment's state is the most urgent of its trials, in which running comes before failed."""
     assert experiment_state(trials) == state
 
 
@@ -114,7 +114,7 @@ def test_the_most_urgent_state_of_its_trials_is_the_experiments(trials: set[Tria
     ],
 )
 def test_the_newest_attempt_counts(home: Home, outcome: Outcome, state: TrialState) -> None:
-    """Whatever became of the earlier ones."""
+    """The newest attempt decides the state of the trial."""
     folder = new_trial(home)
     record(folder, Ended(time=START, outcome="error", error="first"))
     record(folder, StopAcknowledged(time=START, source="user"), Ended(time=START + 5, outcome=outcome), attempt=2)
@@ -126,7 +126,7 @@ def test_the_newest_attempt_counts(home: Home, outcome: Outcome, state: TrialSta
 
 
 def test_a_trial_without_attempts_has_not_begun(home: Home) -> None:
-    """Its maker died before it started the script."""
+    """A trial without attempts is an error."""
     new_trial(home)
     with Index(home) as index:
         index.refresh()
@@ -135,7 +135,7 @@ def test_a_trial_without_attempts_has_not_begun(home: Home) -> None:
 
 
 def test_an_attempt_that_is_being_started_is_active(home: Home) -> None:
-    """There is no journal yet: `core-sdk run` has written the run info and holds its lock."""
+    """An attempt whose run info and lock exist is active before it has a journal."""
     folder = new_trial(home)
     folder.run_info_path(1).write_text("{}")
     supervised = AliveLock(folder.supervised_path(1))
@@ -150,7 +150,7 @@ def test_an_attempt_that_is_being_started_is_active(home: Home) -> None:
 
 
 def test_a_killed_script_is_active_until_it_is_killed(home: Home, start_script: Callable[..., Script]) -> None:
-    """Asked again, without a refresh: that a process lives is never stored."""
+    """A trial counts as running until its process is killed, without a refresh of the index."""
     folder = new_trial(home)
     record(folder, report(1, loss=0.5))
     script = start_script(
@@ -197,7 +197,7 @@ def test_last_words_written_after_the_refresh_are_heard(home: Home) -> None:
 
 
 def test_the_exit_status_of_a_supervised_script_is_the_reason(home: Home) -> None:
-    """Seen by `core-sdk run` where the script could not speak for itself."""
+    """If the script recorded no end, the exit status that `core-sdk run` saw is the reason."""
     folder = new_trial(home)
     record(folder)
     folder.write_exit(1, ExitRecord(time=START + 7, code=-9))

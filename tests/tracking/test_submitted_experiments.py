@@ -19,7 +19,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def submitted(home: Home, name: str, state: ExperimentState | None = None) -> ExperimentFolder:
-    """With a state if a master has begun it."""
+    """Allots a submitted experiment, with a state if a master has begun it."""
     folder = home.allot_experiment()
     folder.write(
         ExperimentRecord(
@@ -34,7 +34,7 @@ def submitted(home: Home, name: str, state: ExperimentState | None = None) -> Ex
 
 
 def test_an_experiment_is_listed_once_a_master_has_begun_it(home: Home) -> None:
-    """With the state that the master wrote, before it has any trial."""
+    """A submitted experiment is listed once a master has begun it, with the master's state."""
     submitted(home, "waiting")
     submitted(home, "begun", "STOPPING_CANCELED")
 
@@ -46,7 +46,7 @@ def test_an_experiment_is_listed_once_a_master_has_begun_it(home: Home) -> None:
 
 
 def test_a_name_of_several_experiments_is_no_answer(home: Home) -> None:
-    """Their numbers are; one that no master has begun does not count."""
+    """If several experiments have a name, an error lists their ids; unstarted ones do not count."""
     submitted(home, "digits")
     first = submitted(home, "digits", "ACTIVE")
 
@@ -61,7 +61,7 @@ def test_a_name_of_several_experiments_is_no_answer(home: Home) -> None:
 
 
 def test_scripts_that_name_an_experiment_never_join_a_submitted_one(home: Home) -> None:
-    """Not even where the registry of names must be mended."""
+    """A script's experiment is never a submitted one of the same name, even if the name file says so."""
     search = submitted(home, "digits", "ACTIVE")
 
     named = home.find_or_create_experiment("digits")
@@ -73,7 +73,7 @@ def test_scripts_that_name_an_experiment_never_join_a_submitted_one(home: Home) 
 
 
 def test_a_submitted_experiment_may_take_any_name(home: Home) -> None:
-    """Also one that another experiment has: its number tells it apart."""
+    """A submitted experiment may have the same name as another."""
     home.find_or_create_experiment("taken")
     folder = submitted(home, "digits", "ACTIVE")
 
@@ -83,7 +83,7 @@ def test_a_submitted_experiment_may_take_any_name(home: Home) -> None:
 
 
 def test_nothing_remains_of_a_deleted_experiment_but_its_number(home: Home) -> None:
-    """Configuration and events go with it."""
+    """Deleting a submitted experiment removes all of its files, and its id is not reused."""
     folder = submitted(home, "digits", "COMPLETED")
     for path in (folder.config_path, folder.completed_config_path, folder.submission_path, folder.events_path):
         path.write_text("content")

@@ -46,7 +46,7 @@ def test_trials_with_equal_values_are_a_group() -> None:
 
 
 def test_nested_hyperparameters_and_labels_are_keys_together() -> None:
-    """Labels in any order are the same labels."""
+    """Trials can be grouped by nested hyperparameters and labels, in any order of the labels."""
     found = [trial(1, "b", "a", net={"size": 2}), trial(2, "a", "b", net={"size": 2}), trial(3, net={"size": 2})]
 
     assert grouped(found, "net.size", "label") == [((2, "a, b"), [1, 2]), ((2, None), [3])]
@@ -54,7 +54,7 @@ def test_nested_hyperparameters_and_labels_are_keys_together() -> None:
 
 
 def test_values_that_are_not_finite_are_no_part_of_an_aggregate() -> None:
-    """They are counted; a single value has no deviation, and values that are no numbers have no aggregate."""
+    """Aggregates leave out and count non-finite values, and a single value has no deviation."""
     assert aggregate([1.0, 3, math.nan, math.inf, None]) == Aggregate(2.0, math.sqrt(2), 1.0, 3.0, 2, 2)
     assert aggregate([4.0]) == Aggregate(4.0, None, 4.0, 4.0, 1, 0)
     assert aggregate([math.nan, "text", None]) is None
@@ -78,7 +78,7 @@ def test_the_ranking_says_which_trial_is_best() -> None:
 
 
 def test_the_searchers_metric_decides_unless_experiments_differ() -> None:
-    """Then it is the smallest value of the first metric."""
+    """Trials are ranked by the searcher's metric, or by the first metric if experiments differ."""
     accuracy, loss = SearcherMetric(name="accuracy", smaller_is_better=False), SearcherMetric(name="loss")
     found = [trial(1, loss=1.0)]
 
@@ -89,7 +89,7 @@ def test_the_searchers_metric_decides_unless_experiments_differ() -> None:
 
 @given(values=st.lists(st.floats(-1e308, 1e308), min_size=1, max_size=20))
 def test_the_mean_lies_between_the_extremes(values: list[float]) -> None:
-    """Whatever their size, and in any order."""
+    """The mean is between the extremes and does not depend on the order."""
     found = aggregate(values)
 
     assert found is not None

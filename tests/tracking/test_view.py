@@ -41,7 +41,7 @@ def test_reports_are_read_in_stretches_that_lose_and_double_none(home: Home) -> 
 
 
 def test_a_damaged_value_is_left_out_of_a_stretch(home: Home) -> None:
-    """One report that cannot be read does not keep others from being read."""
+    """A report with a damaged value is left out, and the others are read."""
     folder = new_trial(home)
     record(folder, report(1, loss="nonsense"), report(2, loss=0.5))
 
@@ -52,7 +52,7 @@ def test_a_damaged_value_is_left_out_of_a_stretch(home: Home) -> None:
 
 @needs("many processes")
 def test_a_long_answer_comes_in_pages(home: Home) -> None:
-    """Pages follow each other by steps, and together are all reports."""
+    """The pages of a long answer together are all reports, in the order of the steps."""
     folder = new_trial(home)
     record(folder, *(report(step, loss=1.0) for step in range(60_000)))
 
@@ -66,7 +66,7 @@ def test_a_long_answer_comes_in_pages(home: Home) -> None:
 
 
 def test_a_log_is_read_from_an_offset(home: Home) -> None:
-    """At its end nothing more comes, and of an attempt without output neither does anything."""
+    """A log is read from an offset, and reading at its end or without a log gives nothing."""
     folder = new_trial(home)
     record(folder)
     folder.log_path(1).write_bytes(b"first\nsecond\n")
@@ -78,7 +78,7 @@ def test_a_log_is_read_from_an_offset(home: Home) -> None:
 
 
 def test_attempts_tell_what_runs_and_what_was_kept(home: Home) -> None:
-    """An attempt is asked to stop only while it runs."""
+    """attempt_rows() tells running attempts and log sizes, and only a running one can be paused."""
     folder = new_trial(home)
     record(folder)
     folder.log_path(1).write_bytes(b"words")
@@ -99,7 +99,7 @@ def test_attempts_tell_what_runs_and_what_was_kept(home: Home) -> None:
 
 
 def test_an_unknown_trial_is_named_by_every_call(home: Home) -> None:
-    """None of them makes one."""
+    """An unknown trial raises an error in every call."""
     with pytest.raises(TrialNotFoundError):
         attempt_rows(home.trial(7))
     with pytest.raises(TrialNotFoundError):
@@ -124,7 +124,7 @@ def test_the_figures_of_all_trials_come_in_one_answer(home: Home) -> None:
 
 
 def test_alerts_are_at_the_step_of_the_report_before_them(home: Home) -> None:
-    """A journal may be read in parts; a later attempt supersedes those beyond the step from which it goes on."""
+    """An alert has the step of the last report before it; a resume supersedes alerts beyond its step."""
     folder = new_trial(home)
     begin, low, high = (Alert(time=number, title=str(number), description="", level="warn") for number in range(3))
     record(folder, begin, report(40, loss=1.0), low, report(60, loss=0.5))
@@ -146,7 +146,7 @@ def test_alerts_are_at_the_step_of_the_report_before_them(home: Home) -> None:
 
 
 def test_how_far_the_records_are_read_is_told(home: Home) -> None:
-    """Trial by trial. Whoever hears it may end the reading; the next one goes on."""
+    """Progress is reported per trial; a callback that raises ends the reading, and the next view goes on."""
     for _ in range(3):
         record(new_trial(home), report(1, loss=1.0), report(2, loss=0.5))
     first, second = list[Reading](), list[Reading]()

@@ -68,12 +68,12 @@ def test_a_condition_that_holds(text: str) -> None:
     ],
 )
 def test_a_condition_that_does_not_hold(text: str) -> None:
-    """A trial that has no such value, or one of another kind, fulfils no comparison with it."""
+    """A comparison with a missing value or one of another type is false."""
     assert not parse_condition(text).holds(TRIAL.get)
 
 
 def test_the_names_in_a_condition_are_known_with_their_places() -> None:
-    """So that an unknown one can be pointed at."""
+    """A parsed condition knows the position of each name, so that errors can point at it."""
     assert parse_condition("lr>1 and (b=2 or 'a b'=lr)").names == {"lr": 0, "b": 10, "a b": 17}
 
 
@@ -94,7 +94,7 @@ def test_the_names_in_a_condition_are_known_with_their_places() -> None:
     ],
 )
 def test_a_mistake_is_pointed_at(text: str, place: int, problem: str) -> None:
-    """With what is missing there."""
+    """A syntax error points at its position and says what is missing."""
     with pytest.raises(ConditionError) as raised:
         parse_condition(text)
 
@@ -103,7 +103,7 @@ def test_a_mistake_is_pointed_at(text: str, place: int, problem: str) -> None:
 
 
 def test_nesting_has_an_end() -> None:
-    """A condition may come over a network, and must not exhaust the stack."""
+    """A condition may be nested 50 levels deep and no deeper, to protect the stack."""
     assert parse_condition("(" * 50 + "id=1" + ")" * 50).holds({"id": 1}.get)
     for text in ("(" * 51 + "id=1" + ")" * 51, "not " * 51 + "id=1", "(" * 5000):
         with pytest.raises(ConditionError, match="more than 50 levels"):

@@ -30,13 +30,13 @@ from core_sdk.train.worker.saving import own_names
     ],
 )
 def test_a_scaling_that_cannot_be_is_refused(wrong: dict[str, Any], message: str) -> None:
-    """When it is made, by name."""
+    """A ScalingConfig with an impossible value is refused when it is made, with an error that names the argument."""
     with pytest.raises(ValueError, match=message):
         ScalingConfig(**wrong)
 
 
 def test_a_scaling_says_what_all_workers_ask_for() -> None:
-    """At most, where their number may change."""
+    """total_resources is what all workers ask for; with an elastic number of workers, for the largest number."""
     elastic = ScalingConfig(num_workers=(2, 4), use_gpu=True, resources_per_worker={"CPU": 2, "GPU": 1, "disk": 0.5})
 
     assert elastic.elasticity_enabled
@@ -47,7 +47,7 @@ def test_a_scaling_says_what_all_workers_ask_for() -> None:
 
 
 def test_other_settings_that_cannot_be_are_refused() -> None:
-    """When they are made, by name."""
+    """Impossible values of other settings are refused when they are made, with an error that names the argument."""
     with pytest.raises(ValueError, match="max_failures is -2"):
         FailureConfig(max_failures=-2)
     with pytest.raises(ValueError, match="num_to_keep is 0"):
@@ -59,7 +59,7 @@ def test_other_settings_that_cannot_be_are_refused() -> None:
 
 
 def test_as_many_workers_start_as_there_is_room_for() -> None:
-    """At least the least, and at most the most."""
+    """As many workers start as there is room for, within the minimum and the maximum."""
     assert [num_workers(2, 4, room) for room in (None, 0, 1, 2, 3, 4, 9)] == [4, 2, 2, 2, 3, 4, 4]
 
 
@@ -85,7 +85,7 @@ def recorded(*losses: float | None, pinned: int = -1) -> list[RecordedCheckpoint
 
 
 def test_the_best_checkpoints_and_the_newest_one_are_kept() -> None:
-    """Without a score the newest ones, and never are pinned ones deleted."""
+    """The best checkpoints and the newest are kept, or the newest without a score; pinned ones are never deleted."""
     by_loss = CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="loss", checkpoint_score_order="min")
 
     assert to_delete(recorded(3, 1, 2, 4), by_loss) == ["0"]
@@ -97,7 +97,7 @@ def test_the_best_checkpoints_and_the_newest_one_are_kept() -> None:
 
 
 def test_the_best_checkpoint_is_the_last_one() -> None:
-    """Of equal ones the newest; as many as are to be kept, without the newest one if it is worse."""
+    """best() lists the checkpoints to keep by score, the newest of equal ones first, without a worse newest one."""
     by_loss = CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="loss", checkpoint_score_order="min")
     by_loss_all = CheckpointConfig(checkpoint_score_attribute="loss")
 
@@ -107,14 +107,14 @@ def test_the_best_checkpoint_is_the_last_one() -> None:
 
 
 def test_of_files_of_one_name_the_lowest_rank_stores_its_own() -> None:
-    """The others store what no lower rank has."""
+    """Of files with one name, that of the lowest rank is stored; others store what no lower rank has."""
     names = [["model.pt", "rank0"], ["model.pt", "rank1"], ["model.pt", "rank1", "rank2"]]
 
     assert [own_names(names, rank) for rank in range(3)] == [{"model.pt", "rank0"}, {"rank1"}, {"rank2"}]
 
 
 def test_a_training_function_takes_nothing_or_its_configuration() -> None:
-    """Whatever needs more is refused."""
+    """A training function takes nothing or its configuration; one that needs more is refused."""
 
     def two(config: object, other: object) -> None: ...
 
@@ -130,7 +130,7 @@ def test_a_training_function_takes_nothing_or_its_configuration() -> None:
 
 
 def test_values_that_the_trial_was_started_with_replace_those_of_the_configuration() -> None:
-    """What JSON cannot keep, and what it spells otherwise, stays as the program has it."""
+    """Values given at the trial's start replace those of the program, which keeps what JSON would change or lose."""
     config = {"lr": 0.1, "shape": (1, 2), "activation": print}
 
     assert recorded_config(config) == {"lr": 0.1, "shape": [1, 2]}

@@ -15,7 +15,7 @@ pytestmark = needs("many processes")
 
 
 def test_a_training_grows_once_there_is_room(trainings: Programs) -> None:
-    """At a checkpoint, from which it goes on; nobody else asked it to stop."""
+    """An elastic training grows at a checkpoint once there is room for more workers, and goes on from there."""
     if trainings.engine == "local":
         pytest.skip("on one machine there is room for all workers from the beginning")
     trainings.run(
@@ -56,7 +56,7 @@ def test_a_training_grows_once_there_is_room(trainings: Programs) -> None:
 
 
 def test_a_training_that_lost_a_worker_goes_on_with_as_many(trainings: Programs) -> None:
-    """The places that its workers have given back are taken again."""
+    """After a worker is lost, the training restarts with as many workers, which reuse the freed resources."""
     trainings.run("""
         def function():
             report(0, {"step": "0"} if rank() == 0 else None)
@@ -71,7 +71,7 @@ def test_a_training_that_lost_a_worker_goes_on_with_as_many(trainings: Programs)
 
 @pytest.mark.parametrize("programs", ["ray"], indirect=True)
 def test_a_cluster_that_goes_away_ends_the_training(trainings: Programs, dying_ray: RayNode) -> None:
-    """With an error that says so, whatever it might have tried again or grown to."""
+    """If the cluster goes away, the training ends with an error that says so, in place of a retry or a resize."""
     program = trainings.start(f"""
         SCALING["address"] = {dying_ray.address!r}
 

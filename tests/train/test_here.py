@@ -101,7 +101,7 @@ def test_reports_have_texts_lists_dicts_and_none(tmp_path: Path, home: Home) -> 
 
 
 def test_options_of_ray_that_have_no_meaning_here_are_named(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """Once for each, whoever copies the configuration; and the training runs."""
+    """Each option of Ray without a meaning here is named in one warning, and the training runs."""
     scaling = ScalingConfig(num_workers=0, trainer_resources={"CPU": 0})
     run = RunConfig(sync_config=object(), verbose=0, stop={"training_iteration": 3})
 
@@ -116,7 +116,7 @@ def test_options_of_ray_that_have_no_meaning_here_are_named(home: Home, caplog: 
 
 
 def test_a_function_knows_its_trial(home: Home) -> None:
-    """By its name, its id and its directory, also through Ray's older `session`."""
+    """A function learns its trial's name, id and directory from the context, and through Ray's older `session`."""
     from core_sdk.train import session
 
     def function() -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def test_a_function_knows_its_trial(home: Home) -> None:
 
 
 def test_a_trainer_is_restored_from_its_path(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its next `fit()` is the next attempt of the trial; there must be a trial, of this home, and the function."""
+    """A restored trainer's fit() is the trial's next attempt; a missing trial, home or function is refused."""
 
     def function() -> bool:
         is_resumed = train.get_checkpoint() is not None
@@ -158,7 +158,7 @@ def test_a_trainer_is_restored_from_its_path(tmp_path: Path, home: Home, monkeyp
 
 
 def test_a_failed_function_is_called_again_from_its_newest_checkpoint(tmp_path: Path, home: Home) -> None:
-    """In a new attempt of the same trial, and what the failed one reported after the checkpoint does not count."""
+    """A failed function restarts from its newest checkpoint in a new attempt; reports after it are discarded."""
     seen = []
 
     def function() -> None:
@@ -199,7 +199,7 @@ def test_a_failure_that_is_not_allowed_is_raised_with_its_cause(home: Home) -> N
     ],
 )
 def test_metrics_that_cannot_be_kept_are_refused_by_name(metrics: dict[str, Any], message: str) -> None:
-    """And with what they are."""
+    """A metric that cannot be stored is refused with an error that has its name and its type."""
 
     def function() -> None:
         with pytest.raises(InvalidMetricError, match=message):
@@ -210,7 +210,7 @@ def test_metrics_that_cannot_be_kept_are_refused_by_name(metrics: dict[str, Any]
 
 
 def test_a_directory_that_is_gone_is_refused(tmp_path: Path) -> None:
-    """With its path, and what report() needs of it."""
+    """A checkpoint directory that is missing or is a file is refused with an error that has its path."""
 
     def function() -> None:
         with pytest.raises(CheckpointDirectoryError, match="gone does not exist: report"):
@@ -223,7 +223,7 @@ def test_a_directory_that_is_gone_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_the_best_checkpoints_are_kept(tmp_path: Path) -> None:
-    """And the newest; the function sees them all at any time."""
+    """The best checkpoints and the newest are kept, and the function can list all that are kept at any time."""
 
     def function() -> list[float]:
         for loss in (3.0, 1.0, 2.0, 4.0):
@@ -246,7 +246,7 @@ def test_only_the_best_checkpoints_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_result_is_found_by_its_storage_and_name(tmp_path: Path) -> None:
-    """As scripts join the two: the newest of several, and of no other storage or name."""
+    """Result.from_path() finds the newest result by storage path and name, and no result of another path or name."""
 
     def function() -> None:
         train.report({"loss": 1.0}, checkpoint=stored(tmp_path / "here", ""), checkpoint_dir_name="first")
@@ -265,14 +265,14 @@ def test_a_result_is_found_by_its_storage_and_name(tmp_path: Path) -> None:
 
 
 def test_without_checkpoints_none_is_the_best() -> None:
-    """As the table of differences says."""
+    """get_best_checkpoint() returns None for a training without checkpoints."""
     result = fit(lambda: train.report({"loss": 1.0}))
 
     assert result.get_best_checkpoint("loss", "min") is None
 
 
 def test_a_prepared_loader_has_what_the_table_says() -> None:
-    """It is none of torch's classes, and each of its iterations is another epoch, also with one worker."""
+    """A prepared loader is no class of torch, has its attributes, and each of its iterations is a new epoch."""
 
     def function() -> None:
         given = torch.utils.data.DataLoader(list(range(16)), batch_size=4, shuffle=True)  # type: ignore[arg-type,var-annotated]
@@ -287,7 +287,7 @@ def test_a_prepared_loader_has_what_the_table_says() -> None:
 
 
 def test_a_version_of_a_model_is_kept(tmp_path: Path) -> None:
-    """However bad it is."""
+    """A checkpoint registered as a model version is never deleted, however bad its score is."""
 
     def function() -> None:
         train.report({"loss": 3.0}, checkpoint=stored(tmp_path / "here", "worst"))
@@ -304,7 +304,7 @@ def test_a_version_of_a_model_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_keeps_metadata_of_its_own(tmp_path: Path) -> None:
-    """Until it is stored it may change."""
+    """A checkpoint's metadata may change until the checkpoint is stored, and is stored with it."""
 
     def function() -> None:
         checkpoint = stored(tmp_path / "here", "")
@@ -321,7 +321,7 @@ def test_a_checkpoint_keeps_metadata_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_may_be_stored_in_the_background(tmp_path: Path) -> None:
-    """Its directory is removed at once, since it was copied."""
+    """An asynchronous upload removes the checkpoint's directory at once, since it has been copied."""
 
     def function() -> bool:
         mode = train.CheckpointUploadMode.ASYNC
@@ -336,7 +336,7 @@ def test_a_checkpoint_may_be_stored_in_the_background(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_training_function_the_functions_say_so() -> None:
-    """By their names."""
+    """Outside of a training function, each function raises a RuntimeError that names it."""
     for call in (
         lambda: train.report({"loss": 1.0}),
         train.get_checkpoint,
@@ -352,7 +352,7 @@ def test_outside_of_a_training_function_the_functions_say_so() -> None:
 
 
 def test_a_worker_knows_its_place_and_has_the_core_api(home: Home) -> None:
-    """Alone it is rank 0 of 1."""
+    """Without others a worker has rank 0 of 1, and the context gives it the Core API."""
 
     def function() -> list[int]:
         context = train.get_context()
@@ -374,7 +374,7 @@ def test_a_worker_knows_its_place_and_has_the_core_api(home: Home) -> None:
 
 
 def test_hyperparameters_that_cannot_be_trained_end_the_trial_without_an_error() -> None:
-    """The result has the reason."""
+    """InvalidHP in the function ends the trial without an exception; the result's error has the reason."""
 
     def function() -> None:
         raise InvalidHP("too steep")
@@ -386,7 +386,7 @@ def test_hyperparameters_that_cannot_be_trained_end_the_trial_without_an_error()
 
 
 def test_each_fit_draws_the_same_random_numbers_after_the_same_seed() -> None:
-    """That of the trial, on all ranks, whatever was drawn before."""
+    """The global generators are seeded with the trial's seed, whatever was drawn before."""
 
     def function() -> tuple[bool, float]:
         seed = train.get_context().core_context.info.trial.trial_seed
@@ -402,7 +402,7 @@ def test_each_fit_draws_the_same_random_numbers_after_the_same_seed() -> None:
 
 
 def test_two_fits_of_one_seed_draw_the_same(home: Home) -> None:
-    """Also the order of a prepared loader; a fit that goes on with a trial keeps the trial's seed."""
+    """Two fits with one seed draw the same, also in a prepared loader; a resumed trial keeps its own seed."""
 
     def function() -> tuple[float, list[int]]:
         loader = train.torch.prepare_data_loader(torch.utils.data.DataLoader(range(16), shuffle=True))  # type: ignore[arg-type]
@@ -420,7 +420,7 @@ def test_two_fits_of_one_seed_draw_the_same(home: Home) -> None:
 
 
 def test_a_fit_names_its_trial() -> None:
-    """A name that nobody could use is refused before anything starts."""
+    """RunConfig gives a trial its name, labels and notes; impossible ones are refused before anything starts."""
     run = RunConfig(name="digits", trial_name="wide", labels=["new"], notes="Twice as *wide*.")
 
     result = fit(lambda: None, run=run)
@@ -434,7 +434,7 @@ def test_a_fit_names_its_trial() -> None:
 
 
 def test_a_job_goes_on_with_its_trial(tmp_path: Path) -> None:
-    """Each fit() with the same job_id, from the checkpoint of the last one."""
+    """Each fit() with the same job_id goes on with the same trial from its last checkpoint."""
 
     def function() -> int:
         checkpoint = train.get_checkpoint()
@@ -451,7 +451,7 @@ def test_a_job_goes_on_with_its_trial(tmp_path: Path) -> None:
 
 
 def test_a_resumed_function_may_ask_everything_before_its_first_report(tmp_path: Path) -> None:
-    """It gets the answers that it would have got without the resume."""
+    """Before its first report, a resumed function gets the same answers from the API as without the resume."""
     asked: list[dict[str, object]] = []
 
     def function() -> None:
@@ -467,7 +467,7 @@ def test_a_resumed_function_may_ask_everything_before_its_first_report(tmp_path:
 
 
 def test_a_resumed_function_knows_when_a_checkpoint_was_due(tmp_path: Path, home: Home) -> None:
-    """It had one in every second report, and is stopped in its first one after the resume."""
+    """A resumed training keeps its interval between checkpoints, and stops where the next one is due."""
 
     def function() -> None:
         attempt = train.get_context().core_context.info.trial.attempt
@@ -486,7 +486,7 @@ def test_a_resumed_function_knows_when_a_checkpoint_was_due(tmp_path: Path, home
 
 
 def test_what_this_machine_will_never_have_is_refused(home: Home) -> None:
-    """At once, and no trial is left."""
+    """Resources that this machine never has are refused at once, and no trial is left behind."""
     scaling = ScalingConfig(num_workers=2, engine="local", resources_per_worker={"CPU": 1, "tpu": 1})
 
     with pytest.raises(ResourcesMissingError, match="ask for 1 tpu"):
@@ -496,7 +496,7 @@ def test_what_this_machine_will_never_have_is_refused(home: Home) -> None:
 
 
 def test_without_ray_its_engine_is_refused(home: Home) -> None:
-    """With the command that installs it, and no trial is left."""
+    """Without Ray, engine="ray" is refused with the command that installs it, and no trial is left behind."""
     with pytest.raises(MissingDependencyError, match=r'pip install "core-sdk\[ray\]"'):
         TorchTrainer(print, scaling_config=ScalingConfig(num_workers=1, engine="ray")).fit()
 
@@ -504,7 +504,7 @@ def test_without_ray_its_engine_is_refused(home: Home) -> None:
 
 
 def test_a_function_that_is_none_is_refused() -> None:
-    """When the trainer is made."""
+    """A trainer whose function is not callable or whose configuration is no dict is refused when it is made."""
     with pytest.raises(TypeError, match="train_loop_per_worker is 3"):
         TorchTrainer(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="train_loop_config must be a dict, not list"):

@@ -32,7 +32,7 @@ def prepared(distributed: DistributedContext, batch_size: int = 2) -> PreparedLo
 
 
 def test_any_number_of_workers_has_the_same_global_batches(threads: Threads) -> None:
-    """Each its part, and each epoch another order."""
+    """Any number of workers shares the same global batches, and each epoch has a different order."""
 
     def script(distributed: DistributedContext) -> list[list[int]]:
         loader = prepared(distributed, 12 // distributed.size)
@@ -47,7 +47,7 @@ def test_any_number_of_workers_has_the_same_global_batches(threads: Threads) -> 
 
 
 def test_a_loader_goes_on_with_the_very_next_sample_on_another_number_of_workers(threads: Threads) -> None:
-    """In the middle of an epoch that set_epoch() names again."""
+    """In mid-epoch, a loader resumes at the very next sample on another number of workers."""
 
     def all_of(distributed: DistributedContext) -> list[int]:
         loader = prepared(distributed, 4)
@@ -77,7 +77,7 @@ def test_a_loader_goes_on_with_the_very_next_sample_on_another_number_of_workers
 
 
 def test_an_epoch_that_was_broken_off_is_not_gone_on_with() -> None:
-    """As with torch's loader: each iteration is an epoch of its own, as a limited validation needs it."""
+    """Each iteration of a loader is an epoch of its own, so that a loop left early does not resume, as in torch."""
 
     def function() -> list[list[int]]:
         loader = train.torch.prepare_data_loader(DataLoader(range(6), batch_size=2))  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def doubled(samples: list[int]) -> list[int]:
 
 
 def test_every_option_of_a_loader_stays() -> None:
-    """Also those that Ray Train loses: a batch sampler, the workers' options."""
+    """A prepared loader keeps all options, also those that Ray Train loses: the batch sampler and those of workers."""
 
     def function() -> tuple[Any, ...]:
         by_batches = DataLoader(Numbers(), batch_sampler=[[0, 1, 2], [3], [4, 5, 6, 7]], collate_fn=doubled)
@@ -129,7 +129,7 @@ class Stream(IterableDataset[int]):
 
 
 def test_a_loader_of_its_own_order_is_left_as_it_is() -> None:
-    """With a DistributedSampler, without a division, or where there is one worker only."""
+    """A loader keeps its order if it has a DistributedSampler, is not to be divided, or has one worker only."""
 
     def function() -> list[list[int]]:
         sampler: DistributedSampler[int] = DistributedSampler(Numbers(), num_replicas=2, rank=1, shuffle=False)
@@ -147,7 +147,7 @@ def test_a_loader_of_its_own_order_is_left_as_it_is() -> None:
 
 
 def test_what_is_no_loader_is_refused() -> None:
-    """By its type."""
+    """prepare_data_loader() refuses an object that is no DataLoader with an error that names its type."""
 
     def function() -> None:
         with pytest.raises(TypeError, match="takes a DataLoader of torch, not list"):
@@ -157,7 +157,7 @@ def test_what_is_no_loader_is_refused() -> None:
 
 
 def test_a_dataset_is_divided_and_resumed_exactly(threads: Threads) -> None:
-    """Equally many batches for each, also on another number of workers afterwards."""
+    """A dataset is divided into equally many batches per worker, and resumes exactly on another number of workers."""
     numbers = list(range(16))
 
     def first(distributed: DistributedContext) -> tuple[list[int], dict[str, Any]]:
@@ -177,7 +177,7 @@ def test_a_dataset_is_divided_and_resumed_exactly(threads: Threads) -> None:
 
 
 def test_an_iterable_without_a_length_is_divided_and_resumed(threads: Threads) -> None:
-    """Also on another number of workers. The last samples are divided as those of a dataset with a length."""
+    """An iterable without a length is divided and resumed like a dataset, also on another number of workers."""
 
     class WithoutLength:
         def __iter__(self) -> Iterator[int]:
@@ -204,7 +204,7 @@ def test_an_iterable_without_a_length_is_divided_and_resumed(threads: Threads) -
 
 
 def test_a_dataset_that_is_none_is_refused_by_name() -> None:
-    """And so is a name that the trainer was not given."""
+    """A dataset that cannot be divided, and a name that the trainer was not given, are refused by name."""
 
     def function() -> None:
         with pytest.raises(TypeError, match="has neither"):

@@ -15,7 +15,7 @@ pytestmark = [needs("many processes"), pytest.mark.parametrize("programs", ["loc
 
 @pytest.mark.parametrize("role", ["program", "spawner", "worker", "guardian"])
 def test_no_process_is_left_of_a_training_of_which_one_is_killed(trainings: Programs, home: Home, role: str) -> None:
-    """If the program lives, it goes on, or hears of its worker's death."""
+    """No process is left over when one of a training is killed, and a living program learns of its worker's death."""
     program = trainings.start("""
         import subprocess
 

@@ -29,7 +29,7 @@ def of_ranks(script: Script) -> Callable[[DistributedContext], object]:
 
 
 def test_rank_0_alone_or_all_ranks_bring_one(threads: Threads) -> None:
-    """Ranks that bring none do not wait, however late rank 0 is."""
+    """A checkpoint comes from rank 0 alone or from all ranks, and ranks without one do not wait for a late rank 0."""
 
     def script(meeting: CheckpointMeeting, rank: int) -> list[bool]:
         time.sleep(0.2 if rank == 0 else 0)
@@ -46,7 +46,7 @@ def test_rank_0_alone_or_all_ranks_bring_one(threads: Threads) -> None:
 
 
 def test_rank_0_waits_for_ranks_that_come_later(threads: Threads) -> None:
-    """They may still bring one."""
+    """Rank 0 waits for ranks that report later, since they may still bring a checkpoint."""
 
     def script(meeting: CheckpointMeeting, rank: int) -> list[bool]:
         time.sleep(0.2 if rank else 0)
@@ -80,7 +80,7 @@ def test_rank_0_waits_for_ranks_that_come_later(threads: Threads) -> None:
     ids=["not-rank-0", "rank-0-makes-fewer", "rank-1-makes-fewer", "some"],
 )
 def test_ranks_that_report_unevenly_are_named(threads: Threads, script: Script, message: str) -> None:
-    """With what each has done, and what to do."""
+    """Ranks that report unevenly get an error that says what each has done and what to do."""
     size = 3 if "rank 2" in message else 2
 
     outcomes = threads.try_to_run(size, of_ranks(script))
@@ -90,7 +90,7 @@ def test_ranks_that_report_unevenly_are_named(threads: Threads, script: Script, 
 
 
 def test_a_rank_that_is_ahead_does_not_decide_an_earlier_report(threads: Threads) -> None:
-    """Rank 1 waits in its third report while rank 0 stores the checkpoint of the first one alone."""
+    """A rank that is ahead does not influence the decision on an earlier report's checkpoint."""
 
     def script(meeting: CheckpointMeeting, rank: int) -> list[bool]:
         time.sleep(0.2 if rank == 0 else 0)
@@ -116,12 +116,12 @@ def test_a_rank_that_is_ahead_does_not_decide_an_earlier_report(threads: Threads
     ],
 )
 def test_rank_0_decides_as_soon_as_it_knows_enough(standings: list[Standing], decided: Decided | None) -> None:
-    """A rank that brings a checkpoint to a later report has brought none to an earlier one."""
+    """Rank 0 decides as soon as it can: a rank waiting in a later report brought none to an earlier one."""
     assert decide(standings, 0) == decided
 
 
 def test_every_rank_that_waits_names_the_ranks_that_differ(threads: Threads) -> None:
-    """Rank 0 gave a checkpoint, so the other rank that gives one must not blame rank 0."""
+    """The error of each waiting rank names two ranks that differ, and does not blame rank 0 wrongly."""
     outcomes = threads.try_to_run(4, of_ranks(lambda meeting, rank: meeting.arrive(brings=rank < 2)))
 
     words = "rank 1 gives a checkpoint in its report 1, and rank 2 gives none in its own"

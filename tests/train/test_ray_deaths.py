@@ -29,7 +29,7 @@ pytestmark = [needs("many processes", "ray"), pytest.mark.slow, pytest.mark.time
     ids=" and ".join,
 )
 def test_no_worker_outlives_a_death(unwatched_ray: UnwatchedRay, home: Home, tmp_path: Path, killed: list[str]) -> None:
-    """Whatever of Ray or of the training has died. If its program lives, it hears of it, and the end is recorded."""
+    """No worker outlives a killed process of Ray or of the training; a living program records the end."""
     training = RayTraining(unwatched_ray, home, tmp_path)
     own = {"actor": training.actors[0], "worker": training.workers[0]}
 

@@ -76,7 +76,7 @@ def differences() -> set[str]:
 
 @pytest.mark.parametrize("owner", NAMES)
 def test_each_name_is_here_or_stands_among_the_differences(owner: str, differences: set[str]) -> None:
-    """So that nobody meets an AttributeError that no page speaks of."""
+    """Each name of Ray Train exists here or is listed among the differences in the guide."""
     found = look_up(owner)
 
     missing = [name for name in NAMES[owner].split() if not hasattr(found, name) and name not in differences]
@@ -86,7 +86,7 @@ def test_each_name_is_here_or_stands_among_the_differences(owner: str, differenc
 
 @pytest.mark.parametrize("function", SIGNATURES)
 def test_each_parameter_is_here_or_stands_among_the_differences(function: str, differences: set[str]) -> None:
-    """In the same order, with the same default; what is added comes behind, or by keyword only."""
+    """Each parameter of Ray Train exists here, in the same order and with the same default, or is in the guide."""
     given = list(parameters(look_up(function)))
 
     names = {parameter.partition("=")[0] for parameter in given}

@@ -54,7 +54,7 @@ def test_all_reports_and_checkpoints_of_all_ranks_are_kept(trainings: Programs) 
 
 
 def test_a_worker_that_is_killed_after_a_report_loses_nothing(trainings: Programs) -> None:
-    """Whichever rank it is: the training goes on from that very checkpoint, in a new attempt."""
+    """When a worker of any rank is killed after a report, a new attempt goes on from that report's checkpoint."""
     trainings.run(
         COUNT
         + """
@@ -78,7 +78,7 @@ for failing in (0, 1):
 
 @pytest.mark.parametrize("programs", ["ray"], indirect=True)
 def test_an_actor_that_dies_as_a_restart_begins_is_a_failure_as_any_other(trainings: Programs) -> None:
-    """The next restart trains."""
+    """An actor that dies while a restart begins counts as a failure like any other, and the next restart trains."""
     trainings.run("""
         import psutil
 
@@ -108,7 +108,7 @@ def test_an_actor_that_dies_as_a_restart_begins_is_a_failure_as_any_other(traini
 
 
 def test_an_exception_is_raised_with_its_traceback_and_the_output_is_kept(trainings: Programs, home: Home) -> None:
-    """The exception itself is the cause, and the trial shows it."""
+    """The worker's exception is the cause of the error raised, and the trial has its reason and the workers' output."""
     trainings.run("""
         class Unlucky(Exception):
             pass
@@ -137,7 +137,7 @@ def test_an_exception_is_raised_with_its_traceback_and_the_output_is_kept(traini
 
 
 def test_what_cannot_be_pickled_is_named_and_leaves_no_trial(trainings: Programs, home: Home) -> None:
-    """By what was given, and by what `pickle` says."""
+    """An object that cannot be pickled is named with the error of `pickle`, and no trial is left behind."""
     trainings.run("""
         lock = threading.Lock()
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_pickled_is_named_and_leaves_no_trial(trainings: Programs
 
 
 def test_a_worker_that_cannot_import_says_so(trainings: Programs) -> None:
-    """With the name of the module."""
+    """If a worker cannot import a module, the error of fit() names the module."""
     trainings.run("""
         sys.path.insert(0, DIRECTORY)
         Path(DIRECTORY, "here_only.py").write_text("import os\\ndef function(): pass\\n")
@@ -175,7 +175,7 @@ def test_a_worker_that_cannot_import_says_so(trainings: Programs) -> None:
 
 
 def test_each_fit_has_workers_of_its_own(trainings: Programs) -> None:
-    """In which nothing of an earlier function is left; modules, and on this machine variables, are as they are now."""
+    """Each fit() has new workers, without state of earlier ones, and with the present modules and environment."""
     trainings.run(
         """
         sys.path.insert(0, DIRECTORY)
@@ -205,7 +205,7 @@ def test_each_fit_has_workers_of_its_own(trainings: Programs) -> None:
 
 @pytest.mark.parametrize("programs", ["ray"], indirect=True)
 def test_a_fit_gives_its_places_back_when_it_ends(trainings: Programs) -> None:
-    """To other tasks of the same program, and to the next trainer."""
+    """A fit() returns its resources when it ends, to other tasks of the program and to the next trainer."""
     trainings.run("""
         import ray
 
@@ -226,7 +226,7 @@ def test_a_fit_gives_its_places_back_when_it_ends(trainings: Programs) -> None:
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", "fsdp2"])
 def test_workers_train_one_model_together(trainings: Programs, strategy: str) -> None:
-    """As one worker would with the whole batch, whether the model is copied or split."""
+    """Several workers train a model as one worker does with the whole batch, with DDP, FSDP and FSDP2."""
     trainings.run(
         f"""
         import torch
@@ -262,7 +262,7 @@ def test_workers_train_one_model_together(trainings: Programs, strategy: str) ->
 
 
 def test_ranks_that_report_unevenly_are_told(trainings: Programs) -> None:
-    """Rather than waiting for each other."""
+    """Ranks that call report() unequally often get an error, rather than waiting for each other."""
     trainings.run("""
         def function():
             if rank() == 0:
@@ -349,7 +349,7 @@ def test_a_program_that_is_stopped_leaves_no_worker_and_its_end_recorded(
 
 
 def test_a_program_whose_function_never_reports_dies_of_sigterm(trainings: Programs, home: Home) -> None:
-    """As a script does that never asks whether to stop; its end is recorded."""
+    """SIGTERM ends a program whose function never reports, and the end is recorded."""
     program = trainings.start("""
         def function():
             print("begun", flush=True)
@@ -370,7 +370,7 @@ def test_a_program_whose_function_never_reports_dies_of_sigterm(trainings: Progr
 
 
 def test_a_training_is_killed_by_its_trial(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
-    """With its program, which executes it; nothing of it is left."""
+    """`trial kill` ends a training with its program and all of its processes."""
     program = trainings.start("""
         def function():
             print("begun", flush=True)
@@ -391,7 +391,7 @@ def test_a_training_is_killed_by_its_trial(trainings: Programs, home: Home, warm
 
 
 def test_a_program_piped_in_trains_and_is_not_resumed_by_command(trainings: Programs, home: Home) -> None:
-    """As one that a person types into a notebook: its functions come along."""
+    """A program piped into Python trains with its own functions and classes, and records no command to resume by."""
     trainings.run(
         """
         factor = 3
@@ -412,7 +412,7 @@ def test_a_program_piped_in_trains_and_is_not_resumed_by_command(trainings: Prog
 
 
 def test_under_core_sdk_run_the_training_is_that_trial(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
-    """Its restarts are attempts of it, and a second fit() is a trial of its own."""
+    """Under `core-sdk run`, the first fit() trains the trial of the run, and a second fit() has a new trial."""
     program = trainings.write("""
         def function():
             if train.get_checkpoint() is None:
@@ -436,7 +436,7 @@ def test_under_core_sdk_run_the_training_is_that_trial(trainings: Programs, home
 
 
 def test_eight_workers_start_report_and_end(trainings: Programs) -> None:
-    """Also on two cores."""
+    """Eight workers start, report and end, even on a machine with two cores."""
     trainings.run("""
         def function():
             report(1, {"step": "1"} if rank() == 0 else None)
@@ -465,7 +465,7 @@ def test_a_training_takes_datasets(trainings: Programs) -> None:
 
 
 def test_an_iterable_dataset_is_divided_by_its_shards_or_refused(trainings: Programs) -> None:
-    """Rather than being seen by every worker, or unbatched."""
+    """An iterable dataset is divided by its shards or refused, so that workers never see the same samples."""
     trainings.run("""
         from torch.utils.data import DataLoader, IterableDataset
         from core_sdk.loop import ShardedDataset
@@ -491,7 +491,7 @@ def test_an_iterable_dataset_is_divided_by_its_shards_or_refused(trainings: Prog
 
 
 def test_a_search_hears_of_reports_with_its_metric(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
-    """They are validations, and the hyperparameters that it has chosen are in the function's configuration."""
+    """In a search, reports with its metric are validations, and the function gets the chosen hyperparameters."""
     program = trainings.write("""
         def function(config):
             train.report({"loss": 9.0})
@@ -522,7 +522,7 @@ resources: {{slots_per_trial: 1}}
 
 @pytest.mark.parametrize("programs", ["local"], indirect=True)
 def test_a_search_stops_functions_that_store_nothing(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
-    """Each is completed in its next report after that, long before its end."""
+    """A search stops functions without checkpoints at their next report, long before their end."""
     program = trainings.write("""
         def function(config):
             for epoch in range(1, 28):
@@ -565,7 +565,7 @@ reproducibility: {{experiment_seed: 3}}
 
 @pytest.mark.parametrize("programs", ["local"], indirect=True)
 def test_a_program_of_a_job_that_has_stored_nothing_stops_with_status_75(trainings: Programs) -> None:
-    """So that the job starts it again; it says that this begins anew."""
+    """A stopped job without a checkpoint exits with status 75 to be started again, and says that it begins anew."""
     program = trainings.start("""
         def function():
             for step in range(1000):

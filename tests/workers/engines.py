@@ -50,7 +50,7 @@ def programs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Program
 
 
 def programs_on(request: pytest.FixtureRequest, directory: Path) -> Iterator[Programs]:
-    """On the engine that is the fixture's parameter."""
+    """Yields programs for the engine that is the fixture's parameter."""
     if request.param == "ray":
         address: str = request.getfixturevalue("ray_address")
         engine = RAY.format(address=address)
@@ -91,7 +91,7 @@ class RayNode:
     pid: int
 
     def kill(self) -> None:
-        """All of Ray's processes die, and the workers with them."""
+        """Kills all processes of Ray and the workers with them."""
         kill_tree(self.pid)
 
 
@@ -104,18 +104,18 @@ def dying_ray() -> Iterator[RayNode]:
 
 @dataclass(frozen=True)
 class UnwatchedRay:
-    """The only node of a Ray cluster, whose processes nobody watches, as after `ray start`."""
+    """The only node of a Ray cluster whose processes nobody supervises."""
 
     address: str
     directory: Path
 
     def processes(self) -> list[psutil.Process]:
-        """All processes of Ray."""
+        """Returns all processes of Ray."""
         found = psutil.process_iter(["cmdline"])
         return [each for each in found if any(str(self.directory) in word for word in each.info["cmdline"] or ())]
 
     def kill(self, name: str) -> None:
-        """One of Ray's programs dies, such as `gcs_server` or `raylet`."""
+        """Kills one of Ray's programs, such as `gcs_server` or `raylet`."""
         (process,) = (each for each in self.processes() if each.name() == name)
         process.kill()
         process.wait()

@@ -49,7 +49,7 @@ class Programs:
         return 64 if self.engine == "local" else 8
 
     def write(self, source: str) -> Path:
-        """The file of the program."""
+        """Writes the program's file and returns its path."""
         text = (
             _BEGINNING
             + f"DIRECTORY = {str(self.directory)!r}\n"
@@ -77,7 +77,7 @@ class Programs:
         return self.started[-1]
 
     def run(self, source: str, *, is_piped: bool = False, timeout_s: float = TIMEOUT_S, **variables: str) -> str:
-        """What it has printed, once it has ended well."""
+        """Runs the program to its end and returns its output."""
         code, output, errors = self.start(source, is_piped=is_piped, **variables).wait(timeout_s)
         assert code == 0, f"exit status {code}\n{output}\n{errors}"
         return output

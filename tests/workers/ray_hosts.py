@@ -23,7 +23,7 @@ _PORT = 6399
 
 @dataclass(frozen=True)
 class RayHosts:
-    """The homes of all hosts are at the same place, and each is another one. The first host has no resource "away"."""
+    """Hosts whose homes have the same path but are different; all but the first have the resource "away"."""
 
     hosts: HostGroup
     homes: Path
@@ -34,11 +34,11 @@ class RayHosts:
     """Of programs."""
 
     def for_test(self, directory: Path) -> RayHosts:
-        """Programs have a home of their own, which the other hosts do not see."""
+        """Returns hosts whose programs use a home that the other hosts do not see."""
         return replace(self, directory=directory, home=_home_of(self.homes, 0) / directory.name)
 
     def spool_of(self, index: int) -> Path:
-        """Of the home of programs, on this host."""
+        """Returns the spool of the programs' home on this host."""
         return _home_of(self.homes, index) / "spools" / Home(self.home).identity()
 
     @property
@@ -46,12 +46,12 @@ class RayHosts:
         return f"{self.hosts[0].address}:{_PORT}"
 
     def variables(self) -> dict[str, str]:
-        """The environment of programs, in which `python` is that with Ray."""
+        """Returns the environment of programs, in which `python` is the one with Ray."""
         path = f"{environment('ray').python.parent}{os.pathsep}{os.environ['PATH']}"
         return {**_variables(self.home), "PATH": path}
 
     def start(self, source: str, **variables: str) -> Script:
-        """A program on the first host."""
+        """Starts a program on the first host."""
         path = self.directory / "program.py"
         path.write_text(source)
         process = self.hosts[0].start(
@@ -65,7 +65,7 @@ class RayHosts:
         return Script(process)
 
     def start_node(self, host: Host, *options: str) -> subprocess.Popen[str]:
-        """Ray on one host; it is there when this returns."""
+        """Starts Ray on one host and waits until it runs."""
         command = [str(environment("ray").program("ray")), "start", "--block"]
         command += [f"--node-ip-address={host.address}", "--object-store-memory=100000000"]
         command += options or [f"--address={self.address}", "--num-cpus=2", '--resources={"away": 2}']

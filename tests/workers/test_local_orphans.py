@@ -46,7 +46,7 @@ def _children(directory: Path) -> list[int]:
 def test_children_of_workers_end_with_the_program(
     number: signal.Signals, way: str, start_script: Callable[..., Script], tmp_path: Path
 ) -> None:
-    """Also those in sessions of their own."""
+    """Children of workers, also in sessions of their own, end with the program."""
     program = start_script(PROGRAM, str(tmp_path), "works", way)
     children = _children(tmp_path)
 
@@ -58,7 +58,7 @@ def test_children_of_workers_end_with_the_program(
 
 @needs("many processes")
 def test_children_of_workers_end_with_the_group(start_script: Callable[..., Script], tmp_path: Path) -> None:
-    """A program that goes on has closed it."""
+    """Children of workers end when the group is closed."""
     program = start_script(PROGRAM, str(tmp_path), "returns", "dies")
     children = _children(tmp_path)
 
@@ -68,7 +68,7 @@ def test_children_of_workers_end_with_the_group(start_script: Callable[..., Scri
 
 
 def test_workers_end_with_a_program_that_has_forked(start_script: Callable[..., Script], tmp_path: Path) -> None:
-    """What it has forked lives on, and has nothing of the group."""
+    """Workers end with the program although a process that it forked lives on."""
     program = start_script(PROGRAM, str(tmp_path), "works", "forks")
     children = _children(tmp_path)
 

@@ -15,7 +15,7 @@ ON_RAY = pytest.mark.parametrize("programs", ["ray"], indirect=True)
 
 
 def test_without_ray_the_error_says_what_to_install() -> None:
-    """The engine is imported only by who wants it."""
+    """Without Ray, importing its engine raises an error that says what to install."""
     if importlib.util.find_spec("ray") is not None:
         pytest.skip("NOT TESTED: Ray is installed here")
 
@@ -25,7 +25,7 @@ def test_without_ray_the_error_says_what_to_install() -> None:
 
 @ON_RAY
 def test_workers_for_which_there_is_no_room_are_refused_at_once(programs: Programs) -> None:
-    """The error says what they ask for and what there is. A cluster that grows is given time for it."""
+    """Workers for which the cluster is too small are refused at once, unless it may grow."""
     programs.run("""
         def expect(text, num_workers, **options):
             try:
@@ -48,7 +48,7 @@ def test_workers_for_which_there_is_no_room_are_refused_at_once(programs: Progra
 
 @ON_RAY
 def test_workers_wait_for_places_that_others_hold(programs: Programs) -> None:
-    """But not for ever; what they wait for is said."""
+    """Workers wait a limited time for occupied places, and a message says what they wait for."""
     code, _, errors = programs.start("""
         import threading
 
@@ -70,7 +70,7 @@ def test_workers_wait_for_places_that_others_hold(programs: Programs) -> None:
 
 @ON_RAY
 def test_a_cluster_that_cannot_be_used_is_explained(programs: Programs) -> None:
-    """One of another version, one that is not there, and an installed Ray that is too old."""
+    """A cluster of another version, a missing cluster and an old Ray are explained."""
     programs.run("""
         import ray
         from core_sdk.workers.ray import RayEngine
@@ -123,7 +123,7 @@ def test_workers_are_lost_when_the_program_ends_its_connection(programs: Program
 
 @ON_RAY
 def test_a_cluster_that_goes_away_is_named(programs: Programs, dying_ray: RayNode) -> None:
-    """Long before Ray gives up, and ends the program."""
+    """If the cluster goes away, an error names it long before Ray would."""
     program = programs.start(f"""
         from core_sdk.workers.ray import RayEngine
 
@@ -149,7 +149,7 @@ def test_a_cluster_that_goes_away_is_named(programs: Programs, dying_ray: RayNod
 
 @ON_RAY
 def test_workers_hold_their_resources_from_start_to_end(programs: Programs) -> None:
-    """`num_available()` counts the engine's own as available, since they end before others start."""
+    """Workers hold their resources until they end, and `num_available()` includes the engine's own."""
     programs.run("""
         import ray
 
@@ -173,7 +173,7 @@ def test_workers_hold_their_resources_from_start_to_end(programs: Programs) -> N
 
 @ON_RAY
 def test_a_dead_actor_is_a_dead_worker(programs: Programs) -> None:
-    """When Ray kills an actor, or its node goes away, its worker ends and is named."""
+    """If Ray kills an actor, its worker counts as dead and is named."""
     programs.run("""
         def kill_actor():
             if rank() == 1:
@@ -199,7 +199,7 @@ def test_a_dead_actor_is_a_dead_worker(programs: Programs) -> None:
 
 @ON_RAY
 def test_workers_are_spread_over_nodes(programs: Programs, two_ray_nodes: str) -> None:
-    """Ranks of one node follow each other; they meet through torch's store."""
+    """Workers are spread over nodes with consecutive ranks on each."""
     programs.run(f"""
         def meet():
             import torch, torch.distributed as dist

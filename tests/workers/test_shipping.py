@@ -67,19 +67,19 @@ def cluster(two_hosts: RayHosts, tmp_path: Path) -> RayHosts:
 
 
 def start(cluster: RayHosts, source: str) -> Script:
-    """A program on the first host."""
+    """Starts a program on the first host."""
     return cluster.start(f"ADDRESS = {cluster.address!r}\n" + _BEGINNING + textwrap.dedent(source))
 
 
 def run(cluster: RayHosts, source: str) -> list[str]:
-    """What a program on the first host has printed, once it has ended well."""
+    """Runs a program on the first host to its end and returns its output."""
     code, output, errors = start(cluster, source).wait()
     assert code == 0, f"exit status {code}\n{output}\n{errors}"
     return output.splitlines()
 
 
 def reported(journal: Path) -> list[int]:
-    """The steps of a journal's reports."""
+    """Returns the steps of a journal's reports."""
     return [record.steps_completed for record in read_records(journal) if isinstance(record, Report)]
 
 
@@ -89,12 +89,12 @@ def steps_at(home: Path, trial_id: int = 1) -> list[int]:
 
 
 def trials_left(cluster: RayHosts) -> list[str]:
-    """Those of which something is left on the second host."""
+    """Returns the trials of which something is left on the second host."""
     return [trial.name for trial in (cluster.spool_of(1) / "runs").iterdir()]
 
 
 def test_reports_and_checkpoints_of_another_host_come_home(cluster: RayHosts) -> None:
-    """All of them, once, also of a worker that was killed; nothing is left there."""
+    """All reports and checkpoints of a worker on another host, even a killed one, arrive once, and none stay there."""
     output = run(
         cluster,
         """
@@ -118,7 +118,7 @@ def test_reports_and_checkpoints_of_another_host_come_home(cluster: RayHosts) ->
 
 
 def test_reports_of_every_rank_come_home(cluster: RayHosts) -> None:
-    """Each of two ranks on two hosts keeps its own, also one that is killed; nothing is left on the second host."""
+    """Reports of ranks on both hosts come home, also those of a killed rank."""
     run(
         cluster,
         """
@@ -143,7 +143,7 @@ def test_reports_of_every_rank_come_home(cluster: RayHosts) -> None:
 
 
 def test_a_checkpoint_is_brought_to_all_hosts_of_a_training_that_goes_on(cluster: RayHosts) -> None:
-    """Whichever of them has rank 0. What one rank reports comes home, whether it sees the home or not."""
+    """A resumed training finds its checkpoint on all hosts, whichever of them has rank 0."""
     output = run(
         cluster,
         """
@@ -172,7 +172,7 @@ def test_a_checkpoint_is_brought_to_all_hosts_of_a_training_that_goes_on(cluster
 
 
 def test_a_wish_to_stop_reaches_a_host_that_does_not_see_it(cluster: RayHosts) -> None:
-    """The training saves, ends, and is paused."""
+    """A stop request reaches a host that does not see the home."""
     program = start(
         cluster,
         """
@@ -198,7 +198,7 @@ def test_a_wish_to_stop_reaches_a_host_that_does_not_see_it(cluster: RayHosts) -
 
 
 def test_what_a_killed_program_has_left_comes_home_with_the_next_one(cluster: RayHosts) -> None:
-    """The training has gone on without it for a while, since it waits for nobody."""
+    """Records that a killed program left on another host come home with the next program."""
     program = start(
         cluster,
         """
@@ -230,7 +230,7 @@ def test_what_a_killed_program_has_left_comes_home_with_the_next_one(cluster: Ra
 
 
 def test_a_training_whose_host_dies_goes_on_on_another_one(tmp_path: Path) -> None:
-    """From the newest checkpoint that has come home. No report is there twice."""
+    """If a host dies, the training resumes on another one from the newest checkpoint at home."""
     with ray_hosts(tmp_path, 3) as cluster:
         program = start(
             cluster,

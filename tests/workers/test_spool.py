@@ -66,7 +66,7 @@ def report(step: int) -> Report:
 
 
 def bring(spool: Path, home: Path, attempt: int | None = 1) -> int:
-    """All that is new; returns in how many pieces."""
+    """Brings all news home and returns the number of pieces."""
     receiver, count = Receiver(home, 1, attempt), 0
     while pieces := node.read_news(spool, 1, attempt, receiver.known(), 0):
         count += len(pieces)
@@ -77,7 +77,7 @@ def bring(spool: Path, home: Path, attempt: int | None = 1) -> int:
 
 @needs("many processes")
 def test_a_journal_is_the_same_at_home_after_kills_of_all_who_take_part(spool: Path, home: Path) -> None:
-    """The writer is killed once, and who brings its records many times."""
+    """A journal arrives unchanged, although its writer and those who bring it are killed."""
     writer = subprocess.Popen([sys.executable, "-c", WRITE, spool / JOURNAL])
     for _ in range(4):
         bringer = subprocess.Popen([sys.executable, "-c", BRING, spool, home])
@@ -98,7 +98,7 @@ def test_a_journal_is_the_same_at_home_after_kills_of_all_who_take_part(spool: P
 
 @needs("many processes")
 def test_two_who_bring_the_same_records_at_once_do_not_double_them(spool: Path, home: Path) -> None:
-    """As two attempts may that begin on a node where a third one was lost."""
+    """Two processes that bring the same records at once do not double them."""
     writer = subprocess.Popen([sys.executable, "-c", WRITE, spool / JOURNAL])
     bringers = [subprocess.Popen([sys.executable, "-c", BRING, spool, home]) for _ in range(2)]
     wait_for(lambda: (home / JOURNAL).exists() and (home / JOURNAL).stat().st_size > 1_000_000)
@@ -133,7 +133,7 @@ def test_a_spool_forgets_with_a_trial_what_no_other_trial_there_needs(tmp_path: 
 
 
 def test_pieces_that_come_twice_late_or_in_another_order_do_no_harm(home: Path) -> None:
-    """Each is taken when what is before it is there."""
+    """Pieces may be repeated, late or out of order."""
     content = random.Random(1).randbytes(10_000)
     pieces = [Piece(JOURNAL, offset, content[offset : offset + 700]) for offset in range(0, len(content), 300)]
     receiver, chance = Receiver(home, 1, 1), random.Random(2)
@@ -145,7 +145,7 @@ def test_pieces_that_come_twice_late_or_in_another_order_do_no_harm(home: Path) 
 
 
 def test_nothing_is_added_to_a_file_of_another_trial(spool: Path, home: Path) -> None:
-    """The home was emptied, and a new training has the same id: what the node still has is refused, and named."""
+    """Records are not appended to the file of another trial with the same id."""
     journal = JournalWriter(spool / JOURNAL)
     for step in range(10):
         journal.append(report(step))
@@ -164,7 +164,7 @@ def test_nothing_is_added_to_a_file_of_another_trial(spool: Path, home: Path) ->
 
 
 def test_half_a_line_is_left_until_it_is_whole(spool: Path, home: Path) -> None:
-    """A full disk has it cut off again."""
+    """A partial line is not brought home before it is complete."""
     journal = JournalWriter(spool / JOURNAL)
     journal.append(report(0))
     whole = (spool / JOURNAL).read_bytes()
@@ -178,7 +178,7 @@ def test_half_a_line_is_left_until_it_is_whole(spool: Path, home: Path) -> None:
 
 
 def test_files_that_are_replaced_come_when_they_change(spool: Path, home: Path) -> None:
-    """Those of the attempt that runs. Nothing comes twice."""
+    """A file that is replaced is brought again when it changes."""
     (spool / "runs/1/trial.json").write_text("first")
     (spool / "runs/1/1.environment").write_text("known")
     receiver = Receiver(home, 1, 1)
@@ -206,7 +206,7 @@ def test_files_that_are_replaced_come_when_they_change(spool: Path, home: Path) 
     ],
 )
 def test_a_node_writes_nothing_but_its_attempt(home: Path, name: str) -> None:
-    """And those that a launcher there begins after it, whatever name it says."""
+    """A node may only write files of its own attempt and later ones."""
     receiver = Receiver(home, 1, 2)
 
     with pytest.raises(UnsafePathError):
@@ -215,7 +215,7 @@ def test_a_node_writes_nothing_but_its_attempt(home: Path, name: str) -> None:
 
 
 def test_only_the_home_itself_is_taken_for_it(tmp_path: Path) -> None:
-    """Not another home at the same place, whose trials have the same numbers."""
+    """A home is recognized by its identity and not by its path."""
     first, second = Home.create(tmp_path / "first"), Home.create(tmp_path / "second")
     identity = first.identity()
     second.identity()
@@ -227,7 +227,7 @@ def test_only_the_home_itself_is_taken_for_it(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_from_elsewhere_exists_once_it_is_verified(tmp_path: Path) -> None:
-    """A damaged one never does."""
+    """A checkpoint that is received exists only after its verification."""
     source, target = DirectoryStorage(tmp_path / "source"), DirectoryStorage(tmp_path / "target")
     with source.stage("one") as staging:
         (staging.path / "model").write_bytes(b"weights")
@@ -245,7 +245,7 @@ def test_a_checkpoint_from_elsewhere_exists_once_it_is_verified(tmp_path: Path) 
 
 
 def test_a_large_file_comes_in_pieces_and_an_empty_one_in_one(spool: Path) -> None:
-    """They are put together as they were."""
+    """Large and empty files arrive unchanged."""
     for name, content in {"large": random.Random(1).randbytes(9 << 20), "empty": b""}.items():
         for piece in in_pieces(name, io.BytesIO(content)):
             node.put(spool, piece)

@@ -20,12 +20,12 @@ pytestmark = needs("many processes")
 
 @pytest.fixture(params=["local", "forked", "ray"])
 def programs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Programs]:
-    """Programs whose workers are executed, forked, or started by an actor."""
+    """Programs whose workers are executed, forked or started by an actor."""
     yield from programs_on(request, tmp_path)
 
 
 def test_results_come_in_the_order_of_the_ranks(programs: Programs) -> None:
-    """Whichever worker finishes first."""
+    """Results come in the order of the ranks, whichever worker finishes first."""
     programs.run("""
         def late(first):
             time.sleep(0.3 if rank() == 0 else 0)
@@ -38,7 +38,7 @@ def test_results_come_in_the_order_of_the_ranks(programs: Programs) -> None:
 
 
 def test_values_can_be_taken_as_workers_finish(programs: Programs) -> None:
-    """The fastest worker's first."""
+    """Results can be taken in the order in which workers finish."""
     programs.run("""
         def late():
             wait_for(lambda: rank() == 1 or is_marked("go on"))
@@ -56,7 +56,7 @@ def test_values_can_be_taken_as_workers_finish(programs: Programs) -> None:
 
 
 def test_calls_run_one_after_another_in_the_main_thread_and_share_a_state(programs: Programs) -> None:
-    """What one call leaves is there for the next one, also for calls that were given without waiting."""
+    """Calls of a worker run one after another in its main thread and share a state."""
     programs.run("""
         import threading
 
@@ -114,7 +114,7 @@ def test_a_thread_of_a_worker_answers_beside_its_call(programs: Programs) -> Non
 
 
 def test_each_worker_has_what_torchrun_would_tell_it(programs: Programs) -> None:
-    """The numbers of its place, in its environment and in `this_worker()`."""
+    """Each worker finds its place in torchrun's variables and in `this_worker()`."""
     programs.run("""
         def numbers():
             place = this_worker().place
@@ -128,7 +128,7 @@ def test_each_worker_has_what_torchrun_would_tell_it(programs: Programs) -> None
 
 
 def test_an_exception_arrives_with_its_traceback_and_leaves_the_workers(programs: Programs) -> None:
-    """It is the cause of the error; the next call works."""
+    """An exception raises WorkerFailedError with its cause, and the workers stay usable."""
     programs.run("""
         def divide(number):
             if rank() == 1:
@@ -153,7 +153,7 @@ def test_an_exception_arrives_with_its_traceback_and_leaves_the_workers(programs
 
 
 def test_an_exception_that_cannot_be_pickled_arrives_as_text(programs: Programs) -> None:
-    """Neither one that holds a lock, nor one whose class takes other arguments than its message."""
+    """An exception that cannot be pickled arrives as text."""
     programs.run("""
         import threading
 
@@ -182,7 +182,7 @@ def test_an_exception_that_cannot_be_pickled_arrives_as_text(programs: Programs)
 
 
 def test_sys_exit_in_a_call_ends_the_call_only(programs: Programs) -> None:
-    """As an exception does."""
+    """sys.exit() in a call fails the call and does not end the worker."""
     programs.run("""
         with WorkerGroup(2, engine()) as workers:
             try:
@@ -194,7 +194,7 @@ def test_sys_exit_in_a_call_ends_the_call_only(programs: Programs) -> None:
 
 
 def test_a_killed_worker_is_named_and_ends_the_others(programs: Programs) -> None:
-    """With its cause; the call does not wait for the others, and later calls say why they cannot be made."""
+    """If a worker is killed, an error names it and the others are ended."""
     programs.run("""
         def die():
             if rank() == 1:
@@ -232,7 +232,7 @@ def test_a_killed_worker_is_named_and_ends_the_others(programs: Programs) -> Non
 
 
 def test_a_worker_that_exits_well_in_a_call_has_died(programs: Programs) -> None:
-    """Nobody asked it to."""
+    """A worker that calls os._exit(0) in a call counts as dead."""
     programs.run("""
         with WorkerGroup(2, engine()) as workers:
             try:
@@ -266,7 +266,7 @@ def test_the_root_cause_is_raised_rather_than_its_consequences(programs: Program
 
 
 def test_an_exception_before_a_collective_does_not_wait_for_the_others(programs: Programs) -> None:
-    """They wait in the collective; `restart` ends them."""
+    """An exception on one worker is raised while others wait in a collective."""
     programs.run("""
         def train():
             import torch, torch.distributed as dist
@@ -286,7 +286,7 @@ def test_an_exception_before_a_collective_does_not_wait_for_the_others(programs:
 
 
 def test_workers_start_again_with_fewer_and_with_more(programs: Programs) -> None:
-    """They are new processes, with the numbers of the new group."""
+    """restart() starts new workers, fewer or more than before."""
     programs.run("""
         def numbers():
             return rank(), this_worker().size, os.environ["WORLD_SIZE"], dict(this_worker().state)
@@ -302,7 +302,7 @@ def test_workers_start_again_with_fewer_and_with_more(programs: Programs) -> Non
 
 
 def test_restart_does_not_wait_for_workers_that_ignore_a_stop(programs: Programs) -> None:
-    """After another one has died they are being given their grace; the restart ends it."""
+    """restart() does not wait for workers that ignore SIGTERM."""
     programs.run("""
         def train():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -326,7 +326,7 @@ def test_restart_does_not_wait_for_workers_that_ignore_a_stop(programs: Programs
 
 
 def test_functions_and_classes_of_a_program_that_is_no_file_work(programs: Programs) -> None:
-    """As those of a notebook do. What comes back is of the same class."""
+    """Functions and classes of a program without a file, as in a notebook, work in workers."""
     programs.run(
         """
         FACTOR = 3
@@ -353,7 +353,7 @@ def test_functions_and_classes_of_a_program_that_is_no_file_work(programs: Progr
 
 
 def test_modules_beside_the_script_are_found(programs: Programs) -> None:
-    """A worker has the search path of the program."""
+    """Workers have the program's search path for modules."""
     (programs.directory / "own_module.py").write_text("def answer():\n    return 42\n")
 
     programs.run("""
@@ -377,7 +377,7 @@ def test_large_values_travel_both_ways(programs: Programs) -> None:
 
 
 def test_what_cannot_be_pickled_is_named(programs: Programs) -> None:
-    """An argument, a function because of what it refers to, and a result."""
+    """An argument, function or result that cannot be pickled is named."""
     programs.run("""
         import threading
 
@@ -408,7 +408,7 @@ def test_what_cannot_be_pickled_is_named(programs: Programs) -> None:
 
 
 def test_a_module_that_a_worker_cannot_import_is_named(programs: Programs) -> None:
-    """The call fails; the worker stays."""
+    """If a worker cannot import a module, the call fails with its name and the worker stays."""
     programs.run("""
         import types
 
@@ -427,7 +427,7 @@ def test_a_module_that_a_worker_cannot_import_is_named(programs: Programs) -> No
 
 
 def test_a_call_that_takes_too_long_names_its_workers_and_goes_on(programs: Programs) -> None:
-    """Its results can still be asked for."""
+    """A call that times out names the missing workers, and its results can still be awaited."""
     programs.run("""
         def late():
             wait_for(lambda: rank() == 0 or is_marked("go on"))
@@ -447,7 +447,7 @@ def test_a_call_that_takes_too_long_names_its_workers_and_goes_on(programs: Prog
 
 
 def test_torch_distributed_works_on_two_and_three_workers(programs: Programs) -> None:
-    """Without a port that somebody has chosen; every worker has its `DistributedContext`, too."""
+    """torch.distributed and DistributedContext work on two and three workers."""
     programs.run("""
         def train():
             import torch, torch.distributed as dist
@@ -468,7 +468,7 @@ def test_torch_distributed_works_on_two_and_three_workers(programs: Programs) ->
 
 
 def test_workers_have_their_context_without_torch(programs: Programs) -> None:
-    """The ranks of one node meet without torch's store."""
+    """Workers on one node have a DistributedContext without torch."""
     programs.run("""
         def ranks():
             from core_sdk.core import DistributedContext
@@ -484,7 +484,7 @@ def test_workers_have_their_context_without_torch(programs: Programs) -> None:
 
 
 def test_two_groups_work_beside_each_other(programs: Programs) -> None:
-    """Each has a process group of its own."""
+    """Two groups work at the same time, each with its own process group."""
     programs.run("""
         def total(number):
             import torch, torch.distributed as dist
@@ -503,7 +503,7 @@ def test_two_groups_work_beside_each_other(programs: Programs) -> None:
 
 
 def test_stop_is_seen_by_should_preempt(programs: Programs) -> None:
-    """All workers that run a call get a SIGTERM; the idle ones stay."""
+    """stop() makes should_preempt() true in running calls, and idle workers stay."""
     output = programs.run("""
         def train():
             from core_sdk import core
@@ -527,7 +527,7 @@ def test_stop_is_seen_by_should_preempt(programs: Programs) -> None:
 
 
 def test_a_stop_that_comes_as_a_call_ends_leaves_the_worker(programs: Programs) -> None:
-    """It is meant for calls: an idle worker ignores it, and dies of one in a call that does not ask for it."""
+    """SIGTERM does not end an idle worker, and ends one whose call does not handle it."""
     programs.run("""
         with WorkerGroup(2, engine()) as workers:
             for _ in range(100):
@@ -546,7 +546,7 @@ def test_a_stop_that_comes_as_a_call_ends_leaves_the_worker(programs: Programs) 
 
 
 def test_kill_ends_open_calls(programs: Programs) -> None:
-    """They fail, and say why; the group can be started again."""
+    """kill() fails open calls, and the group can be restarted."""
     programs.run("""
         with WorkerGroup(2, engine()) as workers:
             call = workers.submit(time.sleep, 60)
@@ -570,7 +570,7 @@ def test_kill_ends_open_calls(programs: Programs) -> None:
 
 
 def test_ctrl_c_ends_the_program_and_its_workers(programs: Programs) -> None:
-    """With one traceback, of the program."""
+    """Ctrl-C ends the program and its workers with a single traceback."""
     program = programs.start("""
         def train():
             mark(f"in call {rank()}")
@@ -615,7 +615,7 @@ def test_ctrl_c_ends_a_call_and_leaves_the_workers_to_a_notebook(programs: Progr
 
 @pytest.mark.parametrize("moment", ["idle", "in a call"])
 def test_no_worker_outlives_a_killed_program(programs: Programs, moment: str) -> None:
-    """Nor does what a worker has started."""
+    """Workers and their children end with a killed program."""
     program = programs.start(f"""
         import subprocess
 
@@ -638,7 +638,7 @@ def test_no_worker_outlives_a_killed_program(programs: Programs, moment: str) ->
 
 
 def test_output_of_workers_is_forwarded_line_by_line_and_kept(programs: Programs) -> None:
-    """Each line has its rank, on the program's own output and in the file."""
+    """Each line of a worker's output is forwarded and logged with its rank."""
     output = programs.run("""
         def speak():
             print("out of", rank())
@@ -657,7 +657,7 @@ def test_output_of_workers_is_forwarded_line_by_line_and_kept(programs: Programs
 
 
 def test_output_appears_in_a_notebook(programs: Programs) -> None:
-    """Where `sys.stdout` is not the process's own, it is written to that one."""
+    """Workers' output goes to a replaced `sys.stdout`, as in a notebook."""
     programs.run("""
         import io
 
@@ -682,7 +682,7 @@ def test_output_appears_in_a_notebook(programs: Programs) -> None:
     ],
 )
 def test_mistakes_are_refused(programs: Programs, source: str, error: str) -> None:
-    """Before anything is sent; and a program that does not close its group ends all the same."""
+    """Invalid arguments are refused, and an unclosed group does not block the exit."""
     code, _, errors = programs.start(source).wait()
 
     assert code == 1
@@ -691,7 +691,7 @@ def test_mistakes_are_refused(programs: Programs, source: str, error: str) -> No
 
 @pytest.mark.parametrize("programs", ["local"], indirect=True)
 def test_workers_that_cannot_be_started_are_explained(programs: Programs) -> None:
-    """By what the operating system says, or by what a worker has written before its end."""
+    """If workers cannot be started, the error has the system's reason or the worker's output."""
     programs.run("""
         def expect(text, program):
             own_engine = engine()
@@ -713,7 +713,7 @@ def test_workers_that_cannot_be_started_are_explained(programs: Programs) -> Non
 
 @pytest.mark.parametrize("programs", ["local"], indirect=True)
 def test_a_worker_that_is_killed_as_it_starts_has_died(programs: Programs) -> None:
-    """It may be started again, on the same engine."""
+    """A worker that is killed while it starts counts as dead, and the engine can be used again."""
     killed = programs.directory / "killed"
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)
@@ -734,7 +734,7 @@ def test_a_worker_that_is_killed_as_it_starts_has_died(programs: Programs) -> No
 
 
 def test_a_long_message_is_shortened(programs: Programs) -> None:
-    """Its beginning and its end are kept, however long it is."""
+    """A very long error message is shortened to its beginning and end."""
     programs.run("""
         def fail():
             raise ValueError("first" + "x" * 50_000_000 + "last")
@@ -752,7 +752,7 @@ def test_a_long_message_is_shortened(programs: Programs) -> None:
 
 
 def test_a_forked_child_does_not_answer_for_its_worker(programs: Programs) -> None:
-    """It ends when it leaves the function, as the process of a script would."""
+    """A child that is forked in a call ends without answering for its worker."""
     programs.run("""
         def fork(how):
             pid = os.fork()
@@ -772,7 +772,7 @@ def test_a_forked_child_does_not_answer_for_its_worker(programs: Programs) -> No
 
 @pytest.mark.parametrize("programs", ["local", "forked"], indirect=True)
 def test_failed_groups_leave_no_descriptors(programs: Programs) -> None:
-    """Without a garbage collection."""
+    """Groups that failed leave no open descriptors."""
     programs.run("""
         import gc
         gc.disable()
@@ -810,7 +810,7 @@ def test_failed_groups_leave_no_descriptors(programs: Programs) -> None:
 
 @pytest.mark.parametrize("programs", ["forked"], indirect=True)
 def test_workers_are_forked_from_a_new_process_if_the_last_one_was_killed(programs: Programs) -> None:
-    """Those that it has forked live on."""
+    """If the forking process was killed, new workers are forked from another one."""
     programs.run("""
         import psutil
 
@@ -837,7 +837,7 @@ def test_workers_are_forked_from_a_new_process_if_the_last_one_was_killed(progra
 
 
 def test_sixty_four_workers_start_answer_and_end(programs: Programs) -> None:
-    """On however few cores. On Ray eight do, where each has a process of Ray's, too."""
+    """Sixty-four workers start, answer and end; on Ray eight."""
     programs.run(f"""
         with WorkerGroup({programs.most_workers}, engine()) as workers:
             assert workers.run(rank) == list(range({programs.most_workers}))

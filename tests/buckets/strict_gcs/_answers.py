@@ -50,7 +50,7 @@ def xml_error(status: int, code: str, message: str) -> Answer:
 
 
 def page(status: int = 200) -> Answer:
-    """Of a network that wants a login first."""
+    """The login page of a captive network."""
     return Answer(status, {"Content-Type": "text/html"}, b"<!DOCTYPE html><html><body>Please log in</body></html>")
 
 

@@ -36,7 +36,7 @@ def answer(store: Store, switches: Switches, request: Request) -> Answer:
 
 
 def bytes_answer(store: Store, switches: Switches, request: Request) -> Answer:
-    """Of the paths that carry the objects' bytes."""
+    """The answer to a request on the paths that carry the objects' bytes."""
     match request.method, request.path[4:], request.query.get("uploadType"):
         case "GET", [bucket, "o", key], None:
             return _media(store, bucket, key, request)
