@@ -195,7 +195,7 @@ def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
     unasked = json.loads(cli("experiment", "describe", "1", "--json").output)
 
     assert "trial 2, with accuracy 0.95" in described.output
-    assert [line.split()[0] for line in described.output.splitlines()[-4:-1]] == ["2", "3", "(80"]
+    assert [line.split()[0] for line in described.output.splitlines()[-4:-1]] == ["2", "3", "(not"]
     assert smallest["best"] == {
         "trial_id": 1, "metric": "loss", "value": 1.5, "steps_completed": 2, "checkpoint": None
     }  # fmt: skip
