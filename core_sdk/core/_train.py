@@ -90,7 +90,7 @@ class TrainContext(OfOneProcess):
         is_home_shared: bool = True,
         resumption: Resumption | None = None,
     ) -> None:
-        """Without a shared home, this rank sees neither `folder`, the trial's, nor the records of `home`."""
+        """A rank without a shared home sees neither `folder`, the folder of the trial, nor the records of `home`."""
         self._home = home
         self._trial_id = trial_id
         self._folder = folder

@@ -1,4 +1,7 @@
-"""What can be done to a checkpoint. Every verb raises `CheckpointNotFoundError` for an unknown one."""
+"""Pins, verifies and deletes checkpoints, and changes their metadata.
+
+Every verb raises `CheckpointNotFoundError` for an unknown one.
+"""
 
 from __future__ import annotations
 

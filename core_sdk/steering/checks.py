@@ -1,4 +1,4 @@
-"""What people may write into records, whichever door they come through."""
+"""Checks the names, texts, labels and metadata that people write into records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What can be done to an experiment. Every verb raises `ExperimentNotFoundError` for an unknown one.
+"""Steers, describes, labels and deletes experiments.
+
+Every verb raises `ExperimentNotFoundError` for an unknown one.
 
 A submitted experiment is steered by the master of its home, which is started if none runs, and whose refusals are
 `MasterError`. An experiment that was begun by a script has no master: its trials are steered one by one.

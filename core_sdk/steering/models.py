@@ -1,4 +1,4 @@
-"""What can be done to the models of the registry. Every verb raises `ModelNotFoundError` for an unknown one."""
+"""Changes the models of the registry and their versions. Every verb raises `ModelNotFoundError` for an unknown one."""
 
 from __future__ import annotations
 

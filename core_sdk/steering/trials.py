@@ -1,4 +1,4 @@
-"""What can be done to a trial. Every verb raises `TrialNotFoundError` for an unknown one."""
+"""Steers, describes, labels and deletes trials. Every verb raises `TrialNotFoundError` for an unknown one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trial has reported, as TensorBoard's events."""
+"""Turns the reports of a trial into TensorBoard's events."""
 
 from __future__ import annotations
 

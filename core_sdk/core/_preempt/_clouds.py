@@ -17,7 +17,7 @@ class Cloud:
 
     name: Literal["gce", "ec2"]
     url: str
-    """Without a slash at its end."""
+    """The URL of the metadata server, without a slash at its end."""
 
 
 def chosen_clouds(stop_notices: str | Sequence[str] | None, settings: StopNoticeSettings) -> tuple[Cloud, ...]:

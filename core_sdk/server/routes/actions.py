@@ -114,30 +114,25 @@ def delete_trial(shared: SharedView, trial_id: Id, body: DeleteBody) -> Done:
     return Done(f"deleted trial {trial_id}")
 
 
-def pause_experiment(shared: SharedView, experiment_id: Id) -> Done:
+def pause_experiment(records: SharedView, experiment_id: Id) -> Done:
     """Lets the trials save their checkpoints and stop."""
-    done = experiments.pause(shared.home, experiment_id, _BY)
-    if done.trial_ids:
-        return Done(f"asked the trials of experiment {experiment_id} to stop")
-    return Done(f"experiment {experiment_id}: {done.state}")
+    done = experiments.pause(records.home, experiment_id, _BY)
+    return _steered(experiment_id, done, "asked to stop")
 
 
-def activate_experiment(shared: SharedView, experiment_id: Id) -> Done:
+def activate_experiment(records: SharedView, experiment_id: Id) -> Done:
     """Lets an experiment that is paused go on."""
-    return Done(f"experiment {experiment_id}: {experiments.activate(shared.home, experiment_id, _BY).state}")
+    return _steered(experiment_id, experiments.activate(records.home, experiment_id, _BY))
 
 
-def cancel_experiment(shared: SharedView, experiment_id: Id) -> Done:
+def cancel_experiment(records: SharedView, experiment_id: Id) -> Done:
     """Ends an experiment: its trials save their checkpoints and stop."""
-    return Done(f"experiment {experiment_id}: {experiments.cancel(shared.home, experiment_id, _BY).state}")
+    return _steered(experiment_id, experiments.cancel(records.home, experiment_id, _BY))
 
 
-def kill_experiment(shared: SharedView, experiment_id: Id) -> Done:
+def kill_experiment(records: SharedView, experiment_id: Id) -> Done:
     """Ends an experiment at once: its trials are killed."""
-    done = experiments.kill(shared.home, experiment_id, _BY)
-    if done.trial_ids:
-        return Done(f"killed the trials of experiment {experiment_id}")
-    return Done(f"experiment {experiment_id}: {done.state}")
+    return _steered(experiment_id, experiments.kill(records.home, experiment_id, _BY), "killed")
 
 
 def archive_experiment(shared: SharedView, experiment_id: Id) -> Done:
@@ -199,3 +194,10 @@ def delete_checkpoint(shared: SharedView, storage_id: StorageId, body: DeleteBod
     """Deletes the files of a checkpoint."""
     checkpoints.delete(shared.home, storage_id, is_forced=body.force)
     return Done(f"deleted checkpoint {storage_id}")
+
+
+def _steered(experiment_id: int, done: experiments.Steered, of_trials: str = "") -> Done:
+    """Returns what to say: what was done to the trials, if no master steers them, or the experiment's new state."""
+    if done.trial_ids:
+        return Done(f"experiment {experiment_id}: its {len(done.trial_ids)} running trials were {of_trials}")
+    return Done(f"experiment {experiment_id}: {done.state}")
