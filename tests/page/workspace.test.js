@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { textsAt } from "../../core_sdk/server/page/charts/chart.js";
 import { limited, moved, traceAt, traceOf } from "../../core_sdk/server/page/charts/curves.js";
+import { heapsOf } from "../../core_sdk/server/page/charts/plot.js";
 import { isSeen, withEyes } from "../../core_sdk/server/page/views/workspace/eyes.js";
 import {
   matcher,
@@ -20,6 +21,7 @@ import { curvesOf, marksOf } from "../../core_sdk/server/page/views/workspace/tr
 import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } from "../../core_sdk/server/page/views/workspace/subjects.js";
 
 /** @import { Curve } from "api" */
+/** @import { Mark } from "../../core_sdk/server/page/charts/plot.js" */
 /** @import { Run } from "../../core_sdk/server/page/views/runs/grouping.js" */
 
 const RAMP = ["#000000", "#ffffff"];
@@ -264,9 +266,40 @@ test("an alert has the colour of its trial's curve, and its name, where several 
   );
 });
 
-test("the nearest alerts are told first, and those of one text once", () => {
-  const marks = [10, 11, 11.5, 90].map((x, index) => ({ x, label: "", text: index === 2 ? "near" : "same" }));
+test("repeated alerts of a trial are one mark with their number, and its words say how often each was given", () => {
+  const alertAt = (/** @type {number} */ x, /** @type {string} */ text, /** @type {Partial<Mark>} */ other) => ({
+    x,
+    label: "",
+    text,
+    colour: "--paused",
+    ...other,
+  });
+  const marks = [
+    alertAt(90, "late", {}),
+    alertAt(10, "slow", {}),
+    { x: 11, label: "restart" },
+    alertAt(11, "slow", {}),
+    alertAt(11.5, "NaN", { colour: "--error" }),
+    alertAt(11.5, "other trial", { key: "8" }),
+  ];
+  const leftOf = (/** @type {number} */ x) => 4 * x;
 
-  assert.deepEqual(textsAt(marks, 11.4, [0, 100]), ["near", "same"]);
-  assert.deepEqual(textsAt(marks, null, [0, 100]), []);
+  const heaps = heapsOf(marks, leftOf);
+  const zoomed = heapsOf(marks, (x) => 40 * leftOf(x));
+
+  assert.deepEqual(
+    heaps.map(({ x, colour, members }) => [x, colour, members.length]),
+    [
+      [10, "--error", 3],
+      [11, undefined, 1],
+      [11.5, "--paused", 1],
+      [90, "--paused", 1],
+    ],
+  );
+  assert.deepEqual(
+    zoomed.map(({ members }) => members.length),
+    [1, 1, 1, 1, 1, 1],
+  );
+  assert.deepEqual(textsAt(heaps, 10.2, [0, 100]), ["slow (2 times)", "NaN", "other trial"]);
+  assert.deepEqual(textsAt(heaps, null, [0, 100]), []);
 });

@@ -4,16 +4,16 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { Menu } from "../parts/menu.js";
 import { formatDuration, formatNumber } from "../parts/text.js";
 import { useThemeVersion } from "../state/theme.js";
-import { moved, nearest, rangeOfX, traceOf, whyNothing } from "./curves.js";
+import { moved, nearest, partOf, rangeOfX, traceOf, whyNothing } from "./curves.js";
 import { csvOf, pngOf, svgOf } from "./export.js";
 import { highlighted, pointingAt, useIsHighlighted } from "./highlight.js";
 import { saveFile } from "../parts/saving.js";
 import { LineSample } from "./palette.js";
-import { createPlot } from "./plot.js";
+import { createPlot, heapsOf } from "./plot.js";
 /** @import { ComponentChildren } from "preact" */
 /** @import { MenuItem } from "../parts/menu.js" */
 /** @import { Curve, Limits, SoFar, Trace } from "./curves.js" */
-/** @import { Cursor, Mark, Plot, PlotOptions } from "./plot.js" */
+/** @import { Cursor, Heap, Mark, Plot, PlotOptions } from "./plot.js" */
 
 /** @type {Mark[]} */
 const NO_MARKS = [];
@@ -82,8 +82,12 @@ export function Chart({
     () => whyNothing(traces, zoom ?? extent ?? [-Infinity, Infinity], limits, { isLogX, isLogarithmic, ignoresOutliers }),
     [traces, extent, zoom?.[0], zoom?.[1], limits[0], limits[1], isLogX, isLogarithmic],
   );
-  const readout = { traces, texts: textsAt(marks, cursor && cursor.x, zoom ?? extent), cursor, end: zoom && zoom[1], axis, format };
-  const options = { traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom, whole: extent, width, height, format };
+  const heaps = useMemo(() => {
+    const visible = zoom ?? extent;
+    return visible ? heapsOf(marks, (x) => width * partOf(x, visible, isLogX)) : [];
+  }, [marks, extent, zoom?.[0], zoom?.[1], isLogX, width]);
+  const readout = { traces, texts: textsAt(heaps, cursor && cursor.x, zoom ?? extent), cursor, end: zoom && zoom[1], axis, format };
+  const options = { traces, marks: heaps, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom, whole: extent, width, height, format };
 
   const wanted = { ...options, onZoom, onCursor: setCursor };
   useLayoutEffect(() => {
@@ -95,9 +99,9 @@ export function Chart({
       plot.current = null;
     };
   }, [axis, isLogX, isLogarithmic, width, height, themeVersion]);
-  useLayoutEffect(() => plot.current?.update(wanted), [traces, marks, ignoresOutliers, zoom?.[0], zoom?.[1], limits[0], limits[1], onZoom, format]);
+  useLayoutEffect(() => plot.current?.update(wanted), [traces, heaps, ignoresOutliers, zoom?.[0], zoom?.[1], limits[0], limits[1], onZoom, format]);
 
-  const picture = { title, traces, marks, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom };
+  const picture = { title, traces, marks: heaps, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom };
   const items = [
     ...actions,
     { label: "Save as PNG", onSelect: () => plot.current && pngOf(plot.current.canvas, picture, (blob) => saveFile(`${title}.png`, blob)) },
@@ -201,12 +205,15 @@ function elsewhere(/** @type {Trace} */ trace, /** @type {Cursor} */ { place }, 
   return axis === "steps" && own !== place && html`<span class="soft">at ${formatNumber(own)}</span>`;
 }
 
-/** The texts of the marks that the pointer is at, the nearest first. @param {Mark[]} marks @param {number | null} cursor @param {[number, number] | null} visible */
+/** The texts of the marks that the pointer is at, the nearest first, and how often each is there. @param {Heap[]} marks @param {number | null} cursor @param {[number, number] | null} visible */
 export function textsAt(marks, cursor, visible) {
   if (cursor === null || visible === null) return [];
   const distance = (/** @type {Mark} */ { x }) => Math.abs(x - cursor);
-  const near = marks.filter((mark) => mark.text && distance(mark) <= (visible[1] - visible[0]) / NEAR);
-  return [...new Set(near.sort((one, other) => distance(one) - distance(other)).map(({ text = "" }) => text))];
+  const near = marks.filter((mark) => distance(mark) <= (visible[1] - visible[0]) / NEAR).sort((one, other) => distance(one) - distance(other));
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const { text } of near.flatMap(({ members }) => members)) if (text) counts.set(text, (counts.get(text) ?? 0) + 1);
+  return [...counts].map(([text, count]) => (count === 1 ? text : `${text} (${count} times)`));
 }
 
 /** @param {{trace: Trace, cursor: Cursor | null, end: number | null, axis: string, hasLabel: boolean, format: (value: number) => string}} props */

@@ -3,8 +3,8 @@
 import { colour } from "../state/theme.js";
 import { csvText } from "../parts/saving.js";
 import { escaped, formatDuration, formatNumber } from "../parts/text.js";
-import { areasOf, limited, rangeOfX, rangeOfY, stretchesOf } from "./curves.js";
-import { DOT, linedMarks, TRIANGLE } from "./plot.js";
+import { areasOf, limited, partOf, rangeOfX, rangeOfY, stretchesOf } from "./curves.js";
+import { COUNT, DOT, linedMarks, TRIANGLE } from "./plot.js";
 import { roundTicks } from "./ticks.js";
 /** @import { default as uPlot } from "uplot" */
 /** @import { Trace } from "./curves.js" */
@@ -49,7 +49,7 @@ export function svgOf({ title, traces, marks, axis, isLogX, isLogarithmic, limit
       const raw = drawn(trace, trace.means, left, top, `opacity="${trace.isFaint || trace.smooth ? 0.3 : 1}"`);
       return `${areaOf(trace, left, top)}${raw}${trace.smooth ? drawn(trace, trace.smooth, left, top, 'stroke-width="2"') : ""}`;
     }),
-    ...marks.flatMap(({ x, colour: name }) => (name ? [triangle(left(x), colour(name))] : [])),
+    ...marks.flatMap(({ x, colour: name, members }) => (name ? [triangle(left(x), colour(name), members.length)] : [])),
     "</g>",
     ...shown.map(
       ({ label, colour: name, dash }, index) =>
@@ -112,12 +112,6 @@ export function csvOf(traces, axis) {
   return csvText([head, ...rows]);
 }
 
-/** Where a value is in a range, from 0 to 1; not finite where it has no logarithm. @param {number} value @param {[number, number]} range @param {boolean} isLogarithmic */
-function partOf(value, [low, high], isLogarithmic) {
-  const bend = isLogarithmic ? Math.log10 : Number;
-  return (bend(value) - bend(low)) / (bend(high) - bend(low));
-}
-
 /** What lies between the ends, down to the lower end of the plot where one has no logarithm. */
 function areaOf(/** @type {Trace} */ trace, /** @type {(x: number) => number} */ left, /** @type {(y: number) => number} */ top) {
   if (!trace.hasArea) return "";
@@ -140,8 +134,10 @@ function drawn(
   return `<g ${style}><path d="${path}" stroke="${stroke}" stroke-dasharray="${trace.dash.join(" ")}"/>${dots.join("")}</g>`;
 }
 
-const triangle = (/** @type {number} */ left, /** @type {string} */ fill) =>
-  `<path d="M${round(left - TRIANGLE)} ${MARGIN.top}h${2 * TRIANGLE}l-${TRIANGLE} ${1.6 * TRIANGLE}z" fill="${fill}" stroke="${colour("--surface")}"/>`;
+function triangle(/** @type {number} */ left, /** @type {string} */ fill, /** @type {number} */ count) {
+  const path = `<path d="M${round(left - TRIANGLE)} ${MARGIN.top}h${2 * TRIANGLE}l-${TRIANGLE} ${1.6 * TRIANGLE}z" fill="${fill}" stroke="${colour("--surface")}"/>`;
+  return count === 1 ? path : `${path}<text x="${round(left)}" y="${MARGIN.top + COUNT}" text-anchor="middle" fill="${fill}">${count}</text>`;
+}
 
 const round = (/** @type {number} */ value) => Math.round(value * 10) / 10;
 

@@ -15,11 +15,12 @@ import { highlight, highlighted, watchHighlight } from "./highlight.js";
  * @property {string} [colour] That of a triangle at the top, which an alert has.
  * @property {string} [key] That of the curves that it belongs to, of several.
  */
+/** A mark, and those that are drawn as one with it. @typedef {Mark & {members: Mark[]}} Heap */
 
 /**
  * @typedef {object} PlotOptions
  * @property {Trace[]} traces
- * @property {Mark[]} marks Vertical lines, for example where an attempt has begun.
+ * @property {Heap[]} marks Vertical lines, for example where an attempt has begun.
  * @property {string} axis "steps", "time", "epochs", or a metric.
  * @property {boolean} isLogX
  * @property {boolean} isLogarithmic Whether the vertical axis is.
@@ -57,6 +58,10 @@ const EXTREMES = 0.4;
 export const DOT = 2.5;
 /** Half of the width of an alert's triangle, in pixels. */
 export const TRIANGLE = 5;
+/** How far below the top the number of a heap stands. */
+export const COUNT = 18;
+/** Alerts of a trial that are nearer to each other, in pixels, are one triangle. */
+const HEAP = 16;
 /** Alerts have lines too, if they are not more. */
 const MOST_LINES = 8;
 
@@ -73,7 +78,31 @@ const NOTHING_LOGARITHMIC = [0.1, 1];
  * @property {() => void} destroy
  */
 
-/** The marks that have a line: all, but alerts only if they are few. @param {Mark[]} marks */
+/**
+ * Marks as they are drawn. The alerts of a trial that lie at one place are one mark, in the colour of the worst of them.
+ * @param {Mark[]} marks
+ * @param {(x: number) => number} leftOf The pixel of a place.
+ * @returns {Heap[]}
+ */
+export function heapsOf(marks, leftOf) {
+  /** @type {Heap[]} */
+  const heaps = [];
+  /** @type {Map<string | undefined, Heap>} */
+  const last = new Map();
+  for (const mark of [...marks].sort((one, other) => one.x - other.x)) {
+    const heap = mark.colour === undefined ? undefined : last.get(mark.key);
+    if (heap && leftOf(mark.x) - leftOf(heap.x) < HEAP) {
+      heap.members.push(mark);
+      if (mark.colour === "--error") heap.colour = mark.colour;
+      continue;
+    }
+    heaps.push({ ...mark, members: [mark] });
+    if (mark.colour !== undefined) last.set(mark.key, heaps[heaps.length - 1]);
+  }
+  return heaps;
+}
+
+/** The marks that have a line: all, but alerts only if they are few. @template {Mark} T @param {T[]} marks */
 export const linedMarks = (marks) => (marks.filter((mark) => mark.colour).length > MOST_LINES ? marks.filter((mark) => !mark.colour) : marks);
 
 /** A plot with the options. @param {HTMLElement} parent @param {PlotOptions} options @returns {Plot} */
@@ -184,13 +213,14 @@ function drawMarks(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"]} *
   ctx.setLineDash([]);
 }
 
-/** Alerts are at the top, over the curves: many of them, of several trials, are seen side by side. */
+/** Alerts are at the top, over the curves, with their number: many of them, of several trials, are seen side by side. */
 function drawTriangles(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"]} */ marks) {
   const { ctx, bbox } = self;
   const size = TRIANGLE * devicePixelRatio;
   ctx.strokeStyle = colour("--surface");
-  ctx.lineWidth = devicePixelRatio;
-  for (const { x, colour: name } of marks) {
+  ctx.textAlign = "center";
+  ctx.font = `600 ${10 * devicePixelRatio}px ${colour("--font")}`;
+  for (const { x, colour: name, members } of marks) {
     if (name === undefined) continue;
     const left = self.valToPos(x, "x", true);
     ctx.fillStyle = colour(name);
@@ -199,8 +229,13 @@ function drawTriangles(/** @type {uPlot} */ self, /** @type {PlotOptions["marks"
     ctx.lineTo(left + size, bbox.top);
     ctx.lineTo(left, bbox.top + 1.6 * size);
     ctx.closePath();
+    ctx.lineWidth = devicePixelRatio;
     ctx.fill();
     ctx.stroke();
+    if (members.length === 1) continue;
+    ctx.lineWidth = 3 * devicePixelRatio;
+    ctx.strokeText(String(members.length), left, bbox.top + COUNT * devicePixelRatio);
+    ctx.fillText(String(members.length), left, bbox.top + COUNT * devicePixelRatio);
   }
 }
 
