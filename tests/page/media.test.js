@@ -58,7 +58,7 @@ test("the slider has each step of all series once, and stands at the last one be
   );
 });
 
-test("series are chosen by kind and name, and stand by group", () => {
+test("series are chosen by kind and name", () => {
   const all = [series("a", "x", [item(1)]), series("b", "Y", [item(1, { kind: "text" })]), series("a", "z", [item(1)])];
 
   assert.deepEqual(kindsOf(all), ["image", "text"]);
@@ -66,10 +66,26 @@ test("series are chosen by kind and name, and stand by group", () => {
     filtered(all, "", "b.y").map(({ name }) => name),
     ["Y"],
   );
-  assert.deepEqual(
-    sectionsOf(filtered(all, "image", "")).map(({ title, members }) => [title, members.length]),
-    [["a", 2]],
-  );
+});
+
+test("of one trial a gallery has groups, of several names, and lists stand apart in their order", () => {
+  const names = ["weights", "samples[10]", "samples[2]"].map((name) => series("val", name, [item(1)]));
+  const ofTwo = [
+    { trialId: 3, series: names },
+    { trialId: 4, series: [series("val", "samples[2]", [item(1)]), series("val", "answers[0]", [item(1, { kind: "text" })])] },
+  ];
+  const told = (/** @type {typeof ofTwo} */ chosen) =>
+    sectionsOf(chosen).map(({ title, isOfPictures, cards }) => [title, isOfPictures, cards.map((card) => card.title)]);
+
+  assert.deepEqual(told([ofTwo[0]]), [
+    ["val", false, ["weights"]],
+    ["val.samples", true, ["[2]", "[10]"]],
+  ]);
+  assert.deepEqual(told(ofTwo), [
+    ["val.weights", false, ["Trial 3"]],
+    ["val.samples", true, ["Trial 3 [2]", "Trial 4 [2]", "Trial 3 [10]"]],
+    ["val.answers", false, ["Trial 4 [0]"]],
+  ]);
 });
 
 test("what is near is asked for first, and what is large is not asked for in advance", () => {

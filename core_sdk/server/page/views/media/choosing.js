@@ -1,5 +1,6 @@
 /** Which media are shown: their steps, and the one of each name at a step. Pure. */
 
+import { nameOf } from "../series.js";
 /** @import { MediaItem, MediaSeries } from "api" */
 
 const IS_PREFETCHED = new Set(["image", "figure", "histogram", "text", "confusion_matrix"]);
@@ -30,12 +31,31 @@ export const placeOf = (steps, step) =>
         steps.findLastIndex((one) => one <= step),
       );
 
-/** The series by group, in the order in which groups were first reported. @param {MediaSeries[]} series */
-export function sectionsOf(series) {
-  /** @type {Map<string, MediaSeries[]>} */
+/** @typedef {{trialId: number, series: MediaSeries[]}} OfTrial */
+/** @typedef {{title: string, isOfPictures: boolean, cards: {key: string, title: string, trialId: number, series: MediaSeries}[]}} Section */
+
+/**
+ * The gallery in sections: of one trial the media of a group, of several trials those of one name. A list that was reported
+ * as one value, `samples[0]`, `samples[1]` and so on, has a section of its own, in its order.
+ * @param {OfTrial[]} chosen
+ * @returns {Section[]}
+ */
+export function sectionsOf(chosen) {
+  const isOne = chosen.length === 1;
+  /** @type {Map<string, (Section["cards"][number] & {place: number})[]>} */
   const sections = new Map();
-  for (const one of series) sections.set(one.group, [...(sections.get(one.group) ?? []), one]);
-  return [...sections].map(([title, members]) => ({ title, members }));
+  for (const { trialId, series: all } of chosen) {
+    for (const series of all) {
+      const [name, list, place] = /^(.+)\[(\d+)\]$/.exec(nameOf(series)) ?? [nameOf(series), isOne ? series.group : nameOf(series), ""];
+      const title = [!isOne && `Trial ${trialId}`, place ? `[${place}]` : isOne && series.name].filter(Boolean).join(" ");
+      sections.set(list, [...(sections.get(list) ?? []), { key: `${trialId} ${name}`, title, trialId, series, place: Number(place || -1) }]);
+    }
+  }
+  return [...sections].map(([title, cards]) => ({
+    title,
+    isOfPictures: cards.every(({ place, series: { items } }) => place >= 0 && items[0].kind === "image"),
+    cards: cards.sort((one, other) => one.place - other.place),
+  }));
 }
 
 /** The kinds that there are. @param {MediaSeries[]} series @returns {string[]} */

@@ -10,14 +10,14 @@ import { address } from "../../state/api.js";
 import { usePrefetched } from "../../state/contents.js";
 import { useSetting } from "../../state/place.js";
 import { RankChoice, useRank } from "../rank-choice.js";
-import { nameOf } from "../series.js";
 import { filtered, kindsOf, placeOf, sectionsOf, stepsOf, worthPrefetching } from "./choosing.js";
 import { Medium } from "./medium.js";
 /** @import { ComponentChildren } from "preact" */
-/** @import { MediaAnswer, MediaSeries, TrialAnswer } from "api" */
+/** @import { MediaAnswer, TrialAnswer } from "api" */
+/** @import { OfTrial } from "./choosing.js" */
 /** @import { Change } from "../../state/events.js" */
 
-/** @typedef {{trialId: number, answer: MediaAnswer}} OfTrial */
+/** @typedef {{trialId: number, answer: MediaAnswer}} Member */
 
 /** @param {{found: TrialAnswer}} props */
 export function TrialMedia({ found: { trial, reporting_ranks: ranks } }) {
@@ -30,7 +30,7 @@ export function TrialMedia({ found: { trial, reporting_ranks: ranks } }) {
   return html`
     <${Answered} answer=${answer} what="media">
       ${(/** @type {MediaAnswer} */ value) => html`
-        <${ByStep} members=${[{ trialId: id, answer: value }]} draw=${drawTrial}>
+        <${ByStep} members=${[{ trialId: id, answer: value }]}>
           ${trial.num_attempts > 1 && html`<${Switch} label="Superseded" title="Also show what later attempts have replaced." isOn=${superseded !== ""} onChange=${(/** @type {boolean} */ isOn) => setSuperseded(isOn ? "1" : "")} />`}
           <${RankChoice} ranks=${ranks} lowest=${`lowest (${ranks[0]})`} hasAll=${false} />
         <//>
@@ -48,18 +48,16 @@ export function ComparedMedia({ found, follows }) {
   );
   return html`
     <${Answered} answer=${answer} what="media">
-      ${(/** @type {MediaAnswer[]} */ answers) => html`<${ByStep} members=${answers.map((value, index) => ({ trialId: ids[index], answer: value }))} draw=${drawCompared} />`}
+      ${(/** @type {MediaAnswer[]} */ answers) => html`<${ByStep} members=${answers.map((value, index) => ({ trialId: ids[index], answer: value }))} />`}
     <//>
   `;
 }
 
-/** @typedef {{trialId: number, series: MediaSeries[]}} Chosen */
-
 /**
  * Everything at one step, which a slider chooses.
- * @param {{members: OfTrial[], draw: (chosen: Chosen[], step: number) => ComponentChildren, children?: ComponentChildren}} props
+ * @param {{members: Member[], children?: ComponentChildren}} props
  */
-function ByStep({ members, draw, children = null }) {
+function ByStep({ members, children = null }) {
   const [kind, setKind] = useSetting("kind");
   const [search, setSearch] = useSetting("search");
   const [kept, keep] = useSetting("step");
@@ -96,7 +94,7 @@ function ByStep({ members, draw, children = null }) {
       ${members.some(({ answer }) => answer.num_left_out > 0) && html`<${Remark}>There are more names than can be shown: ${members.map(({ answer }) => answer.num_left_out).join(", ")} are left out.<//>`}
       ${all.some(({ num_left_out: num }) => num > 0) && html`<${Remark}>Of names with more than 500 steps, evenly spaced steps are shown.<//>`}
       ${steps.length === 0 && html`<${Empty} title="No medium has such a name." />`}
-      ${draw(chosen, step)}
+      <${Gallery} chosen=${chosen} step=${step} />
     </div>
   `;
 }
@@ -128,25 +126,14 @@ function StepChoice({ steps, place, onMove, onSettle }) {
   `;
 }
 
-/** @type {(chosen: Chosen[], step: number) => ComponentChildren} */
-const drawTrial = ([{ trialId, series }], step) =>
-  sectionsOf(series).map(
-    ({ title, members }) => html`
+/** The media of one trial, or of several beside each other. @param {{chosen: OfTrial[], step: number}} props */
+const Gallery = ({ chosen, step }) =>
+  sectionsOf(chosen).map(
+    ({ title, isOfPictures, cards }) => html`
       <section class="chart-section" key=${title} aria-label=${title}>
-        <h2>${title} <span class="soft">${members.length}</span></h2>
-        <div class="charts media">${members.map((one) => html`<${Medium} key=${one.name} trialId=${trialId} series=${one} step=${step} title=${one.name} />`)}</div>
-      </section>
-    `,
-  );
-
-/** @type {(chosen: Chosen[], step: number) => ComponentChildren} */
-const drawCompared = (chosen, step) =>
-  [...new Set(chosen.flatMap(({ series }) => series.map(nameOf)))].map(
-    (name) => html`
-      <section class="chart-section" key=${name} aria-label=${name}>
-        <h2>${name}</h2>
-        <div class="charts media">
-          ${chosen.flatMap(({ trialId, series }) => series.filter((one) => nameOf(one) === name).map((one) => html`<${Medium} key=${trialId} trialId=${trialId} series=${one} step=${step} title=${`Trial ${trialId}`} />`))}
+        <h2>${title} <span class="soft">${cards.length}</span></h2>
+        <div class=${`charts media ${isOfPictures ? "pictures" : ""}`}>
+          ${cards.map((card) => html`<${Medium} ...${card} step=${step} />`)}
         </div>
       </section>
     `,
