@@ -623,12 +623,12 @@ class CredentialsRejectedError(StorageError):
 class StoragePermissionError(StorageError):
     """A permission for a storage is missing. `permission` is the store's own name for it."""
 
-    def __init__(self, where: str, permission: str) -> None:
+    def __init__(self, where: str, permission: str, reason: str) -> None:
         self.where = where
         self.permission = permission
         super().__init__(
-            f"no permission for {where}: it needs {permission}. Grant it to the identity that this process uses, or "
-            "choose another checkpoint_storage."
+            f"no permission for {where}: {reason}. It needs {permission}. Grant it to the identity that this process "
+            "uses, or choose another checkpoint_storage."
         )
 
 

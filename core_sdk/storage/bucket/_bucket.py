@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from core_sdk.records import FileEntry
@@ -73,6 +73,25 @@ class PartedUpload(ABC):
 def part_bytes(size_bytes: int, most_parts: int, least: int = 16 << 20) -> int:
     """Returns the size of the parts of an object: `least`, or as many whole MiB as `most_parts` parts need."""
     return max(least, -(-size_bytes // (most_parts << 20)) << 20)
+
+
+def hand_on(
+    content_range: str | None, pieces: Iterable[bytes], start: int, size_bytes: int, where: str, sink: Sink
+) -> None:
+    """Passes the `pieces` of an answer on to `sink`, as `Bucket.read` does. `content_range` is its Content-Range."""
+    extent, _, total = (content_range or "").partition("/")
+    if total.isdigit() and int(total) < start + size_bytes:
+        raise ObjectMissingError(where)
+    if extent != f"bytes {start}-{start + size_bytes - 1}":
+        raise TransientError("the answer is not the range that was asked for")
+    num_bytes = 0
+    for piece in pieces:
+        num_bytes += len(piece)
+        if num_bytes > size_bytes:
+            break
+        sink(piece)
+    if num_bytes != size_bytes:
+        raise TransientError(f"{num_bytes:,} bytes came of {size_bytes:,}")
 
 
 class Bucket(ABC):

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from core_sdk.environment import AzureSettings
 from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError, MissingDependencyError
 from core_sdk.storage.bucket._secrets import hide_in_logs
-from core_sdk.storage.bucket.azure._errors import CREDENTIALS_ADVICE, refuse_foreign
+from core_sdk.storage.bucket.azure._refusals import LOG_IN, refuse_foreign
 
 # These come after our own imports, one of which says what to install if they are missing.
 from azure.core.credentials import AzureNamedKeyCredential  # isort: skip
@@ -60,7 +60,7 @@ class Account:
             is_named = settings.account is None or settings.account == _account_name(url)
             return cls(url=url, credential=(settings.key or settings.sas_token) if is_named else None)
         if settings.account is None:
-            raise CredentialsMissingError(where, CREDENTIALS_ADVICE)
+            raise CredentialsMissingError(where, LOG_IN)
         url = f"https://{settings.account}.blob.core.windows.net"
         return cls(url=url, credential=settings.key or settings.sas_token)
 
@@ -116,13 +116,13 @@ def _service(account: Account, where: str, options: dict[str, Any]) -> BlobServi
     try:
         return BlobServiceClient.from_connection_string(account.connection_string, **options)
     except ValueError:
-        raise CredentialsRejectedError(where, "the connection string is malformed", CREDENTIALS_ADVICE) from None
+        raise CredentialsRejectedError(where, "the connection string is malformed", LOG_IN) from None
 
 
 def _credential(url: str, credential: str | None, where: str) -> Any:
     if credential is None:
         if not url.startswith("https:"):
-            raise CredentialsMissingError(where, f"A login needs an account_url with https. {CREDENTIALS_ADVICE}")
+            raise CredentialsMissingError(where, f"A login needs an account_url with https. {LOG_IN}")
         return _logged_in_identity()
     if "sig=" in credential:
         return credential.lstrip("?")  # given as text, the library also signs the sources of copies with it

@@ -17,17 +17,11 @@ from core_sdk.storage.bucket._bucket import (
     Sink,
     StoredObject,
     TransientError,
+    hand_on,
 )
-from core_sdk.storage.bucket._http import check_range, hand_on
+from core_sdk.storage.bucket._refusals import StoreRequest
 from core_sdk.storage.bucket.azure._account import Account
-from core_sdk.storage.bucket.azure._errors import (
-    DELETE,
-    LIST,
-    READ,
-    WRITE,
-    refuse_foreign,
-    translated_errors,
-)
+from core_sdk.storage.bucket.azure._refusals import AZURE, DELETE, LIST, READ, WRITE, refuse_foreign
 from core_sdk.storage.bucket.azure._upload import AzurePartedUpload, drop_blocks
 
 # These come after our own imports, one of which says what to install if they are missing.
@@ -78,7 +72,7 @@ class AzureBucket(Bucket):
         elif if_version is not None:
             condition = {"match_condition": MatchConditions.IfNotModified, "etag": f'"{if_version}"'}
         try:
-            with translated_errors(self.where(name), WRITE):
+            with self._translated(name, WRITE):
                 self._blob(name).upload_blob(
                     content, length=len(content), overwrite=True, validate_content=True, **condition
                 )
@@ -89,33 +83,31 @@ class AzureBucket(Bucket):
         return AzurePartedUpload(self._blob(name), self.where(name), entry)
 
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
-        where = self.where(name)
-
         def take(response: Any) -> None:
             answer = response.http_response
             try:
                 refuse_foreign(response)
                 if answer.status_code < 300:
                     content_range = answer.headers.get("Content-Range") if answer.status_code == _PARTIAL else None
-                    check_range(content_range, start, size_bytes, where)
-                    hand_on(answer.stream_download(None, decompress=False), size_bytes, sink)
+                    pieces = answer.stream_download(None, decompress=False)
+                    hand_on(content_range, pieces, start, size_bytes, self.where(name), sink)
             except BaseException:
                 answer.internal_response.close()  # a connection with unread bytes cannot serve another request
                 raise
 
         # The library would collect the whole range in memory, and retry twice when the connection breaks. This hook
         # takes the bytes first, without decompressing them; the library then finds nothing left to read.
-        with translated_errors(where, READ):
+        with self._translated(name, READ):
             self._blob(name).download_blob(
                 start, size_bytes, max_concurrency=1, decompress=False, raw_response_hook=take
             )
 
     def stat(self, name: str) -> StoredObject:
-        with translated_errors(self.where(name), READ):
+        with self._translated(name, READ):
             return _stored(name, self._blob(name).get_blob_properties())
 
     def list(self, under: str = "") -> Iterator[StoredObject]:
-        with translated_errors(self.where(under), LIST):
+        with self._translated(under, LIST):
             for found in self._container.list_blobs(name_starts_with=self._root + under):
                 # Consoles make an empty blob with the name of the prefix, as a folder.
                 if name := found.name.removeprefix(self._root):
@@ -124,13 +116,13 @@ class AzureBucket(Bucket):
     def delete(self, name: str) -> None:
         if {".", ".."} & set(name.split("/")):
             return  # such a name cannot be part of a URL: another blob would be deleted
-        with contextlib.suppress(ObjectMissingError), translated_errors(self.where(name), DELETE):
+        with contextlib.suppress(ObjectMissingError), self._translated(name, DELETE):
             self._blob(name).delete_blob()
 
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
         """Copies a blob within the account. Needs no further credentials: a SAS is part of the source's address."""
         blob = self._blob(target)
-        with translated_errors(self.where(source), READ):
+        with self._translated(source, READ):
             copy_id = str(blob.start_copy_from_url(self._blob(source).url)["copy_id"])
         try:
             return self._copied(blob, source, target)
@@ -143,7 +135,7 @@ class AzureBucket(Bucket):
         """Waits for the end of the copy, for as long as it makes progress."""
         pause_s, progress, give_up_at = _FIRST_LOOK_S, None, time.monotonic() + self._timeout_s
         while True:
-            with translated_errors(self.where(target), READ):
+            with self._translated(target, READ):
                 found = blob.get_blob_properties()
             if found.copy.status in (None, "success"):
                 return _stored(target, found)
@@ -157,7 +149,7 @@ class AzureBucket(Bucket):
             pause_s = min(_LONGEST_LOOK_S, 1.5 * pause_s)
 
     def abort_uploads(self, under: str) -> int:
-        with translated_errors(self.where(under), LIST):
+        with self._translated(under, LIST):
             found = list(self._container.list_blobs(name_starts_with=self._root + under, include=["uncommittedblobs"]))
         # Uncommitted blobs are listed without a size, like empty blobs, which refuse a create-only commit.
         names = [item.name.removeprefix(self._root) for item in found if not item.size]
@@ -165,6 +157,9 @@ class AzureBucket(Bucket):
 
     def close(self) -> None:
         self._service.close()
+
+    def _translated(self, name: str, need: str) -> contextlib.AbstractContextManager[None]:
+        return AZURE.translated(StoreRequest(self.where(name), need))
 
     def _blob(self, name: str) -> BlobClient:
         return self._container.get_blob_client(self._root + name)

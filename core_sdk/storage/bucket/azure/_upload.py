@@ -12,7 +12,8 @@ from core_sdk.storage.bucket._bucket import (
     TransientError,
     part_bytes,
 )
-from core_sdk.storage.bucket.azure._errors import DELETE, WRITE, translated_errors
+from core_sdk.storage.bucket._refusals import StoreRequest
+from core_sdk.storage.bucket.azure._refusals import AZURE, DELETE, WRITE
 
 # These come after our own imports, one of which says what to install if they are missing.
 from azure.core import MatchConditions  # isort: skip
@@ -34,12 +35,12 @@ class AzurePartedUpload(PartedUpload):
         self._is_complete = False
 
     def put_part(self, index: int, content: bytes) -> None:
-        with translated_errors(self._where, WRITE):
+        with AZURE.translated(StoreRequest(self._where, WRITE)):
             self._blob.stage_block(self._block_id(index), content, length=len(content), validate_content=True)
 
     def complete(self) -> None:
         blocks = [BlobBlock(self._block_id(index)) for index in range(self.num_parts)]
-        with translated_errors(self._where, WRITE):
+        with AZURE.translated(StoreRequest(self._where, WRITE)):
             # The library commits the latest block of each id, also if an earlier answer was lost.
             self._blob.commit_block_list(blocks, validate_content=True)
             size_bytes = self._blob.get_blob_properties().size
@@ -64,9 +65,9 @@ def drop_blocks(blob: BlobClient, where: str) -> bool:
     no manifest lists it, so no checkpoint appears. If the name has a blob, the blob and the blocks are left alone.
     """
     try:
-        with translated_errors(where, WRITE):
+        with AZURE.translated(StoreRequest(where, WRITE)):
             made = blob.commit_block_list([], match_condition=MatchConditions.IfMissing)
-        with translated_errors(where, DELETE):
+        with AZURE.translated(StoreRequest(where, DELETE)):
             blob.delete_blob(etag=str(made["etag"]), match_condition=MatchConditions.IfNotModified)
     except (ObjectExistsError, ObjectMissingError):
         return False

@@ -11,10 +11,10 @@ import google_crc32c
 import requests
 
 from core_sdk.records import FileEntry
-from core_sdk.storage.bucket._bucket import Bucket, PartedUpload, Sink, StoredObject, TransientError
-from core_sdk.storage.bucket._http import check_range, hand_on
+from core_sdk.storage.bucket._bucket import Bucket, PartedUpload, Sink, StoredObject, TransientError, hand_on
+from core_sdk.storage.bucket._refusals import FOREIGN_ANSWER
 from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
-from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, translated_errors
+from core_sdk.storage.bucket.gcs._refusals import GOOGLE
 from core_sdk.storage.bucket.gcs._upload import GcsPartedUpload, abort_uploads
 
 _PIECE_BYTES = 1 << 20
@@ -44,7 +44,7 @@ class GcsBucket(Bucket):
         answer = self._client.ask(
             "POST",
             self._client.upload_url(**query),
-            self._client.purpose(name, "storage.objects.create"),
+            self._client.request(name, "storage.objects.create"),
             headers={"Content-Type": content_type},
             body=body,
         )
@@ -58,13 +58,13 @@ class GcsBucket(Bucket):
         return GcsPartedUpload(self._client, name, entry)
 
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
-        purpose = self._client.purpose(name, "storage.objects.get", needs_object=True)
+        request = self._client.request(name, "storage.objects.get", needs_object=True)
         # With "identity" the store does not unpack objects that are marked as compressed.
         headers = {"Range": f"bytes={start}-{start + size_bytes - 1}", "Accept-Encoding": "identity"}
-        answer = self._client.ask("GET", self._client.media_url(name), purpose, headers=headers, stream=True)
-        with answer, translated_errors(purpose):
-            check_range(answer.headers.get("Content-Range"), start, size_bytes, purpose.where)
-            hand_on(answer.iter_content(_PIECE_BYTES), size_bytes, sink)
+        answer = self._client.ask("GET", self._client.media_url(name), request, headers=headers, stream=True)
+        with answer, GOOGLE.translated(request):
+            pieces = answer.iter_content(_PIECE_BYTES)
+            hand_on(answer.headers.get("Content-Range"), pieces, start, size_bytes, request.where, sink)
 
     def stat(self, name: str) -> StoredObject:
         return self._client.stat(name)
@@ -81,9 +81,9 @@ class GcsBucket(Bucket):
 
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
         blob, origin = self._client.blob(target), self._client.blob(source)
-        purpose = self._client.purpose(source, "storage.objects.get and storage.objects.create", needs_object=True)
+        request = self._client.request(source, "storage.objects.get and storage.objects.create", needs_object=True)
         token: str | None = None
-        with translated_errors(purpose):
+        with GOOGLE.translated(request):
             # A large object may take several calls, each of which copies some of it.
             while True:
                 token, _, _ = blob.rewrite(origin, token=token, timeout=self._client.timeout_s, retry=None)
@@ -97,13 +97,13 @@ class GcsBucket(Bucket):
         self._client.close()
 
     def _pages(self, name: str, **query: str) -> Iterator[Any]:
-        purpose = self._client.purpose(name, "storage.objects.list")
+        request = self._client.request(name, "storage.objects.list")
         found = self._client.library.list_blobs(
             self._client.bucket, **query, timeout=self._client.timeout_s, retry=None
         )
         pages = found.pages
         while True:
-            with translated_errors(purpose):
+            with GOOGLE.translated(request):
                 page = next(pages, None)
             if page is None:
                 return
@@ -128,5 +128,5 @@ def _resource_in(answer: requests.Response) -> dict[str, Any]:
     except requests.JSONDecodeError:
         resource = None
     if not isinstance(resource, dict) or "generation" not in resource:
-        raise TransientError(NOT_THE_STORE)
+        raise TransientError(FOREIGN_ANSWER)
     return resource

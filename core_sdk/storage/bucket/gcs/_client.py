@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -18,8 +18,9 @@ from requests.adapters import HTTPAdapter
 
 from core_sdk.errors import UnknownStorageError
 from core_sdk.storage.bucket._bucket import ObjectMissingError, StoredObject, TransientError
+from core_sdk.storage.bucket._refusals import FOREIGN_ANSWER, StoreRequest
 from core_sdk.storage.bucket._secrets import hide_in_logs
-from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, check, translated_errors
+from core_sdk.storage.bucket.gcs._refusals import GOOGLE, check
 
 # At least one socket for each thread of a transfer; sockets beyond this number would be closed after each request.
 _NUM_SOCKETS = 32
@@ -54,7 +55,7 @@ class GcsClient:
         self.bucket = bucket
         self.timeout_s = timeout_s
         self._base = f"{prefix}/" if prefix else ""
-        with translated_errors(Purpose(url, "storage.objects.list")):
+        with GOOGLE.translated(StoreRequest(url, "storage.objects.list")):
             # A project is needed only to create buckets.
             self.library: Any = storage.Client(project=None)
             self._session = _session_of(self.library)
@@ -85,8 +86,9 @@ class GcsClient:
     def name(self, key: str) -> str:
         return key.removeprefix(self._base)
 
-    def purpose(self, name: str, permission: str, *, needs_object: bool = False) -> Purpose:
-        return Purpose(f"{self.url}/{name}".rstrip("/"), permission, needs_object)
+    def request(self, name: str, permission: str, *, needs_object: bool = False) -> StoreRequest:
+        """Describes a request for errors."""
+        return StoreRequest(f"{self.url}/{name}".rstrip("/"), permission, needs_object)
 
     def upload_url(self, **query: str) -> str:
         return f"{self._endpoint}/upload/storage/v1/b/{quote(self.bucket)}/o?{urlencode(query)}"
@@ -106,15 +108,14 @@ class GcsClient:
         self,
         method: str,
         url: str,
-        purpose: Purpose,
+        request: StoreRequest,
         *,
         headers: Mapping[str, str] | None = None,
         body: Iterable[bytes] | bytes | None = None,
-        accept: Container[int] = (),
         stream: bool = False,
     ) -> requests.Response:
-        """Returns the store's answer if it is a success or its status is in `accept`. Raises the errors of `Bucket`."""
-        with translated_errors(purpose):
+        """Returns the store's answer if it is a success. Raises the errors of `Bucket`."""
+        with GOOGLE.translated(request):
             answer = self._session.request(
                 method,
                 url,
@@ -124,8 +125,7 @@ class GcsClient:
                 allow_redirects=False,
                 stream=stream,
             )
-            if answer.status_code not in accept:
-                check(answer, purpose)
+            check(answer, request)
             return answer
 
     def blob(self, name: str, generation: str | None = None) -> Any:
@@ -135,20 +135,20 @@ class GcsClient:
     def stat(self, name: str) -> StoredObject:
         """Returns what the store says about an object. Raises `ObjectMissingError`."""
         blob = self.blob(name)
-        with translated_errors(self.purpose(name, "storage.objects.get", needs_object=True)):
+        with GOOGLE.translated(self.request(name, "storage.objects.get", needs_object=True)):
             blob.reload(timeout=self.timeout_s, retry=None)
         return self.stored_object(blob)
 
     def delete(self, name: str, version: str | None = None) -> None:
         """Deletes the object, if it is there and of this version."""
         blob = self.blob(name, version)
-        purpose = self.purpose(name, "storage.objects.delete", needs_object=True)
-        with contextlib.suppress(ObjectMissingError), translated_errors(purpose):
+        request = self.request(name, "storage.objects.delete", needs_object=True)
+        with contextlib.suppress(ObjectMissingError), GOOGLE.translated(request):
             blob.delete(if_generation_match=version, timeout=self.timeout_s, retry=None)
 
     def stored_object(self, blob: Any) -> StoredObject:
         if blob.size is None or blob.generation is None or blob.updated is None:
-            raise TransientError(NOT_THE_STORE)
+            raise TransientError(FOREIGN_ANSWER)
         return StoredObject(
             name=self.name(blob.name),
             size_bytes=int(blob.size),

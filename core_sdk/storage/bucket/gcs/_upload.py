@@ -10,6 +10,7 @@ uploads that others have begun. The requests on which it is built are private (`
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -21,12 +22,10 @@ import requests
 from core_sdk.errors import StorageRefusedError
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, StoredObject, TransientError, part_bytes
+from core_sdk.storage.bucket._refusals import FOREIGN_ANSWER
 from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
-from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, failure, refusal
 
 _MOST_PARTS = 10_000
-_NO_SESSION = 410
-_GONE = frozenset({404, _NO_SESSION})
 
 
 class GcsPartedUpload(PartedUpload):
@@ -37,22 +36,20 @@ class GcsPartedUpload(PartedUpload):
         self._client = client
         self._name = name
         self._entry = entry
-        self._purpose = client.purpose(name, "storage.multipartUploads.create")
+        self._request = client.request(name, "storage.multipartUploads.create")
         self._etags: dict[int, str] = {}
         self._is_complete = False
         headers = {"Content-Type": "application/octet-stream"}
-        answer = client.ask("POST", self._url(uploads=""), self._purpose, headers=headers)
-        self._upload_id = _xml(answer, self._purpose).findtext("{*}UploadId", "")
+        answer = client.ask("POST", self._url(uploads=""), self._request, headers=headers)
+        self._upload_id = _xml(answer, self._request.where).findtext("{*}UploadId", "")
         if not self._upload_id:
-            raise TransientError(NOT_THE_STORE)
+            raise TransientError(FOREIGN_ANSWER)
 
     def put_part(self, index: int, content: bytes) -> None:
         crc32c = base64_of(f"{google_crc32c.value(content):08x}")
         url = self._url(partNumber=index + 1, uploadId=self._upload_id)
         headers = {"x-goog-hash": f"crc32c={crc32c}"}
-        answer = self._client.ask("PUT", url, self._purpose, headers=headers, body=Pieces(content), accept=_GONE)
-        if answer.status_code in _GONE:
-            raise self._gone(answer)
+        answer = self._client.ask("PUT", url, self._request, headers=headers, body=Pieces(content))
         if _stored_crc32c(answer) != crc32c:
             raise TransientError("the store received other bytes than were sent")
         self._etags[index] = answer.headers.get("ETag", "")
@@ -61,14 +58,15 @@ class GcsPartedUpload(PartedUpload):
         if self._is_complete:
             return
         url = self._url(uploadId=self._upload_id)
-        answer = self._client.ask("POST", url, self._purpose, body=_completion(self._etags), accept=_GONE)
-        if answer.status_code in _GONE:
+        try:
+            answer = self._client.ask("POST", url, self._request, body=_completion(self._etags))
+        except ObjectMissingError:
             # The upload is also gone after a completion whose answer was lost.
-            if not self._is_there():
-                raise self._gone(answer)
+            if not self._is_right(self._client.stat(self._name)):
+                raise
         else:
-            if not _xml(answer, self._purpose).tag.endswith("CompleteMultipartUploadResult"):
-                raise TransientError(NOT_THE_STORE)
+            if not _xml(answer, self._request.where).tag.endswith("CompleteMultipartUploadResult"):
+                raise TransientError(FOREIGN_ANSWER)
             self._verify()
         self._is_complete = True
 
@@ -78,17 +76,6 @@ class GcsPartedUpload(PartedUpload):
 
     def _url(self, **query: str | int) -> str:
         return self._client.xml_url(self._client.key(self._name), **query)
-
-    def _gone(self, answer: requests.Response) -> Exception:
-        found = refusal(answer)
-        is_dropped = found.code == "NoSuchUpload" or found.status == _NO_SESSION
-        return ObjectMissingError(self._purpose.where) if is_dropped else failure(found, self._purpose)
-
-    def _is_there(self) -> bool:
-        try:
-            return self._is_right(self._client.stat(self._name))
-        except ObjectMissingError:
-            return False
 
     def _verify(self) -> None:
         found = self._client.stat(self._name)
@@ -110,11 +97,11 @@ def abort_uploads(client: GcsClient, under: str) -> int:
 
 def _uploads(client: GcsClient, under: str) -> Iterator[tuple[str, str]]:
     """Yields the key and the id of each unfinished upload."""
-    purpose = client.purpose(under, "storage.multipartUploads.list")
+    request = client.request(under, "storage.multipartUploads.list")
     markers: dict[str, str] = {}
     while True:
         url = client.xml_url("", uploads="", prefix=client.key(under), **markers)
-        listed = _xml(client.ask("GET", url, purpose), purpose)
+        listed = _xml(client.ask("GET", url, request), request.where)
         for upload in listed.findall("{*}Upload"):
             yield upload.findtext("{*}Key", ""), upload.findtext("{*}UploadId", "")
         key_marker = listed.findtext("{*}NextKeyMarker")
@@ -124,21 +111,19 @@ def _uploads(client: GcsClient, under: str) -> Iterator[tuple[str, str]]:
 
 
 def _abort(client: GcsClient, key: str, upload_id: str) -> None:
-    purpose = client.purpose(client.name(key), "storage.multipartUploads.abort")
-    answer = client.ask("DELETE", client.xml_url(key, uploadId=upload_id), purpose, accept=_GONE)
-    found = refusal(answer) if answer.status_code in _GONE else None
-    if found is not None and found.code != "NoSuchUpload" and found.status != _NO_SESSION:
-        raise failure(found, purpose)
+    request = client.request(client.name(key), "storage.multipartUploads.abort")
+    with contextlib.suppress(ObjectMissingError):  # the upload has ended already
+        client.ask("DELETE", client.xml_url(key, uploadId=upload_id), request)
 
 
-def _xml(answer: requests.Response, purpose: Purpose) -> ElementTree.Element:
+def _xml(answer: requests.Response, where: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(answer.content)
     except ElementTree.ParseError:
         if _is_json(answer.content):
             reason = "it answers a request of the XML API in JSON, so that it knows no uploads in parts"
-            raise StorageRefusedError(purpose.where, reason) from None
-        raise TransientError(NOT_THE_STORE) from None
+            raise StorageRefusedError(where, reason) from None
+        raise TransientError(FOREIGN_ANSWER) from None
 
 
 def _is_json(content: bytes) -> bool:

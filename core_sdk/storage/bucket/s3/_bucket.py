@@ -18,11 +18,12 @@ from core_sdk.storage.bucket._bucket import (
     Sink,
     StoredObject,
     TransientError,
+    hand_on,
 )
-from core_sdk.storage.bucket._http import check_range, hand_on
+from core_sdk.storage.bucket._refusals import FOREIGN_ANSWER
 from core_sdk.storage.bucket.s3._capabilities import crc32c_of
 from core_sdk.storage.bucket.s3._client import S3Client
-from core_sdk.storage.bucket.s3._errors import not_from_s3, translated_errors
+from core_sdk.storage.bucket.s3._refusals import S3
 from core_sdk.storage.bucket.s3._upload import S3PartedUpload
 
 _MIB = 1 << 20
@@ -69,7 +70,7 @@ class S3Bucket(Bucket):
         except ObjectMissingError as error:
             raise ObjectExistsError(self.where(name)) from error  # with `if_version`, and the object is gone
         if "ETag" not in answer:
-            raise not_from_s3("PutObject")
+            raise TransientError(FOREIGN_ANSWER)
         capabilities.check_arrived(content, answer)
 
     def begin(self, name: str, entry: FileEntry) -> PartedUpload:
@@ -77,14 +78,14 @@ class S3Bucket(Bucket):
 
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
         answer = self._client.of_object("GetObject", name, Range=f"bytes={start}-{start + size_bytes - 1}")
-        with contextlib.closing(answer["Body"]) as body, translated_errors(self._client.request("GetObject", name)):
-            check_range(answer.get("ContentRange"), start, size_bytes, self.where(name))
-            hand_on(iter(lambda: body.read(_MIB), b""), size_bytes, sink)
+        with contextlib.closing(answer["Body"]) as body, S3.translated(self._client.request("GetObject", name)):
+            pieces = iter(lambda: body.read(_MIB), b"")
+            hand_on(answer.get("ContentRange"), pieces, start, size_bytes, self.where(name), sink)
 
     def stat(self, name: str) -> StoredObject:
         answer = self._client.head(name)
         if "ETag" not in answer:
-            raise not_from_s3("HeadObject")
+            raise TransientError(FOREIGN_ANSWER)
         return _stored(name, answer, answer["ContentLength"])
 
     def list(self, under: str = "") -> Iterator[StoredObject]:
@@ -99,7 +100,7 @@ class S3Bucket(Bucket):
         with contextlib.suppress(ObjectMissingError):
             answer = self._client.of_object("DeleteObject", name)
             if answer["ResponseMetadata"]["HTTPStatusCode"] != _NO_CONTENT:
-                raise not_from_s3("DeleteObject")
+                raise TransientError(FOREIGN_ANSWER)
 
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
         if entry.size_bytes > self._copy_in_parts_from_bytes:
@@ -108,7 +109,7 @@ class S3Bucket(Bucket):
             origin = {"Bucket": self._client.bucket, "Key": self._client.root + source}
             answer = self._client.of_object("CopyObject", target, CopySource=origin)
             if "ETag" not in answer.get("CopyObjectResult", {}):
-                raise not_from_s3("CopyObject")
+                raise TransientError(FOREIGN_ANSWER)
         return self.stat(target)
 
     def _copy_in_parts(self, source: str, target: str, entry: FileEntry) -> None:
@@ -153,7 +154,7 @@ class S3Bucket(Bucket):
         while True:
             page = self._client.of_bucket(operation, under, **parameters, **place)
             if "IsTruncated" not in page:
-                raise not_from_s3(operation)
+                raise TransientError(FOREIGN_ANSWER)
             yield page
             if not page["IsTruncated"]:
                 return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import google_crc32c
 
 from core_sdk.storage.bucket._bucket import TransientError
-from core_sdk.storage.bucket.s3._errors import S3ErrorResponse
 
 Parameters = dict[str, Any]
 
@@ -58,12 +58,13 @@ class Capabilities:
         elif found != in_base64(google_crc32c.value(content)):
             raise TransientError("the content was damaged on its way")
 
-    def heed(self, refused: S3ErrorResponse, parameters: Mapping[str, Any]) -> None:
+    def heed(self, told: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
         """Raises `TransientError` if the server has refused a feature, which the retry then does without."""
-        if refused.code in _NOT_KNOWN and refused.named_header and self.checks_crc32c:
+        code, header = told.get("Code"), re.search(r"x-amz-(sdk-)?checksum[a-z0-9-]*", str(told.get("Message", "")))
+        if code in _NOT_KNOWN and header and self.checks_crc32c:
             self.checks_crc32c = False
-            raise TransientError(f"the server does not take {refused.named_header}: next time without") from None
-        if refused.code == "NotImplemented" and parameters.keys() & {"IfNoneMatch", "IfMatch"}:
+            raise TransientError(f"the server does not take {header.group()}: next time without") from None
+        if code == "NotImplemented" and parameters.keys() & {"IfNoneMatch", "IfMatch"}:
             self._takes_preconditions = False
             raise TransientError("the server knows no preconditions: next time without") from None
 

@@ -6,9 +6,10 @@ import functools
 import threading
 from typing import Any
 
+from core_sdk.storage.bucket._refusals import StoreRequest
 from core_sdk.storage.bucket._secrets import hide_in_logs
 from core_sdk.storage.bucket.s3._capabilities import Capabilities
-from core_sdk.storage.bucket.s3._errors import S3ErrorResponse, S3Request, translated_errors
+from core_sdk.storage.bucket.s3._refusals import PERMISSIONS, S3, code_of
 
 # These come after our own imports, one of which says what to install if they are missing.
 import boto3.session  # isort: skip
@@ -42,9 +43,9 @@ class S3Client:
     def where(self, name: str) -> str:
         return f"s3://{self.bucket}/{self.root}{name}".rstrip("/")
 
-    def request(self, operation: str, name: str) -> S3Request:
+    def request(self, operation: str, name: str) -> StoreRequest:
         """Describes a request for errors."""
-        return S3Request(operation, self.where(name), self.bucket)
+        return StoreRequest(self.where(name), PERMISSIONS[operation])
 
     def of_object(self, operation: str, name: str, **parameters: Any) -> dict[str, Any]:
         """Sends a request about one object and returns the answer. `operation` is S3's name of it: "PutObject"."""
@@ -52,21 +53,21 @@ class S3Client:
 
     def of_bucket(self, operation: str, about: str, **parameters: Any) -> dict[str, Any]:
         """Sends a request and returns the answer. `about` is the object or folder that errors name."""
-        with translated_errors(self.request(operation, about)):
+        with S3.translated(self.request(operation, about)):
             try:
                 return self._send(operation, parameters)
             except ClientError as error:
-                self.capabilities.heed(S3ErrorResponse.read(error.response), parameters)
+                self.capabilities.heed(error.response.get("Error", {}), parameters)
                 raise
 
     def head(self, name: str) -> dict[str, Any]:
         """Returns S3's answer about an object, without the content."""
         parameters = {"Key": self.root + name, **self.capabilities.for_reading()}
-        with translated_errors(self.request("HeadObject", name)):
+        with S3.translated(self.request("HeadObject", name)):
             try:
                 return self._send("HeadObject", parameters)
             except ClientError as error:
-                if S3ErrorResponse.read(error.response).is_bare:
+                if not code_of(error):
                     # An answer to HEAD has no body. An answer to GET says if object, bucket or credentials are wrong.
                     self.of_bucket("GetObject", name, Range="bytes=0-0", **parameters)["Body"].close()
                 raise

@@ -8,9 +8,9 @@ from typing import Any
 
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, TransientError, part_bytes
+from core_sdk.storage.bucket._refusals import FOREIGN_ANSWER
 from core_sdk.storage.bucket.s3._capabilities import crc32c_of, in_base64
 from core_sdk.storage.bucket.s3._client import S3Client
-from core_sdk.storage.bucket.s3._errors import not_from_s3
 
 _MOST_PARTS = 10_000
 
@@ -28,7 +28,7 @@ class S3PartedUpload(PartedUpload):
         self._entry = entry
         answer = client.of_object("CreateMultipartUpload", name, **client.capabilities.for_large_object())
         if "UploadId" not in answer:
-            raise not_from_s3("CreateMultipartUpload")
+            raise TransientError(FOREIGN_ANSWER)
         self._id: str = answer["UploadId"]
         self._is_checked_as_a_whole = answer.get("ChecksumType") == "FULL_OBJECT"
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class S3PartedUpload(PartedUpload):
         capabilities = self._client.capabilities
         answer = self._ask("UploadPart", PartNumber=index + 1, Body=content, **capabilities.for_content(content))
         capabilities.check_arrived(content, answer)
-        self._note("UploadPart", index, answer)
+        self._note(index, answer)
 
     def copy_part(self, index: int, source_key: str, source_version: str) -> None:
         """Copies part `index` from another object, if that still has this version."""
@@ -52,7 +52,7 @@ class S3PartedUpload(PartedUpload):
             CopySourceIfMatch=f'"{source_version}"',
             CopySourceRange=f"bytes={start}-{end - 1}",
         )
-        self._note("UploadPartCopy", index, answer.get("CopyPartResult", {}))
+        self._note(index, answer.get("CopyPartResult", {}))
 
     def complete(self) -> None:
         with self._lock:
@@ -79,7 +79,7 @@ class S3PartedUpload(PartedUpload):
         whole = {"ChecksumCRC32C": in_base64(int(self._entry.crc32c, 16)), "ChecksumType": "FULL_OBJECT"}
         answer = self._ask("CompleteMultipartUpload", MultipartUpload={"Parts": parts}, **(whole if is_checked else {}))
         if "ETag" not in answer:
-            raise not_from_s3("CompleteMultipartUpload")
+            raise TransientError(FOREIGN_ANSWER)
 
     def _check_stored(self, is_checked: bool, expected_etag: str | None) -> None:
         """Raises unless the object exists and is whole. With `expected_etag` it must have that ETag or our checksum."""
@@ -91,9 +91,9 @@ class S3PartedUpload(PartedUpload):
         if found.get("ContentLength") != self._entry.size_bytes or crc32c not in (None, self._entry.crc32c):
             raise TransientError("the store does not hold what was sent")
 
-    def _note(self, operation: str, index: int, answer: dict[str, Any]) -> None:
+    def _note(self, index: int, answer: dict[str, Any]) -> None:
         if "ETag" not in answer:
-            raise not_from_s3(operation)
+            raise TransientError(FOREIGN_ANSWER)
         part = {"PartNumber": index + 1, "ETag": answer["ETag"]}
         if "ChecksumCRC32C" in answer:
             part["ChecksumCRC32C"] = answer["ChecksumCRC32C"]
