@@ -12,5 +12,4 @@ any checkpoint can be deleted, or fetched with the store's own tools, without re
 """
 
 from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._open import CONFIG_KEYS, bucket_storage_from_config, bucket_storage_from_url, check_bucket
 from core_sdk.storage.bucket._storage import BucketStorage
