@@ -10,35 +10,31 @@ import google_crc32c
 import msgspec
 import xxhash
 
-from core_sdk.records import FileEntry, Manifest
+from core_sdk.records import FileEntry, Manifest, to_json
 from core_sdk.storage._names import METADATA_NAME, linked_directory, matching
 from core_sdk.storage._shard import ShardUnion
 from core_sdk.storage._storage import Selector
 
 
-def metadata_file(metadata: Mapping[str, Any]) -> tuple[bytes, FileEntry]:
-    """The content of metadata.json, formatted for people, and its entry in the manifest."""
-    content = msgspec.json.format(msgspec.json.encode(metadata))
-    entry = FileEntry(
-        size_bytes=len(content),
-        crc32c=f"{google_crc32c.value(content):08x}",
-        xxh128=xxhash.xxh3_128_hexdigest(content),
-    )
-    return content, entry
+def completed(storage_id: str, union: ShardUnion, metadata: Mapping[str, Any]) -> tuple[Manifest, bytes]:
+    """Returns the manifest of a checkpoint that is complete now, and the content of metadata.json, for people.
 
-
-def manifest_of(storage_id: str, union: ShardUnion, metadata: dict[str, Any], metadata_entry: FileEntry) -> Manifest:
-    """The manifest of a checkpoint that is complete now."""
-    files = {**union.files, METADATA_NAME: metadata_entry}
-    return Manifest(
+    Raises `TypeError` for metadata that JSON cannot hold.
+    """
+    stored_metadata = to_json(metadata, "metadata")
+    content = msgspec.json.format(msgspec.json.encode(stored_metadata))
+    crc32c, xxh128 = f"{google_crc32c.value(content):08x}", xxhash.xxh3_128_hexdigest(content)
+    files = {**union.files, METADATA_NAME: FileEntry(size_bytes=len(content), crc32c=crc32c, xxh128=xxh128)}
+    manifest = Manifest(
         storage_id=storage_id,
         created=time.time(),
         files=dict(sorted(files.items())),
         directories=union.directories,
-        metadata=metadata,
+        metadata=stored_metadata,
         ranks=union.ranks,
         links=union.links or msgspec.UNSET,
     )
+    return manifest, content
 
 
 def selected(names: Iterable[str], selector: Selector | None) -> list[str]:

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from core_sdk.errors import CheckpointNotStoredError
 from core_sdk.storage._tree import Tree
 
 logger = logging.getLogger("core_sdk.checkpoint")
@@ -20,31 +21,26 @@ _DESCRIPTORS = "/dev/fd"
 _MAPS = Path("/proc/self/maps")
 
 
-def flush_open_files(tree: Tree) -> str | None:
-    """Flushes Python's file objects that write to files of the tree. Returns the name of a file that stays empty.
+def flush_open_files(tree: Tree, storage_id: str, where: str) -> None:
+    """Flushes Python's file objects that write to files of the tree. Files that are mapped for writing need no flush.
 
-    Such a file is still open for writing: what its library will write when it is closed is missing. Of other open
-    files a warning says so. Files that are mapped for writing need no flush.
+    Raises `CheckpointNotStoredError` for a file that stays empty: what its library will write when it is closed is
+    missing. Of other files that are still open a warning says so.
     """
     names = {(status.st_dev, status.st_ino): name for name, status in _statuses(tree)}
     mapped = writable_mappings()
     descriptors = {number: name for number, (key, name) in _written(names).items() if key[1] not in mapped}
-    if not descriptors:
-        return None
-    _flush(descriptors.keys())
+    if descriptors:
+        _flush(descriptors.keys())
     for name in sorted(set(descriptors.values())):
         if tree.files[name].path.stat().st_size == 0:
-            return name
+            problem = "is empty, and still open for writing in this process. Close it before the block ends"
+            raise CheckpointNotStoredError(storage_id, where, f"{name!r} {problem}")
         logger.warning(
             "%r of the checkpoint is still open for writing: what is written to it from now on is missing there, or "
             "damages it. Close it before the block ends",
             name,
         )
-    return None
-
-
-def still_open(name: str) -> str:
-    return f"{name!r} is empty, and still open for writing in this process. Close it before the block ends"
 
 
 def writable_mappings() -> set[int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from core_sdk.errors import CheckpointError, CheckpointNotStoredError, NotEnoughSpaceError
 from core_sdk.files import is_full, with_limit_named
 from core_sdk.storage._storage import Staging
-from core_sdk.storage._tree import walk
+from core_sdk.storage._tree import file_sizes
 
 # A write that does not fit fills the disk up to less than a block.
 _FULL_BYTES = 64 << 10
@@ -46,8 +46,7 @@ def explained_by_disk(error: Exception, staging: Staging, storage_id: str, neede
         return None
     try:
         free_bytes = shutil.disk_usage(staging.path).free
-        entries = [entry for name, entry in walk(staging.path) if not name.endswith("/")]
-        sizes = [entry.stat(follow_symlinks=False).st_size for entry in entries]
+        sizes = file_sizes(staging.path)
     except OSError:
         return None
     limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]

@@ -147,6 +147,11 @@ def walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                 yield name, entry
 
 
+def file_sizes(root: Path) -> list[int]:
+    """Returns the sizes of the files below `root`, in bytes. Links are not followed."""
+    return [entry.stat(follow_symlinks=False).st_size for name, entry in walk(root) if not name.endswith("/")]
+
+
 def _source_file(real_root: Path, name: str, entry: os.DirEntry[str]) -> SourceFile:
     path = Path(entry.path)
     if entry.is_symlink():

@@ -40,13 +40,8 @@ class KnownContents:
             while len(self._objects) > _MAX_ENTRIES:
                 del self._objects[next(iter(self._objects))]
 
-    def forget(self, storage_id: str) -> None:
-        """Forgets a checkpoint that has been deleted, in part or as a whole."""
-        with self._lock:
-            self._objects = {key: found for key, found in self._objects.items() if found[0] != storage_id}
-
     def find(self, entry: FileEntry) -> str | None:
-        """Returns the name of an object with this content, or None."""
+        """Returns the name of an object with this content, or None. The object may have been deleted since."""
         if not entry.xxh128:
             return None
         # Other threads wait here too: the manifests that are being read may hold their answer.

@@ -51,7 +51,10 @@ class LeaseLostError(Exception):
 
 
 class Lease:
-    """A lease that is held from construction to `release`; a thread of its own renews it."""
+    """A lease that is held from construction to `release`; a thread of its own renews it.
+
+    As a context manager it is released after a success, and abandoned after an error.
+    """
 
     def __init__(self, objects: RetryingBucket, lease_s: float, storage_id: str, lock_path: Path) -> None:
         self._objects = objects
@@ -79,22 +82,27 @@ class Lease:
         if _now_s() - self._renewed > self._lease_s / 2:
             raise LeaseLostError
 
-    def release(self) -> None:
+    def release(self, objects: RetryingBucket | None = None) -> None:
         """Removes the lease. Does nothing the second time, and in a forked child."""
         self.abandon()
         if os.getpid() == self._process and not self._is_released:
             self._is_released = True
-            self._objects.remove(self._name)
+            (objects or self._objects).remove(self._name)
 
     def end(self) -> None:
         """Removes the lease. If the store does not let it go within seconds, the next sweep removes it."""
+        try:
+            self.release(self._objects.briefly)
+        except StorageError as error:
+            logger.warning("a lease in %s stays until it is swept: %s", self._objects.where(""), error)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if error is None:
+            self.release()
         self.abandon()
-        if os.getpid() == self._process and not self._is_released:
-            self._is_released = True
-            try:
-                self._objects.briefly.remove(self._name)
-            except StorageError as error:
-                logger.warning("a lease in %s stays until it is swept: %s", self._objects.where(""), error)
 
     def abandon(self) -> None:
         """Stops renewing the lease, and leaves it to the next sweep."""

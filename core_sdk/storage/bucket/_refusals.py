@@ -62,7 +62,7 @@ class Refusal:
     message: str = ""
     """Further words for people, without secrets."""
     kind: Kind | None = None
-    """The error that it means; None if the tables of codes and statuses tell."""
+    """The error that it means, if neither the code nor the status tells."""
     permission: str = ""
     """The permission that the answer names."""
     retry_after_s: float | None = None
@@ -73,16 +73,16 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Refusals:
-    """A store's way of refusing requests."""
+    """The meanings of a store's refusals, and of the failures of its library."""
 
     store: str
     """The store's name for messages."""
     log_in: str
-    """Tells how to give credentials."""
+    """How to give credentials, for messages."""
     make_bucket: str
-    """Tells how to make the bucket {}."""
+    """How to make the bucket `{}`, for messages."""
     codes: Mapping[Kind, str]
-    """The codes that mean an error, with spaces between them."""
+    """The codes that mean each error, separated by spaces."""
     library: tuple[Kind, ...]
     """The classes of errors that the store's library raises."""
     answer_of: Callable[[Any], Refusal | None]
@@ -90,7 +90,7 @@ class Refusals:
     unanswered: Mapping[Kind, tuple[Kind, str]]
     """What an error of the library means if there was no answer, and its words. The first class that matches counts."""
     advice: Mapping[str, str]
-    """Tells for some codes what to do about rejected credentials."""
+    """What to do about rejected credentials, for codes of which `log_in` says too little."""
 
     @contextlib.contextmanager
     def translated(self, request: StoreRequest) -> Iterator[None]:

@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any
 
 from core_sdk.errors import CheckpointNotStoredError, StorageError, UnsafePathError
-from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest, to_json
+from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk.storage._checksum import checksum, in_threads
-from core_sdk.storage._manifest import manifest_of, metadata_file
+from core_sdk.storage._manifest import completed
 from core_sdk.storage._names import METADATA_NAME
 from core_sdk.storage._no_follow import opened_directory
-from core_sdk.storage._open_files import flush_open_files, still_open
+from core_sdk.storage._open_files import flush_open_files
 from core_sdk.storage._shard import Shard, ShardUnion
 from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory
@@ -96,8 +96,7 @@ class BucketStaging(Staging):
         except NotADirectoryError as error:
             problem = "was replaced by something else"
             raise UnsafePathError("the checkpoint's directory", str(self.path), problem) from error
-        if (empty := flush_open_files(tree)) is not None:
-            raise CheckpointNotStoredError(self._storage_id, self._bucket.where(""), still_open(empty))
+        flush_open_files(tree, self._storage_id, self._bucket.where(""))
         return tree
 
     def contribute(self, names: Sequence[str], address: str) -> None:
@@ -112,9 +111,7 @@ class BucketStaging(Staging):
                 Uploader(self._bucket, self._limits, self._cancelled, progress, self._contents.find).send(files)
 
     def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
-        stored_metadata = to_json(metadata, "metadata")
-        content, entry = metadata_file(stored_metadata)
-        manifest = manifest_of(self._storage_id, union, stored_metadata, entry)
+        manifest, content = completed(self._storage_id, union, metadata)
         with self._failures_named():
             self._sent_names.append(METADATA_NAME)
             self._objects.put(self._object(METADATA_NAME), content)

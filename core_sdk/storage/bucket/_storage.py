@@ -24,7 +24,7 @@ from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk.storage._download import receiving
 from core_sdk.storage._manifest import selected, without
 from core_sdk.storage._names import check_storage_id
-from core_sdk.storage._staging_area import StagingArea
+from core_sdk.storage._staging_area import LockedDirectory, StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import ADDED, checked_manifest, compare, problem_of_size
 from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
@@ -64,7 +64,7 @@ class BucketStorage(Storage):
             raise StorageNotWritableError(str(self._area.path), str(error)) from error
         with locked:
             # Really writes an object: the permission to read a bucket does not include the one to write.
-            Lease(self._objects, self._limits.lease_s, "check", locked.lock_path).release()
+            self._lease("check", locked).release()
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         check_storage_id(storage_id)
@@ -112,17 +112,10 @@ class BucketStorage(Storage):
         # Does not read the manifest, which may be damaged.
         if not self._is_stored(storage_id):
             raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
-        self._contents.forget(storage_id)
-        with self._area.new_directory() as locked:
-            lease = Lease(self._objects, self._limits.lease_s, storage_id, locked.lock_path)
-            try:
-                remaining = None if globs is None else self._shrink(storage_id, globs)
-                if remaining is None:
-                    self._remove(storage_id)
-            except BaseException:
-                lease.abandon()
-                raise
-            lease.release()
+        with self._area.new_directory() as locked, self._lease(storage_id, locked):
+            remaining = None if globs is None else self._shrink(storage_id, globs)
+            if remaining is None:
+                self._remove(storage_id)
         return {} if remaining is None else remaining.resources
 
     def sweep(self) -> list[str]:
@@ -193,12 +186,15 @@ class BucketStorage(Storage):
             lease: Lease | None = None
             with contextlib.suppress(OSError, StoragePermissionError):
                 locked = held.enter_context(self._area.new_directory())
-                lease = Lease(self._objects, self._limits.lease_s, storage_id, locked.lock_path)
+                lease = self._lease(storage_id, locked)
             try:
                 yield
             finally:
                 if lease is not None:
                     lease.end()
+
+    def _lease(self, storage_id: str, locked: LockedDirectory) -> Lease:
+        return Lease(self._objects, self._limits.lease_s, storage_id, locked.lock_path)
 
     @contextlib.contextmanager
     def deleting(self, storage_id: str) -> Iterator[None]:

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
 from core_sdk.files import fsync_directory, is_full, opened, with_limit_named
-from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest, to_json
+from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk.storage._checksum import checksum
-from core_sdk.storage._manifest import manifest_of, metadata_file
+from core_sdk.storage._manifest import completed
 from core_sdk.storage._names import METADATA_NAME, RESERVED_NAMES
 from core_sdk.storage._no_follow import is_at, opened_directory, opened_parent, write_new
-from core_sdk.storage._open_files import flush_open_files, still_open, writable_mappings
+from core_sdk.storage._open_files import flush_open_files, writable_mappings
 from core_sdk.storage._shard import Shard, ShardUnion
 from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory, StagingArea
 from core_sdk.storage._storage import Selector, Staging
-from core_sdk.storage._tree import source_tree, staged_tree, walk
+from core_sdk.storage._tree import file_sizes, source_tree, staged_tree, walk
 
 # Fsyncs at the same time share the wait for the disk.
 _NUM_FSYNC_THREADS = 4
@@ -79,8 +79,7 @@ class DirectoryStaging(Staging):
     def seal(self) -> Shard:
         with self._refusals():
             tree = staged_tree(self.path, self._directory)
-            if (empty := flush_open_files(tree)) is not None:
-                raise self._failure(still_open(empty))
+            flush_open_files(tree, self._storage_id, str(self._root))
             stamps = {name: _stamp(self.path / name) for name in sorted(tree.files)}
             _await_next_tick(max((stamp.mtime_ns for stamp in stamps.values()), default=0))
             self._mapped_inodes = writable_mappings()
@@ -116,10 +115,8 @@ class DirectoryStaging(Staging):
                         os.rename(last, last, src_dir_fd=own_parent, dst_dir_fd=parent)
 
     def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
-        stored_metadata = to_json(metadata, "metadata")
+        manifest, content = completed(self._storage_id, union, metadata)
         with self._refusals():
-            content, entry = metadata_file(stored_metadata)
-            manifest = manifest_of(self._storage_id, union, stored_metadata, entry)
             write_new(self._directory, METADATA_NAME, content)
             write_new(self._directory, MANIFEST_NAME, encode_manifest(manifest))
             for name in (METADATA_NAME, MANIFEST_NAME, *union.directories, ""):
@@ -216,7 +213,7 @@ class DirectoryStaging(Staging):
         except OSError as error:
             if is_full(error):
                 free_bytes = shutil.disk_usage(self._root).free
-                raise NotEnoughSpaceError(self._root, _size_bytes(self.path), free_bytes) from error
+                raise NotEnoughSpaceError(self._root, sum(file_sizes(self.path)), free_bytes) from error
             raise self._failure(str(with_limit_named(error))) from error
 
 
@@ -230,10 +227,6 @@ def _await_next_tick(mtime_ns: int) -> None:
     rest_ns = mtime_ns + 2 * _TICK_NS - time.time_ns()
     if 0 < rest_ns <= 2 * _TICK_NS:  # otherwise the stamp comes from another machine's clock
         time.sleep(rest_ns / 1e9)
-
-
-def _size_bytes(directory: Path) -> int:
-    return sum(entry.stat(follow_symlinks=False).st_size for name, entry in walk(directory) if not name.endswith("/"))
 
 
 class _FsyncThreads:
