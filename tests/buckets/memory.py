@@ -128,9 +128,9 @@ class _Upload(PartedUpload):
         self._bucket.before("part", self.name)
         self.parts[index] = content
 
-    def complete(self) -> None:
+    def _complete(self) -> None:
         self._bucket.complete(self)
 
-    def abort(self) -> None:
+    def _abort(self) -> None:
         self._bucket.before("abort", self.name)
         self._bucket.store.uploads.pop(id(self), None)

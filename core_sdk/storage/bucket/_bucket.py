@@ -53,6 +53,7 @@ class PartedUpload(ABC):
         """Divides the object into parts of `part_bytes`; the last part may be smaller."""
         self.part_bytes = part_bytes
         self.num_parts = -(-size_bytes // part_bytes)
+        self._is_complete = False
 
     @abstractmethod
     def put_part(self, index: int, content: bytes) -> None:
@@ -61,13 +62,22 @@ class PartedUpload(ABC):
         Raises `ObjectMissingError`, as `complete` does, if the store has dropped the upload with all its parts.
         """
 
-    @abstractmethod
     def complete(self) -> None:
         """Makes the object exist, after all parts have arrived. Safe to repeat if the answer was lost."""
+        if not self._is_complete:
+            self._complete()
+            self._is_complete = True
 
-    @abstractmethod
     def abort(self) -> None:
         """Removes the parts. Does nothing after `complete`."""
+        if not self._is_complete:
+            self._abort()
+
+    @abstractmethod
+    def _complete(self) -> None: ...
+
+    @abstractmethod
+    def _abort(self) -> None: ...
 
 
 def part_bytes(size_bytes: int, most_parts: int, least: int = 16 << 20) -> int:

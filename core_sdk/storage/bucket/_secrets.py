@@ -6,7 +6,7 @@ import base64
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 _NAMES = (
     r"[\w-]*(?:authori[sz]ation|token|signature|secret|passw(?:or)?d|pwd|credential|cookie|"
@@ -52,6 +52,19 @@ def secrets_of(headers: Mapping[str, str | bytes]) -> list[str]:
 def word(text: str, known: Iterable[str] = ()) -> str:
     """Returns `text` if it is a store's code for a failure ("NoSuchUpload"), else ""."""
     return text if _WORD.fullmatch(text) and not any(secret in text for secret in known) else ""
+
+
+def check_address(key: str, url: str, example: str) -> None:
+    """Raises `ValueError` unless `url` is a server's address alone. Does not repeat what it holds."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
+    except ValueError:
+        is_address = False
+    if set("@?#") & set(url):
+        raise ValueError(f"{key} holds credentials or a query: give {example} alone")
+    if not is_address:
+        raise ValueError(f"{key} must be like {example}")
 
 
 def hide_in_logs(*loggers: str) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from core_sdk.environment import AzureSettings
 from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError, MissingDependencyError
-from core_sdk.storage.bucket._secrets import hide_in_logs
+from core_sdk.storage.bucket._secrets import check_address, hide_in_logs
 from core_sdk.storage.bucket.azure._refusals import LOG_IN, refuse_foreign
 
 # These come after our own imports, one of which says what to install if they are missing.
@@ -22,6 +22,7 @@ _MOST_CONNECTIONS = 64
 # The library reads answers in pieces of this size.
 _PIECE_BYTES = 1 << 20
 _UNBOUNDED = 1 << 62
+_EXAMPLE = "https://ACCOUNT.blob.core.windows.net"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Account:
         if self.connection_string is None and self.url is None:
             raise ValueError("there is a credential without account_url")
         if self.url is not None:
-            _check_url(self.url)
+            check_address("account_url", self.url, _EXAMPLE)
 
     @classmethod
     def from_environment(cls, where: str, url: str | None = None) -> Account:
@@ -70,7 +71,7 @@ class Account:
             return self.url.rstrip("/")
         with _service(self, where, {}) as service:
             endpoint = str(service.url).partition("?")[0].rstrip("/")
-        _check_url(endpoint)
+        check_address("account_url", endpoint, _EXAMPLE)
         return endpoint
 
     def connect(self, where: str, timeout_s: float) -> BlobServiceClient:
@@ -84,10 +85,6 @@ class Account:
                 "transport": _transport(timeout_s),
                 "raw_response_hook": refuse_foreign,
                 "retry_total": 0,
-                "retry_connect": 0,
-                "retry_read": 0,
-                "retry_status": 0,
-                "retry_to_secondary": False,
                 # Azure never redirects; a network with a login page does.
                 "permit_redirects": False,
                 # Otherwise the library splits a range into several requests.
@@ -135,14 +132,6 @@ def _logged_in_identity() -> Any:
     except ImportError as error:
         raise MissingDependencyError("azure-identity", "azure", "Azure without a key or a SAS") from error
     return DefaultAzureCredential()
-
-
-def _check_url(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError("account_url holds credentials or a query: give https://ACCOUNT.blob.core.windows.net alone")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("account_url must be like https://ACCOUNT.blob.core.windows.net")
 
 
 def _account_name(url: str) -> str:

@@ -32,13 +32,12 @@ class AzurePartedUpload(PartedUpload):
         self._entry = entry
         # Keeps two uploads of one name from taking each other's blocks. All ids of a blob must have the same length.
         self._token = uuid.uuid4().hex
-        self._is_complete = False
 
     def put_part(self, index: int, content: bytes) -> None:
         with AZURE.translated(StoreRequest(self._where, WRITE)):
             self._blob.stage_block(self._block_id(index), content, length=len(content), validate_content=True)
 
-    def complete(self) -> None:
+    def _complete(self) -> None:
         blocks = [BlobBlock(self._block_id(index)) for index in range(self.num_parts)]
         with AZURE.translated(StoreRequest(self._where, WRITE)):
             # The library commits the latest block of each id, also if an earlier answer was lost.
@@ -46,12 +45,9 @@ class AzurePartedUpload(PartedUpload):
             size_bytes = self._blob.get_blob_properties().size
         if size_bytes != self._entry.size_bytes:
             raise TransientError(f"the blob has {size_bytes:,} bytes instead of {self._entry.size_bytes:,}")
-        self._is_complete = True
 
-    def abort(self) -> None:
-        """Drops the blocks. See `drop_blocks`."""
-        if not self._is_complete:
-            drop_blocks(self._blob, self._where)
+    def _abort(self) -> None:
+        drop_blocks(self._blob, self._where)
 
     def _block_id(self, index: int) -> str:
         return f"{self._token}{index:06d}"

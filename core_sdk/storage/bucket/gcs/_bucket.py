@@ -70,9 +70,15 @@ class GcsBucket(Bucket):
         return self._client.stat(name)
 
     def list(self, under: str = "") -> Iterator[StoredObject]:
-        fields = "items(name,size,updated,generation,crc32c),nextPageToken"
-        for page in self._pages(under, prefix=self._client.key(under), fields=fields):
-            stored = map(self._client.stored_object, page)
+        found = self._client.library.list_blobs(
+            self._client.bucket,
+            prefix=self._client.key(under),
+            fields="items(name,size,updated,generation,crc32c),nextPageToken",
+            timeout=self._client.timeout_s,
+            retry=None,
+        )
+        with GOOGLE.translated(self._client.request(under, "storage.objects.list")):
+            stored = map(self._client.stored_object, found)
             # Consoles make an empty object with the name of the prefix, as a folder.
             yield from (each for each in stored if each.name)
 
@@ -95,19 +101,6 @@ class GcsBucket(Bucket):
 
     def close(self) -> None:
         self._client.close()
-
-    def _pages(self, name: str, **query: str) -> Iterator[Any]:
-        request = self._client.request(name, "storage.objects.list")
-        found = self._client.library.list_blobs(
-            self._client.bucket, **query, timeout=self._client.timeout_s, retry=None
-        )
-        pages = found.pages
-        while True:
-            with GOOGLE.translated(request):
-                page = next(pages, None)
-            if page is None:
-                return
-            yield page
 
 
 def _multipart(metadata: dict[str, str], content: bytes) -> tuple[str, Pieces]:

@@ -11,7 +11,6 @@ uploads that others have begun. The requests on which it is built are private (`
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
@@ -38,7 +37,6 @@ class GcsPartedUpload(PartedUpload):
         self._entry = entry
         self._request = client.request(name, "storage.multipartUploads.create")
         self._etags: dict[int, str] = {}
-        self._is_complete = False
         headers = {"Content-Type": "application/octet-stream"}
         answer = client.ask("POST", self._url(uploads=""), self._request, headers=headers)
         self._upload_id = _xml(answer, self._request.where).findtext("{*}UploadId", "")
@@ -54,9 +52,7 @@ class GcsPartedUpload(PartedUpload):
             raise TransientError("the store received other bytes than were sent")
         self._etags[index] = answer.headers.get("ETag", "")
 
-    def complete(self) -> None:
-        if self._is_complete:
-            return
+    def _complete(self) -> None:
         url = self._url(uploadId=self._upload_id)
         try:
             answer = self._client.ask("POST", url, self._request, body=_completion(self._etags))
@@ -68,11 +64,9 @@ class GcsPartedUpload(PartedUpload):
             if not _xml(answer, self._request.where).tag.endswith("CompleteMultipartUploadResult"):
                 raise TransientError(FOREIGN_ANSWER)
             self._verify()
-        self._is_complete = True
 
-    def abort(self) -> None:
-        if not self._is_complete:
-            _abort(self._client, self._client.key(self._name), self._upload_id)
+    def _abort(self) -> None:
+        _abort(self._client, self._client.key(self._name), self._upload_id)
 
     def _url(self, **query: str | int) -> str:
         return self._client.xml_url(self._client.key(self._name), **query)
@@ -120,18 +114,10 @@ def _xml(answer: requests.Response, where: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(answer.content)
     except ElementTree.ParseError:
-        if _is_json(answer.content):
+        if answer.content.startswith(b"{"):
             reason = "it answers a request of the XML API in JSON, so that it knows no uploads in parts"
             raise StorageRefusedError(where, reason) from None
         raise TransientError(FOREIGN_ANSWER) from None
-
-
-def _is_json(content: bytes) -> bool:
-    try:
-        json.loads(content)
-    except ValueError:
-        return False
-    return True
 
 
 def _completion(etags: dict[int, str]) -> bytes:

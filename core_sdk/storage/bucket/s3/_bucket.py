@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import quote, unquote_plus, urlsplit
+from urllib.parse import quote, unquote_plus
 
 from core_sdk.errors import StorageError
 from core_sdk.records import FileEntry
@@ -21,6 +21,7 @@ from core_sdk.storage.bucket._bucket import (
     hand_on,
 )
 from core_sdk.storage.bucket._refusals import FOREIGN_ANSWER
+from core_sdk.storage.bucket._secrets import check_address
 from core_sdk.storage.bucket.s3._capabilities import crc32c_of
 from core_sdk.storage.bucket.s3._client import S3Client
 from core_sdk.storage.bucket.s3._refusals import S3
@@ -55,8 +56,10 @@ class S3Bucket(Bucket):
         if (access_key is None) != (secret_key is None):
             raise ValueError("there is only one of access_key and secret_key: give both, or neither")
         prefix = prefix.strip("/")
-        endpoint = "" if endpoint_url is None else f"?endpoint_url={quote(_checked(endpoint_url), safe='')}"
-        self.url = f"s3://{bucket}/{prefix}".rstrip("/") + endpoint
+        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
+        if endpoint_url is not None:
+            check_address("endpoint_url", endpoint_url, "https://host or http://host:port")
+            self.url += f"?endpoint_url={quote(endpoint_url, safe='')}"
         self._part_bytes = part_bytes
         self._copy_in_parts_from_bytes = copy_in_parts_from_bytes
         self._client = S3Client(bucket, prefix, (access_key, secret_key), endpoint_url, timeout_s)
@@ -182,16 +185,3 @@ def _stored(name: str, answer: dict[str, Any], size_bytes: int) -> StoredObject:
         version=answer["ETag"].strip('"'),
         crc32c=crc32c_of(answer),
     )
-
-
-def _checked(endpoint_url: str) -> str:
-    try:
-        parts = urlsplit(endpoint_url)
-        is_valid = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
-    except ValueError:
-        raise ValueError("endpoint_url is no URL; write https://host or http://host:port") from None
-    if "@" in parts.netloc:
-        raise ValueError("endpoint_url holds credentials; give access_key and secret_key, or set AWS_ACCESS_KEY_ID")
-    if not is_valid or parts.query or parts.fragment:
-        raise ValueError("endpoint_url is no URL of a server; write https://host or http://host:port")
-    return endpoint_url

@@ -33,7 +33,7 @@ class Capabilities:
         """Returns the parameters by which the server notices content that was damaged on its way."""
         if self.checks_crc32c:
             return {"ChecksumCRC32C": in_base64(google_crc32c.value(content))}
-        return {"ContentMD5": content_md5(content)}
+        return {"ContentMD5": base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()}
 
     def for_large_object(self) -> Parameters:
         """Returns the parameters that make the server keep the checksum of the whole, not of the parts' checksums."""
@@ -84,8 +84,3 @@ def crc32c_of(answer: Mapping[str, Any]) -> str | None:
     if answer.get("ChecksumType", None if came_in_parts else "FULL_OBJECT") != "FULL_OBJECT":
         return None
     return base64.b64decode(found).hex()
-
-
-def content_md5(content: bytes) -> str:
-    """The value of a Content-MD5 header."""
-    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()

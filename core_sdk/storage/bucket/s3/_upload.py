@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import threading
 from typing import Any
 
 from core_sdk.records import FileEntry
@@ -31,9 +31,7 @@ class S3PartedUpload(PartedUpload):
             raise TransientError(FOREIGN_ANSWER)
         self._id: str = answer["UploadId"]
         self._is_checked_as_a_whole = answer.get("ChecksumType") == "FULL_OBJECT"
-        self._lock = threading.Lock()
         self._parts: dict[int, dict[str, Any]] = {}
-        self._is_complete = False
 
     def put_part(self, index: int, content: bytes) -> None:
         capabilities = self._client.capabilities
@@ -54,28 +52,22 @@ class S3PartedUpload(PartedUpload):
         )
         self._note(index, answer.get("CopyPartResult", {}))
 
-    def complete(self) -> None:
-        with self._lock:
-            parts = [self._parts[index] for index in sorted(self._parts)]
+    def _complete(self) -> None:
+        parts = [self._parts[index] for index in sorted(self._parts)]
         is_checked = self._is_checked_as_a_whole and all("ChecksumCRC32C" in part for part in parts)
         try:
-            self._complete(parts, is_checked)
+            self._send_completion(parts, is_checked)
         except ObjectMissingError:
             # An earlier request, whose answer was lost, may have completed the upload.
             self._check_stored(is_checked, etag_of_parts(parts))
         else:
             self._check_stored(is_checked, None)
-        self._is_complete = True
 
-    def abort(self) -> None:
-        if self._is_complete:
-            return
-        try:
+    def _abort(self) -> None:
+        with contextlib.suppress(ObjectMissingError):  # the upload has ended already
             self._ask("AbortMultipartUpload")
-        except ObjectMissingError:
-            return  # the upload has ended already
 
-    def _complete(self, parts: list[dict[str, Any]], is_checked: bool) -> None:
+    def _send_completion(self, parts: list[dict[str, Any]], is_checked: bool) -> None:
         whole = {"ChecksumCRC32C": in_base64(int(self._entry.crc32c, 16)), "ChecksumType": "FULL_OBJECT"}
         answer = self._ask("CompleteMultipartUpload", MultipartUpload={"Parts": parts}, **(whole if is_checked else {}))
         if "ETag" not in answer:
@@ -97,8 +89,7 @@ class S3PartedUpload(PartedUpload):
         part = {"PartNumber": index + 1, "ETag": answer["ETag"]}
         if "ChecksumCRC32C" in answer:
             part["ChecksumCRC32C"] = answer["ChecksumCRC32C"]
-        with self._lock:
-            self._parts[index] = part
+        self._parts[index] = part
 
     def _ask(self, operation: str, **parameters: Any) -> dict[str, Any]:
         return self._client.of_object(operation, self._name, UploadId=self._id, **parameters)
