@@ -83,9 +83,6 @@ Detach = Annotated[
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Experiment = Annotated[
-    str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
-]
 ConfigFile = Annotated[
     Path,
     typer.Argument(
@@ -104,8 +101,3 @@ def read_config(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{path} is not text in UTF-8") from error
-
-
-def parse_experiment(text: str) -> int | str:
-    """Returns the id if the text is a number; else the name."""
-    return int(text) if text.isascii() and text.isdigit() else text

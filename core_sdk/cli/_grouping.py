@@ -1,10 +1,10 @@
-"""The options of commands that group trials."""
+"""The options of commands that draw the curves of trials, or of groups of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -70,36 +70,32 @@ class Grouping:
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 
-    def charts(
-        self,
-        home: Home,
-        view: View,
-        rows: Sequence[TrialRow],
-        max_points: int,
-        *,
-        group: str | None = None,
-        metrics: Sequence[str] = (),
-        x: str,
-    ) -> list[Chart]:
-        """Returns a chart of the groups for each metric.
 
-        Raises `typer.BadParameter`, `NotRecordedError` or `NothingToDrawError`.
-        """
-        from core_sdk.charts.groups import group_charts
-        from core_sdk.tracking.finding.facts import read_facts
+def read_charts(
+    home: Home,
+    view: View,
+    rows: Sequence[TrialRow],
+    grouping: Grouping | None,
+    max_points: int,
+    *,
+    group: str | None = None,
+    metrics: Sequence[str] = (),
+    x: str,
+) -> list[Chart]:
+    """Returns a chart for each metric, with a curve for each trial, or for each of their groups.
 
-        groups, _ = self.groups(home, read_facts(view, rows))
-        return group_charts(
-            view,
-            groups,
-            self.names,
-            group=group,
-            metrics=metrics,
-            x=x,
-            centre=self.centre,
-            band=self.band,
-            max_points=max_points,
-        )
+    Raises `typer.BadParameter`, `NotRecordedError` or `NothingToDrawError`.
+    """
+    from core_sdk.charts.groups import group_charts
+    from core_sdk.charts.trials import trial_charts
+    from core_sdk.tracking.finding.facts import read_facts
+
+    chosen: dict[str, Any] = {"group": group, "metrics": metrics, "x": x}
+    if grouping is None:
+        return trial_charts(view, [row.trial_id for row in rows], max_buckets=max_points, **chosen)
+    groups, _ = grouping.groups(home, read_facts(view, rows))
+    chosen |= {"centre": grouping.centre, "band": grouping.band}
+    return group_charts(view, groups, grouping.names, max_points=max_points, **chosen)
 
 
 def parse_grouping(

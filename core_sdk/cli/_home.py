@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core_sdk.cli._arguments import parse_experiment
 from core_sdk.cli._messages import say
 from core_sdk.environment import Environment
-from core_sdk.errors import ExperimentStateError
 from core_sdk.experiments.reviving import note_told, revive_master
-from core_sdk.tracking import Home, open_view
+from core_sdk.tracking import Home
 
 
 def make_home() -> Home:
@@ -32,19 +30,3 @@ def go_on(home_root: Path, *, waits: bool = False) -> None:
     if told := revive_master(home_root, waits=waits):
         say(told)
         note_told(home_root)
-
-
-def submitted_id(text: str) -> int:
-    """Returns the id of the submitted experiment that is given by its id or its name.
-
-    Raises `ExperimentNotFoundError`, `AmbiguousNameError`, or `ExperimentStateError` if it was not submitted.
-    """
-    home = open_home()
-    number = parse_experiment(text)
-    if isinstance(number, str):
-        with open_view(home) as view:
-            number = view.experiment(number).experiment_id
-    if not home.experiment(number).read().is_submitted:
-        problem = "was not submitted, and has no searcher: what concerns its trials is under `core-sdk trial`"
-        raise ExperimentStateError(number, problem)
-    return number

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import ChartMetrics, Output, Sort, Where, parse_experiment
-from core_sdk.cli._grouping import BandOption, Best, CentreOption, GroupBy, XOption, parse_grouping
-from core_sdk.cli._trials import MaybeTrialIds
+from core_sdk.cli._arguments import ChartMetrics, Output, Sort, Where
+from core_sdk.cli._grouping import BandOption, Best, CentreOption, GroupBy, XOption, parse_grouping, read_charts
+from core_sdk.cli._ids import MaybeTrialIds, OfExperiment
 from core_sdk.cli.render.output import AsJson
 from core_sdk.tracking import open_view
-
-if TYPE_CHECKING:
-    from core_sdk.tracking import View
-    from core_sdk.tracking.finding.facts import Facts
 
 
 def compare(
     trial_ids: MaybeTrialIds = None,
-    experiment: Annotated[str | None, typer.Option(help="All trials of this experiment, by id or name.")] = None,
+    experiment: OfExperiment = None,
     where: Where = "",
     sort: Sort = "",
     first: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N of them.")] = None,
@@ -43,12 +39,12 @@ def compare(
     Instead of ID, --experiment, --where, --sort and --first choose trials, as in `core-sdk trial list`. Without any of
     them, all trials are grouped.
     """
-    from core_sdk.charts.trials import trial_charts
     from core_sdk.cli._home import open_home
     from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
-    from core_sdk.cli.render.json import print_list
+    from core_sdk.cli.render.output import print_list
     from core_sdk.cli.trial.groups import group_object, print_groups
-    from core_sdk.cli.trial.listing import json_object, print_comparison
+    from core_sdk.cli.trial.listing import choose_trials, json_object, print_comparison
+    from core_sdk.tracking.finding.facts import read_facts
 
     if as_json and (output or (metric and not group_by)):
         raise typer.BadParameter("--json has no curves: give it without --metric and --output")
@@ -57,51 +53,29 @@ def compare(
     grouping = parse_grouping(group_by, centre, band, best, in_terminal=output is None)
     if grouping is None and best is not None:
         raise typer.BadParameter("--best is for groups: give --group-by", param_hint="--best")
-    home = open_home()
-    with open_view(home) as view:
-        found = _choose(view, trial_ids or [], experiment, where, sort, first, is_grouped=grouping is not None)
-        chosen = [one.row.trial_id for one in found]
-        check_format(output)
-        if grouping is None:
-            if as_json:
-                print_list(json_object(one) for one in found)
-                return
-            print_comparison(found)
-            if metric or output:
-                charts = trial_charts(view, chosen, metrics=metric or (), x=x, max_buckets=num_buckets(output))
-                draw_charts(charts, output)
-            return
-        groups, ranking = grouping.groups(home, found)
-        if as_json:
-            print_list(group_object(group, grouping.names, ranking) for group in groups)
-            return
-        print_groups(groups, grouping.names, ranking, metric or ())
-        if metric or output:
-            rows = [one.row for one in found]
-            charts = grouping.charts(home, view, rows, num_buckets(output), metrics=metric or (), x=x)
-            draw_charts(charts, output)
-
-
-def _choose(
-    view: View,
-    trial_ids: list[int],
-    experiment: str | None,
-    where: str,
-    sort: str,
-    first: int | None,
-    *,
-    is_grouped: bool,
-) -> list[Facts]:
-    from core_sdk.cli.trial.listing import choose_trials
-    from core_sdk.tracking.finding.facts import read_facts
-
     has_options = experiment is not None or where or sort or first is not None
     if trial_ids and has_options:
         raise typer.BadParameter("give the numbers of trials, or --experiment, --where, --sort and --first, not both")
-    if trial_ids:
-        return read_facts(view, [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)])
-    if not has_options and not is_grouped:
+    if not (trial_ids or has_options or grouping):
         raise typer.BadParameter("give the numbers of trials, or --experiment, --where or --first")
-    experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
-    found, _ = choose_trials(view, experiment_id, labels=(), where=where, sort=sort, columns=(), with_archived=False)
-    return found[:first]
+    home = open_home()
+    with open_view(home) as view:
+        if trial_ids:
+            found = read_facts(view, [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)])
+        else:
+            found = choose_trials(view, experiment, where=where, sort=sort)[0][:first]
+        check_format(output)
+        if grouping is not None:
+            groups, ranking = grouping.groups(home, found)
+        if as_json and grouping is not None:
+            print_list(group_object(group, grouping.names, ranking) for group in groups)
+        elif as_json:
+            print_list(map(json_object, found))
+        elif grouping is not None:
+            print_groups(groups, grouping.names, ranking, metric or ())
+        else:
+            print_comparison(found)
+        if not as_json and (metric or output):
+            rows = [one.row for one in found]
+            charts = read_charts(home, view, rows, grouping, num_buckets(output), metrics=metric or (), x=x)
+            draw_charts(charts, output)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from core_sdk.cli._arguments import ConfigFile, Overrides, read_config
-from core_sdk.cli.render.output import AsJson
+from core_sdk.cli.render.output import AsJson, Properties
 
 if TYPE_CHECKING:
-    from core_sdk.config import ExperimentConfig
+    from core_sdk.search.preview import Preview, Trained
 
 Speed = Annotated[
     float | None,
@@ -24,33 +22,6 @@ Slots = Annotated[
 TrialLength = Annotated[
     int | None, typer.Option(min=1, help="The length of a training, if only the script knows it.", show_default=False)
 ]
-
-_SECONDS_PER_HOUR = 3600
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The trials that end at one length."""
-
-    length: int
-    num_trials: int
-
-
-@dataclass(frozen=True)
-class Preview:
-    """The costs of a search. A value is None if it needs the length of a training or the speed, and that is unknown."""
-
-    searcher: str
-    num_trials: int
-    max_running: int
-    unit: str
-    trained: list[Trained] | None
-    num_units: int | None
-    """The units that all trials train together."""
-    num_units_at_most: int | None
-    """The units if each trial trained to the end."""
-    hours: float | None
-    gpu_hours: float | None
 
 
 def preview_search(
@@ -69,51 +40,21 @@ def preview_search(
     from core_sdk.cli._messages import say
     from core_sdk.cli.render.output import print_one
     from core_sdk.config import load
+    from core_sdk.search.preview import preview
 
     loaded = load(read_config(config), source=str(config), overrides=override or ())
     for warning in loaded.warnings:
         say(f"warning: {warning}")
-    preview = _preview(loaded.config, units_per_second, slots, length)
-    print_one(preview, _properties(preview), as_json)
-    if preview.trained and not as_json:
-        _print_trained(preview.trained, preview.unit)
+    try:
+        found = preview(loaded.config, units_per_second=units_per_second, num_slots=slots, length=length)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    print_one(found, _properties(found), as_json)
+    if found.trained and not as_json:
+        _print_trained(found.trained, found.unit)
 
 
-def _preview(
-    config: ExperimentConfig, units_per_second: float | None, num_slots: int | None, length: int | None
-) -> Preview:
-    from core_sdk.config.searchers import CustomSearcher
-    from core_sdk.search import Search
-    from core_sdk.search.simulation import simulate
-
-    searcher = config.searcher
-    if isinstance(searcher, CustomSearcher):
-        raise typer.BadParameter("a custom search method is previewed by core_sdk.search.simulation, in Python")
-    slots_per_trial = max(config.resources.slots_per_trial, 1)
-    num_slots = min(filter(None, (num_slots, config.resources.max_slots)), default=None)
-    if num_slots is not None and num_slots < slots_per_trial:
-        raise typer.BadParameter(f"a trial needs {slots_per_trial} slots, and there are {num_slots}")
-    search = Search(searcher, config.hyperparameters, seed=0)
-    lengths = search.lengths or ([] if length is None else [length])
-    simulation = simulate(search, validations=lengths or [1], num_slots=num_slots and num_slots // slots_per_trial)
-    trained = Counter(trial.length for trial in simulation.trials)
-    unit = getattr(searcher, "time_metric", None) or getattr(getattr(searcher, "max_length", None), "unit", None)
-    seconds_per_unit = 1 / units_per_second if units_per_second and lengths else None
-    return Preview(
-        searcher=str(searcher.__struct_config__.tag),
-        num_trials=len(simulation.trials),
-        max_running=simulation.max_running,
-        unit=unit or "units",
-        trained=[Trained(*one) for one in sorted(trained.items())] if lengths else None,
-        num_units=simulation.num_units if lengths else None,
-        num_units_at_most=len(simulation.trials) * lengths[-1] if lengths else None,
-        hours=seconds_per_unit and simulation.duration * seconds_per_unit / _SECONDS_PER_HOUR,
-        gpu_hours=seconds_per_unit
-        and simulation.num_units * seconds_per_unit * config.resources.slots_per_trial / _SECONDS_PER_HOUR,
-    )
-
-
-def _properties(preview: Preview) -> dict[str, str]:
+def _properties(preview: Preview) -> Properties:
     units = ""
     if preview.num_units is not None and preview.num_units_at_most is not None:
         share = preview.num_units / preview.num_units_at_most
@@ -122,8 +63,8 @@ def _properties(preview: Preview) -> dict[str, str]:
         "Searcher": preview.searcher,
         "Trials": f"{preview.num_trials:,}, of which {preview.max_running:,} run at the same time",
         "Trained": units or "each trial to its own end; --length says how far that is",
-        "Takes": "" if preview.hours is None else f"{preview.hours:.3g} h",
-        "GPU hours": f"{preview.gpu_hours:.3g}" if preview.gpu_hours else "",
+        "Takes": None if preview.hours is None else f"{preview.hours:.3g} h",
+        "GPU hours": f"{preview.gpu_hours:.3g}" if preview.gpu_hours else None,
     }
 
 

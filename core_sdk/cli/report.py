@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Experiment, parse_experiment
+from core_sdk.cli._ids import Experiment
+from core_sdk.cli.render.html import html_text, media_html, table_html
 from core_sdk.tracking import open_view
 from core_sdk.tracking.media import HomeMedia
 
@@ -47,7 +47,7 @@ def report(
 
     home = open_home()
     with open_view(home) as view:
-        row = view.experiment(parse_experiment(experiment))
+        row = view.experiment(experiment)
     path = output or Path(f"report-{row.experiment_id}.html")
     path.write_text(_document(home, row), "utf-8")
     typer.echo(path)
@@ -63,9 +63,9 @@ def _document(home: Home, row: ExperimentRow) -> str:
     notes = home.experiment(row.experiment_id).read().notes
     charts = experiment_charts(home, row.experiment_id) if found else []
     body = [
-        f"<h1>{_text(row.name)}</h1>",
-        f"<p>Experiment {row.experiment_id}: {_text(row.state)}, {len(found)} trials. {_text(row.description)}</p>",
-        f"<pre>{_text(notes)}</pre>" if notes else "",
+        f"<h1>{html_text(row.name)}</h1>",
+        f"<p>Experiment {row.experiment_id}: {row.state}, {len(found)} trials. {html_text(row.description)}</p>",
+        f"<pre>{html_text(notes)}</pre>" if notes else "",
         *_best(home, row),
         Picture(charts)._repr_html_(),
         *_importances(home, row, found),
@@ -73,7 +73,7 @@ def _document(home: Home, row: ExperimentRow) -> str:
         *_media(home, found),
         *_configuration(home, row),
     ]
-    head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{_text(row.name)}</title>'
+    head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{html_text(row.name)}</title>'
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
@@ -88,11 +88,10 @@ def _document(home: Home, row: ExperimentRow) -> str:
 def _best(home: Home, row: ExperimentRow) -> Iterable[str]:
     from core_sdk.cli.trial.best import best_trial
 
-    recorded = home.experiment(row.experiment_id).read().searcher_metric
     with open_view(home) as view:
-        best = best_trial(view, row.experiment_id, recorded, None, None) if recorded else None
+        best = best_trial(home, view, row.experiment_id)
     if best is not None:
-        yield f"<p>Best: {_text(best)}</p>"
+        yield f"<p>Best: {html_text(best)}</p>"
 
 
 def _importances(home: Home, row: ExperimentRow, found: Sequence[Facts]) -> Iterable[str]:
@@ -106,7 +105,7 @@ def _importances(home: Home, row: ExperimentRow, found: Sequence[Facts]) -> Iter
     told = importances([(one.hparams, one.metrics[group][name]) for one in found if name in one.metrics.get(group, {})])
     if told:
         rows = [[one.name, one.share, "" if one.correlation is None else one.correlation] for one in told]
-        yield f"<h2>What mattered for {_text(metric)}</h2>"
+        yield f"<h2>What mattered for {html_text(metric)}</h2>"
         yield _table(["hyperparameter", "share of the variance", "rank correlation"], rows)
 
 
@@ -127,7 +126,7 @@ def _trials(found: Sequence[Facts]) -> Iterable[str]:
     rows = [[row.trial_id, row.name, row.state, row.steps_completed, *map(one.value, names)] for one, row in fields]
     yield _table(["trial", "name", "state", "steps", *names], rows)
     yield from (
-        f"<h3>Notes of trial {one.row.trial_id}</h3>\n<pre>{_text(one.row.notes)}</pre>"
+        f"<h3>Notes of trial {one.row.trial_id}</h3>\n<pre>{html_text(one.row.notes)}</pre>"
         for one in shown
         if one.row.notes
     )
@@ -135,7 +134,6 @@ def _trials(found: Sequence[Facts]) -> Iterable[str]:
 
 def _media(home: Home, found: Sequence[Facts]) -> Iterable[str]:
     """Yields the newest medium of each name of the newest trials that have any, up to a size of all together."""
-    from core_sdk.cli.render.media import media_html
     from core_sdk.errors import RecordDamagedError
 
     size_bytes = num_left_out = num_trials = 0
@@ -157,7 +155,7 @@ def _media(home: Home, found: Sequence[Facts]) -> Iterable[str]:
             if drawn is None:
                 num_left_out += 1
                 continue
-            caption = _text(f"{row.group}.{row.name} at {row.steps_completed} {row.file.caption}")
+            caption = html_text(f"{row.group}.{row.name} at {row.steps_completed} {row.file.caption}")
             shown.append(f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>")
         yield f"<h2>Media of trial {one.row.trial_id}</h2>"
         yield f'<div class="media">{"".join(shown)}</div>'
@@ -171,21 +169,8 @@ def _configuration(home: Home, row: ExperimentRow) -> Iterable[str]:
 
     if home.experiment(row.experiment_id).read().is_submitted:
         values = masked(to_mapping(SubmittedExperiment(home, row.experiment_id).config))
-        yield f"<h2>Configuration</h2>\n<pre>{_text(to_yaml(from_mapping(values).config))}</pre>"
+        yield f"<h2>Configuration</h2>\n<pre>{html_text(to_yaml(from_mapping(values).config))}</pre>"
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head = "".join(f"<th>{_text(title)}</th>" for title in titles)
-    body = "\n".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="wide"><table>\n<tr>{head}</tr>\n{body}\n</table></div>'
-
-
-def _text(value: object) -> str:
-    """Returns a value as escaped text for HTML, so that nothing from a run is markup."""
-    from core_sdk.cli.render.text import printable
-    from core_sdk.records import format_number
-
-    if value is None:
-        return ""
-    lines = str(format_number(value)).split("\n")
-    return html.escape("\n".join(map(printable, lines)))
+def _table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    return f'<div class="wide">{table_html(titles, rows)}</div>'

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core_sdk.cli.render.csv import cell
+from core_sdk.cli.render.output import cell
 from core_sdk.cli.render.text import format_size, format_time, printable
 from core_sdk.records import format_number, strict_json, strict_json_numbers
 

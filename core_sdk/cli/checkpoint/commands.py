@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Yes, parse_experiment
+from core_sdk.cli._arguments import Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import OfExperiment, OfTrial, StorageId, StorageIds
 from core_sdk.cli.checkpoint import gc, verify
-from core_sdk.cli.checkpoint.selection import StorageId, StorageIds, checkpoint_row, checkpoint_rows, read_rows
-from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.cli.checkpoint.selection import checkpoint_row, read_rows
+from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, RecordDamagedError
 from core_sdk.records import format_number, strict_json
 from core_sdk.steering import checkpoints
-from core_sdk.tracking import Home, open_view
+from core_sdk.tracking import Home
 from core_sdk.tracking.rows import CheckpointRow
 
 app = command_group()
@@ -30,8 +31,8 @@ app.command()(verify.verify)
 
 _COLUMNS = [
     Column[CheckpointRow]("ID", lambda row: row.storage_id),
-    Column[CheckpointRow]("Trial", lambda row: str(row.trial_id), is_number=True),
-    Column[CheckpointRow]("Steps", lambda row: str(row.steps_completed), is_number=True),
+    Column[CheckpointRow]("Trial", lambda row: row.trial_id, is_number=True),
+    Column[CheckpointRow]("Steps", lambda row: row.steps_completed, is_number=True),
     Column[CheckpointRow]("State", lambda row: f"{row.state} pinned" if row.is_pinned else row.state),
     Column[CheckpointRow]("Size", lambda row: format_size(row.size_bytes), is_number=True),
     Column[CheckpointRow]("Stored", lambda row: format_time(row.time)),
@@ -49,8 +50,8 @@ class NothingMatchesError(CoreSDKError):
 
 @app.command("list")
 def list_checkpoints(
-    trial: Annotated[int | None, typer.Option(help="Only those of this trial.")] = None,
-    experiment: Annotated[str | None, typer.Option(help="Only those of this experiment, by id or name.")] = None,
+    trial: OfTrial = None,
+    experiment: OfExperiment = None,
     deleted: Annotated[bool, typer.Option("--deleted", help="Also those that were deleted.")] = False,
     metric: Annotated[
         str | None,
@@ -80,16 +81,13 @@ def list_checkpoints(
     print_rows(shown, CheckpointRow, columns, form, "No checkpoints.")
 
 
-def _best_first(rows: Sequence[CheckpointRow], experiment: str | None, chosen: str | None) -> list[CheckpointRow]:
+def _best_first(rows: Sequence[CheckpointRow], experiment: int | None, chosen: str | None) -> list[CheckpointRow]:
     """Returns the checkpoints that have a number for the metric of the experiment's searcher, the best first."""
     if experiment is None or chosen is not None:
         raise typer.BadParameter("--best needs --experiment, whose searcher says what is better, and no --metric")
-    home = open_home()
-    with open_view(home) as view:
-        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-    metric = home.experiment(experiment_id).read().searcher_metric
+    metric = open_home().experiment(experiment).read().searcher_metric
     if metric is None:
-        raise typer.BadParameter(f"experiment {experiment_id} has no searcher's metric that says which is best")
+        raise typer.BadParameter(f"experiment {experiment} has no searcher's metric that says which is best")
     measured = [row for row in rows if not math.isnan(row.metrics.get(metric.name, math.nan))]
     return sorted(measured, key=lambda row: row.metrics[metric.name], reverse=not metric.smaller_is_better)
 
@@ -122,8 +120,7 @@ def _searcher_metric(home: Home, experiment_id: int) -> str | None:
 @app.command()
 def describe(storage_id: StorageId, as_json: AsJson = False) -> None:
     """Show what is known of a checkpoint."""
-    with open_view(open_home()) as view:
-        row = checkpoint_row(view, storage_id)
+    row = checkpoint_row(storage_id)
     print_one(row, _properties(row), as_json)
 
 
@@ -144,8 +141,7 @@ def download(
         raise typer.BadParameter("give the directory once")
     from core_sdk.client import Tracker  # slow to import
 
-    (row,) = checkpoint_rows([storage_id])
-    typer.echo(Tracker().get_checkpoint(row.storage_id).download(directory or output))
+    typer.echo(Tracker().get_checkpoint(storage_id).download(directory or output))
 
 
 @app.command()
@@ -154,17 +150,17 @@ def pin(
     note: Annotated[str, typer.Option(help="Why.", show_default=False)] = "",
 ) -> None:
     """Keep checkpoints from being deleted, until they are unpinned."""
-    for row in checkpoint_rows(storage_ids):
-        checkpoints.pin(open_home(), row.storage_id, note)
-        typer.echo(f"pinned checkpoint {row.storage_id}")
+    for storage_id in storage_ids:
+        checkpoints.pin(open_home(), storage_id, note)
+        typer.echo(f"pinned checkpoint {storage_id}")
 
 
 @app.command()
 def unpin(storage_ids: StorageIds) -> None:
     """Let checkpoints be deleted again."""
-    for row in checkpoint_rows(storage_ids):
-        was_pinned = checkpoints.unpin(open_home(), row.storage_id)
-        typer.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {row.storage_id}")
+    for storage_id in storage_ids:
+        was_pinned = checkpoints.unpin(open_home(), storage_id)
+        typer.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {storage_id}")
 
 
 @app.command()
@@ -186,15 +182,14 @@ def delete(
     two.
     """
     home = open_home()
-    (before,) = checkpoint_rows([storage_id])
-    storage_id = before.storage_id
+    before = checkpoint_row(storage_id)
     what = f"{', '.join(glob)} in checkpoint" if glob else "checkpoint"
     confirm(f"Delete {what} {storage_id} of trial {before.trial_id}?", yes)
     if glob:
         checkpoints.delete_files(home, storage_id, glob, is_forced=force)
     else:
         checkpoints.delete(home, storage_id, is_forced=force)
-    (after,) = checkpoint_rows([storage_id])
+    after = checkpoint_row(storage_id)
     if glob and after.resources == before.resources and after.state != "DELETED":
         raise NothingMatchesError(storage_id, glob)
     if after.state == "DELETED":
@@ -203,12 +198,12 @@ def delete(
         typer.echo(f"checkpoint {storage_id} has {len(after.resources)} files and directories left")
 
 
-def _properties(row: CheckpointRow) -> Mapping[str, str | list[str]]:
+def _properties(row: CheckpointRow) -> Properties:
     return {
         "Checkpoint": row.storage_id,
         "Trial": f"{row.trial_id} (attempt {row.attempt})",
-        "Experiment": str(row.experiment_id),
-        "Steps": str(row.steps_completed),
+        "Experiment": row.experiment_id,
+        "Steps": row.steps_completed,
         "State": row.state,
         "Pinned": (row.pin_note or "yes") if row.is_pinned else "",
         "Stored": format_time(row.time),

@@ -10,10 +10,10 @@ import typer
 from core_sdk.cli._arguments import SmallerIsBetter, Yes
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import OfExperiment, OfTrial
 from core_sdk.cli._messages import say
-from core_sdk.cli.checkpoint.selection import experiment_of
-from core_sdk.cli.render.json import print_object
-from core_sdk.cli.render.output import AsJson, confirm
+from core_sdk.cli.checkpoint.selection import check_scope
+from core_sdk.cli.render.output import AsJson, confirm, print_object
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_size
 from core_sdk.records import SearcherMetric
@@ -31,8 +31,8 @@ def _number(help_text: str, default: int) -> Any:
 
 
 def gc(
-    experiment: Annotated[str | None, typer.Option(help="Only in this experiment, by id or name.")] = None,
-    trial: Annotated[int | None, typer.Option(help="Delete only checkpoints of this trial.")] = None,
+    experiment: OfExperiment = None,
+    trial: OfTrial = None,
     save_experiment_best: Annotated[int | None, _number("Keep the best N of each experiment.", 0)] = None,
     save_trial_best: Annotated[int | None, _number("Keep the best N of each trial.", 1)] = None,
     save_trial_latest: Annotated[int | None, _number("Keep the latest N of each trial.", 1)] = None,
@@ -58,17 +58,14 @@ def gc(
     """
     from core_sdk.tracking.deletion.collection import Collector, Request  # storages, which are slow to import
 
-    numbers = {
-        "save_experiment_best": save_experiment_best,
-        "save_trial_best": save_trial_best,
-        "save_trial_latest": save_trial_latest,
-    }
+    best = {"save_experiment_best": save_experiment_best, "save_trial_best": save_trial_best}
+    numbers = best | {"save_trial_latest": save_trial_latest}
     home = open_home()
     with open_view(home) as view:
-        experiment_id = experiment_of(view, trial, experiment)
-        storages = {row.storage for row in view.checkpoints(trial_id=trial, experiment_id=experiment_id)}
+        check_scope(view, trial, experiment)
+        storages = {row.storage for row in view.checkpoints(trial_id=trial, experiment_id=experiment)}
     request = Request(
-        experiment_id=experiment_id,
+        experiment_id=experiment,
         trial_id=trial,
         policy={key: number for key, number in numbers.items() if number is not None},
         metric=metric,
@@ -112,12 +109,8 @@ def _metric(metric: SearcherMetric | None) -> str:
 def _columns() -> Sequence[Column[Verdict]]:
     return [
         Column("ID", lambda verdict: verdict.storage_id),
-        Column("Trial", lambda verdict: str(verdict.trial_id), is_number=True),
-        Column(
-            "Steps",
-            lambda verdict: "" if verdict.steps_completed is None else str(verdict.steps_completed),
-            is_number=True,
-        ),
+        Column("Trial", lambda verdict: verdict.trial_id, is_number=True),
+        Column("Steps", lambda verdict: verdict.steps_completed, is_number=True),
         Column("Size", lambda verdict: format_size(verdict.size_bytes), is_number=True),
         Column("What", lambda verdict: "keep" if verdict.is_kept else "delete"),
         Column("Why", lambda verdict: "; ".join(verdict.reasons), can_be_cut=True),
@@ -127,7 +120,9 @@ def _columns() -> Sequence[Column[Verdict]]:
 def _report(plan: CollectionPlan, deletions: Deletions | None, as_json: bool) -> None:
     problems = plan.problems if deletions is None else deletions.problems
     if as_json:
-        _print_json(plan, deletions, problems)
+        values = {"rules": plan.rules, "verdicts": plan.verdicts, "freed_bytes": _size_bytes(plan.condemned)}
+        deleted = None if deletions is None else [verdict.storage_id for verdict in deletions.deleted]
+        print_object(values | {"deleted": deleted, "problems": problems})
     elif deletions is not None and plan.condemned:
         typer.echo(f"deleted {_amount(deletions.deleted)}")
     else:
@@ -141,18 +136,9 @@ def _report(plan: CollectionPlan, deletions: Deletions | None, as_json: bool) ->
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _print_json(plan: CollectionPlan, deletions: Deletions | None, problems: Sequence[str]) -> None:
-    print_object(
-        {
-            "rules": plan.rules,
-            "verdicts": plan.verdicts,
-            "freed_bytes": sum(verdict.size_bytes for verdict in plan.condemned),
-            "deleted": None if deletions is None else [verdict.storage_id for verdict in deletions.deleted],
-            "problems": problems,
-        }
-    )
-
-
 def _amount(verdicts: Sequence[Verdict]) -> str:
-    size_bytes = sum(verdict.size_bytes for verdict in verdicts)
-    return f"{len(verdicts)} checkpoint{'' if len(verdicts) == 1 else 's'}, {size_bytes:,} bytes"
+    return f"{len(verdicts)} checkpoint{'' if len(verdicts) == 1 else 's'}, {_size_bytes(verdicts):,} bytes"
+
+
+def _size_bytes(verdicts: Sequence[Verdict]) -> int:
+    return sum(verdict.size_bytes for verdict in verdicts)

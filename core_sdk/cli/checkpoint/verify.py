@@ -8,7 +8,8 @@ import typer
 
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_home
-from core_sdk.cli.checkpoint.selection import checkpoint_rows, read_rows
+from core_sdk.cli._ids import MaybeStorageIds, OfExperiment, OfTrial
+from core_sdk.cli.checkpoint.selection import checkpoint_row, read_rows
 from core_sdk.cli.render.text import printable
 from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
 from core_sdk.steering import checkpoints
@@ -16,15 +17,10 @@ from core_sdk.tracking.rows import CheckpointRow
 
 
 def verify(
-    storage_ids: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ID…", help="The checkpoints' ids, or their first letters.", show_default=False),
-    ] = None,
+    storage_ids: MaybeStorageIds = None,
     verify_all: Annotated[bool, typer.Option("--all", help="All that are not deleted.")] = False,
-    trial: Annotated[int | None, typer.Option(help="With --all: only those of this trial.")] = None,
-    experiment: Annotated[
-        str | None, typer.Option(help="With --all: only those of this experiment, by id or name.")
-    ] = None,
+    trial: OfTrial = None,
+    experiment: OfExperiment = None,
 ) -> None:
     """Read every file of checkpoints and compare it with what was written; the exit status is 1 if one is damaged.
 
@@ -33,7 +29,7 @@ def verify(
     if (not storage_ids) != verify_all or (storage_ids and (trial, experiment) != (None, None)):
         raise typer.BadParameter("give an ID, or --all with --trial or --experiment to choose among them")
     if storage_ids:
-        rows = checkpoint_rows(storage_ids)
+        rows = list(map(checkpoint_row, storage_ids))
     else:
         rows = [row for row in read_rows(trial, experiment) if row.state != "DELETED" or row.is_missing]
     num_good = sum(_verify_row(row) for row in rows)

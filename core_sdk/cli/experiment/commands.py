@@ -6,13 +6,22 @@ from typing import Annotated, Any
 
 import typer
 
-from core_sdk.cli._arguments import BestMetric, Experiment, Labels, Remove, SmallerIsBetter, Yes, parse_experiment
+from core_sdk.cli._arguments import BestMetric, Labels, Remove, SmallerIsBetter, Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import Experiments, parse_experiment
 from core_sdk.cli.experiment import looking, steering, submitting
-from core_sdk.cli.experiment.steering import Experiments
-from core_sdk.cli.render.json import print_list
-from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one, print_rows
+from core_sdk.cli.render.output import (
+    AsCsv,
+    AsJson,
+    Format,
+    Properties,
+    choose_format,
+    confirm,
+    print_list,
+    print_one,
+    print_rows,
+)
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, printable
 from core_sdk.cli.trial.best import best_trial
@@ -29,11 +38,11 @@ for _commands in (submitting, steering, looking):
 
 _NUM_TRIALS = 20
 _COLUMNS = [
-    Column[ExperimentRow]("ID", lambda row: str(row.experiment_id), is_number=True),
+    Column[ExperimentRow]("ID", lambda row: row.experiment_id, is_number=True),
     Column[ExperimentRow]("Name", lambda row: row.name, can_be_cut=True),
     Column[ExperimentRow]("State", lambda row: _state(row)),
     Column[ExperimentRow]("Progress", lambda row: _progress(row), is_number=True),
-    Column[ExperimentRow]("Trials", lambda row: str(row.num_trials), is_number=True),
+    Column[ExperimentRow]("Trials", lambda row: row.num_trials, is_number=True),
     Column[ExperimentRow]("Labels", lambda row: ", ".join(row.labels), can_be_cut=True),
     Column[ExperimentRow]("Created", lambda row: format_time(row.created)),
     Column[ExperimentRow]("Searcher", lambda row: row.search.searcher if row.search else ""),
@@ -68,7 +77,8 @@ def describe(
     """Show what is known of an experiment: its trials, and the best of them."""
     numbers = experiment.split(",")
     are_several = len(numbers) > 1 and all(map(str.isdecimal, numbers))
-    described = [_described(text, metric, smaller_is_better) for text in (numbers if are_several else [experiment])]
+    chosen = map(parse_experiment, numbers if are_several else [experiment])
+    described = [_described(experiment_id, metric, smaller_is_better) for experiment_id in chosen]
     if are_several and as_json:
         print_list(value for value, *_ in described)
         return
@@ -86,27 +96,31 @@ def describe(
 
 
 def _described(
-    experiment: str, metric: str | None, smaller_is_better: bool | None
-) -> tuple[dict[str, Any], dict[str, str | list[str]], list[Facts], SearcherMetric | None]:
+    experiment_id: int, metric: str | None, smaller_is_better: bool | None
+) -> tuple[dict[str, Any], Properties, list[Facts], SearcherMetric | None]:
     """Returns an experiment as programs get it, as people see it, its trials, and its searcher's metric."""
     home = open_home()
     with open_view(home) as view:
-        row = view.experiment(parse_experiment(experiment))
-        recorded = home.experiment(row.experiment_id).read().searcher_metric
-        best = best_trial(view, row.experiment_id, recorded, metric, smaller_is_better)
-        found = read_facts(view, view.trials(row.experiment_id))
+        row = view.experiment(experiment_id)
+        best = best_trial(home, view, experiment_id, metric, smaller_is_better)
+        found = read_facts(view, view.trials(experiment_id))
     value = fields_of(row) | {"best": best, "trials": [json_object(one) for one in found]}
-    return value, _properties(row) | {"Best": str(best or "")}, found, recorded
+    recorded = home.experiment(experiment_id).read().searcher_metric
+    return value, {**_properties(row), "Best": best}, found, recorded
 
 
 @app.command()
-def label(experiment: Experiment, labels: Labels, remove: Remove = False) -> None:
+def label(
+    experiment: Annotated[
+        str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
+    ],
+    labels: Labels,
+    remove: Remove = False,
+) -> None:
     """Give an experiment labels, or take them away."""
     if experiment in ("add", "remove") and len(labels) > 1 and labels[0].isdecimal():
         remove, experiment, labels = experiment == "remove", labels[0], labels[1:]  # Determined's way to say it
-    home = open_home()
-    with open_view(home) as view:
-        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
+    home, experiment_id = open_home(), parse_experiment(experiment)
     verbs.label(home, experiment_id, **{"remove" if remove else "add": labels})
     now = home.experiment(experiment_id).read().labels
     typer.echo(f"labels of experiment {experiment_id}: {printable(', '.join(sorted(now))) or 'none'}")
@@ -129,8 +143,7 @@ def delete(
     """
     home = open_home()
     with open_view(home) as view:
-        found = [view.experiment(parse_experiment(text)) for text in experiments]
-    rows = list({row.experiment_id: row for row in found}.values())
+        rows = [view.experiment(experiment_id) for experiment_id in dict.fromkeys(experiments)]
     names = ", ".join(f"{row.experiment_id} ({printable(row.name)!r}, {_num_trials(row)})" for row in rows)
     confirm(f"Delete experiment{'s' if len(rows) > 1 else ''} {names}, all records and checkpoints?", yes)
     deleted = []
@@ -157,7 +170,7 @@ def _progress(row: ExperimentRow) -> str:
     return "" if row.search is None or row.search.progress is None else f"{row.search.progress:.0%}"
 
 
-def _properties(row: ExperimentRow) -> dict[str, str | list[str]]:
+def _properties(row: ExperimentRow) -> Properties:
     search = row.search
     return {
         "Experiment": str(row.experiment_id),

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.json import print_object
+from core_sdk.cli.render.output import print_object
 from core_sdk.cli.render.text import printable
 from core_sdk.experiments._trial import TrialStateMachine, Wish
 from core_sdk.experiments.following import Follower

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -12,15 +11,15 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import BestMetric, ChartMetrics, Experiment, Output, SmallerIsBetter, parse_experiment
-from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, Grouping, XOption, parse_grouping
-from core_sdk.cli._home import make_home, open_home, submitted_id
+from core_sdk.cli._arguments import BestMetric, ChartMetrics, Output, SmallerIsBetter
+from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, Grouping, XOption, parse_grouping, read_charts
+from core_sdk.cli._home import make_home, open_home
+from core_sdk.cli._ids import Experiment, SubmittedId, check_submitted
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
-from core_sdk.cli.render.json import print_object
-from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, print_one
+from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, print_object, print_one
 from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials
-from core_sdk.records import SearcherMetric, format_number
+from core_sdk.records import format_number
 from core_sdk.tracking import Home, View, open_view
 from core_sdk.tracking.finding.facts import read_facts
 from core_sdk.tracking.finding.order import in_order
@@ -40,11 +39,10 @@ def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = Fals
     """List the trials of an experiment, those with the best values of its searcher's metric first."""
     form = choose_format(as_json, as_csv)
     home = open_home()
+    metric = home.experiment(experiment).read().searcher_metric
+    names = [f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"] if metric else []
     with open_view(home) as view:
-        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-        metric = home.experiment(experiment_id).read().searcher_metric
-        names = [f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"] if metric else []
-        found = read_facts(view, view.trials(experiment_id))
+        found = read_facts(view, view.trials(experiment))
     names = [name for name in names if any(one.metric(name) is not None for one in found)]
     for name in names:
         found = in_order(found, name if name.startswith("min.") else f"-{name}")
@@ -81,13 +79,10 @@ def download(
     """Copy the files of an experiment's best checkpoints to directories, and verify each of them."""
     from core_sdk.client import Tracker  # slow to import
 
-    home = open_home()
-    with open_view(home) as view:
-        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
     if metric is not None and smaller_is_better is None:
         smaller_is_better = True
     try:
-        found = Tracker(home.root).get_experiment(experiment_id).top_n_checkpoints(top_n, metric, smaller_is_better)
+        found = Tracker(open_home().root).get_experiment(experiment).top_n_checkpoints(top_n, metric, smaller_is_better)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     for checkpoint in found:
@@ -107,16 +102,14 @@ def best(
     """
     home = open_home()
     with open_view(home) as view:
-        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-        recorded = home.experiment(experiment_id).read().searcher_metric
-        found = best_trial(view, experiment_id, recorded, metric, smaller_is_better)
+        found = best_trial(home, view, experiment, metric, smaller_is_better)
         if found is None:
-            raise typer.BadParameter(_why_no_best(view, experiment_id, metric, recorded))
+            raise typer.BadParameter(_why_no_best(home, view, experiment, metric))
         (facts,) = read_facts(view, [view.trial(found.trial_id)])
-    properties: dict[str, str | list[str]] = {
-        "Trial": str(found.trial_id),
+    properties: Properties = {
+        "Trial": found.trial_id,
         found.metric: format_number(found.value),
-        "Steps": "" if found.steps_completed is None else str(found.steps_completed),
+        "Steps": found.steps_completed,
         "Hyperparameters": [f"{name}: {format_number(value)}" for name, value in facts.hparams.items()],
         "Checkpoint": found.checkpoint_text,
     }
@@ -138,6 +131,7 @@ def plot(
     value are one curve, as `core-sdk compare` explains; --metric then draws other metrics, and --x over another axis.
     """
     grouping = parse_grouping(group_by, centre, band, in_terminal=output is None)
+    check_format(output)
     if grouping is not None:
         _plot_groups(experiment, grouping, metric or [], x, output)
         return
@@ -147,22 +141,19 @@ def plot(
     from core_sdk.experiments.following import Follower
     from core_sdk.experiments.picture import read_picture
 
-    check_format(output)
-    picture = read_picture(Follower(make_home(), submitted_id(experiment)))
+    check_submitted(experiment)
+    picture = read_picture(Follower(make_home(), experiment))
     with open_view(open_home()) as view:
         chart = search_chart(picture, view, num_buckets(output))
     draw_charts([chart] if chart.curves else [], output)
 
 
-def _plot_groups(experiment: str, grouping: Grouping, metrics: list[str], x: str, output: Path | None) -> None:
-    check_format(output)
+def _plot_groups(experiment_id: int, grouping: Grouping, metrics: list[str], x: str, output: Path | None) -> None:
     home = open_home()
+    searchers = home.experiment(experiment_id).read().searcher_metric
+    shown = metrics or ([f"validation.{searchers.name}"] if searchers else [])
     with open_view(home) as view:
-        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-        searchers = home.experiment(experiment_id).read().searcher_metric
-        shown = metrics or ([f"validation.{searchers.name}"] if searchers else [])
-        rows = view.trials(experiment_id)
-        charts = grouping.charts(home, view, rows, num_buckets(output), metrics=shown, x=x)
+        charts = read_charts(home, view, view.trials(experiment_id), grouping, num_buckets(output), metrics=shown, x=x)
     draw_charts(charts, output)
 
 
@@ -173,10 +164,7 @@ def logs(
     ] = False,
 ) -> None:
     """Print the output of an experiment's trials; each line says whose it is."""
-    home = open_home()
-    with open_view(home) as view:
-        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
-    output = _Output(home, experiment_id)
+    output = _Output(open_home(), experiment)
     while True:
         # Asked before reading, so that what was written before the end is printed.
         has_ended = output.has_ended() or not follow
@@ -217,7 +205,7 @@ class _Output:
 
 
 def config(
-    experiment: Experiment,
+    experiment: SubmittedId,
     original: Annotated[bool, typer.Option("--original", help="As its author wrote it, with the comments.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -225,7 +213,7 @@ def config(
     from core_sdk.config import from_mapping, masked, to_mapping, to_yaml
     from core_sdk.experiments.submitted import SubmittedExperiment
 
-    submitted = SubmittedExperiment(make_home(), submitted_id(experiment))
+    submitted = SubmittedExperiment(make_home(), experiment)
     if original:
         if as_json:
             raise typer.BadParameter("--original is the text of a YAML file: give it without --json")
@@ -239,7 +227,7 @@ def config(
 
 
 def download_code(
-    experiment: Experiment,
+    experiment: SubmittedId,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="A new directory.", show_default="experiment-ID-code"),
@@ -260,24 +248,25 @@ def download_code(
     from core_sdk.errors import ExperimentStateError
     from core_sdk.experiments.code import check_archive, unpack
 
-    home, experiment_id = make_home(), submitted_id(experiment)
-    code = home.experiment(experiment_id).read_submission().code
+    home = make_home()
+    code = home.experiment(experiment).read_submission().code
     if code is None:
-        raise ExperimentStateError(experiment_id, "has no code of its own: its trials run where it was submitted")
+        raise ExperimentStateError(experiment, "has no code of its own: its trials run where it was submitted")
     if archive_in is not None:
         if output is not None:
             raise typer.BadParameter("give --output or --output-dir, not both")
         check_archive(home, code)
-        path = archive_in / f"experiment_{experiment_id}_model_def.tgz"
+        path = archive_in / f"experiment_{experiment}_model_def.tgz"
         shutil.copyfile(home.code_archive(code), path)
     else:
-        path = output or Path(f"experiment-{experiment_id}-code")
+        path = output or Path(f"experiment-{experiment}-code")
         unpack(home, code, path)
     what = "directory" if archive_in is None else "archive"
-    print_object({what: str(path), "sha256": code}) if as_json else typer.echo(os.fspath(path))
+    print_one({what: str(path), "sha256": code}, str(path), as_json)
 
 
-def _why_no_best(view: View, experiment_id: int, metric: str | None, recorded: SearcherMetric | None) -> str:
+def _why_no_best(home: Home, view: View, experiment_id: int, metric: str | None) -> str:
+    recorded = home.experiment(experiment_id).read().searcher_metric
     name = metric or (recorded and recorded.name)
     why = f"no trial has reported a number for {name}" if name else "the experiment has no searcher's metric"
     names = ", ".join(sorted(view.validation_metric_names(experiment_id)))

@@ -5,28 +5,23 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import parse_experiment
 from core_sdk.cli._each import for_each
 from core_sdk.cli._failures import ExitCode
-from core_sdk.cli._home import open_home, submitted_id
+from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import Experiment, Experiments, SubmittedIds
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.json import print_list, print_object
-from core_sdk.cli.render.output import AsJson
-from core_sdk.cli.render.text import printable
+from core_sdk.cli.render.output import AsJson, print_list, print_one
 from core_sdk.experiments.reviving import keep_going
 from core_sdk.steering import experiments as verbs
-from core_sdk.tracking import Home, open_view
+from core_sdk.tracking import Home
 
 _PAUSE_S = 0.2
 _MASTER_S = 5.0
-
-Experiments = Annotated[
-    list[str], typer.Argument(metavar="EXPERIMENT…", help="Their numbers or names.", show_default=False)
-]
 
 
 class Setting(enum.StrEnum):
@@ -46,25 +41,25 @@ def register(app: typer.Typer) -> None:
 
 def pause(experiments: Experiments, as_json: AsJson = False) -> None:
     """Let the trials save their checkpoints and stop, until `activate`."""
-    _steer(experiments, verbs.pause, "pause", as_json)
+    _steer(experiments, verbs.pause, as_json)
 
 
 def activate(experiments: Experiments, as_json: AsJson = False) -> None:
     """Let experiments that are paused go on."""
-    _steer(experiments, verbs.activate, "activate", as_json)
+    _steer(experiments, verbs.activate, as_json)
 
 
 def cancel(experiments: Experiments, as_json: AsJson = False) -> None:
     """End experiments: their trials save their checkpoints and stop."""
-    _steer(experiments, verbs.cancel, "cancel", as_json)
+    _steer(experiments, verbs.cancel, as_json)
 
 
 def kill(experiments: Experiments, as_json: AsJson = False) -> None:
     """End experiments at once: their trials are killed."""
-    _steer(experiments, verbs.kill, "kill", as_json)
+    _steer(experiments, verbs.kill, as_json)
 
 
-def wait(experiments: Experiments, as_json: AsJson = False) -> None:
+def wait(experiments: SubmittedIds, as_json: AsJson = False) -> None:
     """Wait until experiments have ended; exit with 0 only if all are COMPLETED.
 
     An experiment that is paused is waited for too: it may be activated.
@@ -72,7 +67,7 @@ def wait(experiments: Experiments, as_json: AsJson = False) -> None:
     home = open_home()
     states: dict[int, str] = {}
     asked = time.monotonic()
-    pending = [submitted_id(text) for text in experiments]
+    pending = experiments
     while pending := [experiment_id for experiment_id in pending if experiment_id not in states]:
         for experiment_id in pending:
             search = home.experiment(experiment_id).read().search
@@ -93,17 +88,17 @@ def wait(experiments: Experiments, as_json: AsJson = False) -> None:
 
 def archive(experiments: Experiments, as_json: AsJson = False) -> None:
     """Hide experiments that have ended from lists; `list --all` shows them."""
-    _archive(experiments, verbs.archive, "archived", as_json)
+    for_each("experiment", experiments, partial(verbs.archive, open_home()), as_json, done="archived")
 
 
 def unarchive(experiments: Experiments, as_json: AsJson = False) -> None:
     """Show experiments in lists again."""
-    _archive(experiments, verbs.unarchive, "unarchived", as_json)
+    for_each("experiment", experiments, partial(verbs.unarchive, open_home()), as_json, done="unarchived")
 
 
 def set_(
     setting: Annotated[Setting, typer.Argument(help="What to set.", show_default=False)],
-    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its number or name.", show_default=False)],
+    experiment: Experiment,
     values: Annotated[
         list[str], typer.Argument(metavar="VALUE…", help="One value; of labels any number.", show_default=False)
     ],
@@ -116,55 +111,31 @@ def set_(
     if setting is not Setting.LABELS and len(values) > 1:
         raise typer.BadParameter(f"give one value; put it in quotes if it has spaces: {' '.join(values)!r}")
     home = open_home()
-    (experiment_id,) = _ids(home, [experiment])
     value = values[0]
     match setting:
         case Setting.PRIORITY:
-            verbs.set_slots(home, experiment_id, priority=_number(value, 1, 99))
+            verbs.set_slots(home, experiment, priority=_number(value, 1, 99))
         case Setting.MAX_SLOTS:
             most = -1 if value == "none" else _number(value, 0, 1 << 20)
-            verbs.set_slots(home, experiment_id, max_slots=most)
+            verbs.set_slots(home, experiment, max_slots=most)
         case Setting.LABELS:
-            verbs.set_labels(home, experiment_id, values)
-        case Setting.NAME:
-            verbs.describe(home, experiment_id, name=value)
-        case Setting.DESCRIPTION:
-            verbs.describe(home, experiment_id, description=value)
-        case Setting.NOTES:
-            verbs.describe(home, experiment_id, notes=value)
-    if as_json:
-        print_object({"experiment": experiment, setting.value: values if setting is Setting.LABELS else value})
-    else:
-        typer.echo(printable(f"{setting.value} of experiment {experiment}: {', '.join(values)}"))
+            verbs.set_labels(home, experiment, values)
+        case Setting.NAME | Setting.DESCRIPTION | Setting.NOTES:
+            verbs.describe(home, experiment, **{setting.value: value})
+    changed = {"experiment": str(experiment), setting.value: values if setting is Setting.LABELS else value}
+    print_one(changed, f"{setting.value} of experiment {experiment}: {', '.join(values)}", as_json)
 
 
-def _steer(
-    experiments: Iterable[str], verb: Callable[[Home, int, str], verbs.Steered], command: str, as_json: bool
-) -> None:
+def _steer(experiments: Iterable[int], verb: Callable[[Home, int, str], verbs.Steered], as_json: bool) -> None:
     home = open_home()
 
     def steer(experiment_id: int) -> str:
-        done = verb(home, experiment_id, f"core-sdk experiment {command}")
+        done = verb(home, experiment_id, f"core-sdk experiment {verb.__name__}")
         if done.trial_ids and verb is verbs.pause:
             say(f"asked {len(done.trial_ids)} trials to stop: each does when it next calls should_preempt()")
         return done.state
 
-    for_each("experiment", _ids(home, experiments), steer, as_json)
-
-
-def _archive(experiments: Iterable[str], verb: Callable[[Home, int], None], state: str, as_json: bool) -> None:
-    home = open_home()
-
-    def change(experiment_id: int) -> str:
-        verb(home, experiment_id)
-        return state
-
-    for_each("experiment", _ids(home, experiments), change, as_json)
-
-
-def _ids(home: Home, experiments: Iterable[str]) -> list[int]:
-    with open_view(home) as view:
-        return [view.experiment(parse_experiment(text)).experiment_id for text in experiments]
+    for_each("experiment", experiments, steer, as_json)
 
 
 def _number(text: str, smallest: int, greatest: int) -> int:

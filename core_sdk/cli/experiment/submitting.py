@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from core_sdk.cli._arguments import ConfigFile, Experiment, Overrides, read_config
+from core_sdk.cli._arguments import ConfigFile, Overrides, read_config
 from core_sdk.cli._failures import ExitCode
-from core_sdk.cli._home import make_home, submitted_id
+from core_sdk.cli._home import make_home
+from core_sdk.cli._ids import SubmittedId, parse_trial
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.json import print_object
-from core_sdk.cli.render.output import AsJson
+from core_sdk.cli.render.output import AsJson, print_object
 from core_sdk.tracking import open_view
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def create(
 
 
 def fork(
-    experiment: Experiment,
+    experiment: SubmittedId,
     config_file: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Another configuration.", show_default="that of EXPERIMENT"),
@@ -133,23 +133,28 @@ def fork(
     from core_sdk.experiments.submission import fork
 
     text = None if config_file is None else read_config(config_file)
-    experiment_id = submitted_id(experiment)
 
     def do(home: Home) -> Submitted:
         changes = overrides or ()
-        return fork(home, experiment_id, text, source=str(config_file), overrides=changes, is_paused=paused)
+        return fork(home, experiment, text, source=str(config_file), overrides=changes, is_paused=paused)
 
     _submit(do, "Created", as_json=as_json, is_followed=follow)
 
 
 def continue_(
-    experiment: Experiment,
+    experiment: SubmittedId,
     new: Annotated[
         bool,
         typer.Option("--new", help="Begin a new experiment of one trial, with the weights of a trial of this one."),
     ] = False,
     trial: Annotated[
-        int | None, typer.Option(min=1, metavar="ID", help="With --new: that trial.", show_default="the best one")
+        int | None,
+        typer.Option(
+            metavar="ID",
+            parser=parse_trial,
+            help="With --new: that trial, by number or name.",
+            show_default="the best one",
+        ),
     ] = None,
     overrides: Overrides = None,
     follow: Follow = False,
@@ -165,17 +170,16 @@ def continue_(
 
     if not new and (trial is not None or paused):
         raise typer.BadParameter("--trial and --paused are for --new")
-    experiment_id = submitted_id(experiment)
     changes = overrides or ()
     if not new:
         _submit(
-            lambda home: continue_in_place(home, experiment_id, overrides=changes, by=_BY),
+            lambda home: continue_in_place(home, experiment, overrides=changes, by=_BY),
             "Continued",
             as_json=as_json,
             is_followed=follow,
         )
         return
-    trial_id = _best_trial(experiment_id) if trial is None else trial
+    trial_id = _best_trial(experiment) if trial is None else trial
     _submit(
         lambda home: continue_as_new(home, trial_id, overrides=changes, is_paused=paused),
         "Created",
@@ -184,7 +188,7 @@ def continue_(
     )
 
 
-def follow(experiment: Experiment, as_json: AsJson = False) -> None:
+def follow(experiment: SubmittedId, as_json: AsJson = False) -> None:
     """Show the trials of an experiment as they go on, until its end; exit with 0 only if it is COMPLETED.
 
     --json prints the experiment when it has ended.
@@ -192,7 +196,7 @@ def follow(experiment: Experiment, as_json: AsJson = False) -> None:
     from core_sdk.cli.experiment.live import show
     from core_sdk.experiments.following import Follower
 
-    raise typer.Exit(show(Follower(make_home(), submitted_id(experiment)), as_json=as_json))
+    raise typer.Exit(show(Follower(make_home(), experiment), as_json=as_json))
 
 
 def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
@@ -225,8 +229,7 @@ def _best_trial(experiment_id: int) -> int:
 
     home = open_home()
     with open_view(home) as view:
-        metric = home.experiment(experiment_id).read().searcher_metric
-        best = best_trial(view, experiment_id, metric, None, None)
+        best = best_trial(home, view, experiment_id)
     if best is None:
         raise typer.BadParameter("no trial has reported the searcher's metric: name one with --trial")
     return best.trial_id
@@ -248,11 +251,11 @@ def _run_locally(home: Home, submit: Callable[[Home], Submitted], num_places: in
 
 
 def _pause(follower: Follower) -> int:
-    from core_sdk.experiments.calling import call
+    from core_sdk.steering import experiments
 
     experiment_id = follower.experiment.experiment_id
     say(f"pausing experiment {experiment_id}: its trials save their checkpoints")
-    call(follower.home.root, "want", experiment_id=experiment_id, state="PAUSED", by="Ctrl-C or SIGTERM")
+    experiments.pause(follower.home, experiment_id, "Ctrl-C or SIGTERM")
     for _ in follower.follow():
         if follower.experiment.is_paused and not follower.experiment.num_running:
             break

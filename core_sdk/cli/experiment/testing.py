@@ -17,7 +17,6 @@ from core_sdk.cli._messages import say
 from core_sdk.config import load, to_mapping
 from core_sdk.errors import CoreSDKError, ExperimentStateError, MasterError, TrialRunningError
 from core_sdk.experiments._trial import TrialStateMachine
-from core_sdk.experiments.calling import call
 from core_sdk.experiments.following import Follower
 from core_sdk.experiments.submission import Submitted
 from core_sdk.master.local import local_master
@@ -91,7 +90,7 @@ class _Test:
                 f"the trial has ended ({self._end()}) and has never reported {metric!r} as validation"
             )
         self._pass(f"it has reported {metric}: {format_number(self._follower.best[self._trial.request_id])}")
-        self._want("PAUSED")
+        self._steer(experiments.pause)
         self._await(lambda: self._trial.is_over or (self._experiment.is_paused and not self._experiment.num_running))
         if not self._trial.is_over:
             self._go_on()
@@ -109,7 +108,7 @@ class _Test:
         if row.latest_checkpoint is None:
             raise TestFailedError("the trial has stopped when it was asked to, but has stored no checkpoint")
         self._pass(f"it has stopped when it was asked to, with a checkpoint at step {row.steps_completed}")
-        self._want("ACTIVE")
+        self._steer(experiments.activate)
         num_reports = self._num_reports
         self._await(lambda: self._trial.is_over or self._num_reports > num_reports)
         if self._trial.state != "ERROR":
@@ -124,7 +123,7 @@ class _Test:
     def clean_up(self) -> None:
         """Ends the trial, and deletes all records of it."""
         if not self._experiment.is_ended:
-            self._want("KILLED")
+            self._steer(experiments.kill)
             self._await(lambda: False)
         deadline = time.monotonic() + _RECORDED_WITHIN_S
         while not self._is_deleted(is_last_try=time.monotonic() > deadline):
@@ -151,15 +150,9 @@ class _Test:
             if condition():
                 return
 
-    def _want(self, state: str) -> None:
+    def _steer(self, verb: Callable[[Home, int, str], object]) -> None:
         with contextlib.suppress(MasterError):  # it has ended meanwhile
-            call(
-                self._home.root,
-                "want",
-                experiment_id=self._experiment.experiment_id,
-                state=state,
-                by="core-sdk experiment create --test",
-            )
+            verb(self._home, self._experiment.experiment_id, "core-sdk experiment create --test")
 
     def _end(self) -> str:
         return f"{self._trial.state}: {self._trial.reason}" if self._trial.reason else str(self._trial.state)

@@ -7,16 +7,14 @@ from typing import Annotated
 
 import typer
 
+from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import make_home
-from core_sdk.cli.home.merged import print_merged
+from core_sdk.cli._messages import say
 from core_sdk.tracking import Home
+from core_sdk.tracking.moving.merging import Merged
 
 app = command_group()
-
-
-@app.callback()
-def _group() -> None: ...
 
 
 @app.command()
@@ -64,3 +62,14 @@ def merge(
     if not (other / "home.json").exists() or other.resolve() == home.root.resolve():
         raise typer.BadParameter(f"{other} is not the folder of another home")
     print_merged(merge_homes(home, Home.open(other)))
+
+
+def print_merged(merged: Merged) -> None:
+    """Prints what was taken, and what was not; exits with 1 if something was left."""
+    typer.echo(f"{len(merged.taken)} trials were taken, {len(merged.known)} were here already")
+    for trial_id, here in merged.taken.items():
+        typer.echo(f"trial {trial_id} is trial {here} here")
+    for left in merged.left:
+        say(f"left: {left}")
+    if merged.left:
+        raise typer.Exit(ExitCode.FAILURE)

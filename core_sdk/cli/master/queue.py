@@ -46,12 +46,12 @@ def list_queue(as_json: AsJson = False) -> None:
         for found in sorted(experiments, key=lambda found: (found["priority"], found["experiment_id"]))
     ]
     columns: list[Column[QueueRow]] = [
-        Column("Experiment", lambda row: str(row.experiment_id), is_number=True),
+        Column("Experiment", lambda row: row.experiment_id, is_number=True),
         Column("Name", lambda row: printable(row.name), can_be_cut=True),
         Column("State", lambda row: row.state),
-        Column("Priority", lambda row: str(row.priority), is_number=True),
-        Column("Running", lambda row: str(row.num_running), is_number=True),
-        Column("Waiting", lambda row: str(row.num_waiting), is_number=True),
+        Column("Priority", lambda row: row.priority, is_number=True),
+        Column("Running", lambda row: row.num_running, is_number=True),
+        Column("Waiting", lambda row: row.num_waiting, is_number=True),
         Column("Problem", lambda row: row.suspended, can_be_cut=True),
     ]
     print_rows(rows, QueueRow, columns, Format.JSON if as_json else Format.TABLE, "No experiment waits or runs.")

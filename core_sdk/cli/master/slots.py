@@ -21,13 +21,9 @@ def list_slots(as_json: AsJson = False) -> None:
     has_nodes = any(row.node for row in rows)
     columns: list[Column[OccupiedSlot]] = [
         *([Column[OccupiedSlot]("Node", lambda row: row.node or "here")] if has_nodes else []),
-        Column("Slot", lambda row: str(row.slot), is_number=True),
+        Column("Slot", lambda row: row.slot, is_number=True),
         Column("Device", lambda row: row.device),
-        Column("Experiment", lambda row: _text(row.experiment_id), is_number=True),
-        Column("Trial", lambda row: _text(row.trial_id), is_number=True),
+        Column("Experiment", lambda row: row.experiment_id, is_number=True),
+        Column("Trial", lambda row: row.trial_id, is_number=True),
     ]
     print_rows(rows, OccupiedSlot, columns, Format.JSON if as_json else Format.TABLE, "This machine has no slots.")
-
-
-def _text(number: int | None) -> str:
-    return "" if number is None else str(number)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from core_sdk.cli._arguments import Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
-from core_sdk.cli.checkpoint.selection import StorageId, checkpoint_rows
-from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.cli._ids import Model, StorageId
+from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, printable
 from core_sdk.records import ModelRecord, ModelVersionRecord, from_json, strict_json
@@ -21,10 +19,6 @@ from core_sdk.steering import models
 from core_sdk.tracking.registry import Registry
 
 app = command_group()
-
-_Row = TypeVar("_Row")
-
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="Its number, or else its whole name.", show_default=False)]
 
 
 @dataclass(frozen=True)
@@ -51,15 +45,15 @@ class VersionRow:
 
 
 _MODEL_COLUMNS = [
-    Column[ModelRow]("ID", lambda row: str(row.model_id), is_number=True),
+    Column[ModelRow]("ID", lambda row: row.model_id, is_number=True),
     Column[ModelRow]("Name", lambda row: row.name, can_be_cut=True),
-    Column[ModelRow]("Versions", lambda row: str(row.num_versions), is_number=True),
+    Column[ModelRow]("Versions", lambda row: row.num_versions, is_number=True),
     Column[ModelRow]("Labels", lambda row: ", ".join(row.labels), can_be_cut=True),
     Column[ModelRow]("Changed", lambda row: format_time(row.updated)),
     Column[ModelRow]("Description", lambda row: row.description, can_be_cut=True),
 ]
 _VERSION_COLUMNS = [
-    Column[VersionRow]("Version", lambda row: str(row.version), is_number=True),
+    Column[VersionRow]("Version", lambda row: row.version, is_number=True),
     Column[VersionRow]("Checkpoint", lambda row: row.checkpoint),
     Column[VersionRow]("Name", lambda row: row.name, can_be_cut=True),
     Column[VersionRow]("Registered", lambda row: format_time(row.created)),
@@ -76,10 +70,7 @@ def create(
 ) -> None:
     """Make a model, which has no versions yet."""
     record = models.create(open_home(), name, description=description, labels=label or ())
-    if as_json:
-        print_one(_model_row(record), {}, as_json)
-    else:
-        typer.echo(f"created model {record.model_id}")
+    print_one(_model_row(record), f"created model {record.model_id}", as_json)
 
 
 @app.command("list")
@@ -97,13 +88,13 @@ def list_models(
 @app.command()
 def describe(model: Model, as_json: AsJson = False) -> None:
     """Show what is known of a model."""
-    row = _model_row(_find(model))
-    properties: dict[str, str | list[str]] = {
-        "Model": str(row.model_id),
+    row = _model_row(_registry().model(model))
+    properties: Properties = {
+        "Model": row.model_id,
         "Name": row.name,
         "Description": row.description,
         "Labels": ", ".join(row.labels),
-        "Versions": str(row.num_versions),
+        "Versions": row.num_versions,
         "Metadata": [f"{key}: {strict_json(value)}" for key, value in row.metadata.items()],
         "Created": format_time(row.created),
         "Archived": "yes" if row.is_archived else "",
@@ -120,19 +111,15 @@ def register_version(
     as_json: AsJson = False,
 ) -> None:
     """Make a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
-    (row,) = checkpoint_rows([storage_id])
-    version = models.register(open_home(), _find(model).model_id, row.storage_id, name=name, notes=notes)
-    if as_json:
-        print_one(_version_row(version), {}, as_json)
-    else:
-        typer.echo(f"registered checkpoint {row.storage_id} as version {version.version}")
+    version = models.register(open_home(), model, storage_id, name=name, notes=notes)
+    print_one(_version_row(version), f"registered checkpoint {storage_id} as version {version.version}", as_json)
 
 
 @app.command()
 def list_versions(model: Model, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the versions of a model, the newest first."""
     form = choose_format(as_json, as_csv)
-    rows = [_version_row(record) for record in reversed(_find(model).versions)]
+    rows = [_version_row(record) for record in reversed(_registry().model(model).versions)]
     print_rows(rows, VersionRow, _VERSION_COLUMNS, form, "No versions.")
 
 
@@ -145,16 +132,16 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Take a model, or one version of it, out of the registry. The checkpoints stay, and can be deleted then."""
-    home, record = open_home(), _find(model)
+    home, record = open_home(), _registry().model(model)
     if version is None:
-        what = f"model {record.model_id}"
+        what = f"model {model}"
         confirm(f"Delete {what}, {printable(record.name)!r}, with {len(record.versions)} versions?", yes)
-        models.delete(home, record.model_id)
+        models.delete(home, model)
     else:
-        what = f"version {version} of model {record.model_id}"
+        what = f"version {version} of model {model}"
         models.version_of(record, version)  # an unknown one fails before anything is asked
         confirm(f"Delete {what}, {printable(record.name)!r}?", yes)
-        models.delete_version(home, record.model_id, version)
+        models.delete_version(home, model, version)
     typer.echo(f"deleted {what}")
 
 
@@ -162,19 +149,11 @@ def _registry() -> Registry:
     return Registry(open_home())
 
 
-def _find(text: str) -> ModelRecord:
-    """Returns the model of this id or name. Raises `ModelNotFoundError`."""
-    return _registry().model(int(text) if text.isascii() and text.isdigit() else text)
+def _model_row(one: ModelRecord) -> ModelRow:
+    times, metadata = (one.created, one.updated), from_json(one.metadata)
+    described = one.model_id, one.name, one.description, one.labels, metadata
+    return ModelRow(*described, *times, one.is_archived, len(one.versions))
 
 
-def _model_row(record: ModelRecord) -> ModelRow:
-    return _row(ModelRow, record, num_versions=len(record.versions))
-
-
-def _version_row(record: ModelVersionRecord) -> VersionRow:
-    return _row(VersionRow, record)
-
-
-def _row(kind: type[_Row], record: ModelRecord | ModelVersionRecord, **more: Any) -> _Row:
-    values = msgspec.structs.asdict(record) | {"metadata": from_json(record.metadata)} | more
-    return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind)})  # type: ignore[arg-type]
+def _version_row(one: ModelVersionRecord) -> VersionRow:
+    return VersionRow(one.version, one.checkpoint, one.name, one.notes, from_json(one.metadata), one.created)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
+import msgspec
 import typer
 
-from core_sdk.cli.render.csv import print_csv
-from core_sdk.cli.render.json import print_list, print_object
 from core_sdk.cli.render.tables import Column, print_properties, print_table
+from core_sdk.cli.render.text import printable
+from core_sdk.records import nonfinite_to_text, plain, strict_json
+
+# A spreadsheet runs a cell that begins like this as a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 _Row = TypeVar("_Row")
+Properties = Mapping[str, object]
+"""What a person wants to know of a thing, by name; a list is shown as lines, and what is empty not at all."""
 
 AsJson = Annotated[
     bool,
@@ -56,15 +65,54 @@ def print_rows(
         typer.echo(nothing)
 
 
-def print_one(value: Any, properties: Mapping[str, str | list[str]], as_json: bool) -> None:
-    """Prints all of `value` as JSON, or the `properties` of it that a person wants to know."""
+def print_one(value: Any, told: Properties | str, as_json: bool) -> None:
+    """Prints all of `value` as JSON, or what a person wants to know of it, which may be one line."""
     if as_json:
         print_object(value)
+    elif isinstance(told, str):
+        typer.echo(printable(told))
     else:
-        print_properties(properties)
+        print_properties(told)
 
 
 def confirm(question: str, is_confirmed: bool) -> None:
     """Ends the command unless the person agrees."""
     if not is_confirmed:
         typer.confirm(question, abort=True, err=True)
+
+
+def print_object(value: Any) -> None:
+    print(json.dumps(plain(value), allow_nan=False, indent=2))
+
+
+def print_list(values: Iterable[Any]) -> None:
+    """Prints one element per line, each as soon as the iterable yields it."""
+    print_elements(map(strict_json, values))
+
+
+def print_elements(texts: Iterable[str]) -> None:
+    """Prints a list, like `print_list`, of elements that are JSON already."""
+    remaining = iter(texts)
+    first = next(remaining, None)
+    if first is None:
+        print("[]")
+        return
+    sys.stdout.write(f"[\n{first}")
+    sys.stdout.writelines(f",\n{text}" for text in remaining)
+    print("\n]")
+
+
+def print_csv(rows: Iterable[Sequence[Any]]) -> None:
+    """Prints rows, of which the first may be the names of the columns."""
+    csv.writer(sys.stdout, lineterminator="\n").writerows([cell(value) for value in row] for row in rows)
+
+
+def cell(value: Any) -> Any:
+    """Puts a `'` before text that a spreadsheet would run as a formula; lists, mappings and records become JSON."""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+    if isinstance(value, float):
+        return nonfinite_to_text(value)
+    if isinstance(value, (dict, list, tuple)) or dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
+        return strict_json(value)
+    return "" if value is None else value

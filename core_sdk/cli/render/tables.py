@@ -23,7 +23,8 @@ MOST_NAMES = 20
 @dataclass(frozen=True)
 class Column(Generic[_Row]):
     title: str
-    text: Callable[[_Row], str]
+    value: Callable[[_Row], object]
+    """Returns what is shown of a row, as text; None is shown as nothing."""
     is_number: bool = False
     can_be_cut: bool = False
     """Long texts end in "…" where they do not fit. Anything else, such as an id, is shown whole or not at all."""
@@ -38,7 +39,7 @@ def print_table(
     further columns, for which no terminal has room.
     """
     rows = list(rows)
-    texts = {column: [printable(column.text(row)) for row in rows] for column in columns}
+    texts = {column: [_text(column.value(row)) for row in rows] for column in columns}
     shown = [column for column in columns if column is columns[0] or any(texts[column])]
     titles = {column: printable(shortened(column.title)) for column in shown}
     natural = [max(map(cell_width, (titles[column], *texts[column]))) for column in shown]
@@ -91,14 +92,17 @@ def fitted(widths: Sequence[int], can_be_cut: Sequence[bool], available: int) ->
     return chosen
 
 
-def print_properties(properties: Mapping[str, str | list[str]]) -> None:
+def print_properties(properties: Mapping[str, object]) -> None:
     """Prints each name beside its value, which may be a list of lines. Empty values are left out."""
-    shown = {printable(name): value for name, value in properties.items() if value}
+    shown = {printable(name): value for name, value in properties.items() if value not in (None, "", [])}
     name_width = max(map(cell_width, shown), default=0)
     for name, value in shown.items():
-        lines = [value] if isinstance(value, str) else value
-        for index, line in enumerate(lines):
-            sys.stdout.write(f"{_MARGIN}{_aligned('' if index else name, name_width)}{_GAP}{printable(line)}\n")
+        for index, line in enumerate(value if isinstance(value, list) else [value]):
+            sys.stdout.write(f"{_MARGIN}{_aligned('' if index else name, name_width)}{_GAP}{_text(line)}\n")
+
+
+def _text(value: object) -> str:
+    return "" if value is None else printable(str(value))
 
 
 def cell_width(text: str) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import typer
 
 from core_sdk.records import Metric, SearcherMetric, format_number
-from core_sdk.tracking import View
+from core_sdk.tracking import Home, View
 from core_sdk.tracking.rows import CheckpointRow
 
 
@@ -52,12 +52,13 @@ class Best:
 
 
 def best_trial(
-    view: View, experiment_id: int, recorded: SearcherMetric | None, name: str | None, smaller_is_better: bool | None
+    home: Home, view: View, experiment_id: int, name: str | None = None, smaller_is_better: bool | None = None
 ) -> Best | None:
     """Returns the trial with the best value of any validation; None if no metric is known, or none was reported.
 
-    Raises `typer.BadParameter` for a metric that no validation has.
+    The metric is the searcher's, unless another one is named. Raises `typer.BadParameter` if no validation has that.
     """
+    recorded = home.experiment(experiment_id).read().searcher_metric
     metric = recorded if name is None or (recorded and recorded.name == name) else SearcherMetric(name=name)
     if metric is None:
         return None

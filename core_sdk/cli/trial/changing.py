@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,15 +11,14 @@ import typer
 from core_sdk.cli._arguments import Force, Remove, Where, Yes
 from core_sdk.cli._each import for_each
 from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import MaybeTrialIds, TrialId, parse_trial
 from core_sdk.cli._messages import say
-from core_sdk.cli._trials import MaybeTrialIds, TrialId, parse_trial
 from core_sdk.cli.render.output import AsJson, confirm
 from core_sdk.cli.render.text import printable
 from core_sdk.cli.trial.listing import choose_trials
 from core_sdk.errors import CoreSDKError
 from core_sdk.steering import trials
 from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import TrialRow
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the numbers of the trials.")]
@@ -74,9 +73,9 @@ def label(
     if not labels:
         raise typer.BadParameter("give the numbers of trials, then labels, which are words: `trial label 12 13 paper`")
     home = open_home()
-    trial_ids = _chosen(home, given, where)
+    trial_ids = _chosen(given, where)
     for trial_id in trial_ids:
-        _row(trial_id)  # an unknown one fails before anything is changed
+        home.trial(trial_id)  # an unknown one fails before anything is changed
     change = {"remove" if remove else "add": labels}
     for trial_id in trial_ids:
         trials.label(home, trial_id, **change)
@@ -90,14 +89,14 @@ def _trials_first(texts: list[str]) -> tuple[list[int], list[str]]:
     return [parse_trial(text) for text in texts[:num_trials]], texts[num_trials:]
 
 
-def _chosen(home: Home, trial_ids: list[int] | None, where: str) -> list[int]:
+def _chosen(trial_ids: list[int] | None, where: str) -> list[int]:
     """Returns the trials that are given, or those that fulfil a condition, archived ones too."""
     if bool(trial_ids) == bool(where):
         raise typer.BadParameter("give the numbers of trials, or --where, one of them")
     if not where:
         return list(dict.fromkeys(trial_ids or ()))
-    with open_view(home) as view:
-        found, _ = choose_trials(view, None, labels=(), where=where, sort="", columns=(), with_archived=True)
+    with open_view(open_home()) as view:
+        found, _ = choose_trials(view, where=where, with_archived=True)
     if not found:
         say("no trial fulfils the condition")
     return [one.row.trial_id for one in found]
@@ -113,26 +112,16 @@ def archive(trial_ids: MaybeTrialIds = None, where: Where = "", quiet: Quiet = F
 
     A trial that is resumed is in lists again.
     """
-    _archive(trial_ids, where, trials.archive, "archived", quiet, as_json)
+    archive = partial(trials.archive, open_home())
+    for_each("trial", _chosen(trial_ids, where), archive, as_json, done="archived", only_ids=quiet)
 
 
 def unarchive(
     trial_ids: MaybeTrialIds = None, where: Where = "", quiet: Quiet = False, as_json: AsJson = False
 ) -> None:
     """Show trials in lists again."""
-    _archive(trial_ids, where, trials.unarchive, "unarchived", quiet, as_json)
-
-
-def _archive(
-    given: list[int] | None, where: str, verb: Callable[[Home, int], None], state: str, quiet: bool, as_json: bool
-) -> None:
-    home = open_home()
-
-    def change(trial_id: int) -> str:
-        verb(home, trial_id)
-        return state
-
-    for_each("trial", _chosen(home, given, where), change, as_json, only_ids=quiet)
+    unarchive = partial(trials.unarchive, open_home())
+    for_each("trial", _chosen(trial_ids, where), unarchive, as_json, done="unarchived", only_ids=quiet)
 
 
 def delete(
@@ -148,9 +137,9 @@ def delete(
     version of a model is not deleted; --force overrides the first two.
     """
     home = open_home()
-    chosen = _chosen(home, trial_ids, where)
+    chosen = _chosen(trial_ids, where)
     for trial_id in chosen:
-        attempt_rows(home.trial(trial_id))  # an unknown one fails before anything is asked
+        home.trial(trial_id)  # an unknown one fails before anything is asked
     if not chosen:
         return
     shown = [f"trial {trial_id}{_at_a_glance(home, trial_id)}" for trial_id in chosen]

@@ -36,13 +36,13 @@ def print_groups(
     def metric(name: str) -> Column[TrialGroup]:
         return Column(shown_as[f"metrics.{name}"], lambda group: _aggregate_text(group, name), is_number=True)
 
-    def best(text: Callable[[GroupBest], str], title: str) -> Column[TrialGroup]:
-        return Column(title, lambda group: text(one) if (one := bests[id(group)]) else "", is_number=True)
+    def best(text: Callable[[GroupBest], object], title: str) -> Column[TrialGroup]:
+        return Column(title, lambda group: (one := bests[id(group)]) and text(one), is_number=True)
 
     columns = [
         *map(key, range(len(names))),
-        Column[TrialGroup]("Trials", lambda group: str(len(group.members)), is_number=True),
-        best(lambda one: str(one.trial_id), "Best"),
+        Column[TrialGroup]("Trials", lambda group: len(group.members), is_number=True),
+        best(lambda one: one.trial_id, "Best"),
         *([best(lambda one: format_number(one.value), ranking.name)] if ranking else []),
         *map(metric, shown),
     ]
@@ -60,16 +60,12 @@ def _aggregate_text(group: TrialGroup, name: str) -> str:
 
 def group_object(group: TrialGroup, names: Sequence[str], ranking: Ranking | None) -> dict[str, Any]:
     best = best_of(group.members, ranking) if ranking else None
-    by_name: dict[str, list[Any]] = {name: [] for name in metric_names(group.members)}
-    for one in group.members:
-        for of_group, metrics in one.metrics.items():
-            for name, last in metrics.items():
-                by_name[f"{of_group}.{name}"].append(last)
+    by_name = {name: aggregate(one.metric(name) for one in group.members) for name in metric_names(group.members)}
     return {
         "values": dict(zip(names, group.values, strict=True)),
         "trials": group.trial_ids,
         "best_by": ranking.name if ranking else None,
         "best_trial": best.trial_id if best else None,
         "best_value": best.value if best else None,
-        "metrics": {name: fields_of(found) for name, values in by_name.items() if (found := aggregate(values))},
+        "metrics": {name: fields_of(found) for name, found in by_name.items() if found},
     }

@@ -8,9 +8,7 @@ from typing import Any
 
 import typer
 
-from core_sdk.cli.render.csv import print_csv
-from core_sdk.cli.render.json import print_list
-from core_sdk.cli.render.output import Format
+from core_sdk.cli.render.output import Format, print_csv, print_list
 from core_sdk.cli.render.tables import MOST_NAMES, Column, print_table, shortened
 from core_sdk.cli.render.text import format_time
 from core_sdk.records import SearcherMetric, fields_of, format_number, generated_name, strict_json
@@ -34,13 +32,13 @@ _LONG_CHARS = 20
 
 def choose_trials(
     view: View,
-    experiment_id: int | None,
+    experiment_id: int | None = None,
     *,
-    labels: Collection[str],
-    where: str,
-    sort: str,
-    columns: Sequence[str],
-    with_archived: bool,
+    labels: Collection[str] = (),
+    where: str = "",
+    sort: str = "",
+    columns: Sequence[str] = (),
+    with_archived: bool = False,
 ) -> tuple[list[Facts], list[str]]:
     """Returns the chosen trials, and the names in the options. Raises `typer.BadParameter` for a wrong option."""
     condition = _parse(where)
@@ -121,10 +119,10 @@ def _asked_for(names: Sequence[str], found: Sequence[Facts], *, with_groups: boo
 def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: bool) -> tuple[list[Column[Facts]], int]:
     """Returns the columns of a table, and how many more names there are."""
     first: dict[str, Column[Facts]] = {
-        "id": Column("ID", lambda one: str(one.row.trial_id), is_number=True),
+        "id": Column("ID", lambda one: one.row.trial_id, is_number=True),
         "experiment": Column("Experiment", lambda one: one.row.experiment_name, can_be_cut=True),
         "state": Column("State", lambda one: one.row.state),
-        "steps": Column("Steps", lambda one: str(one.row.steps_completed), is_number=True),
+        "steps": Column("Steps", lambda one: one.row.steps_completed, is_number=True),
     }
     if any(one.row.name != generated_name(one.row.trial_id, one.row.created) for one in found):
         first["name"] = Column("Name", lambda one: one.row.name, can_be_cut=True)
@@ -135,7 +133,7 @@ def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: boo
         "started": Column("Started", lambda one: format_time(one.row.created)),
         "label": Column("Labels", lambda one: ", ".join(one.row.labels), can_be_cut=True),
     }
-    attempts = Column[Facts]("Attempts", lambda one: str(one.row.num_attempts), is_number=True)
+    attempts = Column[Facts]("Attempts", lambda one: one.row.num_attempts, is_number=True)
     differing, same = names_of(found)
     counts = {name for name in (*differing, *same) if is_count(name)}
     differing, same = ([name for name in each if name not in counts] for each in (differing, same))

@@ -9,20 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from core_sdk.charts.trials import trial_charts
-from core_sdk.cli._arguments import (
-    ChartMetrics,
-    Metrics,
-    Output,
-    SmallerIsBetter,
-    Sort,
-    Where,
-    parse_experiment,
-)
-from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping
+from core_sdk.cli._arguments import ChartMetrics, Metrics, Output, SmallerIsBetter, Sort, Where
+from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping, read_charts
 from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import OfExperiment, TrialId, TrialIds
 from core_sdk.cli._messages import say
-from core_sdk.cli._trials import TrialId, TrialIds
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, print_one
 from core_sdk.cli.trial import media, reports
@@ -56,7 +47,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_trials(
-    experiment: Annotated[str | None, typer.Option(help="Only those of this experiment, by id or name.")] = None,
+    experiment: OfExperiment = None,
     where: Where = "",
     label: Annotated[
         list[str] | None, typer.Option(help="Only those with this label; may be repeated: with all of them.")
@@ -87,25 +78,18 @@ def list_trials(
         raise typer.BadParameter("give --quiet, --json or --csv, one of them")
     home = open_home()
     with open_view(home) as view:
-        experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
         found, names = choose_trials(
-            view,
-            experiment_id,
-            labels=label or (),
-            where=where,
-            sort=sort,
-            columns=column or (),
-            with_archived=every,
+            view, experiment, labels=label or (), where=where, sort=sort, columns=column or (), with_archived=every
         )
         if quiet:
             sys.stdout.writelines(f"{one.row.trial_id}\n" for one in found)
             return
         if not found and form is Format.TABLE:
-            any_trials = bool(view.trials(experiment_id))
+            any_trials = bool(view.trials(experiment))
             typer.echo("No trial fulfils the condition." if any_trials else _NO_TRIALS)
             return
-    if experiment_id is not None and form is Format.TABLE:
-        names = with_searched(names, home.experiment(experiment_id).read().searcher_metric, found)
+    if experiment is not None and form is Format.TABLE:
+        names = with_searched(names, home.experiment(experiment).read().searcher_metric, found)
     print_trials(found, names, form)
 
 
@@ -166,8 +150,8 @@ def metrics(
     if plot:
         return plot_trials([trial_id], group, metric)
     home = open_home()
+    home.trial(trial_id)  # an unknown one fails before anything is printed
     with open_view(home) as view:
-        view.trial(trial_id)  # an unknown one fails before anything is printed
         if not follow:
             found = reports.reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
             reports.print_reports(found, form, with_superseded=superseded, num_last=last or _NUM_LAST)
@@ -214,8 +198,8 @@ def media_of(
     if kind is not None and kind not in MEDIA_KINDS:
         raise typer.BadParameter(f"{kind!r} is none of {', '.join(MEDIA_KINDS)}", param_hint="--kind")
     home = open_home()
+    home.trial(trial_id)
     with open_view(home) as view:
-        view.trial(trial_id)
         found = view.media(trial_id, rank=_parse_ranks(rank), superseded=superseded)
     found = [row for row in found if group in (None, row.group) and kind in (None, row.file.kind)]
     if directory is None:
@@ -246,19 +230,14 @@ def plot_trials(
     Steps from which a trial was resumed are marked if it is the only one, over steps. With --group-by, trials with the
     same value are one curve, as `core-sdk compare` explains.
     """
-    trial_ids = list(dict.fromkeys(trial_ids))
     grouping = parse_grouping(group_by, centre, band, in_terminal=output is None)
     look = _look(title, x_label, y_label, log_y, size)
+    check_format(output)
     home = open_home()
     with open_view(home) as view:
-        rows = [view.trial(trial_id) for trial_id in trial_ids]
-        check_format(output)
-        max_buckets = num_buckets(output)
-        if grouping is None:
-            charts = trial_charts(view, trial_ids, group=group, metrics=metric or (), x=x, max_buckets=max_buckets)
-        else:
-            charts = grouping.charts(home, view, rows, max_buckets, group=group, metrics=metric or (), x=x)
-        draw_charts(charts, output, look)
+        rows = [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)]
+        charts = read_charts(home, view, rows, grouping, num_buckets(output), group=group, metrics=metric or (), x=x)
+    draw_charts(charts, output, look)
 
 
 def _look(title: str | None, x_label: str, y_label: str, log_y: bool, size: str) -> Look | None:

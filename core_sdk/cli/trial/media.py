@@ -9,9 +9,7 @@ from pathlib import Path
 import typer
 
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.csv import print_csv
-from core_sdk.cli.render.json import print_elements
-from core_sdk.cli.render.output import Format
+from core_sdk.cli.render.output import Format, print_csv, print_elements
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_size
 from core_sdk.errors import RecordDamagedError
@@ -81,11 +79,11 @@ def _speaking_name(row: MediaRow, used: set[str]) -> str:
 
 
 def _columns(found: Sequence[MediaRow]) -> list[Column[MediaRow]]:
-    rank = Column[MediaRow]("Rank", lambda row: str(row.rank), is_number=True)
+    rank = Column[MediaRow]("Rank", lambda row: row.rank, is_number=True)
     return [
         Column("Name", lambda row: row.name, can_be_cut=True),
         Column("Group", lambda row: row.group, can_be_cut=True),
-        Column("Steps", lambda row: str(row.steps_completed), is_number=True),
+        Column("Steps", lambda row: row.steps_completed, is_number=True),
         Column("Kind", lambda row: row.file.kind),
         Column("Size", lambda row: format_size(row.file.size_bytes), is_number=True),
         Column("Problem", lambda row: row.file.problem, can_be_cut=True),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from core_sdk.cli._home import make_home
-from core_sdk.cli._trials import TrialIds
+from core_sdk.cli._ids import TrialIds
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def export(
 
 def import_file(file: Annotated[Path, typer.Argument(metavar="FILE", help="What `trial export` has written.")]) -> None:
     """Take the trials of an exported file into this home, under new ids. Nothing comes twice."""
-    from core_sdk.cli.home.merged import print_merged
+    from core_sdk.cli.home.commands import print_merged
     from core_sdk.tracking.moving.archive import import_trials
 
     print_merged(import_trials(make_home(), file))

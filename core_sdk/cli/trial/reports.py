@@ -13,9 +13,7 @@ import msgspec
 
 from core_sdk.charts.trials import check_group
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.csv import print_csv
-from core_sdk.cli.render.json import print_elements
-from core_sdk.cli.render.output import Format
+from core_sdk.cli.render.output import Format, print_csv, print_elements
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_time, printable
 from core_sdk.errors import CoreSDKError, NotRecordedError
@@ -25,7 +23,8 @@ from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import Ranks, ReportRow, StreamPosition
 from core_sdk.tracking.streams import read_reports
 
-_CSV_COLUMNS = ["trial_id", "attempt", "rank", "group", "steps_completed", "time", "name", "value"]
+_ORIGIN = ["trial_id", "attempt", "rank", "group"]
+_CSV_COLUMNS = [*_ORIGIN, "steps_completed", "time", "name", "value"]
 _POLL_INTERVAL_S = 0.2
 _CHUNK_REPORTS = 1000
 _NOTHING = "No reports yet."
@@ -201,7 +200,7 @@ def _json_texts(reports: Iterable[ReportRow], with_superseded: bool) -> Iterator
 
 def _json_format(report: ReportRow, with_superseded: bool) -> str:
     """Returns a format for the steps, the time and the values of any report that differs from this one only in them."""
-    origin = {"trial_id": report.trial_id, "attempt": report.attempt, "rank": report.rank, "group": report.group}
+    origin = {name: getattr(report, name) for name in _ORIGIN}
     start = strict_json(origin).removesuffix("}").replace("%", "%%")
     metrics = ", ".join(f"{strict_json(name)}: ".replace("%", "%%") + "%s" for name in report.metrics)
     end = f', "is_superseded": {strict_json(report.is_superseded)}}}' if with_superseded else "}"
@@ -209,15 +208,7 @@ def _json_format(report: ReportRow, with_superseded: bool) -> str:
 
 
 def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
-    fields = {
-        "trial_id": report.trial_id,
-        "attempt": report.attempt,
-        "rank": report.rank,
-        "group": report.group,
-        "steps_completed": report.steps_completed,
-        "time": report.time,
-        "metrics": report.metrics,
-    }
+    fields = {name: getattr(report, name) for name in (*_ORIGIN, "steps_completed", "time", "metrics")}
     return fields | {"is_superseded": report.is_superseded} if with_superseded else fields
 
 
@@ -231,9 +222,9 @@ def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:
 
 def _columns(reports: Iterable[ReportRow]) -> list[Column[ReportRow]]:
     names = dict.fromkeys(name for report in reports for name in report.metrics)
-    rank = Column[ReportRow]("Rank", lambda report: str(report.rank), is_number=True)
+    rank = Column[ReportRow]("Rank", lambda report: report.rank, is_number=True)
     return [
-        Column("Steps", lambda report: "" if report.steps_completed is None else str(report.steps_completed), True),
+        Column("Steps", lambda report: report.steps_completed, True),
         *map(_metric_column, names),
         Column("Attempt", lambda report: f"{report.attempt}{' (superseded)' if report.is_superseded else ''}", True),
         *([rank] if any(report.rank for report in reports) else []),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +11,9 @@ import typer
 from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialName
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
 from core_sdk.cli._home import open_home
+from core_sdk.cli._ids import TrialId, parse_checkpoint
 from core_sdk.cli._messages import say
-from core_sdk.cli._trials import TrialId
-from core_sdk.cli.render.json import print_object
-from core_sdk.cli.render.output import AsJson
+from core_sdk.cli.render.output import AsJson, print_object
 from core_sdk.records import RecordedKeep
 from core_sdk.steering import trials
 from core_sdk.tracking import TrialFolder
@@ -117,7 +117,12 @@ def continue_(
     ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="The checkpoint to begin with.", show_default="the newest good one"),
+        typer.Option(
+            metavar="ID",
+            parser=parse_checkpoint,
+            help="The checkpoint to begin with.",
+            show_default="the newest good one",
+        ),
     ] = None,
     keep: Annotated[
         str | None,
@@ -149,19 +154,8 @@ def continue_(
 
     described = Description(trial_name, notes, label or [])
     hparams, kept = parse_hparams(hparam or []), None if keep is None else _parse_keep(keep)
-    folder = open_home().trial(trial_id)
-
-    def start() -> Any:
-        return continue_from(
-            folder,
-            command or (),
-            hparams=hparams,
-            storage_id=checkpoint,
-            keep=kept,
-            seed=seed,
-            described=described,
-        )
-
+    more: dict[str, Any] = {"hparams": hparams, "storage_id": checkpoint, "keep": kept, "seed": seed}
+    start = partial(continue_from, open_home().trial(trial_id), command or (), described=described, **more)
     raise typer.Exit(run_attempt(agent, start, is_detached=detach))
 
 

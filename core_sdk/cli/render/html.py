@@ -1,4 +1,4 @@
-"""Media as HTML that refers to nothing outside of itself."""
+"""Media, tables and text as HTML that refers to nothing outside of itself."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from core_sdk.cli.render.text import printable
 from core_sdk.records import MediaFile, format_number, from_json
 
 _MOST_ROWS = 20
@@ -30,20 +31,29 @@ def media_html(file: MediaFile, content: bytes) -> str | None:
     return None if draw is None else draw(from_json(msgspec.json.decode(content)))
 
 
-def table_html(titles: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    lines = [titles, *rows[:_MOST_ROWS]]
-    cells = ("".join(f"<td>{html.escape(_told(cell))}</td>" for cell in line) for line in lines)
-    left_out = f"<p>{len(rows) - _MOST_ROWS} more rows</p>" if len(rows) > _MOST_ROWS else ""
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>{left_out}"
+def table_html(titles: Sequence[object], rows: Sequence[Sequence[object]], most: int | None = None) -> str:
+    head = "".join(f"<th>{html_text(title)}</th>" for title in titles)
+    body = "\n".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row)}</tr>" for row in rows[:most])
+    left_out = f"<p>{len(rows) - most} more rows</p>" if most is not None and len(rows) > most else ""
+    return f"<table>\n<tr>{head}</tr>\n{body}\n</table>{left_out}"
+
+
+def html_text(value: object) -> str:
+    """Returns a value as escaped text, so that nothing from a run is markup."""
+    if value is None:
+        return ""
+    lines = str(format_number(value)).split("\n")
+    return html.escape("\n".join(map(printable, lines)))
 
 
 def _table(value: dict[str, Any]) -> str:
-    return table_html(value["columns"], value["rows"])
+    return table_html(value["columns"], value["rows"], _MOST_ROWS)
 
 
 def _matrix(value: dict[str, Any]) -> str:
     labels = value["labels"]
-    return table_html(["true", *labels], [[label, *row] for label, row in zip(labels, value["matrix"], strict=True)])
+    rows = [[label, *row] for label, row in zip(labels, value["matrix"], strict=True)]
+    return table_html(["true", *labels], rows, _MOST_ROWS)
 
 
 def _histogram(value: dict[str, Any]) -> str:
@@ -63,7 +73,3 @@ _DRAWN: dict[str, Callable[[dict[str, Any]], str]] = {
     "confusion_matrix": _matrix,
     "histogram": _histogram,
 }
-
-
-def _told(cell: object) -> str:
-    return "" if cell is None else str(format_number(cell))
