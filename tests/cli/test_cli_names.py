@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
+import typer.main
 from cli.commands import Cli, WriteScript
 from cli.recorded import new_attempt, new_trial, store
 from parts import needs
 
+from core_sdk.cli._app import app
+from core_sdk.errors import ExperimentStateError
+from core_sdk.steering import models, trials
 from core_sdk.tracking import Home
 
 
@@ -160,3 +167,55 @@ def test_logs_are_cut_and_filtered(home: Home, cli: Cli) -> None:
         (1, None, "WARNING", "WARNING: three"),
         (1, None, "INFO", "four"),
     ]
+
+
+def commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields all commands below a group, each with its words."""
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        below = f"{path} {name}".strip()
+        yield from commands(command, below) if hasattr(command, "list_commands") else [(below, command)]
+
+
+def parsers(command: Any) -> dict[str, Callable[[str], object] | None]:
+    """Returns the parser of each parameter that is called after a trial, an experiment, a checkpoint or a model."""
+    hints = get_type_hints(command.callback, include_extras=True)
+    infos = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+    named = re.compile(r"(trial|experiment|checkpoint|storage|model)(_ids?|s)?")
+    return {name: info.parser for name, info in infos.items() if named.fullmatch(name)}
+
+
+def test_a_name_stands_wherever_an_id_does(home: Home, cli: Cli) -> None:
+    """Every argument and option that takes an id takes a name, too, or the first letters of a checkpoint's id."""
+    new_attempt(new_trial(home, experiment="other")).end()
+    training = new_attempt(new_trial(home))
+    store(training, "a1b2", 1)
+    training.end()
+    trials.describe(home, 2, name="wide")
+    models.create(home, "best")
+    models.create(home, "net")
+    told = {"trial": ("wide", 2), "experiment": ("digits", 2), "storage": ("A1", "a1b2"), "model": ("net", 2)}
+    told["checkpoint"] = told["storage"]
+
+    found = [
+        (command, name, parser)
+        for command, one in commands(typer.main.get_command(app))
+        for name, parser in parsers(one).items()
+    ]
+
+    def parsed(parser: Callable[[str], object], text: str) -> object:
+        try:
+            return parser(text)
+        except ExperimentStateError as error:  # the one that was found has not been submitted
+            return error.experiment_id
+
+    assert len(found) > 60
+    for command, name, parser in found:
+        text, expected = told[re.split("_|s$", name)[0]]
+        if parser is not None:
+            results = [parsed(parser, text), parsed(parser, str(expected))]
+            assert results == [expected, expected], f"{command}: {name}"
+    without = {(command, name) for command, name, parser in found if parser is None}
+    assert without == {("experiment describe", "experiment"), ("experiment label", "experiment")}
+    for command in ("experiment describe digits", "experiment label digits new", "trial label wide new"):
+        assert cli(*command.split()).status == 0, command
