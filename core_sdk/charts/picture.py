@@ -25,7 +25,7 @@ class Picture:
         return svg(self._drawable())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file whose name ends in .svg, .html or .png.
+        """Writes a file whose name ends in .svg, .html, .pdf or .png.
 
         Raises `NothingToDrawError`, `MissingDependencyError` or `OSError`, and `ValueError` for another name.
         """

@@ -1,4 +1,4 @@
-"""Draws curves as SVG, and converts the SVG to HTML or PNG."""
+"""Draws curves as SVG, and converts the SVG to HTML, PDF or PNG."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from core_sdk.errors import MissingDependencyError, NothingToDrawError
 from core_sdk.records import format_number
 from core_sdk.tracking.rows import SeriesBucket
 
-PICTURE_FORMATS = (".svg", ".html", ".png")
+PICTURE_FORMATS = (".svg", ".html", ".pdf", ".png")
 _GREY = "#8c959f"
 _COLORS = ("#1f6feb", "#d1242f", "#1a7f37", "#8250df", "#bf8700", "#0a7ea4", "#cf51a0", "#57606a")
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 40, 56
 _LABEL = 18
 _LEAST_NUM_LABELS = 4
+_PT_PER_PX = 0.75
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def write_picture(path: Path, charts: Sequence[Chart], look: Look = Look()) -> N
     match path.suffix.lower():
         case ".html":
             path.write_text(f"<!doctype html>\n<meta charset='utf-8'>\n<title>Core SDK</title>\n{picture}", "utf-8")
+        case ".pdf":
+            path.write_bytes(_pdf(picture, look.width, look.height * len(charts)))
         case ".png":
             path.write_bytes(_png(picture))
         case _:
@@ -153,6 +156,17 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 def _escaped(text: str) -> str:
     """Returns the text for XML. XML allows no control characters: characters that cannot be printed are replaced."""
     return html.escape("".join(char if char.isprintable() else "�" for char in text))
+
+
+def _pdf(picture: str, width: int, height: int) -> bytes:
+    """Returns one page of the picture's size. Lines stay lines, and text is text in a font that the file holds."""
+    if importlib.util.find_spec("typst") is None:
+        raise MissingDependencyError("typst", extra="pdf", purpose="a picture in PDF")
+    import typst
+
+    size = f"width: {width * _PT_PER_PX}pt, height: {height * _PT_PER_PX}pt, margin: 0pt"
+    page = f'#set page({size})\n#image(bytes(sys.inputs.picture), format: "svg", width: 100%)'
+    return bytes(typst.compile(page.encode(), sys_inputs={"picture": picture}))
 
 
 def _png(picture: str) -> bytes:

@@ -43,7 +43,7 @@ Sort = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Draw into this file; its name ends in .svg, .html or .png."),
+    typer.Option("--output", "-o", metavar="FILE", help="Draw into this file: .svg, .html, .pdf or .png."),
 ]
 Labels = Annotated[list[str], typer.Argument(metavar="LABEL…", help="The labels.", show_default=False)]
 Remove = Annotated[bool, typer.Option("--remove", help="Take the labels away.")]

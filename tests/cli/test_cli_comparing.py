@@ -98,7 +98,7 @@ def test_a_picture_of_another_kind_is_refused(cli: Cli) -> None:
     refused = cli("trial", "plot", "1", "-o", "curves.jpg")
 
     assert refused.status == 2
-    assert ".svg, .html, .png" in " ".join(refused.errors.split())
+    assert ".svg, .html, .pdf, .png" in " ".join(refused.errors.split())
 
 
 @needs("many processes")

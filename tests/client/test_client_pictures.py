@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
+import zlib
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,7 +16,7 @@ from ports import reserved_port
 from tracking.journals import new_trial, record, report
 
 from core_sdk import client
-from core_sdk.errors import NothingToDrawError, NotRecordedError, PageNotServedError
+from core_sdk.errors import MissingDependencyError, NothingToDrawError, NotRecordedError, PageNotServedError
 from core_sdk.tracking import Home
 
 
@@ -32,7 +35,7 @@ def test_a_trial_is_drawn_without_a_server(home: Home, tmp_path: Path) -> None:
     with pytest.raises(NotRecordedError):
         client.get_trial(1).plot(["nonsense"])
     with pytest.raises(ValueError, match=r"must end in \.svg"):
-        picture.save("curves.pdf")
+        picture.save("curves.gif")
 
 
 def test_an_experiment_is_drawn_with_its_newest_trials(home: Home) -> None:
@@ -88,3 +91,25 @@ def test_a_port_in_use_is_named(home: Home) -> None:
         with socket.create_server(("127.0.0.1", port)):
             client.ui(port)
     assert str(port) in str(caught.value)
+
+
+def test_a_picture_in_pdf_has_lines_and_text(home: Home, tmp_path: Path) -> None:
+    """A PDF has one page of the chart's size, with text in a font that it holds, and without a raster image."""
+    record(new_trial(home), *(report(step, loss=1 / (step + 1)) for step in range(10)))
+    picture, path = client.get_trial(1).plot(["loss"]), tmp_path / "curves.pdf"
+
+    if importlib.util.find_spec("typst") is None:
+        with pytest.raises(MissingDependencyError, match=re.escape('pip install "core-sdk[pdf]"')):
+            picture.save(path)
+        return
+    picture.save(path)
+
+    content = path.read_bytes()
+    streams = re.findall(rb"/FlateDecode.*?stream\r?\n(.*?)\r?\nendstream", content, re.DOTALL)
+    drawn = b"\n".join(zlib.decompressobj().decompress(stream) for stream in streams)
+    assert content.startswith(b"%PDF-1.")
+    assert re.findall(rb"/MediaBox ?\[([^]]*)\]", content) == [b"0 0 600 255"]  # points, of 800 by 340 pixels
+    assert b"/FontFile3" in content or b"/FontFile2" in content
+    assert re.search(rb"\bT[jJ]\b", drawn)
+    assert b"beginbfchar" in drawn  # which characters the glyphs stand for
+    assert b"/Subtype/Image" not in content.replace(b" ", b"")
