@@ -13,7 +13,6 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -123,24 +122,20 @@ class Lease:
 
 def is_leased(objects: RetryingBucket, lease_s: float, storage_id: str) -> bool:
     """Returns whether a living process holds a lease for this checkpoint."""
-    read = [(lease, record) for lease, record in _leases(objects) if record.storage_id == storage_id]
-    return len(_abandoned(objects, lease_s, read)) < len(read)
+    leases = _leases(objects, lease_s)
+    return any(record.storage_id == storage_id and not is_abandoned for _, record, is_abandoned in leases)
 
 
 def abandoned_leases(objects: RetryingBucket, lease_s: float) -> list[tuple[StoredObject, LeaseRecord]]:
     """Returns the leases whose owners are dead, or have not renewed them for `lease_s`."""
-    return _abandoned(objects, lease_s, _leases(objects))
+    return [(lease, record) for lease, record, is_abandoned in _leases(objects, lease_s) if is_abandoned]
 
 
-def _leases(objects: RetryingBucket) -> list[tuple[StoredObject, LeaseRecord]]:
-    return [(lease, record) for lease in objects.all_under(LEASES) if (record := _read(objects, lease)) is not None]
-
-
-def _abandoned(
-    objects: RetryingBucket, lease_s: float, leases: Sequence[tuple[StoredObject, LeaseRecord]]
-) -> list[tuple[StoredObject, LeaseRecord]]:
+def _leases(objects: RetryingBucket, lease_s: float) -> list[tuple[StoredObject, LeaseRecord, bool]]:
+    """Returns all leases, and whether each is abandoned."""
+    leases = [(lease, record) for lease in objects.all_under(LEASES) if (record := _read(objects, lease)) is not None]
     now = store_time(objects) if any(_is_elsewhere(record) for _, record in leases) else 0.0
-    return [(lease, record) for lease, record in leases if _is_abandoned(lease, record, lease_s, now)]
+    return [(lease, record, _is_abandoned(lease, record, lease_s, now)) for lease, record in leases]
 
 
 def store_time(objects: RetryingBucket) -> float:

@@ -13,8 +13,6 @@ logger = logging.getLogger("core_sdk.storage")
 
 _LONG_S = 5.0
 _LOOK_INTERVAL_S = 0.25
-_IDLE_LOOKS = 40
-"""The thread ends when it has found nothing to watch this many times."""
 
 
 @dataclass(eq=False)
@@ -63,15 +61,13 @@ class SilenceWatch:
                 self._waits.discard(wait)
 
     def _watch(self) -> None:
-        num_idle_looks = 0
         while True:
             time.sleep(_LOOK_INTERVAL_S)
             with self._lock:
                 waits = list(self._waits)
-                num_idle_looks = 0 if waits else num_idle_looks + 1
-                if num_idle_looks >= _IDLE_LOOKS:
-                    self._is_watching = False
-                    return
+                self._is_watching = bool(waits)
+            if not waits:
+                return
             self._look_at(waits)
 
     def _look_at(self, waits: list[Wait]) -> None:

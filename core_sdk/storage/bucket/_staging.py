@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from core_sdk.errors import CheckpointNotStoredError, StorageError, UnsafePathError
@@ -141,10 +140,8 @@ class BucketStaging(Staging):
                     self._lease.abandon()
         self._local.release()
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        if exc_val is None and self._lease is not None and not self._is_committed:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if error is None and self._lease is not None and not self._is_committed:
             # The chief has committed. This rank need not send the same contents again either.
             self._contents.remember([self._storage_id])
             self._is_committed = True
