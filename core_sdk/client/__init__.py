@@ -47,7 +47,7 @@ from core_sdk.client._logs import LogLevel
 from core_sdk.client._media import ReportedMedia
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._models import Model, ModelVersion
-from core_sdk.client._objects import Checkpoint, CheckpointTraining, DownloadMode, Experiment, Trial
+from core_sdk.client._objects import Checkpoint, CheckpointTraining, Experiment, Trial
 from core_sdk.client._orders.order import (
     CheckpointSortBy,
     CheckpointState,
@@ -58,6 +58,7 @@ from core_sdk.client._orders.order import (
 )
 from core_sdk.client._orders.order import TrainingState as ExperimentState
 from core_sdk.client._orders.order import TrainingState as TrialState
+from core_sdk.client._steered.checkpoint import DownloadMode
 from core_sdk.client._tracker import Determined, Tracker, login
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 

@@ -1,0 +1,146 @@
+"""Checkpoints: what is known of them, and their verbs."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core_sdk.client._metrics import to_datetime
+from core_sdk.client._notebook import Shown
+from core_sdk.client._orders.order import CheckpointState
+from core_sdk.client._unavailable import unavailable
+from core_sdk.steering import checkpoints
+from core_sdk.tracking import Home, open_view
+from core_sdk.tracking.rows import CheckpointRow
+
+
+class DownloadMode(enum.Enum):
+    """The way in which files are downloaded. All modes mean the same here: files come from the storage."""
+
+    DIRECT = "direct"
+    MASTER = "master"
+    AUTO = "auto"
+
+
+class SteeredCheckpoint(Shown):
+    """A checkpoint as it was when it was looked up, and its verbs."""
+
+    def __init__(self, home: Home, row: CheckpointRow) -> None:
+        self._home = home
+        self._take(row)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(uuid={self.uuid!r}, trial_id={self.trial_id}, state={self.state.name})"
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "Checkpoint": self.uuid,
+            "Trial": self.trial_id,
+            "State": self.state.name,
+            "Steps": self.steps_completed,
+            "Stored": f"{self.report_time:%Y-%m-%d %H:%M:%S}",
+            "Size": f"{self.size_bytes / 1e6:,.1f} MB in {len(self.resources)} files",
+            "Storage": self.storage,
+            "Pinned": self.pin_note or "yes" if self.is_pinned else None,
+        }
+
+    def _take(self, row: CheckpointRow) -> None:
+        self._row = row
+        self.uuid = row.storage_id
+        self.trial_id = row.trial_id
+        self.experiment_id = row.experiment_id
+        self.trial_run_id = row.attempt
+        self.steps_completed = row.steps_completed
+        self.task_id = f"trial-{row.trial_id}"
+        self.allocation_id = f"trial-{row.trial_id}.{row.attempt}"
+        self.state = CheckpointState[row.state]
+        self.report_time = to_datetime(row.time)
+        self.metadata = row.metadata
+        self.resources = row.resources
+        self.size_bytes = row.size_bytes
+        self.storage = row.storage
+        self.is_pinned = row.is_pinned
+        self.pin_note = row.pin_note
+
+    def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode | str = DownloadMode.AUTO) -> str:
+        """Copies the files into the directory `path`, by default `checkpoints/<uuid>`, and returns that path.
+
+        Every file is verified. Files that are already there and intact are not copied again, so that an interrupted
+        download can be continued. metadata.json has the metadata as stored, without later changes. Raises
+        `CheckpointNotFoundError`, `CheckpointDamagedError`, `NotEnoughSpaceError`, or a `StorageError`.
+        """
+        DownloadMode(mode)  # raises ValueError for an unknown mode
+        directory = Path("checkpoints", self.uuid) if path is None else Path(path)
+        from core_sdk.storage import storage_from_url  # imported here, since most calls do not need it
+
+        with contextlib.closing(storage_from_url(self.storage)) as storage:
+            storage.download(self.uuid, directory)
+        return str(directory)
+
+    def verify(self) -> None:
+        """Reads every stored file. Raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the bad file.
+
+        A `StorageError` means that the checkpoint could not be read. It may still be intact.
+        """
+        checkpoints.verify(self._home, self.uuid)
+
+    def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
+        """Writes `metadata` as JSON."""
+        Path(path).write_text(json.dumps(self.metadata, indent=2), encoding="utf-8")
+
+    def add_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Adds or replaces keys of the tracker's `metadata`. The stored files do not change.
+
+        Raises `TypeError` for values that JSON cannot keep.
+        """
+        checkpoints.add_metadata(self._home, self.uuid, metadata)
+        self.reload()
+
+    def remove_metadata(self, keys: Iterable[str]) -> None:
+        """Removes keys from the tracker's `metadata`. Keys that it does not have are ignored."""
+        checkpoints.remove_metadata(self._home, self.uuid, keys)
+        self.reload()
+
+    def pin(self, note: str = "") -> None:
+        """Protects the checkpoint from being deleted, by collection or by hand. `note` says why."""
+        checkpoints.pin(self._home, self.uuid, note)
+        self.reload()
+
+    def unpin(self) -> None:
+        """Removes the pin. Does nothing if there is none."""
+        checkpoints.unpin(self._home, self.uuid)
+        self.reload()
+
+    def remove_files(self, globs: Sequence[str], *, force: bool = False) -> None:
+        """Deletes the files and directories that `globs` match ("optimizer", "*.pt", "**/*.tmp").
+
+        The other files stay readable, but no trial resumes from them. If no file is left, the checkpoint is deleted.
+        Raises the errors of `delete`.
+        """
+        checkpoints.delete_files(self._home, self.uuid, globs, is_forced=force)
+        self.reload()
+
+    def delete(self, *, force: bool = False) -> None:
+        """Deletes the files, if they are still there, and marks the checkpoint as deleted.
+
+        Raises `CheckpointProtectedError` for a checkpoint that is pinned, that a trial began with, that a running
+        attempt uses, or that is a version of a model; `force` ignores the first two. Raises a `StorageError` if the
+        storage cannot be reached.
+        """
+        checkpoints.delete(self._home, self.uuid, is_forced=force)
+        self.reload()
+
+    get_pachyderm_commit = unavailable("Checkpoint.get_pachyderm_commit()", "Pachyderm's commits are not recorded")
+
+    get_metrics = unavailable(
+        "Checkpoint.get_metrics()", "`iter_metrics(group)` of the trial that used the checkpoint gives what it reported"
+    )
+
+    def reload(self) -> None:
+        with open_view(self._home) as view:
+            self._take(view.checkpoint(self.uuid))
