@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--engine", choices=["local", "ray"], help="by default Ray, if this program is connected to it")
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--search", action="store_true")
     arguments = parser.parse_args()
     trainer_arguments: dict[str, Any] = {
