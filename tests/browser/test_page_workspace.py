@@ -194,6 +194,32 @@ def test_charts_are_arranged(sweep: Site, open_view: OpenView) -> None:
     expect(page.locator(".panel.big")).to_have_count(1)
 
 
+def test_the_charts_begin_near_the_top_and_every_tool_is_in_reach(sweep: Site, open_view: OpenView) -> None:
+    """The list and its charts share a line of tools; what has no place in it is behind two buttons."""
+    for width, height, top in ((1440, 900, 140), (1024, 768, 140), (390, 844, 440)):
+        page = open_view(sweep, "runs?view=charts", size=(width, height))
+        expect(page.locator(".chart canvas").first).to_be_visible()
+        bars = page.locator(".toolbar").evaluate_all("found => found.map((one) => one.getBoundingClientRect().height)")
+        starts = page.locator(".chart").first.evaluate("(chart) => chart.getBoundingClientRect().top")
+        assert (len(bars), starts <= top) == (1, True), (width, bars, starts)
+
+        page.get_by_role("button", name="Filter, columns").click()
+        for tool in ("Filter", "Group by"):
+            expect(page.get_by_label(tool, exact=True)).to_be_visible()
+        for tool in ("Columns", "Saved views", "More of the table"):
+            expect(page.get_by_role("button", name=tool, exact=True)).to_be_visible()
+        open_settings(page)
+        for tool in ("Smoothing", "Find a metric", "Log y", "Curves", "Baseline"):
+            expect(page.get_by_label(tool).first).to_be_visible()
+        expect(page.get_by_role("group", name="Horizontal axis")).to_be_visible()
+        expect(page.get_by_role("button", name="Add chart")).to_be_visible()
+        box = page.locator(".folded-body").evaluate(
+            "(box) => [box.getBoundingClientRect().left, box.getBoundingClientRect().right]"
+        )
+        assert box[0] >= 0, box
+        assert box[1] <= width, box
+
+
 def test_charts_whose_data_is_known_already_are_arranged_like_the_last_ones(sweep: Site, open_view: OpenView) -> None:
     """An arrangement of charts also applies to charts that are drawn from known data."""
     page = open_view(sweep, "compare?trials=1,2")

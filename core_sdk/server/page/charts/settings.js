@@ -9,6 +9,8 @@ import { withText } from "../parts/field.js";
 /** @import { SoFar } from "./curves.js" */
 
 const MAX_SMOOTHING = 0.99;
+/** Pages that are at most so wide have no room for smoothing, and for adding charts, beside the tools of a list. */
+const [NO_SMOOTHING, NO_ADDING, PHONE] = [1600, 1280, 760];
 const VALUES = [
   ["", "as reported"],
   ["min", "smallest so far"],
@@ -51,14 +53,23 @@ export function useChartSettings() {
 /** What a question for curves asks of a zoom: finer points there, of which the former answer has fewer. @param {ChartSettings["zoom"]} zoom */
 export const finerIn = (zoom) => (zoom === null ? {} : { finer_from: zoom[0], finer_to: zoom[1] });
 
-/** The settings: those that are used most, the tools of the view, and a box with all others. @param {{children?: ComponentChildren, tools?: ComponentChildren, hasAxis?: boolean, hasSoFar?: boolean}} props Groups have no best value so far. */
-export function ChartSettingsBar({ children = null, tools = null, hasAxis = true, hasSoFar = true }) {
+/**
+ * The tools of charts, for a toolbar: those that are used most as far as there is room, and a box with all others.
+ * @param {object} props
+ * @param {ComponentChildren} [props.children] More settings, in the box.
+ * @param {ComponentChildren} [props.search]
+ * @param {ComponentChildren} [props.tools]
+ * @param {boolean} [props.hasAxis]
+ * @param {boolean} [props.hasSoFar] Groups have no best value so far.
+ * @param {boolean} [props.isShared] Whether the toolbar also has the tools of a list.
+ */
+export function ChartTools({ children = null, search = null, tools = null, hasAxis = true, hasSoFar = true, isShared = false }) {
   const { axis, smoothing, soFar, isLogX, isLogarithmic, ignoresOutliers } = useChartSettings();
   const [, setSmoothing] = useSetting("smoothing", "0");
   useKeptSettings();
   const set = (/** @type {string} */ name) => (/** @type {boolean} */ isOn) =>
     changeSettings({ [name]: isOn ? (name === "outliers" ? "0" : "1") : null });
-  const isNarrow = useIsNarrow();
+  const [isNarrow, noSmoothing, noAdding] = [PHONE, isShared ? NO_SMOOTHING : PHONE, isShared ? NO_ADDING : PHONE].map(useIsNarrow);
   const smoothness = html`
     <label class="select">
       <span>Smoothing</span>
@@ -66,34 +77,34 @@ export function ChartSettingsBar({ children = null, tools = null, hasAxis = true
       <output class="number smoothing">${smoothing.toFixed(2)}</output>
     </label>
   `;
+  const axes =
+    hasAxis &&
+    html`
+      <${Choice}
+        label="Horizontal axis"
+        values=${[
+          ["steps", "Steps"],
+          ["time", "Time"],
+          ["epochs", "Epochs"],
+        ]}
+        value=${axis}
+        onChange=${(/** @type {string} */ next) => changeSettings({ x: next === "steps" ? null : next, from: null, to: null })}
+      />
+    `;
   return html`
-    <div class="toolbar">
-      ${
-        hasAxis &&
-        html`
-        <${Choice}
-          label="Horizontal axis"
-          values=${[
-            ["steps", "Steps"],
-            ["time", "Time"],
-            ["epochs", "Epochs"],
-          ]}
-          value=${axis}
-          onChange=${(/** @type {string} */ next) => changeSettings({ x: next === "steps" ? null : next, from: null, to: null })}
-        />
-      `
-      }
-      ${!isNarrow && smoothness}
-      ${tools}
-      <${Folded} label="Settings">
-        ${isNarrow && smoothness}
+    ${!isNarrow && html`${axes}${search}`}
+    ${!noSmoothing && smoothness}
+    ${!noAdding && tools}
+    <${Folded} label="Settings">
+      ${isNarrow && html`${axes}${search}`}
+      ${noSmoothing && smoothness}
+      ${noAdding && tools}
       <${Switch} label="Log x" title="The horizontal axis is logarithmic." isOn=${isLogX} onChange=${set("logx")} />
       <${Switch} label="Log y" title="The vertical axis is logarithmic." isOn=${isLogarithmic} onChange=${set("log")} />
       <${Switch} label="Ignore outliers" title="The vertical axis leaves out the lowest and the highest 2 %." isOn=${ignoresOutliers} onChange=${set("outliers")} />
       ${hasSoFar && html`<${Select} label="Values" values=${VALUES} value=${soFar} onChange=${(/** @type {string} */ next) => changeSettings({ sofar: next || null })} />`}
       ${children}
-      <//>
-    </div>
+    <//>
   `;
 }
 

@@ -29,9 +29,9 @@ export function Folded({ label, isFlat = false, children }) {
   `;
 }
 
-/** Whether the page is as narrow as on a phone. */
-export function useIsNarrow() {
-  const [query] = useState(() => matchMedia("(max-width: 760px)"));
+/** Whether the page is at most so wide; by default, as on a phone. */
+export function useIsNarrow(most = 760) {
+  const [query] = useState(() => matchMedia(`(max-width: ${most}px)`));
   const [isNarrow, setIsNarrow] = useState(query.matches);
   useEffect(() => {
     const update = () => setIsNarrow(query.matches);

@@ -23,7 +23,7 @@ import { grouped } from "./grouping.js";
 import { SavedViews } from "./saved-views.js";
 import { SelectionBar } from "./selection.js";
 import { useTrials } from "./trials.js";
-import { Eye, EyeButton, useWorkspace, WorkspaceCharts } from "../workspace/workspace.js";
+import { Eye, EyeButton, useWorkspace, WorkspaceCharts, WorkspaceTools } from "../workspace/workspace.js";
 import { withText } from "../../parts/field.js";
 /** @import { Column } from "../../parts/grid.js" */
 /** @import { Run, RunGroup } from "./grouping.js" */
@@ -34,6 +34,9 @@ const VIEWS = [
   ["charts", "Charts"],
 ];
 
+/** Pages that are at most so wide have no room for groups and saved views beside the tools of charts. */
+const CROWDED = 1280;
+
 /**
  * The table of trials: of all, of one experiment, or of some that were chosen.
  * @param {{experiment?: number, trials?: number[], isWorkspace?: boolean}} props With charts beside it in a workspace.
@@ -41,6 +44,7 @@ const VIEWS = [
 export function Trials({ experiment, trials: members, isWorkspace = false }) {
   const [view, setView] = useSetting("view", "table");
   const isNarrow = useIsNarrow();
+  const isCrowded = useIsNarrow(CROWDED);
   const hasCharts = isWorkspace || view === "charts";
   const [where, setWhere] = useSetting("where");
   const [search, setSearch] = useSetting("search");
@@ -142,9 +146,11 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
     { label: archived ? "Leave archived ones out" : "Show archived ones too", onSelect: () => setArchived(archived ? "" : "1") },
     { label: "Save the table as CSV", onSelect: () => saveTable().catch(sayFailure) },
   ];
+  const nameOf = (/** @type {string} */ name) => all.get(name)?.title;
+  const groupChoice = html`<${GroupChoice} names=${(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, nameOf(name)])} searched=${searched} />`;
   const error = trials.error ?? columnsAnswer.error;
   return html`
-    <div class="toolbar">
+    <div class=${`toolbar ${hasCharts ? "shared" : ""}`}>
       ${!experiment && !members && html`<${KindChoice} kind="trials" />`}
       ${!isWorkspace && html`<${Choice} label="View" values=${VIEWS} value=${view} onChange=${setView} />`}
       <input
@@ -155,20 +161,21 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
         value=${search}
         onInput=${withText(setSearch)}
       />
-      <${Folded} label="Filter and columns" isFlat=${!isNarrow}>
+      ${hasCharts && !isCrowded && html`${groupChoice}<${SavedViews} />`}
+      <${Folded} label="Filter, columns" isFlat=${!isNarrow && !hasCharts}>
       <${Filter} where=${where} onChange=${setWhere} error=${trials.error} names=${[...all.keys()]} />
-      <${GroupChoice} names=${(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, all.get(name)?.title])} searched=${searched} />
+      ${(!hasCharts || isCrowded) && html`${groupChoice}<${SavedViews} />`}
       <button onClick=${() => setIsChoosingColumns(true)}>Columns</button>
-      <${SavedViews} />
       <${Menu} label="More of the table" text="⋯" items=${more} kind="" />
       <//>
+      ${hasCharts && trials.total > 0 && columnsAnswer.value && html`<${WorkspaceTools} workspace=${workspace} columns=${columnsAnswer.value} />`}
       <span class="spread"></span>
       <span class="soft number" role="status">
         ${trials.total >= 0 && !trials.isOutdated && counted(trials.total, "trial")}${trials.isOutdated && "loading …"}${!trials.isOutdated && isFiltered && !experiment && !members && trials.answer ? ` of ${trials.answer.num_trials.toLocaleString("en-US")}` : ""}
         ${hidden.length > 0 && html` · <button class="quiet small" onClick=${() => setHidden([])}>${hidden.length} hidden, show</button>`}
       </span>
     </div>
-    ${error && (isNarrow || error.kind !== "bad_condition") && html`<${Failure} error=${error} onRetry=${trials.reload} />`}
+    ${error && (isNarrow || hasCharts || error.kind !== "bad_condition") && html`<${Failure} error=${error} onRetry=${trials.reload} />`}
     ${
       trials.total < 0
         ? !error && html`<${Loading} what="trials" numLines=${12} />`
@@ -196,7 +203,7 @@ export function Trials({ experiment, trials: members, isWorkspace = false }) {
               onKey=${onKey}
               onPoint=${hasCharts ? (/** @type {Run | RunGroup | null} */ item) => highlight(item && keyOfSubject(item)) : undefined}
             />
-            ${hasCharts && columnsAnswer.value && html`<div class="workspace-charts"><${WorkspaceCharts} workspace=${workspace} columns=${columnsAnswer.value} ranking=${ranking} /></div>`}
+            ${hasCharts && columnsAnswer.value && html`<${WorkspaceCharts} workspace=${workspace} columns=${columnsAnswer.value} ranking=${ranking} />`}
           </div>`
     }
     ${

@@ -1,14 +1,14 @@
 /** The charts of a trial's metrics. */
 
 import { html, useMemo } from "../../preact.js";
-import { ChartSettingsBar } from "../../charts/settings.js";
+import { ChartTools } from "../../charts/settings.js";
 import { Switch } from "../../parts/choice.js";
 import { Empty } from "../../parts/states.js";
 import { useSetting } from "../../state/place.js";
 import { RankChoice, useRank } from "../rank-choice.js";
 import { nameOf } from "../series.js";
 import { BaselineChoice } from "../workspace/baseline.js";
-import { OrderChoice, PanelGrid, PanelTools } from "../workspace/panel-grid.js";
+import { MetricSearch, OrderChoice, PanelGrid, PanelTools } from "../workspace/panel-grid.js";
 import { TrialsChart } from "../workspace/subject-charts.js";
 /** @import { TrialAnswer } from "api" */
 /** @import { Frame } from "../workspace/panel-grid.js" */
@@ -27,12 +27,14 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
     <${TrialsChart} subjects=${subjects} looks=${null} metrics=${names} frame=${frame} showsSuperseded=${superseded === "1"} />
   `;
   return html`
-    <${ChartSettingsBar} tools=${html`<${PanelTools} metrics=${metrics} />`}>
+    <div class="toolbar">
+    <${ChartTools} search=${html`<${MetricSearch} />`} tools=${html`<${PanelTools} metrics=${metrics} />`}>
       ${trial.num_attempts > 1 && html`<${Switch} label="Superseded" title="Show what later attempts have replaced." isOn=${superseded === "1"} onChange=${(/** @type {boolean} */ isOn) => setSuperseded(isOn ? "1" : "0")} />`}
       <${RankChoice} ranks=${ranks} lowest=${`lowest (${ranks[0]})`} />
       <${BaselineChoice} />
       <${OrderChoice} metrics=${metrics} />
     <//>
+    </div>
     <div class="pane"><${PanelGrid} metrics=${metrics} draw=${draw} /></div>
   `;
 }

@@ -3,7 +3,7 @@
 import { html, useMemo } from "../../preact.js";
 import { Chart } from "../../charts/chart.js";
 import { seriesColour } from "../../charts/palette.js";
-import { ChartSettingsBar, useChartSettings } from "../../charts/settings.js";
+import { ChartTools, useChartSettings } from "../../charts/settings.js";
 import { Select } from "../../parts/choice.js";
 import { Answered, Empty, Remark } from "../../parts/states.js";
 import { address } from "../../state/api.js";
@@ -36,7 +36,7 @@ export function System({ found: { trial, series } }) {
     ${nodes.length > 1 && html`<${Select} label="Node" values=${[["", "all"], ...nodes.map((rank) => [String(rank), nodeName(trial, rank)])]} value=${node} onChange=${setNode} />`}
   `;
   return html`
-    <${ChartSettingsBar} hasAxis=${false} tools=${tools} />
+    <div class="toolbar"><${ChartTools} hasAxis=${false} tools=${tools} /></div>
     <div class="pane">
       <${Answered} answer=${answer} what="figures of the machine">
         ${(/** @type {SystemAnswer} */ { curves, num_left_out: numLeftOut }) => {

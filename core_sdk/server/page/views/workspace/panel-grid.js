@@ -60,10 +60,15 @@ export function OrderChoice({ metrics }) {
   );
 }
 
-/** Finds metrics, adds charts, and shows hidden ones again. @param {{metrics: string[]}} props */
+/** Finds metrics. */
+export function MetricSearch() {
+  const [search, setSearch] = useSetting("metrics");
+  return html`<input type="search" class="search" placeholder="Find metrics: loss|acc" title="A part of a name, or a regular expression" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />`;
+}
+
+/** Adds charts, and shows hidden ones again. @param {{metrics: string[]}} props */
 export function PanelTools({ metrics }) {
   const [panels, setPanels] = usePanels();
-  const [search, setSearch] = useSetting("metrics");
   const [isAdding, setIsAdding] = useState(false);
   const numHidden = panels.filter(({ off }) => off).length;
   const add = (/** @type {Panel} */ panel) => {
@@ -71,7 +76,6 @@ export function PanelTools({ metrics }) {
     setIsAdding(false);
   };
   return html`
-    <input type="search" class="search" placeholder="Find metrics: loss|acc" title="A part of a name, or a regular expression" aria-label="Find a metric" value=${search} onInput=${withText(setSearch)} />
     <button onClick=${() => setIsAdding(true)}>Add chart</button>
     ${numHidden > 0 && html`<button class="quiet" onClick=${() => setPanels(panels.map((panel) => ({ ...panel, off: false })))}>${counted(numHidden, "hidden chart")}, show</button>`}
     ${isAdding && html`<${PanelDialog} panel=${standardPanel(newId(panels))} metrics=${metrics} onSave=${add} onClose=${() => setIsAdding(false)} />`}

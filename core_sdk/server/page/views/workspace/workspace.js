@@ -4,7 +4,7 @@ import { html, useMemo } from "../../preact.js";
 import { LineSample } from "../../charts/palette.js";
 import { useIsHighlighted } from "../../charts/highlight.js";
 import { useRamp } from "../../charts/search/figure.js";
-import { ChartSettingsBar } from "../../charts/settings.js";
+import { ChartTools } from "../../charts/settings.js";
 import { Select } from "../../parts/choice.js";
 import { Empty, Remark } from "../../parts/states.js";
 import { address } from "../../state/api.js";
@@ -17,7 +17,7 @@ import { ALWAYS_READ } from "../runs/columns.js";
 import { runsOf } from "../runs/trials.js";
 import { BaselineChoice } from "./baseline.js";
 import { isSeen, withEyes } from "./eyes.js";
-import { OrderChoice, PanelGrid, PanelTools } from "./panel-grid.js";
+import { MetricSearch, OrderChoice, PanelGrid, PanelTools } from "./panel-grid.js";
 import { GroupsChart, TrialsChart } from "./subject-charts.js";
 import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } from "./subjects.js";
 /** @import { ColumnsAnswer } from "api" */
@@ -149,27 +149,19 @@ export const EyeButton = ({ label, isOpen, onClick, isInHead = false }) => html`
   </button>
 `;
 
-/**
- * @param {object} props
- * @param {Workspace} props.workspace
- * @param {ColumnsAnswer} props.columns
- * @param {string} props.ranking min.METRIC or max.METRIC, whose chart comes first; or empty.
- */
-export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftOut }, columns, ranking }) {
+/** The tools of the charts, for the toolbar of the list. @param {{workspace: Workspace, columns: ColumnsAnswer}} props */
+export function WorkspaceTools({ workspace: { subjects }, columns }) {
   const [top, setTop] = useSetting("top", "30");
   const [by, setBy] = useSetting("colour");
   const [groupNames] = useGroupNames();
   const isGrouped = groupNames.length > 0;
-  const ids = subjects.flatMap((subject) => subject.ids);
-  const metrics = useMemo(() => columns.columns.filter(({ kind }) => kind === "metric").map(({ name }) => name), [columns]);
-  const compared = useAnswer(ids.length ? address(["comparison"], { trials: ids.slice(0, MAX_SHOWN) }) : null, { ...once, about: "ranks" });
+  const metrics = useMetrics(columns);
+  const ids = subjects.flatMap((subject) => subject.ids).slice(0, MAX_SHOWN);
+  const compared = useAnswer(ids.length ? address(["comparison"], { trials: ids }) : null, { ...once, about: "ranks" });
   const ranks = (compared.value?.trials ?? []).map(({ reporting_ranks: of }) => of).filter((of) => of.length > 1);
-  const draw = (/** @type {string[]} */ names, /** @type {Frame} */ frame) => html`
-    <${isGrouped ? GroupsChart : TrialsChart} subjects=${subjects} looks=${looks} metrics=${names} frame=${frame} />
-  `;
   const colours = isGrouped ? groupNames : ["state", "experiment", ...hyperparameters(columns)];
   return html`
-    <${ChartSettingsBar} hasSoFar=${!isGrouped} tools=${html`<${PanelTools} metrics=${metrics} />`}>
+    <${ChartTools} isShared=${true} hasSoFar=${!isGrouped} search=${html`<${MetricSearch} />`} tools=${html`<${PanelTools} metrics=${metrics} />`}>
       <${Select} label="Colour" values=${[
         ...(isGrouped
           ? [
@@ -185,7 +177,26 @@ export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftO
       <${BaselineChoice} />
       <${OrderChoice} metrics=${metrics} />
     <//>
-    <div class="pane" tabindex="0" role="region" aria-label="Charts">
+  `;
+}
+
+/** The metrics that the list has. @param {ColumnsAnswer} columns */
+const useMetrics = ({ columns }) => useMemo(() => columns.filter(({ kind }) => kind === "metric").map(({ name }) => name), [columns]);
+
+/**
+ * @param {object} props
+ * @param {Workspace} props.workspace
+ * @param {ColumnsAnswer} props.columns
+ * @param {string} props.ranking min.METRIC or max.METRIC, whose chart comes first; or empty.
+ */
+export function WorkspaceCharts({ workspace: { subjects, looks, legend, numLeftOut }, columns, ranking }) {
+  const isGrouped = useGroupNames()[0].length > 0;
+  const metrics = useMetrics(columns);
+  const draw = (/** @type {string[]} */ names, /** @type {Frame} */ frame) => html`
+    <${isGrouped ? GroupsChart : TrialsChart} subjects=${subjects} looks=${looks} metrics=${names} frame=${frame} />
+  `;
+  return html`
+    <div class="pane workspace-charts" tabindex="0" role="region" aria-label="Charts">
       ${legend && html`<${ColourLegend} legend=${legend} />`}
       ${numLeftOut > 0 && html`<${Remark}>${numLeftOut} more trials have no curve: too many are chosen.<//>`}
       ${
