@@ -23,7 +23,7 @@ from core_sdk.journal import encode_line
 from core_sdk.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
 from core_sdk.server.routes.logs import LogsQuery, logs
 from core_sdk.server.routes.runs import ColumnsQuery, RunsQuery, columns, runs
-from core_sdk.server.routes.trials import trial
+from core_sdk.server.routes.trials import TrialQuery, trial
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import Home
 
@@ -111,7 +111,7 @@ def measure(home: Home, last: int) -> None:
         questions: dict[str, Callable[[], object]] = {
             "/columns": lambda: columns(shared, ColumnsQuery()),
             "/runs": lambda: runs(shared, RunsQuery()),
-            "/trials/ID": lambda: trial(shared, last),
+            "/trials/ID": lambda: trial(shared, last, TrialQuery()),
             "/trials/ID/logs": lambda: logs(shared, last, LogsQuery()),
         }
         for path, ask in questions.items():

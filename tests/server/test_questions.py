@@ -11,7 +11,7 @@ from server.conftest import HOSTILE
 from server.visitor import Visitor, target_of
 from tracking.journals import START, append, lines, new_trial, record, report, started
 
-from core_sdk.records import Alert, Ended, SearcherMetric
+from core_sdk.records import Alert, Ended, SearcherMetric, TrialLabelsChanged
 from core_sdk.tracking import Home, TrialFolder
 
 
@@ -451,3 +451,25 @@ def shown(content: list[Any]) -> str:
         f"{shown(one['content'])}</{one['tag']}>"
         for one in content
     )
+
+
+def test_a_very_wide_trial_is_answered_in_pages(visitor: Visitor, home: Home) -> None:
+    """The metrics of a trial come in pages and are searched, and of its labels a bounded number is given."""
+    folder = new_trial(home, "wide", lr=0.1)
+    metrics: dict[str, Any] = {f"m{number:04d}": float(number) for number in range(2500)}
+    record(folder, report(1, **metrics))
+    append(folder, 0, lines(TrialLabelsChanged(time=START, added=[f"label {number:04d}" for number in range(1200)])))
+    target, trials = f"/trials/{folder.trial_id}", [folder.trial_id]
+
+    first = visitor.question(target)
+    last = visitor.question(target, cursor=2000)
+    found = visitor.question(target, search="M12", names="training.m2400", limit=3)
+    (compared,) = visitor.question("/comparison", trials=trials, limit=1)["trials"]
+    table = visitor.question("/runs", trials=trials, columns=["label"])
+
+    assert (len(first["series"]), first["num_found"], first["next"]) == (1000, 2500, 1000)
+    assert (len(last["series"]), last["series"][-1]["last"], last["next"]) == (500, 2499.0, None)
+    assert [one["name"] for one in found["series"]] == ["m1200", "m1201", "m1202", "m2400"]
+    assert (found["num_found"], len(compared["series"]), compared["num_found"]) == (100, 1, 2500)
+    assert len(first["trial"]["labels"]) == 1000
+    assert len(table["rows"][0][0]) == 100

@@ -21,6 +21,7 @@ Cell = bool | int | float | str | None | list[Any]
 Kind = Literal["field", "hyperparameter", "metric"]
 TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(max_length=1000)]
 _MOST_LABELS = 1000
+_MOST_IN_CELL = 100
 
 _FIELDS = {
     "id": "number",
@@ -108,7 +109,8 @@ class RunsQuery(Query, frozen=True):
 class RunsAnswer(msgspec.Struct, frozen=True):
     columns: list[str]
     rows: list[list[Cell]]
-    """A row for each trial, with a value for each column; null where it has none."""
+    """A row for each trial, with a value for each column; null where it has none. Of many labels, the first 100 are
+    given."""
     ids: list[int]
     """The trial of each row."""
     num_found: int
@@ -222,12 +224,16 @@ def runs(shared: SharedView, query: RunsQuery) -> RunsAnswer:
     page, cursor = page_of(found, query.cursor, query.limit)
     return RunsAnswer(
         columns=list(query.columns),
-        rows=[[one.value(columns[name]) for name in query.columns] for one in page],
+        rows=[[_cell(one.value(columns[name])) for name in query.columns] for one in page],
         ids=[one.row.trial_id for one in page],
         num_found=len(found),
         num_trials=len(everything),
         next=cursor,
     )
+
+
+def _cell(value: Any) -> Cell:
+    return list(value[:_MOST_IN_CELL]) if isinstance(value, list | tuple) else value
 
 
 def _problem_with(name: str, found: Sequence[Facts], everything: Sequence[Facts]) -> str:

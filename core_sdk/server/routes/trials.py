@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 import msgspec
 
 from core_sdk.errors import RecordDamagedError
-from core_sdk.server.route import Id
+from core_sdk.server.route import Cursor, Id, Names, Query, Text, page_of
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import AlertRow, AttemptRow, TrialRow
 
 _MAX_ALERTS = 1000
+_MAX_LABELS = 1000
+
+
+class TrialQuery(Query, frozen=True):
+    search: Text = ""
+    """Text in the name of a metric, in upper or lower case."""
+    names: Names = ()
+    """Metrics that are answered in any case, as `group.name`."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
+    """The largest number of metrics, beside `names`."""
+    cursor: Cursor = 0
+    """`next` of the page before."""
 
 
 class SeriesName(msgspec.Struct, frozen=True):
@@ -26,8 +39,13 @@ class SeriesName(msgspec.Struct, frozen=True):
 
 class TrialAnswer(msgspec.Struct, frozen=True):
     trial: TrialRow
+    """Its first 1,000 labels are given."""
     series: list[SeriesName]
-    """The metrics that have numbers over steps."""
+    """The metrics that have numbers over steps: a page of those that were found."""
+    num_found: int
+    """The number of metrics in all pages."""
+    next: int | None
+    """The cursor of the next page; null on the last."""
     system_groups: list[str]
     """The profiler's groups."""
     resume_points: list[int]
@@ -46,7 +64,7 @@ class AttemptsAnswer(msgspec.Struct, frozen=True):
     attempts: list[AttemptRow]
 
 
-def trial(shared: SharedView, trial_id: Id) -> TrialAnswer:
+def trial(shared: SharedView, trial_id: Id, query: TrialQuery) -> TrialAnswer:
     """Returns the record of a trial, and the names of its metrics."""
 
     def read(view: Any) -> tuple[Any, ...]:
@@ -58,18 +76,21 @@ def trial(shared: SharedView, trial_id: Id) -> TrialAnswer:
         )
 
     row, figures, outline, alerts = shared.ask(read)
+    known = [(group, name) for group, of_group in figures.items() for name in of_group]
+    text, names = query.search.casefold(), set(query.names)
+    fitting = [one for one in known if text in ".".join(one).casefold()]
+    page, cursor = page_of(fitting, query.cursor, query.limit)
+    page = list(dict.fromkeys((*page, *(one for one in known if ".".join(one) in names)))) if names else page
     problem = ""
     try:
         command = shared.home.trial(trial_id).read_command()
     except RecordDamagedError as error:
         command, problem = None, str(error)
     return TrialAnswer(
-        trial=row,
-        series=[
-            SeriesName(group, name, found.last, outline.ranks[group, name])
-            for group, of_group in figures.items()
-            for name, found in of_group.items()
-        ],
+        trial=replace(row, labels=row.labels[:_MAX_LABELS]),
+        series=[SeriesName(group, name, figures[group][name].last, outline.ranks[group, name]) for group, name in page],
+        num_found=len(fitting),
+        next=cursor,
         system_groups=[group for group in outline.groups if group not in figures],
         resume_points=outline.resume_points,
         alerts=alerts,

@@ -86,6 +86,7 @@ function Values({ found }) {
   };
   return html`
     <section class="card">
+      ${found.some(({ next }) => next !== null) && html`<${Remark}>There are rows of the first 1,000 metrics of each trial.<//>`}
       <div class="row"><p class="soft">Rows in which the trials differ come first and are marked.</p><span class="spread"></span><button class="small" onClick=${save}>Save as CSV</button></div>
       <div class="scroll-x" tabindex="0" role="region" aria-label="Values">
         <table class="plain-table">

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import msgspec
 
-from core_sdk.server.route import Id, Query
+from core_sdk.server.route import Id
 from core_sdk.server.routes.metrics import MetricsAnswer, MetricsQuery, metrics
-from core_sdk.server.routes.trials import TrialAnswer, trial
+from core_sdk.server.routes.trials import TrialAnswer, TrialQuery, trial
 from core_sdk.server.shared_view import SharedView
 
 TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(min_length=1, max_length=100)]
 
 
-class ComparisonQuery(Query, frozen=True):
+class ComparisonQuery(TrialQuery, frozen=True, kw_only=True):
     trials: TrialIds
 
 
@@ -34,7 +34,7 @@ class ComparedMetricsAnswer(msgspec.Struct, frozen=True):
 
 def comparison(shared: SharedView, query: ComparisonQuery) -> ComparisonAnswer:
     """Returns the records of several trials."""
-    return ComparisonAnswer([trial(shared, trial_id) for trial_id in query.trials])
+    return ComparisonAnswer([trial(shared, trial_id, query) for trial_id in query.trials])
 
 
 def compared_metrics(shared: SharedView, query: ComparedMetricsQuery) -> ComparedMetricsAnswer:

@@ -3,18 +3,24 @@
 import { html, useMemo } from "../../preact.js";
 import { ChartTools } from "../../charts/settings.js";
 import { Switch } from "../../parts/choice.js";
-import { Empty } from "../../parts/states.js";
+import { Empty, Remark } from "../../parts/states.js";
+import { counted } from "../../parts/text.js";
+import { useAnswer } from "../../state/answers.js";
+import { address } from "../../state/api.js";
 import { useSetting } from "../../state/place.js";
 import { RankChoice, useRank } from "../rank-choice.js";
 import { nameOf } from "../series.js";
 import { BaselineChoice } from "../workspace/baseline.js";
+import { readPanels } from "../workspace/panels.js";
 import { MetricSearch, OrderChoice, PanelGrid, PanelTools } from "../workspace/panel-grid.js";
 import { TrialsChart } from "../workspace/subject-charts.js";
 /** @import { TrialAnswer } from "api" */
 /** @import { Frame } from "../workspace/panel-grid.js" */
 
 /** @param {{found: TrialAnswer}} props */
-export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }) {
+export function TrialCharts({ found }) {
+  const { trial, reporting_ranks: ranks } = found;
+  const series = useSeries(found);
   const [superseded, setSuperseded] = useSetting("superseded", "1");
   const [rank] = useRank();
   const { trial_id: id, created: started, steps_completed: steps } = trial;
@@ -35,6 +41,29 @@ export function TrialCharts({ found: { trial, series, reporting_ranks: ranks } }
       <${OrderChoice} metrics=${metrics} />
     <//>
     </div>
-    <div class="pane"><${PanelGrid} metrics=${metrics} draw=${draw} /></div>
+    <div class="pane">
+      ${found.next !== null && html`<${Remark}>There are charts of the first ${counted(found.series.length, "metric")} of ${found.num_found.toLocaleString("en-US")}. A part of a name finds others.<//>`}
+      <${PanelGrid} metrics=${metrics} draw=${draw} />
+    </div>
   `;
+}
+
+/**
+ * The metrics of a trial. Of more than a page these are the first ones, those that somebody looks for, and those of charts
+ * that somebody has made.
+ * @param {TrialAnswer} found
+ */
+function useSeries({ trial: { trial_id: id }, series, next }) {
+  const [search] = useSetting("metrics");
+  const [panels] = useSetting("panels");
+  const names = readPanels(panels).flatMap(({ of }) => of);
+  const isAsked = next !== null && (search !== "" || names.length > 0);
+  const answer = useAnswer(isAsked ? address(["trials", id], { search, names }) : null, {
+    about: `metrics of ${id}`,
+    follows: ({ trials }) => trials.includes(id),
+  });
+  return useMemo(() => {
+    const all = [...series, ...((isAsked && answer.value?.series) || [])];
+    return [...new Map(all.map((one) => [nameOf(one), one])).values()];
+  }, [series, answer.value, isAsked]);
 }

@@ -2,7 +2,7 @@
 
 import { html } from "../../preact.js";
 import { StateBadge } from "../../parts/state-badge.js";
-import { formatNumber, formatSize, formatTime } from "../../parts/text.js";
+import { counted, formatNumber, formatSize, formatTime } from "../../parts/text.js";
 import { act } from "../../state/api.js";
 import { linkTo } from "../../state/place.js";
 import { Card, flattened } from "../facts.js";
@@ -10,12 +10,12 @@ import { Notes } from "../notes.js";
 /** @import { AlertRow, RankRow, TrialAnswer } from "api" */
 
 /** @param {{found: TrialAnswer, onDone: () => void}} props */
-export function Overview({ found: { trial, series, alerts, command, working_directory: directory }, onDone }) {
+export function Overview({ found: { trial, series, num_found: numFound, next, alerts, command, working_directory: directory }, onDone }) {
   const { environment } = trial;
   return html`
     <div class="pane">
     <div class="packed">
-      <${Card} title="Last values" facts=${series.map(({ group, name, last }) => [`${group}.${name}`, formatNumber(last, 6)])} none="Nothing was reported." />
+      <${Card} title=${next === null ? "Last values" : `Last values of the first ${counted(series.length, "metric")} of ${numFound.toLocaleString("en-US")}`} facts=${series.map(({ group, name, last }) => [`${group}.${name}`, formatNumber(last, 6)])} none="Nothing was reported." />
       <${Card} title="Hyperparameters" facts=${flattened(trial.hparams)} none="It has none." />
       <${Card}
         title="Run"

@@ -157,7 +157,7 @@ export function WorkspaceTools({ workspace: { subjects }, columns }) {
   const isGrouped = groupNames.length > 0;
   const metrics = useMetrics(columns);
   const ids = subjects.flatMap((subject) => subject.ids).slice(0, MAX_SHOWN);
-  const compared = useAnswer(ids.length ? address(["comparison"], { trials: ids }) : null, { ...once, about: "ranks" });
+  const compared = useAnswer(ids.length ? address(["comparison"], { trials: ids, limit: 1 }) : null, { ...once, about: "ranks" });
   const ranks = (compared.value?.trials ?? []).map(({ reporting_ranks: of }) => of).filter((of) => of.length > 1);
   const colours = isGrouped ? groupNames : ["state", "experiment", ...hyperparameters(columns)];
   return html`
