@@ -220,6 +220,24 @@ def test_the_charts_begin_near_the_top_and_every_tool_is_in_reach(sweep: Site, o
         assert box[1] <= width, box
 
 
+def test_a_formula_of_metrics_is_a_chart(sweep: Site, open_view: OpenView) -> None:
+    """A wrong formula says what is wrong and is not saved, and a right one has a curve of each trial."""
+    page = open_view(sweep, "compare?trials=1,2,3")
+    page.get_by_role("button", name="Add chart").click()
+    dialog = page.get_by_role("dialog")
+    save = dialog.get_by_role("button", name="Save", exact=True)
+    dialog.get_by_label("Formula").fill("loss / nothing")
+    expect(dialog.get_by_role("status")).to_have_text("loss / nothingThere is no metric nothing.")
+    expect(save).to_be_disabled()
+
+    dialog.get_by_label("Formula").fill("loss / accuracy")
+    save.click()
+
+    values = chart(page, "loss / accuracy").locator(".chart-value b")
+    expect(values).to_have_text(["100", "100", "100"])
+    wait_for_query(page, '"formula":"loss+/+accuracy"')
+
+
 def test_charts_whose_data_is_known_already_are_arranged_like_the_last_ones(sweep: Site, open_view: OpenView) -> None:
     """An arrangement of charts also applies to charts that are drawn from known data."""
     page = open_view(sweep, "compare?trials=1,2")

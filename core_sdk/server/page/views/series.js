@@ -2,4 +2,5 @@
 
 /** @typedef {{group: string, name: string}} Named */
 
-export const nameOf = (/** @type {Named} */ { group, name }) => `${group}.${name}`;
+/** A formula has no group. */
+export const nameOf = (/** @type {Named} */ { group, name }) => (group ? `${group}.${name}` : name);

@@ -40,7 +40,7 @@ export function Filter({ where, onChange, error, names }) {
 }
 
 /** The text with a mark where it does not parse. @param {{text: string, place: number | undefined}} props */
-function Place({ text, place }) {
+export function Place({ text, place }) {
   if (place == null) return null;
   return html`<pre>${text.slice(0, place)}<mark>${text[place] ?? "␣"}</mark>${text.slice(place + 1)}</pre>`;
 }

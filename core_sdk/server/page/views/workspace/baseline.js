@@ -31,7 +31,7 @@ export function BaselineChoice() {
  * @param {string[]} metrics
  * @param {Frame} frame
  */
-export function useBaselineCurves(subjects, metrics, { axis, zoom }) {
+export function useBaselineCurves(subjects, metrics, { axis, zoom, formula }) {
   const [baseline] = useBaseline();
   const id = Number(baseline);
   const isAsked = Number.isInteger(id) && id > 0 && !subjects.some(({ ids }) => ids.includes(id));
@@ -46,7 +46,7 @@ export function useBaselineCurves(subjects, metrics, { axis, zoom }) {
     const started = trial.value?.trial.created;
     if (!isAsked || !found || (axis === "time" && started === undefined)) return [];
     const subject = { key: "baseline", name: "", label: `baseline ${id}`, ids: [id], values: { started: started ?? 0, steps: 0 } };
-    return curvesOf(subject, found, { look: { colour: "--text", dash: [] }, metrics, axis, hasAllRanks: false });
-  }, [answer.value, trial.value, about, isAsked]);
+    return curvesOf(subject, found, { look: { colour: "--text", dash: [] }, metrics, formula, axis, hasAllRanks: false });
+  }, [answer.value, trial.value, about, isAsked, formula?.text]);
   return { curves, problem: answer.error?.message ?? "" };
 }

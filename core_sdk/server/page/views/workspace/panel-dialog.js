@@ -4,6 +4,8 @@ import { html, useState } from "../../preact.js";
 import { Select } from "../../parts/choice.js";
 import { Dialog } from "../../parts/dialog.js";
 import { withText } from "../../parts/field.js";
+import { Place } from "../runs/filter.js";
+import { readFormula } from "./formula.js";
 import { matcher, metricsOf } from "./panels.js";
 /** @import { Panel } from "./panels.js" */
 
@@ -19,8 +21,10 @@ export function PanelDialog({ panel, metrics, onSave, onClose }) {
   const [ends, setEnds] = useState(panel.y.map((end) => (end === null ? "" : String(end))));
   const [search, setSearch] = useState("");
   const change = (/** @type {Partial<Panel>} */ next) => setDraft({ ...draft, ...next });
-  const set = (/** @type {"title" | "re" | "note" | "x" | "logx" | "log"} */ name) => (/** @type {string} */ value) => change({ [name]: value });
+  const set = (/** @type {"title" | "re" | "formula" | "note" | "x" | "logx" | "log"} */ name) => (/** @type {string} */ value) =>
+    change({ [name]: value });
   const numMatches = draft.re === "" ? 0 : metrics.filter(matcher(draft.re)).length;
+  const problem = draft.formula === "" ? null : readFormula(draft.formula, metrics).problem;
   const areNumbers = ends.every((end) => end.trim() === "" || Number.isFinite(Number(end)));
   const save = () => {
     const [low, high] = ends.map((end) => (end.trim() === "" ? null : Number(end)));
@@ -44,6 +48,11 @@ export function PanelDialog({ panel, metrics, onSave, onClose }) {
             `,
           )}
         </ul>
+        <label class="field">
+          <span>Formula, in the place of metrics</span>
+          <input type="text" class=${`mono ${problem ? "wrong" : ""}`} placeholder="validation.loss - training.loss" aria-invalid=${problem !== null} spellcheck=${false} value=${draft.formula} onInput=${withText((text) => change({ formula: text.trim() === "" ? "" : text }))} />
+        </label>
+        ${problem && html`<div class="formula-problem" role="status"><${Place} text=${draft.formula} place=${problem.place} />${problem.message}</div>`}
         <div class="row">
           <${Select} label="Horizontal axis" values=${[["", "as in the view"], ...["steps", "time", "epochs", ...metrics].map((name) => [name, name])]} value=${draft.x} onChange=${set("x")} />
           <${Select} label="Its scale" values=${SCALES} value=${draft.logx} onChange=${set("logx")} />

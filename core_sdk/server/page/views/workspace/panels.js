@@ -5,6 +5,7 @@
  * that are pinned, in their order, those of several metrics, and those that have settings of their own.
  */
 
+import { readFormula } from "./formula.js";
 /** @import { Limits } from "../../charts/curves.js" */
 
 /**
@@ -12,6 +13,7 @@
  * @property {string} id The metric, "*." and a name for the metrics with this name in any group, or "+" and a number for a
  *   panel that somebody has added.
  * @property {string[]} of Its metrics.
+ * @property {string} formula An expression over metrics, whose curve it has instead.
  * @property {string} re A regular expression whose matches it has too.
  * @property {string} title
  * @property {string} x "steps", "time", "epochs" or a metric; empty as in the other panels.
@@ -34,6 +36,7 @@ export const standardPanel = (id) => ({
   id,
   of: /^[+*]/.test(id) ? [] : [id],
   re: id.startsWith("*") ? `^[^.]+${id.slice(1).replace(/[^\w ]/g, "\\$&")}$` : "",
+  formula: "",
   title: id.startsWith("*") ? id.slice(2) : "",
   x: "",
   logx: "",
@@ -124,8 +127,9 @@ export function sectionsOf(panels, metrics, search, first, isByName) {
   return sections.filter((section) => section.panels.length > 0);
 }
 
-/** The metrics of a panel, of those that there are; the first ones, where very many match. @param {Pick<Panel, "of" | "re">} panel @param {string[]} metrics */
-export function metricsOf({ of, re }, metrics) {
+/** The metrics of a panel, of those that there are; the first ones, where very many match. @param {Pick<Panel, "of" | "re" | "formula">} panel @param {string[]} metrics */
+export function metricsOf({ of, re, formula }, metrics) {
+  if (formula !== "") return readFormula(formula, metrics).names;
   const fits = re === "" ? () => false : matcher(re);
   return metrics.filter((metric) => of.includes(metric) || fits(metric)).slice(0, MOST_METRICS);
 }

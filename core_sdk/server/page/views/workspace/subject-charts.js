@@ -32,7 +32,7 @@ const followsOf =
 /** @param {Omit<Props, "looks"> & {looks: Map<string, Look> | null, showsSuperseded?: boolean}} props Without looks it is a chart of one trial. */
 export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded = false }) {
   const [rank] = useRank();
-  const { axis, title, zoom } = frame;
+  const { axis, title, zoom, formula } = frame;
   const buckets = subjects.length === 1 ? NUM_BUCKETS_ALONE : NUM_BUCKETS;
   const trials = subjects.map(({ ids: [id] }) => id);
   const question = { trials, names: metrics, x: axis, buckets, superseded: showsSuperseded || null, rank: rank || null };
@@ -46,13 +46,21 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
   const [curves, marks] = useMemo(() => {
     const drawn = answers.map((found, index) => {
       const subject = subjects[index];
-      const options = { look: looks?.get(subject.key) ?? null, metrics, axis, hasAllRanks: rank === "all" };
+      const options = { look: looks?.get(subject.key) ?? null, metrics, formula, axis, hasAllRanks: rank === "all" };
       const ofTrial = curvesOf(subject, found, options);
       return { curves: ofTrial, marks: marksOf(subject, found, ofTrial, options) };
     });
     return [[...drawn.flatMap((one) => one.curves), ...baseline.curves], drawn.flatMap((one) => one.marks)];
-  }, [answer.value, subjects, looks, metrics.join("\n"), axis, rank, baseline.curves]);
+  }, [answer.value, subjects, looks, metrics.join("\n"), formula?.text, axis, rank, baseline.curves]);
   const numLeftOut = Math.max(0, ...answers.map(({ num_left_out: num }) => num));
+  const notes = [
+    numLeftOut > 0 && `${counted(numLeftOut, "metric")} left out: there are too many curves.`,
+    formula &&
+      curves.some(({ series }) => series.count?.some((count) => count > 1)) &&
+      "A point that stands for several reports is computed from their means.",
+    formula && answer.value && curves.length === 0 && `No step has ${metrics.join(" and ")}.`,
+    baseline.problem,
+  ];
   return html`
     <${Answered} answer=${answer} what=${`curves of ${title}`}>
       ${(/** @type {ComparedMetricsAnswer} */ _) => html`
@@ -61,7 +69,7 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
           curves=${curves}
           marks=${marks}
           title=${titleWithRank(title, curves)}
-          note=${[numLeftOut > 0 && `${counted(numLeftOut, "metric")} left out: there are too many curves.`, baseline.problem].filter(Boolean).join(" ")}
+          note=${notes.filter(Boolean).join(" ")}
         />
       `}
     <//>
@@ -69,7 +77,12 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
 }
 
 /** Curves of groups, or bars of their last values. @param {Props} props */
-export const GroupsChart = (props) => (useFinals()[0] ? html`<${FinalsChart} ...${props} />` : html`<${GroupedCurves} ...${props} />`);
+export const GroupsChart = (props) =>
+  props.frame.formula
+    ? html`<${Chart} ...${props.frame} curves=${[]} note="A formula has no curve of a group: look at single trials." />`
+    : useFinals()[0]
+      ? html`<${FinalsChart} ...${props} />`
+      : html`<${GroupedCurves} ...${props} />`;
 
 /** @param {Props} props */
 function GroupedCurves({ subjects, looks, metrics, frame }) {
