@@ -238,6 +238,21 @@ def test_a_formula_of_metrics_is_a_chart(sweep: Site, open_view: OpenView) -> No
     wait_for_query(page, '"formula":"loss+/+accuracy"')
 
 
+def test_charts_are_split_by_a_value(sweep: Site, open_view: OpenView) -> None:
+    """Each value of a hyperparameter has a small panel with its curves, in each chart; the choice is in the address."""
+    page = open_view(sweep, "compare?trials=1,2,3")
+    open_settings(page)
+
+    page.get_by_label("Split by").select_option("lr")
+
+    wait_for_query(page, "facet=lr")
+    losses = page.locator(".facets", has=page.locator("> figcaption .chart-title[title='training.loss']"))
+    expect(losses.locator(".facet-grid .chart-title")).to_have_text(["lr 0.001", "lr 0.01", "lr 0.1"])
+    expect(losses.locator(".facet-grid .chart-value b")).to_have_text(["10", "20", "30"])
+    page.get_by_label("Split by").select_option("nothing")
+    expect(page.locator(".facets")).to_have_count(0)
+
+
 def test_charts_whose_data_is_known_already_are_arranged_like_the_last_ones(sweep: Site, open_view: OpenView) -> None:
     """An arrangement of charts also applies to charts that are drawn from known data."""
     page = open_view(sweep, "compare?trials=1,2")

@@ -6,6 +6,7 @@ import { textsAt } from "../../core_sdk/server/page/charts/chart.js";
 import { limited, moved, traceAt, traceOf } from "../../core_sdk/server/page/charts/curves.js";
 import { heapsOf } from "../../core_sdk/server/page/charts/plot.js";
 import { isSeen, withEyes } from "../../core_sdk/server/page/views/workspace/eyes.js";
+import { facetsOf, sharedScales } from "../../core_sdk/server/page/views/workspace/facets.js";
 import { computedCurves, readFormula } from "../../core_sdk/server/page/views/workspace/formula.js";
 import {
   matcher,
@@ -359,4 +360,21 @@ test("a formula has points where all of its metrics have one, for each attempt a
 
   assert.deepEqual([only.name, only.last_steps, only.x, only.mean], ["loss / lr", [1, 2], [101, 102], [0.25, 0.4]]);
   assert.deepEqual(others, []);
+});
+
+test("a chart is split by a value into panels in the order of values, which share their scales", () => {
+  const subjects = [{ id: 1, lr: 0.1, label: ["b", "a"] }, { id: 2, lr: 1e-5 }, { id: 3, lr: 0.1, label: [] }, { id: 4 }, { id: 5, lr: "auto" }].map(
+    ({ id, ...values }) => ({ key: String(id), values: { started: 0, steps: 1, ...values } }),
+  );
+  const told = (/** @type {string} */ name) => facetsOf(subjects, name).map(({ text, keys }) => `${text}: ${keys}`);
+  const frame = { zoom: null, smoothing: 0, soFar: /** @type {const} */ (""), isLogX: false, isLogarithmic: false, ignoresOutliers: false };
+  const high = { label: "high", colour: "", series: curve("loss", { minimum: [1, 2, 90], mean: [1, 2, 95], maximum: [1, 2, 100], x: [0, 5, 9] }) };
+  const low = { label: "low", colour: "", series: curve("loss") };
+
+  const { whole, limits } = sharedScales([high, low], { ...frame, limits: [null, 50] });
+
+  assert.deepEqual(told("lr"), ["1e-5: 2", "0.1: 1,3", "auto: 5", "none: 4"]);
+  assert.deepEqual(told("label"), ["b, a: 1", "none: 2,3,4,5"]);
+  assert.deepEqual(whole, [0, 103]);
+  assert.ok(limits[0] !== null && limits[0] < 1 && limits[1] === 50, String(limits));
 });

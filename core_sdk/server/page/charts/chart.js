@@ -42,6 +42,7 @@ const NO_LIMITS = [null, null];
  * @param {boolean} [props.ignoresOutliers]
  * @param {[number, number] | null} props.zoom
  * @param {(zoom: [number, number] | null) => void} props.onZoom
+ * @param {[number, number] | null} [props.whole] What is shown without a zoom; by default all of the curves.
  * @param {number} [props.height]
  * @param {(value: number) => string} [props.format] How a value is written.
  * @param {string} [props.note] What is to be known of the curves, below them.
@@ -63,6 +64,7 @@ export function Chart({
   ignoresOutliers = false,
   zoom,
   onZoom,
+  whole = null,
   height = 210,
   format = formatNumber,
   note = "",
@@ -77,15 +79,16 @@ export function Chart({
   const plot = useRef(/** @type {Plot | null} */ (null));
   const [cursor, setCursor] = useState(/** @type {Cursor | null} */ (null));
   const themeVersion = useThemeVersion();
-  const extent = useMemo(() => rangeOfX(traces, isLogX), [traces, isLogX]);
+  const ownExtent = useMemo(() => rangeOfX(traces, isLogX), [traces, isLogX]);
+  const extent = whole ?? ownExtent;
   const reason = useMemo(
     () => whyNothing(traces, zoom ?? extent ?? [-Infinity, Infinity], limits, { isLogX, isLogarithmic, ignoresOutliers }),
-    [traces, extent, zoom?.[0], zoom?.[1], limits[0], limits[1], isLogX, isLogarithmic],
+    [traces, extent?.[0], extent?.[1], zoom?.[0], zoom?.[1], limits[0], limits[1], isLogX, isLogarithmic],
   );
   const heaps = useMemo(() => {
     const visible = zoom ?? extent;
     return visible ? heapsOf(marks, (x) => width * partOf(x, visible, isLogX)) : [];
-  }, [marks, extent, zoom?.[0], zoom?.[1], isLogX, width]);
+  }, [marks, extent?.[0], extent?.[1], zoom?.[0], zoom?.[1], isLogX, width]);
   const readout = { traces, texts: textsAt(heaps, cursor && cursor.x, zoom ?? extent), cursor, end: zoom && zoom[1], axis, format };
   const options = { traces, marks: heaps, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom, whole: extent, width, height, format };
 
@@ -99,7 +102,10 @@ export function Chart({
       plot.current = null;
     };
   }, [axis, isLogX, isLogarithmic, width, height, themeVersion]);
-  useLayoutEffect(() => plot.current?.update(wanted), [traces, heaps, ignoresOutliers, zoom?.[0], zoom?.[1], limits[0], limits[1], onZoom, format]);
+  useLayoutEffect(
+    () => plot.current?.update(wanted),
+    [traces, heaps, extent?.[0], extent?.[1], ignoresOutliers, zoom?.[0], zoom?.[1], limits[0], limits[1], onZoom, format],
+  );
 
   const picture = { title, traces, marks: heaps, axis, isLogX, isLogarithmic, limits, ignoresOutliers, zoom };
   const items = [

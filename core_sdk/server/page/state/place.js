@@ -86,7 +86,7 @@ export function changeSettings(settings) {
 }
 
 /** Settings of charts that this tab of the browser keeps for the next view with charts. */
-const KEPT = ["panels", "by", "smoothing", "sofar", "x", "log", "logx", "outliers", "colour", "scale", "baseline"];
+const KEPT = ["panels", "by", "smoothing", "sofar", "x", "log", "logx", "outliers", "colour", "scale", "facet", "baseline"];
 const KEPT_NAME = "core-sdk.charts";
 
 /** Gives a view the settings that charts had last, unless its address has its own. */

@@ -12,6 +12,7 @@ import { useFinals, useGroupNames, useGroupSettings } from "../groups/choice.js"
 import { labelsOf, noteOf } from "../groups/words.js";
 import { titleWithRank, useRank } from "../rank-choice.js";
 import { useBaselineCurves } from "./baseline.js";
+import { FacetedChart, useFacet } from "./facets.js";
 import { FinalsChart } from "./finals.js";
 import { curvesOf, marksOf } from "./trial-curves.js";
 /** @import { ComparedMetricsAnswer, GroupsAnswer } from "api" */
@@ -32,6 +33,7 @@ const followsOf =
 /** @param {Omit<Props, "looks"> & {looks: Map<string, Look> | null, showsSuperseded?: boolean}} props Without looks it is a chart of one trial. */
 export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded = false }) {
   const [rank] = useRank();
+  const [facet] = useFacet();
   const { axis, title, zoom, formula } = frame;
   const buckets = subjects.length === 1 ? NUM_BUCKETS_ALONE : NUM_BUCKETS;
   const trials = subjects.map(({ ids: [id] }) => id);
@@ -64,8 +66,10 @@ export function TrialsChart({ subjects, looks, metrics, frame, showsSuperseded =
   return html`
     <${Answered} answer=${answer} what=${`curves of ${title}`}>
       ${(/** @type {ComparedMetricsAnswer} */ _) => html`
-        <${Chart}
-          ...${frame}
+        <${FacetedChart}
+          subjects=${subjects}
+          facet=${looks ? facet : ""}
+          frame=${frame}
           curves=${curves}
           marks=${marks}
           title=${titleWithRank(title, curves)}
@@ -87,6 +91,7 @@ export const GroupsChart = (props) =>
 /** @param {Props} props */
 function GroupedCurves({ subjects, looks, metrics, frame }) {
   const [by] = useGroupNames();
+  const [facet] = useFacet();
   const [chosen] = useRank();
   const rank = chosen === "all" ? "" : chosen;
   const { axis, zoom } = frame;
@@ -113,7 +118,18 @@ function GroupedCurves({ subjects, looks, metrics, frame }) {
     );
     return [[...drawn, ...baseline.curves], charts.map((chart) => noteOf(chart, labels, axis)).join(" ")];
   }, [answer.value, subjects, looks, metrics.join("\n"), axis, baseline.curves]);
-  const chart = html`<${Chart} ...${frame} curves=${curves} note=${[note, baseline.problem].filter(Boolean).join(" ")} title=${rank ? `${frame.title}, rank ${rank}` : frame.title} />`;
+  const isSplit = by.includes(facet);
+  const notes = [note, baseline.problem, facet && !isSplit && `Group by ${facet} too, and the charts are split by it.`];
+  const chart = html`
+    <${FacetedChart}
+      subjects=${subjects}
+      facet=${isSplit ? facet : ""}
+      frame=${frame}
+      curves=${curves}
+      note=${notes.filter(Boolean).join(" ")}
+      title=${rank ? `${frame.title}, rank ${rank}` : frame.title}
+    />
+  `;
   // No trial of the groups has the metric.
   if (answer.error?.kind === "unknown_name") return chart;
   return html`<${Answered} answer=${answer} what=${`curves of ${frame.title}`}>${(/** @type {GroupsAnswer} */ _) => chart}<//>`;

@@ -17,6 +17,7 @@ import { ALWAYS_READ } from "../runs/columns.js";
 import { runsOf } from "../runs/trials.js";
 import { BaselineChoice } from "./baseline.js";
 import { isSeen, withEyes } from "./eyes.js";
+import { useFacet } from "./facets.js";
 import { MetricSearch, OrderChoice, PanelGrid, PanelTools } from "./panel-grid.js";
 import { GroupsChart, TrialsChart } from "./subject-charts.js";
 import { colourOfGroups, looksOf, slotsOfGroups, slotsOfTrials, trialSubjects } from "./subjects.js";
@@ -54,12 +55,13 @@ export function useWorkspace(question, columns, groups) {
   const [top] = useSetting("top", "30");
   const [by] = useSetting("colour");
   const [scale] = useSetting("scale");
+  const [facet] = useFacet();
   const [groupNames] = useGroupNames();
   const ramp = useRamp();
   const isGrouped = groupNames.length > 0;
   const named = hyperparameters(columns).slice(0, MAX_NAMES);
   const fields = (columns?.columns ?? []).filter(({ kind }) => kind === "field").map(({ name }) => name);
-  const wanted = new Set([...ALWAYS_READ, "started", "steps", "name", ...named, by]);
+  const wanted = new Set([...ALWAYS_READ, "started", "steps", "name", ...named, by, facet]);
   const known = (columns?.columns ?? []).map(({ name }) => name);
   const asked = question && {
     ...question,
@@ -153,6 +155,7 @@ export const EyeButton = ({ label, isOpen, onClick, isInHead = false }) => html`
 export function WorkspaceTools({ workspace: { subjects }, columns }) {
   const [top, setTop] = useSetting("top", "30");
   const [by, setBy] = useSetting("colour");
+  const [facet, setFacet] = useFacet();
   const [groupNames] = useGroupNames();
   const isGrouped = groupNames.length > 0;
   const metrics = useMetrics(columns);
@@ -171,6 +174,7 @@ export function WorkspaceTools({ workspace: { subjects }, columns }) {
           : [["", "trial"]]),
         ...colours.map((name) => [name, name]),
       ]} value=${by} onChange=${setBy} />
+      <${Select} label="Split by" values=${[["", "nothing"], ...[...(isGrouped ? [] : ["label"]), ...colours].map((name) => [name, name])]} value=${facet} onChange=${setFacet} />
       ${!isGrouped && html`<${Select} label="Curves" values=${TOPS.map((number) => [number, `first ${number}`])} value=${top} onChange=${setTop} />`}
       <${RankChoice} ranks=${[...new Set(ranks.flat())].sort((one, other) => one - other)} hasAll=${!isGrouped} />
       <${GroupFields} metrics=${metrics} bestBy=${columns.best_by ?? null} />
