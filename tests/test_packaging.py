@@ -16,6 +16,8 @@ from frameworks.build_horovod import VERSION as HOROVOD
 from frameworks.install import DEEPSPEED
 from packaging.requirements import Requirement
 
+from core_sdk.config.entrypoint import LAUNCHERS
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Third-party modules that `import core_sdk` may load: what a report needs, and no more. typing_extensions is msgspec's.
@@ -67,7 +69,7 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
     content = wheel.read(entry_points).decode()
 
     assert "core-sdk = core_sdk.cli:main" in content
-    for module in ("torch_distributed", "deepspeed", "horovod", "tensorflow", "wrap_rank"):
+    for module in LAUNCHERS:
         assert f"core-sdk-{module.replace('_', '-')} = launch.{module}:main" in content
 
 

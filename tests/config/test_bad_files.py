@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_sdk.config import ExperimentConfig, from_mapping
+from core_sdk.config._short_forms import SEARCHERS, STORAGE_TYPES
 from core_sdk.config.hyperparameters import Const
 from core_sdk.errors import ConfigProblem, InvalidConfigError
 
@@ -87,7 +88,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ("checkpoint_storage: ''", "checkpoint_storage must be a string that is not empty, and is ''"),
         (
             "checkpoint_storage: {type: hdfs}",
-            "checkpoint_storage.type must be one of directory, shared_fs, s3, gcs, azure, and is 'hdfs'",
+            f"checkpoint_storage.type must be one of {', '.join(STORAGE_TYPES)}, and is 'hdfs'",
         ),
         (
             "checkpoint_storage: {save_trial_best: -1}",
@@ -140,7 +141,7 @@ def test_a_bad_value_is_named(text: str, problem: str) -> None:
     ("searcher", "problem"),
     [
         ("single", "must be a map, and is 'single'"),
-        ("{metric: loss}", ".name is missing: one of single, random, grid, async_halving, adaptive_asha, custom, asha"),
+        ("{metric: loss}", f".name is missing: one of {', '.join(SEARCHERS)}"),
         ("{name: adaptive_ahsa, metric: loss}",
          ".name is 'adaptive_ahsa', which does not exist; did you mean adaptive_asha?"),
         ("{name: [single], metric: loss}", ".name is a list, which does not exist; did you mean single?"),

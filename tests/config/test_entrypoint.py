@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core_sdk.config import entrypoint_argv
-from core_sdk.config.entrypoint import Entrypoint, problem_of
+from core_sdk.config.entrypoint import LAUNCHERS, Entrypoint, problem_of
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,11 @@ def test_a_trial_class_on_several_slots_has_a_launcher() -> None:
         (("", "train.py"), "is empty: it is the command that each trial runs, such as `python3 train.py`"),
         (
             "python3 -m determined.launch.autohorovod train.py",
-            "names the launcher 'autohorovod', which does not exist; there are torch_distributed, deepspeed, horovod, "
-            "tensorflow, wrap_rank",
+            f"names the launcher 'autohorovod', which does not exist; there are {', '.join(LAUNCHERS)}",
         ),
         (
             ("python3", "-m", "launch.torchrun"),
-            "names the launcher 'torchrun', which does not exist; there are torch_distributed, deepspeed, horovod, "
-            "tensorflow, wrap_rank",
+            f"names the launcher 'torchrun', which does not exist; there are {', '.join(LAUNCHERS)}",
         ),
     ],
 )
