@@ -90,7 +90,7 @@ COMMANDS = [
     Command("trial metrics 1 --group tset", "Its groups: training, validation", 3),
     Command("trial metrics 1 --rank x", "give a number, counted from 0, or all", 2),
     Command("trial download 1", "trial 1 has no checkpoint", 2),
-    Command("trial plot 1 -o curves.jpg", "must end in .svg, .html, .png", 2),
+    Command("trial plot 1 -o curves.jpg", "must end in .svg, .html, .pdf, .png", 2),
     Command("trial media 1 --kind picture", "'picture' is none of image, audio", 2),
     Command("compare", "give the numbers of trials, or --experiment, --where or --first", 2),
     Command("compare 1 99", "`core-sdk trial list` shows those that exist", 3),
