@@ -29,6 +29,7 @@ import psutil
 
 from core_sdk.experiments.calling import await_end_of_master, call
 from core_sdk.experiments.events import read_events
+from core_sdk.experiments.protocol import Down, GetStatus
 from core_sdk.experiments.submission import submit
 from core_sdk.records import ValidationRead
 from core_sdk.tracking import Home, open_view
@@ -99,7 +100,7 @@ def scratch(source: str, num_trials: int = 1) -> Iterator[tuple[Home, Path]]:
         try:
             yield home, code
         finally:
-            call(home.root, "down")
+            call(home.root, Down())
             await_end_of_master(home.root)
 
 
@@ -143,7 +144,7 @@ def scripts(num_rounds: int, num_trials: int = 64) -> None:
                 script = f"seq {num_trials} | xargs -P2 -I{{}} {sys.executable} {code / 'train.py'}"
                 subprocess.run(["sh", "-c", script], check=True, capture_output=True)
                 bare.append(time.monotonic() - begin)
-                call(home.root, "status", options=["--slots=2"])
+                call(home.root, GetStatus(), options=["--slots=2"])
                 begin = time.monotonic()
                 text = (code.parent / "config.yaml").read_text()
                 experiment_id = submit(home, text, source="config.yaml", model_dir=code).experiment_id
@@ -174,16 +175,16 @@ def reaction() -> None:
 def idle(num_experiments: int, watched_s: float = 20.0) -> None:
     with scratch("") as (home, code):
         text = (code.parent / "config.yaml").read_text()
-        call(home.root, "status", options=["--stay"])
+        call(home.root, GetStatus(), options=["--stay"])
         for _ in range(num_experiments):
             submit(home, text, source="config.yaml", model_dir=code)
-        until(lambda: call(home.root, "status")["experiments"] == [], timeout_s=1800)
-        call(home.root, "down")
+        until(lambda: call(home.root, GetStatus()).experiments == (), timeout_s=1800)
+        call(home.root, Down())
         await_end_of_master(home.root)
         begin = time.monotonic()
-        status = call(home.root, "status", options=["--stay"])
+        status = call(home.root, GetStatus(), options=["--stay"])
         started_s = time.monotonic() - begin
-        master = psutil.Process(status["pid"])
+        master = psutil.Process(status.pid)
         before = master.cpu_times()
         time.sleep(watched_s)
         after = master.cpu_times()
@@ -198,7 +199,7 @@ def idle(num_experiments: int, watched_s: float = 20.0) -> None:
 def units(unit_s: float) -> None:
     rungs = (4, 16, 64, 256)
     with scratch(TRAINING.format(unit_s=unit_s)) as (home, code):
-        call(home.root, "status", options=["--slots=16"])
+        call(home.root, GetStatus(), options=["--slots=16"])
         text = ASHA.format(python=sys.executable)
         experiment_id = submit(home, text, source="asha.yaml", model_dir=code).experiment_id
         until(partial(has_ended, home, experiment_id), timeout_s=1800)

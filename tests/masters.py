@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import GetStatus, Want
 from core_sdk.master._master import Master
 from core_sdk.master._server import Server
 from core_sdk.master.machine import Machine
@@ -22,9 +23,9 @@ def running_master(home: Home, num_slots: int = 2) -> Iterator[None]:
     server = Server(home.root, master.answer)
     try:
         yield
-        for experiment in call(home.root, "status")["experiments"]:
-            call(home.root, "want", experiment_id=experiment["experiment_id"], state="KILLED")
-        while call(home.root, "status")["experiments"]:
+        for experiment in call(home.root, GetStatus()).experiments:
+            call(home.root, Want(experiment_id=experiment.experiment_id, state="KILLED"))
+        while call(home.root, GetStatus()).experiments:
             pass
     finally:
         server.close()

@@ -26,6 +26,7 @@ from processes import kill_tree
 from core_sdk.cli._app import app
 from core_sdk.config import load
 from core_sdk.experiments.calling import call_running
+from core_sdk.experiments.protocol import Down
 from core_sdk.journal import read_journal
 from core_sdk.records import TrialRecord, decode_file, decode_manifest
 
@@ -158,7 +159,7 @@ def reader(tmp_path: Path, warm_cli: WarmCli) -> Iterator[Reader]:
     if reader.in_background is not None:
         kill_tree(reader.in_background.pid)
         reader.in_background.wait()
-    call_running(tmp_path / ".local/share/core-sdk", "down")
+    call_running(tmp_path / ".local/share/core-sdk", Down())
 
 
 @pytest.fixture

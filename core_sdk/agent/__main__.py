@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import select
 import signal
@@ -16,8 +15,18 @@ import termios
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from core_sdk.agent._messages import (
+    AgentAnswer,
+    AgentMessage,
+    AgentOrder,
+    CommandEnded,
+    CommandNotStarted,
+    CommandStarted,
+    ResizeTerminal,
+    SendSignal,
+    TypeInput,
+)
 from core_sdk.agent._plain_lines import PlainLines
 from core_sdk.alive import AliveLock
 from core_sdk.descriptors import HeldDirectory
@@ -26,6 +35,7 @@ from core_sdk.processes import Guardian, RankProcesses, await_guardians, end_mar
 from core_sdk.processes.output import Outlet
 from core_sdk.tracking.attempts.ending import record_end
 from core_sdk.tracking.home import TrialFolder
+from core_sdk.typed_lines import from_line, to_line
 
 _STDIN = 0
 _STDOUT = 1
@@ -54,49 +64,50 @@ def serve(connection: int) -> None:
     starter = socket.socket(fileno=connection)
     is_wanted, descriptors, _, _ = socket.recv_fds(starter, 1, _MOST_DESCRIPTORS)
     if is_wanted:
-        messages = _messages(starter)
-        _Attempt(starter, next(messages), descriptors).run(messages)
+        lines = _lines(starter)
+        order = from_line(next(lines), AgentOrder)
+        _Attempt(starter, order, descriptors).run(from_line(line, AgentMessage) for line in lines)
 
 
 class _Attempt:
     """The command of one attempt, and all that belongs to it."""
 
-    def __init__(self, starter: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
+    def __init__(self, starter: socket.socket, order: AgentOrder, descriptors: list[int]) -> None:
         self._starter = starter
         self._order = order
-        self._folder = TrialFolder(HeldDirectory(Path(order["home"])), order["trial_id"])
+        self._folder = TrialFolder(HeldDirectory(Path(order.home)), order.trial_id)
         self._lock = AliveLock.adopt(descriptors.pop(0))
         with contextlib.suppress(OSError):  # a full disk: the attempt can then not be killed by its trial's id
             self._lock.sign()
-        self._stdin = descriptors.pop(0) if order["has_stdin"] else None
-        self._terminal = _Terminal(*order["size"]) if order["size"] else None
-        self._screen = _outlet(descriptors.pop(0)) if order["size"] else None
+        self._stdin = descriptors.pop(0) if order.has_stdin else None
+        self._terminal = _Terminal(*order.screen) if order.screen else None
+        self._screen = _outlet(descriptors.pop(0)) if order.screen else None
         self._showing = threading.Lock()
-        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.dup2(log, _STDERR)  # for a traceback, should we fail
         self._log = _outlet(log)
         self._reaping = threading.Lock()
         self._is_killed = threading.Event()
         self._pid = os.getpid()
 
-    def run(self, messages: Iterator[dict[str, Any]]) -> None:
+    def run(self, messages: Iterator[AgentMessage]) -> None:
         """Runs the command, until it has ended, its end is recorded, and no process writes its output any more."""
         # The trial counts as running, by its lock, until the guardian of a killed agent has killed all that is left.
-        guardian = Guardian(None, self._order["mark"], held=[self._lock.fileno()])
+        guardian = Guardian(None, self._order.mark, held=[self._lock.fileno()])
         try:
             process, output = self._start()
         except OSError as error:
             guardian.dismiss()
-            self._tell(refused=error.strerror or str(error))
+            self._tell(CommandNotStarted(error.strerror or str(error)))
             return
         ranks = RankProcesses(guardian)
         ranks.add(0, process.pid)
         copying = threading.Thread(target=self._copy, args=[output])
         copying.start()
-        self._tell(started=process.pid)
+        self._tell(CommandStarted(process.pid))
         threading.Thread(target=self._obey, args=[messages, process], daemon=True).start()
-        if self._order["ends_with"] is not None:
-            threading.Thread(target=self._end_with, args=[self._order["ends_with"]], daemon=True).start()
+        if self._order.ends_with is not None:
+            threading.Thread(target=self._end_with, args=[self._order.ends_with], daemon=True).start()
         # Until it is reaped, its pid cannot come to mean other processes.
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         if self._is_killed.is_set() or _was_killed(ended):
@@ -111,7 +122,7 @@ class _Attempt:
         problems = record_end(self._folder, code) if self._is_in_charge() else []
         self._lock.release()
         self._close_screen()
-        self._tell(code=code, problems=problems)
+        self._tell(CommandEnded(code, tuple(problems)))
         guardian.dismiss()
         with contextlib.suppress(FileNotFoundError):  # the home was removed
             revive_master(self._folder.home_root)  # it has to hear of this end
@@ -126,9 +137,9 @@ class _Attempt:
             source, sink = self._terminal.controller, self._terminal.device
         try:
             process = subprocess.Popen(
-                order["argv"],
-                cwd=order["cwd"],
-                env=order["variables"],
+                order.argv,
+                cwd=order.cwd,
+                env=order.variables,
                 stdin=sink if self._stdin is None else self._stdin,
                 stdout=sink,
                 stderr=sink,
@@ -144,7 +155,7 @@ class _Attempt:
     def _is_in_charge(self) -> bool:
         """Returns False once this host was taken for dead: the trial then continues elsewhere, in another attempt."""
         try:
-            return self._lock.is_at(self._folder.supervised_path(self._order["attempt"]))
+            return self._lock.is_at(self._folder.supervised_path(self._order.attempt))
         except FileNotFoundError:  # the home was removed, which `record_end` says
             return True
 
@@ -157,7 +168,7 @@ class _Attempt:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != self._pid:
                 os.kill(os.getpid(), signal.SIGKILL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._order["mask"])
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._order.mask)
 
     def _copy(self, source: int) -> None:
         """Shows and keeps the command's output, until the last process that could write has closed it."""
@@ -176,19 +187,19 @@ class _Attempt:
                 self._screen.close()
                 self._screen = None
 
-    def _obey(self, messages: Iterator[dict[str, Any]], process: subprocess.Popen[bytes]) -> None:
+    def _obey(self, messages: Iterator[AgentMessage], process: subprocess.Popen[bytes]) -> None:
         """Does what the starter asks for, until it closes the socket or dies."""
         for message in messages:
             match message:
-                case {"signal": int(number)}:
+                case SendSignal(number):
                     if number == signal.SIGKILL:
                         self._is_killed.set()
                     with self._reaping:
                         _send(process, number)
-                case {"size": [int(num_rows), int(num_columns)]} if self._terminal is not None:
+                case ResizeTerminal(num_rows, num_columns) if self._terminal is not None:
                     self._terminal.resize(num_rows, num_columns)
-                case {"input": str(text)} if self._terminal is not None:
-                    self._terminal.type(text.encode("latin-1"))
+                case TypeInput(text) if self._terminal is not None:
+                    self._terminal.type(text)
 
     def _end_with(self, pid: int) -> None:
         """Ends this process at once when process `pid` ends; the guardian then kills the command."""
@@ -196,9 +207,9 @@ class _Attempt:
             select.select([os.pidfd_open(pid)], [], [])
         os._exit(1)
 
-    def _tell(self, **answer: object) -> None:
+    def _tell(self, answer: AgentAnswer) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more
-            self._starter.sendall(json.dumps(answer).encode() + b"\n")
+            self._starter.sendall(to_line(answer))
 
 
 class _Terminal:
@@ -254,13 +265,13 @@ def _send(process: subprocess.Popen[bytes], number: int) -> None:
             send(process.pid, number)
 
 
-def _messages(starter: socket.socket) -> Iterator[dict[str, Any]]:
+def _lines(starter: socket.socket) -> Iterator[bytes]:
     """Yields the messages of the starter, until the connection ends."""
     received = b""
     with contextlib.suppress(OSError):
         while chunk := starter.recv(_CHUNK_BYTES):
             *lines, received = (received + chunk).split(b"\n")
-            yield from map(json.loads, lines)
+            yield from lines
 
 
 if __name__ == "__main__":

@@ -1,34 +1,34 @@
-"""Starts agents, and speaks with them: JSON lines over a Unix socket, which also carries file descriptors."""
+"""Starts agents, and speaks with them over a Unix socket, which also carries file descriptors."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import socket
 import subprocess
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from core_sdk.agent._messages import (
+    AgentAnswer,
+    AgentMessage,
+    AgentOrder,
+    CommandEnded,
+    CommandNotStarted,
+    ResizeTerminal,
+    SendSignal,
+    TypeInput,
+)
 from core_sdk.environment import agent_variables, child_variables
 from core_sdk.environment.names import HOME_VARIABLE, RUN_INFO_VARIABLE
 from core_sdk.errors import CommandNotExecutableError
 from core_sdk.processes import Spawner, start_helper
 from core_sdk.tracking.next_attempt import mark_of_attempt
+from core_sdk.typed_lines import from_line, to_line
 
 if TYPE_CHECKING:
     from core_sdk.tracking.attempts.starting import AttemptStart
-
-
-@dataclass(frozen=True)
-class CommandEnded:
-    """The message of an agent about the end of its command."""
-
-    code: int | None
-    """The exit status, -N for death by signal N; None if the agent was killed, and its command with it."""
-    problems: tuple[str, ...] = ()
-    """Messages about what could not be recorded."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Agent:
     def __init__(self, spawner: AgentSpawner | None = None) -> None:
         self._sending = threading.Lock()
         self._is_ordered = False
-        self._early: list[dict[str, Any]] = []
+        self._early: list[AgentMessage] = []
         """The messages that the agent gets as soon as it has its order."""
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -91,35 +91,35 @@ class Agent:
             # Into a pipe Python would write in blocks, of which a kill loses the last one.
             "PYTHONUNBUFFERED": "1",
         }
-        order = {
-            "home": str(folder.home_root.absolute()),
-            "trial_id": folder.trial_id,
-            "attempt": start.number,
-            "log": str(folder.log_path(start.number).absolute()),
-            "mark": str(mark),
-            "argv": command.argv,
-            "cwd": command.cwd,
-            "variables": child_variables(variables, start.default_variables),
-            "mask": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
-            "has_stdin": stdin is not None,
-            "ends_with": ends_with,
-            "size": None if screen is None else [screen.num_rows, screen.num_columns],
-        }
+        order = AgentOrder(
+            home=str(folder.home_root.absolute()),
+            trial_id=folder.trial_id,
+            attempt=start.number,
+            log=str(folder.log_path(start.number).absolute()),
+            mark=str(mark),
+            argv=command.argv,
+            cwd=command.cwd,
+            variables=child_variables(variables, start.default_variables),
+            mask=[int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
+            has_stdin=stdin is not None,
+            screen=None if screen is None else (screen.num_rows, screen.num_columns),
+            ends_with=ends_with,
+        )
         descriptors = [start.lock.fileno()]
         descriptors += [] if stdin is None else [stdin]
         descriptors += [] if screen is None else [screen.output]
         answer = self._order(order, descriptors)
-        if not answer and not folder.log_path(start.number).exists():
-            answer = {"refused": "no agent could be started for it"}
-        if "refused" in answer:
-            raise CommandNotExecutableError(command.argv[0], answer["refused"])
+        if answer is None and not folder.log_path(start.number).exists():
+            answer = CommandNotStarted("no agent could be started for it")
+        if isinstance(answer, CommandNotStarted):
+            raise CommandNotExecutableError(command.argv[0], answer.reason)
         start.lock.leave()
 
-    def _order(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    def _order(self, order: AgentOrder, descriptors: list[int]) -> AgentAnswer | None:
         with self._sending, contextlib.suppress(OSError):  # an agent that was killed gives no answer
             socket.send_fds(self._socket, [b"+"], descriptors)
             for message in (order, *self._early):
-                self._send(message)
+                self._socket.sendall(to_line(message))
             self._is_ordered = True
         return self._answer()
 
@@ -129,42 +129,38 @@ class Agent:
         Before `start` the signal is kept for the command. SIGKILL ends all that the command has started, also in other
         sessions, which takes a second.
         """
-        self._tell({"signal": int(number)})
+        self._tell(SendSignal(int(number)))
 
     def type(self, text: bytes) -> None:
         """Sends input to the command's terminal."""
-        self._tell({"input": text.decode("latin-1")})
+        self._tell(TypeInput(text))
 
     def resize(self, num_rows: int, num_columns: int) -> None:
-        self._tell({"size": [num_rows, num_columns]})
+        self._tell(ResizeTerminal(num_rows, num_columns))
 
     def wait(self) -> CommandEnded:
         """Blocks until the command has ended, its last output is kept and its end is recorded."""
         answer = self._answer()
-        return CommandEnded(answer.get("code"), tuple(answer.get("problems", ())))
+        return answer if isinstance(answer, CommandEnded) else CommandEnded(None)
 
     def close(self) -> None:
         self._answers.close()
         self._socket.close()
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _tell(self, message: AgentMessage) -> None:
         with self._sending, contextlib.suppress(OSError):  # `wait` notices an agent that has ended or was killed
             if self._is_ordered:
-                self._send(message)
+                self._socket.sendall(to_line(message))
             else:
                 self._early.append(message)
 
-    def _send(self, message: dict[str, Any]) -> None:
-        self._socket.sendall(json.dumps(message).encode() + b"\n")
-
-    def _answer(self) -> dict[str, Any]:
-        """Returns the agent's next answer; an empty dict if the agent has ended."""
+    def _answer(self) -> AgentAnswer | None:
+        """Returns the agent's next answer; None if the agent has ended."""
         try:
             line = self._answers.readline()
         except OSError:
             line = b""
-        answer: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
-        return answer
+        return from_line(line, AgentAnswer) if line.endswith(b"\n") else None
 
 
 class AgentSpawner(Spawner):

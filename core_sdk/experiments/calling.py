@@ -1,14 +1,9 @@
-"""Calls to the master of a home: one JSON line over its Unix socket, and one line back.
-
-{"protocol": 1, "version": "0.1.0", "do": "want", "experiment_id": 3, "state": "PAUSED", "by": "…"}
-{"ok": true, …}    {"ok": false, "error": "…", "is_refused": false}
-"""
+"""Calls to the master of a home: a request as one line over its Unix socket, and one line back."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import logging
 import os
 import shlex
@@ -17,19 +12,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
-from core_sdk._version import __version__
 from core_sdk.alive import is_alive, signed_by
 from core_sdk.environment import agent_variables
 from core_sdk.environment.names import HOME_VARIABLE
 from core_sdk.errors import MasterError, MasterRefusedError, MasterSilentError
+from core_sdk.experiments.protocol import GetStatus, MasterAnswer, MasterRequest, RefusedAnswer
+from core_sdk.typed_lines import from_line, to_line
 
 logger = logging.getLogger("core_sdk.master")
 
-PROTOCOL = 1
+A = TypeVar("A", bound=MasterAnswer)
+
 _START_S = 30.0
 _PAUSE_S = 0.01
 _ANSWER_S = 60.0
@@ -63,7 +60,7 @@ def is_master_running(home_root: Path) -> bool:
     return is_alive(lock_path(home_root))
 
 
-def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: Any) -> dict[str, Any]:
+def call(home_root: Path, request: MasterRequest[A], *, options: Sequence[str] = ()) -> A:
     """Asks the master of this home, and returns its answer. Starts a master with these `options` if none runs.
 
     Blocks until the answer, and asks again if a master dies before it answers, since a repeated request changes
@@ -73,7 +70,7 @@ def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: 
     while True:
         with contextlib.suppress(ConnectionError):
             if (connection := _connect(home_root)) is not None:
-                return _ask(home_root, connection, do, arguments)
+                return _ask(home_root, connection, request)
         if time.monotonic() > deadline:
             raise MasterError(f"it did not start within {_START_S:g} s; {log_path(home_root)} may say why")
         with _starting:
@@ -85,7 +82,7 @@ def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: 
 def ensure_master(home_root: Path) -> None:
     """Starts a master if none runs. Without one no experiment goes on. Raises `MasterError`."""
     if not is_master_running(home_root):
-        call(home_root, "status")
+        call(home_root, GetStatus())
 
 
 def start_early(home_root: Path) -> None:
@@ -98,7 +95,7 @@ def start_early(home_root: Path) -> None:
     threading.Thread(target=start, name="core-sdk-start-master", daemon=True).start()
 
 
-def call_running(home_root: Path, do: str, *, is_patient: bool = True, **arguments: Any) -> dict[str, Any] | None:
+def call_running(home_root: Path, request: MasterRequest[A], *, is_patient: bool = True) -> A | None:
     """Asks the master of this home like `call`, but returns None if no master runs. Raises `MasterError`.
 
     A caller that `is_patient` waits for an answer like `call`. One that is not gets `MasterSilentError` after two
@@ -106,7 +103,7 @@ def call_running(home_root: Path, do: str, *, is_patient: bool = True, **argumen
     """
     connection = _connect(home_root)
     try:
-        return None if connection is None else _ask(home_root, connection, do, arguments, is_patient=is_patient)
+        return None if connection is None else _ask(home_root, connection, request, is_patient=is_patient)
     except ConnectionError:
         return None
 
@@ -143,26 +140,23 @@ def await_end_of_master(home_root: Path) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _ask(
-    home_root: Path, connection: socket.socket, do: str, arguments: Mapping[str, Any], *, is_patient: bool = True
-) -> dict[str, Any]:
+def _ask(home_root: Path, connection: socket.socket, request: MasterRequest[A], *, is_patient: bool = True) -> A:
     """Sends a request, returns the answer, and closes the connection.
 
     Raises `MasterError`, and `ConnectionError` if the master dies.
     """
-    request = {"protocol": PROTOCOL, "version": __version__, "do": do, **arguments}
     with connection:
         connection.settimeout(_ANSWER_S)
         try:
-            connection.sendall(json.dumps(request).encode() + b"\n")
+            connection.sendall(to_line(request))
         except TimeoutError:
             raise _silent(home_root, _ANSWER_S) from None
         connection.settimeout(_SILENCE_S)
         line = _read_line(home_root, connection, is_patient=is_patient)
-    answer: dict[str, Any] = json.loads(line)
-    if not answer.pop("ok"):
-        raise (MasterRefusedError if answer.get("is_refused") else MasterError)(answer["error"])
-    return answer
+    outcome = from_line(line, RefusedAnswer)
+    if not outcome.ok:
+        raise (MasterRefusedError if outcome.is_refused else MasterError)(outcome.error)
+    return cast("A", from_line(line, request.answer_type))
 
 
 def _read_line(home_root: Path, connection: socket.socket, *, is_patient: bool) -> bytes:

@@ -36,6 +36,7 @@ from core_sdk.experiments._program import check_arguments, check_program
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.code import MAX_SIZE_BYTES, PackedCode, check_archive, pack
 from core_sdk.experiments.following import FollowedExperiment
+from core_sdk.experiments.protocol import Continue, Submit
 from core_sdk.files import write_atomically
 from core_sdk.records import ExperimentRecord, SearcherMetric, SubmissionRecord, from_json, to_json
 from core_sdk.storage import check_storage
@@ -117,7 +118,7 @@ def find_submitted(home: Home, key: str) -> int | None:
         with contextlib.suppress(ExperimentNotFoundError, RecordDamagedError):
             if folder.read_submission().key == key:
                 if folder.read().search is None:
-                    call(home.root, "submit", experiment_id=experiment_id)
+                    call(home.root, Submit(experiment_id=experiment_id))
                 return experiment_id
     return None
 
@@ -193,7 +194,7 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
         raise ExperimentStateError(experiment_id, "has several trials, whose configuration cannot change any more")
     folder.write_config(_values(loaded.config))
     try:
-        call(home.root, "continue", experiment_id=experiment_id, by=by)
+        call(home.root, Continue(experiment_id=experiment_id, by=by))
     except CoreSDKError:
         folder.write_config(before)
         raise
@@ -264,7 +265,7 @@ def _begin(
             if not home.code_archive(submission.code).exists():
                 pack_again()  # the last experiment with this code has just been deleted
             check_archive(home, submission.code)
-        call(home.root, "submit", experiment_id=folder.experiment_id, is_paused=is_paused)
+        call(home.root, Submit(experiment_id=folder.experiment_id, is_paused=is_paused))
         undo.pop_all()
     return Submitted(folder.experiment_id, loaded.warnings)
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from core_sdk._version import __version__
 from core_sdk.agent.starting import AgentSpawner
 from core_sdk.alive import AliveLock
-from core_sdk.config import Resources
 from core_sdk.errors import (
     CodeDamagedError,
     CoreSDKError,
@@ -28,6 +27,22 @@ from core_sdk.errors import (
 )
 from core_sdk.experiments.calling import lock_path, log_path
 from core_sdk.experiments.experiment import RULES
+from core_sdk.experiments.protocol import (
+    AnyRequest,
+    ChangeSettings,
+    Continue,
+    Down,
+    ExperimentStatus,
+    GetStatus,
+    KillTrial,
+    MasterAnswer,
+    MasterStatus,
+    Post,
+    PostAnswer,
+    StateAnswer,
+    Submit,
+    Want,
+)
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._queue import decide
 from core_sdk.master._run import Run
@@ -44,6 +59,9 @@ from core_sdk.records import (
     TrialWanted,
 )
 from core_sdk.tracking.home import ExperimentFolder, Home
+
+if TYPE_CHECKING:
+    from core_sdk.master.pools.ray import ClusterPool
 
 logger = logging.getLogger("core_sdk.master")
 
@@ -77,7 +95,7 @@ class Master:
         """Experiments whose files are damaged or cannot be read. They are not in `_runs`."""
         self._is_stopping = False
         self._machine = MachinePool(machine, self._wake, spawner)
-        self._clusters: dict[str, ResourcePool] = {}
+        self._clusters: dict[str, ClusterPool] = {}
         """The pools of Ray clusters, by address."""
         self._waits: dict[int, str] = {}
         """Experiments of which a trial waits for a node, each with the reason in words."""
@@ -139,19 +157,19 @@ class Master:
             pool.close()
         self._lock.release()
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: AnyRequest) -> MasterAnswer:
         """Lets the thread of `run` carry out a request, and returns its answer. Must be called in another thread."""
 
-        def do(future: Future[dict[str, Any]]) -> None:
+        def do(future: Future[MasterAnswer]) -> None:
             try:
                 if not self.is_home_here():
                     raise MasterError("the home was moved, and it ends; ask once more, and the next one answers")
-                future.set_result(self._do(**request))
+                future.set_result(self._do(request))
             except Exception as error:  # noqa: BLE001  (the caller of `answer` gets it)
                 future.set_exception(error)
 
         while True:
-            future: Future[dict[str, Any]] = Future()
+            future: Future[MasterAnswer] = Future()
             self._inbox.put(partial(do, future))
             try:
                 return future.result()
@@ -160,23 +178,17 @@ class Master:
 
     # Requests
 
-    def _do(self, do: str, **arguments: Any) -> dict[str, Any]:
-        requests: dict[str, Callable[..., dict[str, Any]]] = {
-            "submit": self._submit,
-            "want": self._want,
-            "continue": self._continue,
-            "change": self._change,
-            "kill_trial": self._kill_trial,
-            "post": self._post,
-            "status": self._status,
-            "down": self._down,
-        }
-        if do not in requests:
-            raise MasterError(f"it does not know {do!r}")
+    def _do(self, request: AnyRequest) -> MasterAnswer:
+        match request:
+            case GetStatus():
+                return self._status()
+            case Down():
+                self.stop()
+                return MasterAnswer()
+        experiment_id = request.experiment_id
         try:
-            return requests[do](**arguments)
+            return self._change_experiment(request)
         except DAMAGE as error:
-            experiment_id = arguments["experiment_id"]
             self._set_aside(experiment_id, str(error), _path_of(error))
             anew = f", and `core-sdk experiment fork {experiment_id}` begins it anew"
             raise MasterError(
@@ -184,13 +196,31 @@ class Master:
                 f"ends a trial of it{'' if isinstance(error, CodeDamagedError) else anew}"
             ) from error
 
-    def _submit(self, experiment_id: int, is_paused: bool = False) -> dict[str, Any]:
+    def _change_experiment(self, request: Submit | Want | Continue | ChangeSettings | KillTrial | Post) -> MasterAnswer:
+        match request:
+            case Submit(experiment_id=experiment_id, is_paused=is_paused):
+                return StateAnswer(state=self._begin(experiment_id, is_paused=is_paused).experiment.state)
+            case Want():
+                return self._want(request)
+            case Continue():
+                return self._continue(request)
+            case ChangeSettings():
+                run = self._unended(request.experiment_id)
+                change = SettingsChanged(time=time.time(), priority=request.priority, max_slots=request.max_slots)
+                run.record(change)
+                return MasterAnswer()
+            case KillTrial():
+                return self._kill_trial(request)
+            case Post():
+                return self._post(request)
+
+    def _begin(self, experiment_id: int, *, is_paused: bool = False) -> Run:
         run = self._open(experiment_id)
         if run.experiment.num_events == 0:
             self._check_slots(run)
             run.record(ExperimentBegun(time=time.time(), format=FORMAT, is_paused=is_paused, rules=RULES))
             self._carry_out(run)
-        return {"state": run.experiment.state}
+        return run
 
     def _check_slots(self, run: Run) -> None:
         if not run.pool.is_known:
@@ -205,46 +235,44 @@ class Master:
                 f"and {run.pool.largest_node} has {num_slots}"
             )
 
-    def _want(self, experiment_id: int, state: Any, by: str = "") -> dict[str, Any]:
-        run = self._begun(experiment_id)
+    def _want(self, request: Want) -> StateAnswer:
+        run, state = self._begun(request.experiment_id), request.state
         if state == "ACTIVE" and run.experiment.state_at_end == "COMPLETED":
-            return {"state": run.experiment.state}  # its last trial has just ended, so there is nothing to do
+            return StateAnswer(state=run.experiment.state)  # its last trial has just ended, so there is nothing to do
         _check_unended(run)
         if state == "ACTIVE":
             _check_code(run)
-        run.record(ExperimentWanted(time=time.time(), state=state, by=by))
+        run.record(ExperimentWanted(time=time.time(), state=state, by=request.by))
         self._carry_out(run)
-        return {"state": run.experiment.state}
+        return StateAnswer(state=run.experiment.state)
 
-    def _continue(self, experiment_id: int, by: str = "") -> dict[str, Any]:
+    def _continue(self, request: Continue) -> StateAnswer:
+        experiment_id = request.experiment_id
         run = self._open(experiment_id)
         if not run.experiment.is_ended:
             raise MasterError(f"experiment {experiment_id} has not ended: it is {run.experiment.state}")
         if obstacle := run.experiment.obstacle:
             raise MasterRefusedError(f"experiment {experiment_id} cannot go on: {obstacle}")
         _check_code(run)
-        run.record(ExperimentContinued(time=time.time(), by=by))
+        run.record(ExperimentContinued(time=time.time(), by=request.by))
         self._carry_out(run)
-        return {"state": run.experiment.state}
+        return StateAnswer(state=run.experiment.state)
 
-    def _change(self, experiment_id: int, priority: int | None = None, max_slots: int | None = None) -> dict[str, Any]:
-        run = self._unended(experiment_id)
-        run.record(SettingsChanged(time=time.time(), priority=priority, max_slots=max_slots))
-        return {}
-
-    def _kill_trial(self, experiment_id: int, trial_id: int, by: str = "") -> dict[str, Any]:
+    def _kill_trial(self, request: KillTrial) -> MasterAnswer:
+        experiment_id, trial_id = request.experiment_id, request.trial_id
         run = self._unended(experiment_id)
         trial = run.experiment.trial(trial_id)
         if trial is None:
             raise MasterError(f"experiment {experiment_id} has no trial {trial_id}")
         if trial.is_over:
             raise MasterError(f"trial {trial_id} has ended: it is {trial.state}, and nothing was killed")
-        run.record(TrialWanted(time=time.time(), request_id=trial.request_id, state="KILLED", by=by))
+        run.record(TrialWanted(time=time.time(), request_id=trial.request_id, state="KILLED", by=request.by))
         self._carry_out(run)
-        return {}
+        return MasterAnswer()
 
-    def _post(self, experiment_id: int, num_events: int, operations: list[dict[str, Any]]) -> dict[str, Any]:
+    def _post(self, request: Post) -> PostAnswer:
         """Records the operations that a search method has posted. Ignores repeated posts and those after the end."""
+        experiment_id, num_events, operations = request.experiment_id, request.num_events, request.operations
         run = self._open(experiment_id)
         experiment = run.experiment
         if num_events > len(experiment.told):
@@ -253,53 +281,31 @@ class Master:
             experiment.check_operations(operations)
             run.record(OperationsPosted(time=time.time(), num_events=num_events, operations=operations))
             self._carry_out(run)
-        return {"state": experiment.state, "num_events": experiment.num_answered}
+        return PostAnswer(state=experiment.state, num_events=experiment.num_answered)
 
-    def _status(self) -> dict[str, Any]:
-        return {
-            "version": __version__,
-            "pid": os.getpid(),
-            **self._machine.describe(),
-            "clusters": [pool.describe() for pool in self._clusters.values()],
-            "experiments": [
-                {
-                    "experiment_id": experiment_id,
-                    "state": run.experiment.state,
-                    "priority": run.experiment.priority,
-                    "max_slots": run.experiment.max_slots,
-                    "suspended": self._suspended.get(experiment_id, "")
-                    or run.pool.problem
-                    or self._waits.get(experiment_id, ""),
-                    "waiting": len(run.experiment.waiting),
-                    "cluster": run.pool.cluster,
-                    "running": [
-                        {"trial_id": trial_id, "slots": list(slots), "node": node}
-                        for trial_id, slots, node in run.occupied()
-                    ],
-                }
-                for experiment_id, run in sorted(self._runs.items())
-            ]
-            + [
-                {
-                    "experiment_id": experiment_id,
-                    "state": "DAMAGED",
-                    "priority": Resources().priority,
-                    "max_slots": None,
-                    "suspended": standstill.problem,
-                    "waiting": 0,
-                    "cluster": "",
-                    "running": [
-                        {"trial_id": held.folder.trial_id, "slots": list(held.slot_ids), "node": ""}
-                        for held in standstill.running()
-                    ],
-                }
-                for experiment_id, standstill in sorted(self._standing.items())
-            ],
-        }
+    def _status(self) -> MasterStatus:
+        running = [self._status_of(experiment_id, run) for experiment_id, run in sorted(self._runs.items())]
+        return MasterStatus(
+            version=__version__,
+            pid=os.getpid(),
+            num_slots=self._machine.machine.num_slots,
+            gpus=self._machine.machine.gpus,
+            clusters=tuple(pool.status() for pool in self._clusters.values()),
+            experiments=(*running, *(each.status(id_) for id_, each in sorted(self._standing.items()))),
+        )
 
-    def _down(self) -> dict[str, Any]:
-        self.stop()
-        return {"pid": os.getpid()}
+    def _status_of(self, experiment_id: int, run: Run) -> ExperimentStatus:
+        experiment, pool = run.experiment, run.pool
+        return ExperimentStatus(
+            experiment_id,
+            experiment.state,
+            experiment.priority,
+            experiment.max_slots,
+            self._suspended.get(experiment_id, "") or pool.problem or self._waits.get(experiment_id, ""),
+            len(experiment.waiting),
+            pool.cluster,
+            tuple(run.occupied()),
+        )
 
     # Carrying out
 
@@ -360,7 +366,7 @@ class Master:
         return self._clusters[address]
 
     def _begun(self, experiment_id: int) -> Run:
-        self._submit(experiment_id)  # the command that submitted it may have been killed before it called the master
+        self._begin(experiment_id)  # the command that submitted it may have been killed before it called the master
         return self._open(experiment_id)
 
     def _unended(self, experiment_id: int) -> Run:
@@ -393,7 +399,7 @@ class Master:
 
     def _schedule(self, pool: ResourcePool) -> None:
         runs = {id_: run for id_, run in self._runs.items() if run.pool is pool}
-        used = {slot for run in runs.values() for _, slots, _ in run.occupied() for slot in slots}
+        used = {slot for run in runs.values() for trial in run.occupied() for slot in trial.slots}
         held: Counter[str] = Counter()
         for experiment_id in runs.keys() & self._suspended.keys():
             held.update(runs[experiment_id].num_occupied())

@@ -16,6 +16,7 @@ from core_sdk.experiments._trial import TrialStateMachine
 from core_sdk.experiments.code import check_archive, remove_code
 from core_sdk.experiments.events import EventJournal
 from core_sdk.experiments.following import FollowedExperiment
+from core_sdk.experiments.protocol import RunningTrial
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._attempt import RunningAttempt
 from core_sdk.master._judging import judge, read_last_words
@@ -129,13 +130,14 @@ class Run:
             frozenset(trial.request_id for trial in running if trial.stop is not None),
         )
 
-    def occupied(self) -> Iterator[tuple[int | None, tuple[int, ...], str]]:
-        """Yields each trial that runs or is about to: its id, its slots, and the name of its node in a cluster."""
+    def occupied(self) -> Iterator[RunningTrial]:
+        """Yields each trial that runs or is about to."""
         for trial in self.experiment.running():
-            yield trial.trial_id, trial.slots, self.pool.host_of(trial.boot)
+            if trial.trial_id is not None:
+                yield RunningTrial(trial.trial_id, trial.slots, self.pool.host_of(trial.boot))
         for claim in self._claims.values():
             if not claim.is_abandoned:
-                yield claim.folder.trial_id, claim.slot_ids, ""
+                yield RunningTrial(claim.folder.trial_id, claim.slot_ids)
 
     def num_occupied(self) -> Counter[str]:
         """Returns the number of slots on each node that its attempts have."""

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from core_sdk._version import __version__
 from core_sdk.errors import CoreSDKError, MasterError, MasterRefusedError
-from core_sdk.experiments.calling import PROTOCOL, socket_address
+from core_sdk.experiments.calling import socket_address
+from core_sdk.experiments.protocol import PROTOCOL, AnyRequest, MasterAnswer, RefusedAnswer, Sender
+from core_sdk.typed_lines import from_line, to_line
 
 _BACKLOG = 64
 _MAX_REQUEST_BYTES = 64 << 20
 _REQUEST_S = 30.0
 _LAST_ANSWER_S = 1.0
 
-Answer = Callable[[dict[str, Any]], dict[str, Any]]
-
 
 class Server:
     """Listens on the master's socket from construction to `close`. Only the user who runs the master can connect."""
 
-    def __init__(self, home_root: Path, answer: Answer) -> None:
+    def __init__(self, home_root: Path, answer: Callable[[AnyRequest], MasterAnswer]) -> None:
         """`answer` is called in a thread for each request; it may raise `CoreSDKError`, `ValueError` or `OSError`."""
         self._path = home_root / "master.sock"
         self._answer = answer
@@ -68,20 +66,19 @@ class Server:
             connection.settimeout(_REQUEST_S)
             with connection.makefile("rb") as requests:
                 line = requests.readline(_MAX_REQUEST_BYTES)
-            connection.sendall(json.dumps(self._answer_line(line)).encode() + b"\n")
+            connection.sendall(to_line(self._answer_line(line)))
         self._answering.discard(threading.current_thread())
 
-    def _answer_line(self, line: bytes) -> dict[str, Any]:
+    def _answer_line(self, line: bytes) -> MasterAnswer:
         try:
-            request = json.loads(line)
-            if request.pop("protocol") != PROTOCOL:
+            sender = from_line(line, Sender)
+            if sender.protocol != PROTOCOL:
                 raise MasterRefusedError(
-                    f"it is of version {__version__}, and does not understand version {request.get('version')}; "
+                    f"it is of version {__version__}, and does not understand version {sender.version}; "
                     "`core-sdk master down` ends it, and the next command starts the new one. Trials go on meanwhile"
                 )
-            request.pop("version")
-            return {"ok": True, **self._answer(request)}
+            return self._answer(from_line(line, AnyRequest))
         except MasterError as error:
-            return {"ok": False, "error": error.reason, "is_refused": isinstance(error, MasterRefusedError)}
-        except (CoreSDKError, ValueError, KeyError, AttributeError, TypeError, OSError) as error:
-            return {"ok": False, "error": str(error) or type(error).__name__}
+            return RefusedAnswer(ok=False, error=error.reason, is_refused=isinstance(error, MasterRefusedError))
+        except (CoreSDKError, ValueError, OSError) as error:
+            return RefusedAnswer(ok=False, error=str(error) or type(error).__name__)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core_sdk.config import Resources
 from core_sdk.errors import RecordDamagedError
+from core_sdk.experiments.protocol import ExperimentStatus, RunningTrial
 from core_sdk.master.pools import Claim
 from core_sdk.tracking.attempts.killing import killable_attempt
 from core_sdk.tracking.home import Home, TrialFolder
@@ -50,6 +52,10 @@ class Standstill:
     def running(self) -> list[HeldSlots]:
         """Returns the attempts that still run."""
         return [held for held in self.held if held.folder.is_running(held.attempt)]
+
+    def status(self, experiment_id: int) -> ExperimentStatus:
+        running = tuple(RunningTrial(held.folder.trial_id, held.slot_ids) for held in self.running())
+        return ExperimentStatus(experiment_id, "DAMAGED", Resources().priority, None, self.problem, running=running)
 
 
 def file_states(paths: Iterable[Path]) -> dict[Path, object]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+
+import msgspec
 
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.following import FollowedExperiment
-from core_sdk.master.machine import Machine
+from core_sdk.experiments.protocol import ExperimentStatus, HomeStatus, RunningTrial
+from core_sdk.master.machine import status_without_master
 from core_sdk.tracking.home import Home
 
 
-def journaled_status(home: Home) -> dict[str, Any]:
+def journaled_status(home: Home) -> HomeStatus:
     """Returns a status in the form of a master's, without what only the master knows."""
-    return {**Machine.here().description, "clusters": [], "experiments": list(_experiments(home))}
+    return msgspec.structs.replace(status_without_master(), experiments=tuple(_experiments(home)))
 
 
-def _experiments(home: Home) -> Iterator[dict[str, Any]]:
+def _experiments(home: Home) -> Iterator[ExperimentStatus]:
     for experiment_id in home.experiment_ids():
         with contextlib.suppress(CoreSDKError):  # damaged, or deleted meanwhile
             search = home.experiment(experiment_id).read().search
@@ -27,16 +29,17 @@ def _experiments(home: Home) -> Iterator[dict[str, Any]]:
             for _ in followed.read():
                 pass
             experiment, is_here = followed.experiment, followed.experiment.config.resources.engine == "local"
-            yield {
-                "experiment_id": experiment_id,
-                "state": experiment.state,
-                "priority": experiment.priority,
-                "max_slots": experiment.max_slots,
-                "suspended": "its master does not answer",
-                "waiting": len(experiment.waiting),
-                "cluster": "" if is_here else experiment.config.resources.address or "auto",
-                "running": [
-                    {"trial_id": trial.trial_id, "slots": list(trial.slots) if is_here else [], "node": ""}
+            yield ExperimentStatus(
+                experiment_id,
+                experiment.state,
+                experiment.priority,
+                experiment.max_slots,
+                "its master does not answer",
+                len(experiment.waiting),
+                "" if is_here else experiment.config.resources.address or "auto",
+                tuple(
+                    RunningTrial(trial.trial_id, trial.slots if is_here else ())
                     for trial in experiment.running()
-                ],
-            }
+                    if trial.trial_id is not None
+                ),
+            )

@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core_sdk.environment import visible_gpus
+from core_sdk.experiments.protocol import HomeStatus
 from core_sdk.tracking.attempts.slots import Slots
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
@@ -35,14 +35,15 @@ class Machine:
             gpus = [str(index) for index in range(len(list(_GPUS.iterdir())))] if _GPUS.is_dir() else []
         return cls(len(gpus) or _num_cpus(), tuple(gpus))
 
-    @property
-    def description(self) -> dict[str, Any]:
-        """The machine's slots as JSON values."""
-        return {"num_slots": self.num_slots, "gpus": list(self.gpus)}
-
     def slots(self, ids: Sequence[int]) -> Slots:
         gpus = tuple(self.gpus[slot] for slot in ids) if self.gpus else ()
         return Slots(tuple(ids), gpus, max(1, len(ids) * _num_cpus() // max(1, self.num_slots)))
+
+
+def status_without_master() -> HomeStatus:
+    """Returns the status of a home that has no master: free slots, and no experiments."""
+    machine = Machine.here()
+    return HomeStatus(num_slots=machine.num_slots, gpus=machine.gpus)
 
 
 def _num_cpus() -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+
+from core_sdk.experiments.protocol import HomeStatus
 
 
 @dataclass(frozen=True)
@@ -24,36 +25,38 @@ class OccupiedSlot:
     """The address of the Ray cluster; empty for this machine."""
 
 
-def occupied_slots(status: Mapping[str, Any]) -> list[OccupiedSlot]:
+_NOBODY: tuple[int | None, int | None] = None, None
+
+
+def occupied_slots(status: HomeStatus) -> list[OccupiedSlot]:
     """Returns the slots of this machine, and then those of each cluster."""
     return [*_here(status), *_of_clusters(status)]
 
 
-def _here(status: Mapping[str, Any]) -> Iterator[OccupiedSlot]:
+def _here(status: HomeStatus) -> Iterator[OccupiedSlot]:
     users = {
-        slot: (experiment["experiment_id"], trial["trial_id"])
-        for experiment in status["experiments"]
-        if not experiment["cluster"]
-        for trial in experiment["running"]
-        for slot in trial["slots"]
+        slot: (experiment.experiment_id, trial.trial_id)
+        for experiment in status.experiments
+        if not experiment.cluster
+        for trial in experiment.running
+        for slot in trial.slots
     }
-    for slot, gpu in enumerate(status["gpus"] or [None] * status["num_slots"]):
-        yield OccupiedSlot(slot, gpu, *users.get(slot, (None, None)), device="CPU" if gpu is None else f"GPU {gpu}")
+    for slot, gpu in enumerate(status.gpus or [None] * status.num_slots):
+        yield OccupiedSlot(slot, gpu, *users.get(slot, _NOBODY), device="CPU" if gpu is None else f"GPU {gpu}")
 
 
-def _of_clusters(status: Mapping[str, Any]) -> Iterator[OccupiedSlot]:
+def _of_clusters(status: HomeStatus) -> Iterator[OccupiedSlot]:
     """Yields the slots of clusters. Only Ray knows which slots a trial has: they are shown in the order of trials."""
-    for cluster in status["clusters"]:
-        address = cluster["address"]
-        for node in cluster["nodes"]:
+    for cluster in status.clusters:
+        for node in cluster.nodes:
             users = [
-                (experiment["experiment_id"], trial["trial_id"])
-                for experiment in status["experiments"]
-                if experiment["cluster"] == address
-                for trial in experiment["running"]
-                if trial["node"] == node["node"]
-                for _ in trial["slots"]
+                (experiment.experiment_id, trial.trial_id)
+                for experiment in status.experiments
+                if experiment.cluster == cluster.address
+                for trial in experiment.running
+                if trial.node == node.node
+                for _ in trial.slots
             ]
-            for slot in range(node["num_slots"]):
+            for slot in range(node.num_slots):
                 experiment_id, trial_id = users[slot] if slot < len(users) else (None, None)
-                yield OccupiedSlot(slot, None, experiment_id, trial_id, node["node"], node["device"], address)
+                yield OccupiedSlot(slot, None, experiment_id, trial_id, node.node, node.device, cluster.address)

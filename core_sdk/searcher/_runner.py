@@ -24,6 +24,7 @@ from core_sdk.environment import Environment
 from core_sdk.errors import ConfigProblem, ExperimentNotFoundError, InvalidConfigError
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.following import FollowedExperiment
+from core_sdk.experiments.protocol import Post
 from core_sdk.experiments.submission import find_submitted, read_config, submit
 from core_sdk.records import scalar, to_json
 from core_sdk.search import CustomSearch, Event, Operation, SearchMethod
@@ -89,7 +90,7 @@ class SearchRunner(ABC):
         return [operation for event in events for operation in self._search.on(event)]
 
     def _post(self, home: Home, experiment_id: int, num_events: int) -> None:
-        call(home.root, "post", experiment_id=experiment_id, num_events=num_events, operations=self._answer)
+        call(home.root, Post(experiment_id=experiment_id, num_events=num_events, operations=self._answer))
         self._answer = []
 
     def _write_state(self, directory: Path) -> None:

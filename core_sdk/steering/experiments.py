@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, TrialNotRunningError
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import ChangeSettings, Want
 from core_sdk.records import Wish
 from core_sdk.steering import trials
 from core_sdk.steering.checks import checked_labels, checked_text
@@ -72,7 +73,7 @@ def check_submitted(home: Home, experiment_id: int, advice: str) -> None:
 
 
 def _want(home: Home, experiment_id: int, state: Wish, by: str) -> Steered:
-    return Steered(call(home.root, "want", experiment_id=experiment_id, state=state, by=by)["state"])
+    return Steered(call(home.root, Want(experiment_id=experiment_id, state=state, by=by)).state)
 
 
 def _steer_trials(home: Home, experiment_id: int, action: str, steer: Callable[[int], object]) -> Steered:
@@ -93,7 +94,7 @@ def set_slots(home: Home, experiment_id: int, *, priority: int | None = None, ma
     The priority is from 1 to 99, and smaller numbers are served first. `max_slots` of -1 takes the limit away.
     """
     check_submitted(home, experiment_id, "no master gives its trials slots")
-    call(home.root, "change", experiment_id=experiment_id, priority=priority, max_slots=max_slots)
+    call(home.root, ChangeSettings(experiment_id=experiment_id, priority=priority, max_slots=max_slots))
 
 
 def archive(home: Home, experiment_id: int) -> None:

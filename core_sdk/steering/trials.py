@@ -14,6 +14,7 @@ from core_sdk.errors import (
     TrialRunningError,
 )
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import KillTrial
 from core_sdk.records import Settled, TrialArchivedSet, TrialDescribed, TrialLabelsChanged, check_name
 from core_sdk.steering.checks import checked_labels, checked_text
 from core_sdk.tracking import Home
@@ -65,7 +66,7 @@ def kill(home: Home, trial_id: int, by: str) -> TrialState:
     folder = home.trial(trial_id)
     experiment_id = folder.read_record().experiment_id
     if _is_steered_by_master(home, experiment_id):
-        call(home.root, "kill_trial", experiment_id=experiment_id, trial_id=trial_id, by=f"killed by {by}")
+        call(home.root, KillTrial(experiment_id=experiment_id, trial_id=trial_id, by=f"killed by {by}"))
         await_end(folder)
         return "CANCELED"
     newest = folder.running_attempt()

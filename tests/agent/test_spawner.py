@@ -14,7 +14,8 @@ import pytest
 from parts import needs
 from processes import TIMEOUT_S, kill_tree, wait_for
 
-from core_sdk.agent.starting import Agent, AgentSpawner, CommandEnded
+from core_sdk.agent._messages import CommandEnded
+from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.errors import CommandNotExecutableError
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.killing import kill

@@ -17,6 +17,7 @@ from browser.seeing import expect
 from masters import running_master
 
 from core_sdk.experiments.calling import call, socket_address
+from core_sdk.experiments.protocol import GetStatus
 from core_sdk.experiments.submission import submit
 from core_sdk.tracking import Home
 
@@ -69,8 +70,8 @@ def _answering(home: Home, status: dict[str, Any]) -> Iterator[None]:
 
 def _names(site: Site) -> list[tuple[int, int]]:
     """Returns the priorities and ids of the master's experiments."""
-    experiments = call(site.home.root, "status")["experiments"]
-    return sorted((one["priority"], one["experiment_id"]) for one in experiments)
+    experiments = call(site.home.root, GetStatus()).experiments
+    return sorted((one.priority, one.experiment_id) for one in experiments)
 
 
 def test_the_queue_says_that_no_master_runs(site: Site, open_view: OpenView) -> None:
@@ -132,7 +133,7 @@ def test_the_most_slots_are_limited_and_unlimited(open_view: OpenView, tmp_path:
         expect(field).to_have_value("")
         expect(field).to_have_attribute("placeholder", "all")
         page.wait_for_function("() => document.querySelectorAll('.toast').length === 2")
-        assert [one["max_slots"] for one in call(site.home.root, "status")["experiments"]] == [None, None]
+        assert [one.max_slots for one in call(site.home.root, GetStatus()).experiments] == [None, None]
 
 
 def test_an_experiment_is_paused_resumed_and_killed_by_keys_only(open_view: OpenView, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from processes import wait_for
 
 from core_sdk.client import Tracker
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import GetStatus, Want
 from core_sdk.master.local import local_master
 from core_sdk.records import TrialRecord
 from core_sdk.tracking import Home, TrialFolder
@@ -42,9 +43,9 @@ def master(home: Home) -> Iterator[None]:
     """A master with two slots in this process. Experiments that have not ended at the end of the test are killed."""
     with local_master(Home.create(home.root), 2):
         yield
-        for experiment in call(home.root, "status")["experiments"]:
-            call(home.root, "want", experiment_id=experiment["experiment_id"], state="KILLED")
-        wait_for(lambda: call(home.root, "status")["experiments"] == [])
+        for experiment in call(home.root, GetStatus()).experiments:
+            call(home.root, Want(experiment_id=experiment.experiment_id, state="KILLED"))
+        wait_for(lambda: call(home.root, GetStatus()).experiments == ())
 
 
 @pytest.fixture

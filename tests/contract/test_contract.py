@@ -71,6 +71,7 @@ from core_sdk.errors import (
 from core_sdk.experiments._actions import AskToStop, Finish
 from core_sdk.experiments.calling import call, is_master_running
 from core_sdk.experiments.experiment import ExperimentStateMachine
+from core_sdk.experiments.protocol import Down, GetStatus, Want
 from core_sdk.experiments.reviving import announce_master, revive_master
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.journal import JournalWriter, read_journal, read_records
@@ -1568,11 +1569,11 @@ def killed_search(tmp_path_factory: pytest.TempPathFactory) -> Home:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     submit_search(home, tmp_path, max_trials=4, max_concurrent=2, max_time=8, train=REPORTS_ON)
     wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, 1)))
-    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    os.kill(call(home.root, GetStatus()).pid, signal.SIGKILL)
     wait_for(lambda: not is_master_running(home.root))
-    call(home.root, "status")
+    call(home.root, GetStatus())
     await_end(home, 1)
-    call(home.root, "down")
+    call(home.root, Down())
     os.environ.update(before)
     return home
 
@@ -1586,11 +1587,11 @@ def test_44_a_submitted_experiment_is_carried_out(home: Home, tmp_path: Path) ->
 
     refused = core_sdk("experiment", "create", str(config), str(tmp_path), "--config", "searcher.name=two")
     created = core_sdk("experiment", "create", str(config), str(tmp_path), "--paused")
-    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    os.kill(call(home.root, GetStatus()).pid, signal.SIGKILL)
     wait_for(lambda: not is_master_running(home.root))
     activated = core_sdk("experiment", "activate", "one")
     waited = core_sdk("experiment", "wait", "one")
-    call(home.root, "down")
+    call(home.root, Down())
 
     assert refused.returncode == 2
     assert [one.returncode for one in (created, activated, waited)] == [0, 0, 0], created.stderr + waited.stderr
@@ -1677,9 +1678,9 @@ def test_49_a_home_has_one_master(home: Home) -> None:
         with pytest.raises(BlockingIOError):
             Master(home, Machine(1))
 
-        answered = call(home.root, "status")
+        answered = call(home.root, GetStatus())
 
-    assert answered["pid"] == os.getpid()
+    assert answered.pid == os.getpid()
 
 
 def test_57_damage_lets_one_experiment_stand_still(home: Home, tmp_path: Path) -> None:
@@ -1722,15 +1723,15 @@ def test_58_a_stop_has_its_time_whatever_the_clock_does(
         experiment_id = submit_text(home, tmp_path, text, SAVES_LATE)
         code = home.folder(1).code_path
         wait_for(lambda: home.folder(1).journal_path(1).exists())
-        call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
+        call(home.root, Want(experiment_id=experiment_id, state="PAUSED"))
         wait_for((code / "saving").exists)
         clock = time.time
         monkeypatch.setattr(time, "time", lambda: clock() + 7200)
         for _ in range(3):  # between two answers the master looks at its attempts
-            call(home.root, "status")
+            call(home.root, GetStatus())
     with opened_master(home):
         for _ in range(3):
-            call(home.root, "status")
+            call(home.root, GetStatus())
         (code / "may save").touch()
         wait_for(lambda: any(isinstance(event, AttemptOver) for event in events_of(home, experiment_id)))
 
@@ -1752,14 +1753,14 @@ def test_59_a_killed_master_comes_back(home: Home, tmp_path: Path) -> None:
     core_sdk("master", "down")
     listed = core_sdk("queue", "list")
     assert listed.returncode == 0 and not is_master_running(home.root)
-    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    os.kill(call(home.root, GetStatus()).pid, signal.SIGKILL)
     wait_for(lambda: not is_master_running(home.root))
 
     marker.touch()
     await_end(home, experiment_id)
 
     assert len(home.trial_ids()) == 2
-    call(home.root, "down")
+    call(home.root, Down())
 
 
 def test_50_a_training_resumes_exactly() -> None:

@@ -19,6 +19,7 @@ from pytorch.trials import StopAfter
 
 from core_sdk.client import Tracker
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import Want
 from core_sdk.experiments.submission import submit
 from core_sdk.loop import rng
 from core_sdk.pytorch import Epoch, Trainer, init
@@ -142,10 +143,10 @@ def test_a_paused_example_goes_on_as_if_undisturbed(home: Home, name: str) -> No
     with running_master(Home.create(home.root)):
         paused, undisturbed = create(), create()
         wait_for(lambda: len(validations(paused)) >= 2)
-        call(home.root, "want", experiment_id=paused, state="PAUSED", by="a test")
+        call(home.root, Want(experiment_id=paused, state="PAUSED", by="a test"))
         await_end(home, undisturbed)
         num_before = len(validations(paused))
-        call(home.root, "want", experiment_id=paused, state="ACTIVE", by="a test")
+        call(home.root, Want(experiment_id=paused, state="ACTIVE", by="a test"))
         await_end(home, paused)
 
     assert 2 <= num_before < len(validations(undisturbed))

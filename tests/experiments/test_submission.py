@@ -17,6 +17,7 @@ from cli.recorded import new_attempt, new_trial, store
 
 from core_sdk.errors import CodeDirectoryError, ExperimentStateError, InvalidConfigError
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import Want
 from core_sdk.experiments.submission import (
     Submitted,
     continue_as_new,
@@ -299,7 +300,7 @@ def test_an_experiment_whose_submission_was_killed_can_be_activated(home: Home, 
     record.experiment_id, record.search = folder.experiment_id, None
     folder.write(record)
 
-    call(home.root, "want", experiment_id=folder.experiment_id, state="ACTIVE")
+    call(home.root, Want(experiment_id=folder.experiment_id, state="ACTIVE"))
 
     assert await_end(home, folder.experiment_id) == "COMPLETED"
     assert len(home.trial_ids()) == 1
@@ -353,7 +354,7 @@ def test_what_has_not_ended_is_not_continued(home: Home, model: Path) -> None:
     with pytest.raises(ExperimentStateError, match="has not ended"):
         continue_in_place(home, submitted.experiment_id)
 
-    call(home.root, "want", experiment_id=submitted.experiment_id, state="KILLED")
+    call(home.root, Want(experiment_id=submitted.experiment_id, state="KILLED"))
     assert await_end(home, submitted.experiment_id) == "CANCELED"
     with pytest.raises(ExperimentStateError, match="keeps its hyperparameters"):
         continue_in_place(home, submitted.experiment_id, overrides=["hyperparameters.lr=1"])

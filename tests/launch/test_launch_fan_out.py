@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from parts import needs
@@ -19,6 +18,7 @@ from launch._command_line import UsageError
 from launch._result import LaunchResult, overall_result
 from launch._ssh._head import HostJob, host_run_infos, with_meeting_port
 from launch._ssh._hostfile import Host, Ssh, is_here, parse_hostfile, parse_hosts, read_hostfile
+from launch._ssh._link import HostReport
 from launch._ssh._remote_launcher import HostOutput
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 from launch._torchrun._options import split_hostfile
@@ -294,14 +294,15 @@ def test_a_missing_interpreter_is_the_remote_shells_word() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_records_are_taken_out_of_what_a_host_writes(size: int) -> None:
     """Records are removed from a host's output, and launcher lines get the host's name."""
-    records: list[dict[str, Any]] = []
-    lines = HostOutput("h2", MARK, records.append)
-    written = f'{MARK}{{"started": "h2"}}\n[rank=1] a\n[core-sdk] b\n[rank=1] \x1ec{MARK}{{"result": 0}}\nd\n'.encode()
+    reports: list[HostReport] = []
+    lines = HostOutput("h2", MARK, reports.append)
+    result = '{"result": {"code": 3}}'
+    written = f"{MARK}{{}}\n[rank=1] a\n[core-sdk] b\n[rank=1] \x1ec{MARK}{result}\nd\n".encode()
 
     text = b"".join(lines.feed(written[start : start + size]) for start in range(0, len(written), size))
 
     assert text + lines.finish() == b"[rank=1] a\n[core-sdk] h2: b\n[rank=1] \x1ecd\n"
-    assert records == [{"started": "h2"}, {"result": 0}]
+    assert reports == [HostReport(), HostReport(result=LaunchResult(3))]
 
 
 def test_the_first_cause_is_the_end_of_all() -> None:

@@ -11,6 +11,7 @@ from workers.engines import ray_address
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call_running
+from core_sdk.experiments.protocol import Down
 from core_sdk.tracking import Home
 
 # A cluster beside that of the other tests: an attempt outlives its master, and would hold a place that they count.
@@ -21,7 +22,7 @@ __all__ = ["end_of_masters", "ray_address"]
 def end_of_masters(home: Home) -> Iterator[None]:
     yield
     with contextlib.suppress(MasterError):
-        call_running(home.root, "down")
+        call_running(home.root, Down())
     for process in psutil.process_iter(["environ", "cmdline"]):
         environment = process.info["environ"] or {}
         if environment.get("CORE_SDK_HOME") == str(home.root):

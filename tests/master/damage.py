@@ -13,6 +13,7 @@ from master.searches import events_of, submit_text
 from processes import wait_for
 
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import GetStatus, Want
 from core_sdk.master._master import Master
 from core_sdk.master._server import Server
 from core_sdk.master.machine import Machine
@@ -67,11 +68,11 @@ class HomeWithExperiments:
         return found
 
     def states(self) -> dict[int, str]:
-        return {one["experiment_id"]: one["state"] for one in call(self.home.root, "status")["experiments"]}
+        return {one.experiment_id: one.state for one in call(self.home.root, GetStatus()).experiments}
 
     def problem(self, experiment_id: int) -> str:
-        experiments = call(self.home.root, "status")["experiments"]
-        return str(next(one["suspended"] for one in experiments if one["experiment_id"] == experiment_id))
+        experiments = call(self.home.root, GetStatus()).experiments
+        return str(next(one.suspended for one in experiments if one.experiment_id == experiment_id))
 
     def end_running_trial(self) -> None:
         folder = self.home.folder(self.running_trial)
@@ -87,8 +88,8 @@ def made_home(home: Home, tmp_path: Path, *, has_ended_trial: bool = False) -> I
         paused = submit_text(home, tmp_path, text, _TRAIN % False, is_paused=not has_ended_trial)
         if has_ended_trial:
             wait_for(lambda: any(isinstance(event, AttemptOver) for event in events_of(home, paused)))
-            call(home.root, "want", experiment_id=paused, state="PAUSED")
-            wait_for(lambda: call(home.root, "status")["experiments"][0]["running"] == [])
+            call(home.root, Want(experiment_id=paused, state="PAUSED"))
+            wait_for(lambda: call(home.root, GetStatus()).experiments[0].running == ())
         running = submit_text(home, tmp_path, _SEARCH.format(name="running", python=sys.executable), _TRAIN % True)
         wait_for(lambda: sum(isinstance(event, ValidationRead) for event in events_of(home, running)) == 3)
     trials = home.trial_ids()

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from master.damage import HomeWithExperiments, flip, made_home, replace
@@ -17,6 +16,7 @@ from parts import needs
 
 from core_sdk.agent.starting import AgentSpawner
 from core_sdk.errors import CoreSDKError
+from core_sdk.experiments.protocol import ChangeSettings
 from core_sdk.master._master import Master
 from core_sdk.master.machine import Machine
 from core_sdk.tracking import Home
@@ -68,20 +68,15 @@ class Seen:
 
 
 def see(master: Master, index: Index) -> Seen:
-    status = ask(master, "status")
+    status = master._status()
     index.refresh()
     return Seen(
-        {one["experiment_id"]: one["state"] for one in status["experiments"]},
-        {one["experiment_id"]: one["suspended"] for one in status["experiments"]},
+        {one.experiment_id: one.state for one in status.experiments},
+        {one.experiment_id: one.suspended for one in status.experiments},
         {row.experiment_id: (row.name, row.state) for row in index.experiments()},
         {row.trial_id: (row.experiment_id, row.state, row.hparams) for row in index.trials()},
         index.left_out(),
     )
-
-
-def ask(master: Master, do: str, **arguments: object) -> dict[str, Any]:
-    """Asks the master between two of its looks."""
-    return master._do(do, **arguments)
 
 
 def look(master: Master) -> None:
@@ -230,6 +225,6 @@ def test_no_damage_stops_a_master_that_runs(made: HomeWithExperiments, num_damag
 def touch(master: Master, experiment_id: int, path: Path) -> None:
     """Makes the master record an event of the experiment."""
     try:
-        ask(master, "change", experiment_id=experiment_id, priority=50)
+        master._do(ChangeSettings(experiment_id=experiment_id, priority=50))
     except CoreSDKError as error:
         assert str(path) in str(error)

@@ -17,6 +17,7 @@ from processes import wait_for
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import GetStatus, Want
 from core_sdk.records import AttemptBegun, AttemptOver, ExperimentBegun, TrialNumbered, encode_values
 from core_sdk.tracking import Home
 from core_sdk.tracking.deletion.collection import Request, collect
@@ -72,8 +73,8 @@ def test_a_master_that_runs_survives_the_damage(made: HomeWithExperiments, name:
         os.truncate(path, len(whole) // 2)
 
         try:
-            call(made.home.root, "want", experiment_id=made.paused, state="ACTIVE")
-            call(made.home.root, "want", experiment_id=made.paused, state="PAUSED")
+            call(made.home.root, Want(experiment_id=made.paused, state="ACTIVE"))
+            call(made.home.root, Want(experiment_id=made.paused, state="PAUSED"))
         except MasterError as error:
             assert str(path) in str(error)
         if name in ("experiment.json", "events.journal"):
@@ -110,11 +111,11 @@ def test_the_slots_of_a_damaged_experiment_are_not_given_away(made: HomeWithExpe
     replace(path, flip(path.read_bytes(), 200))
 
     with opened_master(made.home, num_slots=1):
-        call(made.home.root, "want", experiment_id=made.paused, state="ACTIVE")
-        found = {one["experiment_id"]: one for one in call(made.home.root, "status")["experiments"]}
+        call(made.home.root, Want(experiment_id=made.paused, state="ACTIVE"))
+        found = {one.experiment_id: one for one in call(made.home.root, GetStatus()).experiments}
 
-        assert [trial["slots"] for trial in found[made.running]["running"]] == [[0]]
-        assert found[made.paused]["running"] == []
+        assert [trial.slots for trial in found[made.running].running] == [(0,)]
+        assert found[made.paused].running == ()
         made.end_running_trial()
         wait_for(lambda: any(isinstance(event, AttemptOver) for event in made.events()[made.paused]))
 

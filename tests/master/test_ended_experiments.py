@@ -15,7 +15,9 @@ from processes import wait_for
 
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import Post, Want
 from core_sdk.experiments.submission import continue_in_place, fork
+from core_sdk.records import Wish
 from core_sdk.tracking import Home
 
 pytestmark = needs("many processes")
@@ -31,9 +33,9 @@ ENDS = ("COMPLETED", "CANCELED", "ERROR")
 AT_REST = (*ENDS, "PAUSED")
 
 
-def want(state: str) -> Callable[[Home, int], int]:
+def want(state: Wish) -> Callable[[Home, int], int]:
     def do(home: Home, experiment_id: int) -> int:
-        call(home.root, "want", experiment_id=experiment_id, state=state, by="a test")
+        call(home.root, Want(experiment_id=experiment_id, state=state, by="a test"))
         return experiment_id
 
     return do
@@ -57,7 +59,7 @@ def begin(home: Home, tmp_path: Path, searcher: str, state: str) -> int:
         want("CANCELED")(home, experiment_id)
     elif searcher == "custom" and state in ENDS:
         shutdown = {"operation": "shutdown", "failure": state == "ERROR"}
-        call(home.root, "post", experiment_id=experiment_id, num_events=1, operations=[shutdown])
+        call(home.root, Post(experiment_id=experiment_id, num_events=1, operations=[shutdown]))
     if state == "ACTIVE" and searcher != "custom":
         wait_for(lambda: is_running(home, experiment_id))
     assert state == "ACTIVE" or await_state(home, experiment_id, AT_REST) == state
@@ -127,7 +129,7 @@ def test_every_command_comes_to_an_end_or_is_refused(
                 # A custom search waits for its method.
                 if now is not None and not now.has_ended and (searcher == "custom" or state == "ACTIVE"):
                     assert not now.is_damaged
-                    call(home.root, "want", experiment_id=each, state="KILLED")
+                    call(home.root, Want(experiment_id=each, state="KILLED"))
             ends[verb, state] = await_state(home, changed, AT_REST)
 
     assert refused == expected_refusals(searcher, is_damaged)

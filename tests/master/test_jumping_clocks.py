@@ -16,6 +16,7 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk.experiments.calling import call, is_master_running
+from core_sdk.experiments.protocol import ChangeSettings, GetStatus, Want
 from core_sdk.journal import read_records
 from core_sdk.records import AttemptOver, KillSent, Report, SettingsChanged, StopSent
 from core_sdk.tracking import Home
@@ -77,9 +78,9 @@ def jump(tmp_path: Path) -> Callable[[int], None]:
 
 def look_twice(home: Home, experiment_id: int) -> float:
     """Lets the master look at its attempts and returns the time that it records."""
-    call(home.root, "change", experiment_id=experiment_id, priority=50)
+    call(home.root, ChangeSettings(experiment_id=experiment_id, priority=50))
     for _ in range(2):
-        call(home.root, "status")
+        call(home.root, GetStatus())
     return [event.time for event in events_of(home, experiment_id) if isinstance(event, SettingsChanged)][-1]
 
 
@@ -93,13 +94,13 @@ def test_a_trial_that_saves_has_its_time_whatever_the_clock_does(
     experiment_id = submit_text(home, tmp_path, text, TRAIN % str(may_save))
     log = home.root / "runs" / "1" / "1.log"
     wait_for(lambda: log.exists() and (home.root / "runs" / "1" / "1.journal").exists())
-    call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
+    call(home.root, Want(experiment_id=experiment_id, state="PAUSED"))
     wait_for(lambda: "saving" in log.read_text())
     began = look_twice(home, experiment_id)
 
     jump(TWO_HOURS_S)
     assert look_twice(home, experiment_id) >= began + TWO_HOURS_S
-    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    os.kill(call(home.root, GetStatus()).pid, signal.SIGKILL)
     wait_for(lambda: not is_master_running(home.root))
     look_twice(home, experiment_id)
     jump(-TWO_HOURS_S)

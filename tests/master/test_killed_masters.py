@@ -19,6 +19,7 @@ from processes import is_living, wait_for
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call, is_master_running
+from core_sdk.experiments.protocol import Down, GetStatus, Want
 from core_sdk.records import AttemptBegun, AttemptOver, Event, TrialNumbered, ValidationRead
 from core_sdk.tracking import Home, open_view
 
@@ -93,7 +94,7 @@ def run_with_a_kill(home: Home, tmp_path: Path, number: int, moment: str) -> int
     except MasterError:
         experiment_id = search(home, tmp_path)
     wait_for(lambda: not is_master_running(home.root) or has_ended(home, experiment_id))
-    call(home.root, "status")
+    call(home.root, GetStatus())
     await_end(home, experiment_id)
     return experiment_id
 
@@ -112,7 +113,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], in
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     experiment_id = search(home, tmp_path)
     await_end(home, experiment_id)
-    call(home.root, "down")
+    call(home.root, Down())
     os.environ.update(before)
     return decisions(home, experiment_id), len(events_of(home, experiment_id))
 
@@ -160,18 +161,18 @@ def test_a_hundred_kills_lose_nothing(home: Home, tmp_path: Path) -> None:
     """After a hundred kills of the master, every attempt began once and every report was heard once."""
     Home.create(home.root)
     chance = random.Random(1)
-    call(home.root, "status", options=["--slots=8", "--stay"])
+    call(home.root, GetStatus(), options=["--slots=8", "--stay"])
     experiment_id = submit_search(home, tmp_path, max_trials=400, max_concurrent=8, max_time=20, train=BUSY)
 
     for _ in range(NUM_KILLS):
         time.sleep(chance.uniform(0.0, 1.0))  # the random moment itself
-        pid: int = call(home.root, "status", options=["--slots=8", "--stay"])["pid"]
+        pid: int = call(home.root, GetStatus(), options=["--slots=8", "--stay"]).pid
         os.kill(pid, signal.SIGKILL)
         while is_living(pid):  # the end of a trial may begin the next master at once
             time.sleep(0.01)
-    call(home.root, "status", options=["--slots=8", "--stay"])
-    call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
-    wait_for(lambda: call(home.root, "status")["experiments"][0]["running"] == [], timeout_s=120)
+    call(home.root, GetStatus(), options=["--slots=8", "--stay"])
+    call(home.root, Want(experiment_id=experiment_id, state="PAUSED"))
+    wait_for(lambda: call(home.root, GetStatus()).experiments[0].running == (), timeout_s=120)
 
     events = events_of(home, experiment_id)
     assert_none_began_twice(events)

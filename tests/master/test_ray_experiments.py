@@ -23,6 +23,7 @@ from processes import wait_for
 from workers.engines import ray_node
 
 from core_sdk.experiments.calling import call, call_running
+from core_sdk.experiments.protocol import GetStatus
 from core_sdk.records import AttemptBegun, AttemptOver
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import TrialRow
@@ -75,8 +76,9 @@ def cli(home: Home, tmp_path: Path) -> Iterator[Cli]:
         return subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=120)
 
     yield run
-    for experiment in (call_running(home.root, "status") or {"experiments": []})["experiments"]:
-        run("experiment", "kill", str(experiment["experiment_id"]))
+    status = call_running(home.root, GetStatus())
+    for experiment in status.experiments if status else ():
+        run("experiment", "kill", str(experiment.experiment_id))
 
 
 def create(
@@ -118,7 +120,7 @@ def problem_of(cli: Cli, experiment_id: int) -> str:
 
 
 def master_pid(home: Home) -> int:
-    return int(call(home.root, "status")["pid"])
+    return int(call(home.root, GetStatus()).pid)
 
 
 @needs("ray")
@@ -346,7 +348,7 @@ def test_a_trial_begins_elsewhere_when_its_node_dies_before(
     experiment_id = create(run, home, ray_on_hosts.address, "--paused")
     ray_on_hosts.suspend(1)
     run("experiment", "activate", str(experiment_id))
-    wait_for(lambda: any(found["running"] for found in call(home.root, "status")["experiments"]))
+    wait_for(lambda: any(found.running for found in call(home.root, GetStatus()).experiments))
     ray_on_hosts.hosts[1].kill()
     ray_on_hosts.join(2)
 

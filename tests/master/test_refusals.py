@@ -18,6 +18,7 @@ from processes import wait_for
 
 from core_sdk.errors import MasterError, MasterRefusedError
 from core_sdk.experiments.calling import call, is_master_running, socket_address
+from core_sdk.experiments.protocol import GetStatus
 from core_sdk.records import AttemptBegun
 from core_sdk.tracking import Home
 
@@ -33,13 +34,13 @@ def this_python() -> None:
 def test_slots_that_this_machine_will_never_have_are_refused(home: Home, tmp_path: Path) -> None:
     """A trial that needs more slots than the machine has is refused and leaves no experiment."""
     Home.create(home.root)
-    call(home.root, "status", options=["--slots=2"])
+    call(home.root, GetStatus(), options=["--slots=2"])
     text = ASHA.format(max_trials=1, max_concurrent=1, max_time=4) + "resources: {slots_per_trial: 3}\n"
 
     with pytest.raises(MasterRefusedError, match=r"wants 3 slots .* this machine has 2"):
         submit_text(home, tmp_path, text, TRAIN)
 
-    assert call(home.root, "status")["experiments"] == []
+    assert call(home.root, GetStatus()).experiments == ()
     assert home.experiment_ids() == []
 
 
@@ -58,19 +59,19 @@ def test_a_cluster_where_ray_is_missing_is_refused(home: Home, tmp_path: Path) -
 @needs("many processes")
 def test_a_home_has_one_master(home: Home) -> None:
     """A second master of a home ends at once."""
-    pid = call(home.root, "status")["pid"]
+    pid = call(home.root, GetStatus()).pid
 
     second = subprocess.run(
         [sys.executable, "-P", "-m", "core_sdk.master"], env={**os.environ, "CORE_SDK_HOME": str(home.root)}, timeout=30
     )
 
     assert second.returncode == 0
-    assert call(home.root, "status")["pid"] == pid
+    assert call(home.root, GetStatus()).pid == pid
 
 
 def test_only_the_user_can_speak_with_the_master_and_read_what_it_did(home: Home) -> None:
     """The master's socket and log are accessible to the user only."""
-    call(home.root, "status")
+    call(home.root, GetStatus())
 
     mode = (home.root / "master.sock").stat().st_mode
 
@@ -82,7 +83,7 @@ def test_only_the_user_can_speak_with_the_master_and_read_what_it_did(home: Home
     ("request_line", "words"),
     [
         (b'{"protocol": 99, "version": "9.9", "do": "status"}', "does not understand version 9.9"),
-        (b'{"protocol": 1, "version": "0.1.0", "do": "dance"}', "does not know 'dance'"),
+        (b'{"protocol": 1, "version": "0.1.0", "do": "dance"}', "'dance'"),
         (b'{"protocol": 1, "version": "0.1.0", "do": "want", "experiment_id": 7, "state": "PAUSED"}', "experiment 7"),
         (b'{"protocol": 1, "version": "0.1.0", "do": "want"}', "experiment_id"),
         (b"nonsense", ""),
@@ -92,7 +93,7 @@ def test_only_the_user_can_speak_with_the_master_and_read_what_it_did(home: Home
 )
 def test_a_request_that_makes_no_sense_is_answered(home: Home, request_line: bytes, words: str) -> None:
     """An invalid request is answered with the problem, and the master goes on."""
-    pid = call(home.root, "status")["pid"]
+    pid = call(home.root, GetStatus()).pid
 
     with socket.socket(socket.AF_UNIX) as connection:
         with socket_address(home.root) as address:
@@ -101,7 +102,7 @@ def test_a_request_that_makes_no_sense_is_answered(home: Home, request_line: byt
         answer = json.loads(connection.makefile("rb").readline())
 
     assert not answer["ok"] and words in answer["error"]
-    assert call(home.root, "status")["pid"] == pid
+    assert call(home.root, GetStatus()).pid == pid
 
 
 @needs("many processes")
@@ -130,12 +131,12 @@ def test_a_home_that_cannot_be_written_has_no_master(home: Home) -> None:
     home.root.write_text("not a directory")
 
     with pytest.raises((MasterError, FileExistsError)):
-        call(home.root, "status")
+        call(home.root, GetStatus())
 
 
 @needs("many processes")
 def test_an_idle_master_ends(home: Home) -> None:
     """A master that was started for one request ends when it is idle."""
-    call(home.root, "status", options=["--idle=1"])
+    call(home.root, GetStatus(), options=["--idle=1"])
 
     wait_for(lambda: not is_master_running(home.root))

@@ -15,7 +15,8 @@ from master.searches import await_end, events_of, submit_text
 from processes import wait_for
 
 from core_sdk.experiments.calling import call
-from core_sdk.records import AttemptBegun, AttemptOver
+from core_sdk.experiments.protocol import Want
+from core_sdk.records import AttemptBegun, AttemptOver, Wish
 from core_sdk.tracking import Home
 
 SEARCH = """
@@ -92,15 +93,15 @@ def test_a_trial_that_is_removed_while_no_master_runs_has_ended_for_the_next_one
 
 
 @pytest.mark.parametrize("state", ["CANCELED", "KILLED", "ACTIVE"])
-def test_an_experiment_with_a_removed_trial_can_be_ended(home: Home, tmp_path: Path, state: str) -> None:
+def test_an_experiment_with_a_removed_trial_can_be_ended(home: Home, tmp_path: Path, state: Wish) -> None:
     """An experiment with a removed trial can be canceled, killed or activated."""
     with opened_master(Home.create(home.root)):
         experiment_id, _ = begin(home, tmp_path)
-        call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
+        call(home.root, Want(experiment_id=experiment_id, state="PAUSED"))
         wait_for(lambda: len(outcomes(home, experiment_id)) == 1)
         remove(home, 1)
 
-        call(home.root, "want", experiment_id=experiment_id, state=state)
+        call(home.root, Want(experiment_id=experiment_id, state=state))
         search = await_end(home, experiment_id)
 
     assert search.state == ("COMPLETED" if state == "ACTIVE" else "CANCELED")

@@ -17,6 +17,7 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk.experiments.calling import call, is_master_running
+from core_sdk.experiments.protocol import Down, GetStatus, Want
 from core_sdk.tracking import Home
 
 SEARCH = """
@@ -52,7 +53,7 @@ def run_cli(tmp_path: Path, warm_cli: WarmCli) -> Callable[..., Finished]:
 
 def begin(home: Home, tmp_path: Path) -> int:
     """A search whose first trial trains until the file `may end` is there, under a master with two slots."""
-    call(Home.create(home.root).root, "status", options=["--slots=2", "--stay"])
+    call(Home.create(home.root).root, GetStatus(), options=["--slots=2", "--stay"])
     experiment_id = submit_text(home, tmp_path, SEARCH, TRAIN % str(tmp_path / "may end"))
     await_training(home)
     return experiment_id
@@ -64,7 +65,7 @@ def await_training(home: Home) -> None:
 
 
 def kill_master(home: Home) -> None:
-    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    os.kill(call(home.root, GetStatus()).pid, signal.SIGKILL)
     wait_for(lambda: not is_master_running(home.root))
 
 
@@ -83,7 +84,7 @@ def test_a_command_that_looks_brings_a_killed_master_back(
     if command[0] == "queue":
         assert "search" in listed.output
     wait_for(lambda: is_master_running(home.root))
-    assert call(home.root, "status")["num_slots"] == 2
+    assert call(home.root, GetStatus()).num_slots == 2
     (tmp_path / "may end").touch()
     assert await_end(home, experiment_id).state == "COMPLETED"
 
@@ -119,8 +120,8 @@ def test_a_master_that_was_ended_stays_away(home: Home, tmp_path: Path, run_cli:
 def test_an_experiment_at_rest_needs_no_master(home: Home, tmp_path: Path, run_cli: Callable[..., Finished]) -> None:
     """A listing command does not restart the master if its experiments are all paused."""
     experiment_id = begin(home, tmp_path)
-    call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
-    wait_for(lambda: call(home.root, "status")["experiments"][0]["running"] == [])
+    call(home.root, Want(experiment_id=experiment_id, state="PAUSED"))
+    wait_for(lambda: call(home.root, GetStatus()).experiments[0].running == ())
     wait_for(lambda: home.experiment(experiment_id).read().search.num_running == 0)  # type: ignore[union-attr]
     kill_master(home)
 
@@ -160,7 +161,7 @@ def test_a_copy_starts_no_training_of_its_original(
     assert "core-sdk home adopt" in said[0] and said[1:] == ["", ""]
     assert waited.status == 1 and "does not go on here" in waited.errors
     assert not is_master_running(copied.root)
-    call(copied.root, "status")  # as a command that begins another experiment would
+    call(copied.root, GetStatus())  # as a command that begins another experiment would
     wait_for(lambda: _state(copied, experiment_id) == "PAUSED")
     assert copied.folder(1).running_attempt() is None and copied.trial_ids() == [1]
     assert in_copy("experiment", "activate", str(experiment_id)).status == 0
@@ -171,7 +172,7 @@ def test_a_copy_starts_no_training_of_its_original(
     (tmp_path / "may end").touch()
     assert await_end(home, experiment_id).state == "COMPLETED"
     assert await_end(copied, experiment_id).state == "COMPLETED"
-    call(copied.root, "down")
+    call(copied.root, Down())
 
 
 @needs("many processes")
@@ -195,7 +196,7 @@ def test_a_home_that_was_moved_goes_on_once_somebody_says_so(
     assert await_end(moved, experiment_id).state == "COMPLETED"
     assert "nothing in" in in_moved("home", "adopt").output
     assert in_moved("home", "copy").status == 0
-    call(moved.root, "down")
+    call(moved.root, Down())
 
 
 def _state(home: Home, experiment_id: int) -> str:
@@ -232,7 +233,7 @@ def test_trials_hear_signals_though_the_command_that_started_their_master_did_no
 
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
-        call(Home.create(home.root).root, "status", options=["--slots=2", "--stay"])
+        call(Home.create(home.root).root, GetStatus(), options=["--slots=2", "--stay"])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -259,4 +260,4 @@ def test_a_master_goes_on_in_a_home_that_was_renamed(home: Home, tmp_path: Path)
         assert moved.trial_ids() == [1, 2]
         assert not home.root.exists()
     finally:
-        call(moved.root, "down")
+        call(moved.root, Down())

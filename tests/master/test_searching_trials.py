@@ -15,7 +15,8 @@ from processes import wait_for
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call, is_master_running
-from core_sdk.records import AttemptBegun, AttemptOver, StopSent, ValidationRead
+from core_sdk.experiments.protocol import ChangeSettings, GetStatus, Want
+from core_sdk.records import AttemptBegun, AttemptOver, StopSent, ValidationRead, Wish
 from core_sdk.tracking import Home, open_view
 
 pytestmark = needs("many processes")
@@ -52,9 +53,9 @@ def test_a_paused_search_goes_on_where_it_was(home: Home, tmp_path: Path) -> Non
     experiment_id = submit_search(home, tmp_path, max_trials=3)
     wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)))
 
-    call(home.root, "want", experiment_id=experiment_id, state="PAUSED", by="a test")
-    wait_for(lambda: call(home.root, "status")["experiments"][0]["running"] == [])
-    call(home.root, "want", experiment_id=experiment_id, state="ACTIVE", by="a test")
+    call(home.root, Want(experiment_id=experiment_id, state="PAUSED", by="a test"))
+    wait_for(lambda: call(home.root, GetStatus()).experiments[0].running == ())
+    call(home.root, Want(experiment_id=experiment_id, state="ACTIVE", by="a test"))
     search = await_end(home, experiment_id)
 
     events = events_of(home, experiment_id)
@@ -69,21 +70,21 @@ def test_an_experiment_whose_last_trial_ends_meanwhile_can_be_activated(home: Ho
     first = submit_search(home, tmp_path, max_trials=1, train="print('quick')\n")
     second = submit_search(home, tmp_path, max_trials=1, train="import time\ntime.sleep(600)\n")
     await_end(home, first)
-    call(home.root, "want", experiment_id=second, state="KILLED", by="a test")
+    call(home.root, Want(experiment_id=second, state="KILLED", by="a test"))
     await_end(home, second)
 
-    assert call(home.root, "want", experiment_id=first, state="ACTIVE", by="a test") == {"state": "COMPLETED"}
+    assert call(home.root, Want(experiment_id=first, state="ACTIVE", by="a test")).state == "COMPLETED"
     with pytest.raises(MasterError, match=f"it is CANCELED. `core-sdk experiment continue {second}`"):
-        call(home.root, "want", experiment_id=second, state="ACTIVE", by="a test")
+        call(home.root, Want(experiment_id=second, state="ACTIVE", by="a test"))
 
 
 @pytest.mark.parametrize("wish", ["CANCELED", "KILLED"])
-def test_a_canceled_search_ends(home: Home, tmp_path: Path, wish: str) -> None:
+def test_a_canceled_search_ends(home: Home, tmp_path: Path, wish: Wish) -> None:
     """Canceling or killing a search cancels all its trials."""
     experiment_id = submit_search(home, tmp_path, train="import time\nprint('here', flush=True)\ntime.sleep(600)\n")
     wait_for(lambda: any(isinstance(event, AttemptBegun) for event in events_of(home, experiment_id)))
 
-    call(home.root, "want", experiment_id=experiment_id, state=wish, by="canceled by a test")
+    call(home.root, Want(experiment_id=experiment_id, state=wish, by="canceled by a test"))
     search = await_end(home, experiment_id)
 
     assert search.state == "CANCELED"
@@ -98,8 +99,8 @@ def test_a_killed_master_loses_no_trial(home: Home, tmp_path: Path) -> None:
     experiment_id = submit_search(home, tmp_path, max_trials=2)
     wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)))
 
-    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
-    wait_for(lambda: bool(call(home.root, "status")["experiments"]) or home_has_ended(home, experiment_id))
+    os.kill(call(home.root, GetStatus()).pid, signal.SIGKILL)
+    wait_for(lambda: bool(call(home.root, GetStatus()).experiments) or home_has_ended(home, experiment_id))
     search = await_end(home, experiment_id)
 
     begun = [
@@ -145,7 +146,7 @@ def test_each_trial_sees_only_its_own_gpus(home: Home, tmp_path: Path) -> None:
     experiment_id = submit_search(home, tmp_path, max_trials=2, max_concurrent=2, train=train)
     await_end(home, experiment_id)
 
-    assert call(home.root, "status")["gpus"] == ["3", "GPU-5"]
+    assert call(home.root, GetStatus()).gpus == ("3", "GPU-5")
     assert sorted(home.trial(trial_id).log_path(1).read_text() for trial_id in home.trial_ids()) == ["3\n", "GPU-5\n"]
 
 
@@ -157,7 +158,7 @@ def test_a_trial_that_does_not_stop_is_killed_at_the_time_out(home: Home, tmp_pa
     log = home.root / "runs" / "1" / "1.log"
     wait_for(lambda: log.exists() and "deaf" in log.read_text())
 
-    call(home.root, "want", experiment_id=experiment_id, state="CANCELED", by="canceled by a test")
+    call(home.root, Want(experiment_id=experiment_id, state="CANCELED", by="canceled by a test"))
     search = await_end(home, experiment_id)
 
     kinds = [type(event).__name__ for event in events_of(home, experiment_id)]
@@ -198,7 +199,7 @@ def test_a_missing_module_is_not_tried_for_ever(home: Home, tmp_path: Path) -> N
 def test_a_more_important_experiment_gets_the_slots(home: Home, tmp_path: Path) -> None:
     """For a more important experiment a trial saves and stops, and resumes later."""
     Home.create(home.root)
-    call(home.root, "status", options=["--slots=1", "--stay"])
+    call(home.root, GetStatus(), options=["--slots=1", "--stay"])
     first = submit_search(home, tmp_path, max_trials=1)
     wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, first)))
     text = ASHA.format(max_trials=1, max_concurrent=1, max_time=20) + "resources: {priority: 1}\n"
@@ -214,11 +215,11 @@ def test_a_more_important_experiment_gets_the_slots(home: Home, tmp_path: Path) 
 def test_a_lowered_limit_stops_the_youngest_trial(home: Home, tmp_path: Path) -> None:
     """Lowering max_slots stops the youngest trial, which resumes when another ends."""
     Home.create(home.root)
-    call(home.root, "status", options=["--slots=2", "--stay"])
+    call(home.root, GetStatus(), options=["--slots=2", "--stay"])
     experiment_id = submit_text(home, tmp_path, RANDOM, TRAIN)
     wait_for(lambda: sum(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)) > 2)
 
-    call(home.root, "change", experiment_id=experiment_id, max_slots=1)
+    call(home.root, ChangeSettings(experiment_id=experiment_id, max_slots=1))
     search = await_end(home, experiment_id)
 
     events = events_of(home, experiment_id)
@@ -282,7 +283,7 @@ def test_another_rank_is_heard_once_although_the_master_is_killed(home: Home, tm
     experiment_id = submit_text(home, tmp_path, OF_RANKS, train_on_ranks("rank == 1"))
     wait_for(lambda: not is_master_running(home.root))
     num_heard = len(heard(home, experiment_id))
-    call(home.root, "status")
+    call(home.root, GetStatus())
 
     await_end(home, experiment_id)
 

@@ -16,6 +16,7 @@ from parts import needs
 from processes import wait_for
 
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import GetStatus
 from core_sdk.tracking import Home
 
 pytestmark = needs("many processes")
@@ -66,7 +67,7 @@ def test_commands_say_whom_they_wait_for(home: Home, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     experiment_id = submit_text(home, tmp_path, CONFIG, "")
     wait_for(lambda: bool(home.trial_ids()) and home.trial(1).log_path(1).exists())
-    pid = call(home.root, "status")["pid"]
+    pid = call(home.root, GetStatus()).pid
     looking = ["queue list", "slot list --json", "master status"]
 
     with suspended(pid):
@@ -92,7 +93,7 @@ def test_commands_say_whom_they_wait_for(home: Home, tmp_path: Path) -> None:
 def test_a_master_is_ended_as_soon_as_it_answers(home: Home, tmp_path: Path) -> None:
     """`master down` waits for a suspended master and ends it when it answers."""
     home = Home.create(home.root)
-    pid = call(home.root, "status")["pid"]
+    pid = call(home.root, GetStatus()).pid
 
     with suspended(pid):
         down = start(home, tmp_path, "master down")

@@ -15,6 +15,7 @@ from processes import wait_for
 from workers.ray_hosts import RayHosts, ray_hosts
 
 from core_sdk.experiments.calling import call, call_running
+from core_sdk.experiments.protocol import GetStatus
 from core_sdk.records import AttemptBegun, AttemptOver
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import CheckpointRow, TrialRow
@@ -122,7 +123,7 @@ class Away:
 
     def kill_master(self) -> None:
         """Kills the master on the first host."""
-        self.cluster.hosts[0].run(["kill", "-9", str(call(self.home.root, "status")["pid"])])
+        self.cluster.hosts[0].run(["kill", "-9", str(call(self.home.root, GetStatus()).pid)])
 
     def spooled(self, name: str) -> list[Path]:
         """Returns the files of this name in the spools of all other hosts."""
@@ -145,8 +146,9 @@ def three_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayHosts]:
 def away(three_hosts: RayHosts, tmp_path: Path) -> Iterator[Away]:
     away = Away(three_hosts.for_test(tmp_path))
     yield away
-    for experiment in (call_running(away.home.root, "status") or {"experiments": []})["experiments"]:
-        away.cli("experiment", "kill", str(experiment["experiment_id"]))
+    status = call_running(away.home.root, GetStatus())
+    for experiment in status.experiments if status else ():
+        away.cli("experiment", "kill", str(experiment.experiment_id))
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from processes import wait_for
 
 from core_sdk.errors import TrialRunningError
 from core_sdk.experiments.calling import call
-from core_sdk.records import AttemptBegun, ValidationRead
+from core_sdk.experiments.protocol import Down, GetStatus, Want
+from core_sdk.records import AttemptBegun, ValidationRead, Wish
 from core_sdk.steering import trials
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.deletion import delete_experiment
@@ -67,7 +68,7 @@ def storage(start_server: Callable[[str], BucketServer]) -> Iterator[Stalling]:
 def stalled(home: Home, tmp_path: Path, storage: Stalling) -> int:
     """An experiment whose paused trial was activated, and waits for the storage of its checkpoint."""
     Home.create(home.root)
-    call(home.root, "status", options=["--slots=2", "--stay"])
+    call(home.root, GetStatus(), options=["--slots=2", "--stay"])
     text = ASHA.format(max_trials=1, max_concurrent=1, max_time=20) + storage.config
     experiment_id = submit_text(home, tmp_path, text, TRAIN)
     wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)))
@@ -79,12 +80,12 @@ def stalled(home: Home, tmp_path: Path, storage: Stalling) -> int:
     return experiment_id
 
 
-def want(home: Home, experiment_id: int, state: str) -> None:
-    call(home.root, "want", experiment_id=experiment_id, state=state, by="a test")
+def want(home: Home, experiment_id: int, state: Wish) -> None:
+    call(home.root, Want(experiment_id=experiment_id, state=state, by="a test"))
 
 
 def running(home: Home) -> list[int]:
-    return [trial["trial_id"] for found in call(home.root, "status")["experiments"] for trial in found["running"]]
+    return [trial.trial_id for found in call(home.root, GetStatus()).experiments for trial in found.running]
 
 
 def num_begun(home: Home, experiment_id: int) -> int:
@@ -117,7 +118,7 @@ def test_an_experiment_is_killed_while_its_storage_does_not_answer(home: Home, s
     storage.mend()
 
     assert search.state == "CANCELED"
-    wait_for(lambda: call(home.root, "status")["experiments"] == [])
+    wait_for(lambda: call(home.root, GetStatus()).experiments == ())
     assert num_begun(home, stalled) == 1
     wait_for(lambda: home.trial(1).attempts() == [1])
 
@@ -148,10 +149,10 @@ def test_a_pause_frees_the_slots_while_a_storage_does_not_answer(home: Home, sto
 
 def test_a_master_ends_while_a_storage_does_not_answer(home: Home, storage: Stalling, stalled: int) -> None:
     """A master can end while a storage does not answer, and the next one resumes the trial."""
-    call(home.root, "down")
+    call(home.root, Down())
     storage.mend()
 
-    call(home.root, "status")
+    call(home.root, GetStatus())
     search = await_end(home, stalled)
 
     assert search.state == "COMPLETED"

@@ -18,6 +18,7 @@ from pytorch.lifecycle import BATCHES_PER_EPOCH, CONFIG, NUM_BATCHES, Reports, S
 
 from core_sdk.client import Tracker, TrialState
 from core_sdk.experiments.calling import call
+from core_sdk.experiments.protocol import GetStatus, Want
 from core_sdk.tracking import Home, open_view
 
 # Each of them starts torch several times.
@@ -89,11 +90,11 @@ def test_pauses_and_a_kill_leave_no_trace_in_an_experiment(home: Home, stage: St
     stage.hold_at(7)
     paused = stage.submit(home)
     stage.await_held()
-    call(home.root, "want", experiment_id=paused, state="PAUSED", by="a test")
+    call(home.root, Want(experiment_id=paused, state="PAUSED", by="a test"))
     stage.go_on()
-    wait_for(lambda: call(home.root, "status")["experiments"][0]["running"] == [])
+    wait_for(lambda: call(home.root, GetStatus()).experiments[0].running == ())
     num_before = len(reports(2))
-    call(home.root, "want", experiment_id=paused, state="ACTIVE", by="a test")
+    call(home.root, Want(experiment_id=paused, state="ACTIVE", by="a test"))
     after_pause = completed(home, paused)
 
     stage.hold_at(11)

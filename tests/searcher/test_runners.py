@@ -22,6 +22,7 @@ from core_sdk import client
 from core_sdk.client import ExperimentState, TrialState
 from core_sdk.errors import ExperimentError, ExperimentNotFoundError, InvalidConfigError, MasterError
 from core_sdk.experiments.calling import call, call_running
+from core_sdk.experiments.protocol import Down, GetStatus, Post
 from core_sdk.master.local import local_master
 from core_sdk.searcher import LocalSearchRunner
 from core_sdk.tracking import Home
@@ -129,9 +130,9 @@ def test_a_search_goes_on_after_the_death_of_its_master(home: Home, tmp_path: Pa
     runner.start()
     for num_operations in (0, 6):  # after the first answer, and after the first rung
         wait_for(lambda least=num_operations: len(posted(home, 1)) > least)  # type: ignore[misc]
-        os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+        os.kill(call(home.root, GetStatus()).pid, signal.SIGKILL)
     runner.join(timeout=120)
-    call_running(home.root, "down")
+    call_running(home.root, Down())
 
     assert ended.is_set()
     assert len(posted(home, 1)) == len(set(posted(home, 1)))
@@ -144,8 +145,8 @@ def test_an_answer_counts_once(home: Home, code: Path) -> None:
     experiment = client.create_experiment(CONFIG, code)
 
     def post(num_events: int, **operation: object) -> str:
-        answer = call(home.root, "post", experiment_id=experiment.id, num_events=num_events, operations=[operation])
-        return str(answer["state"])
+        answer = call(home.root, Post(experiment_id=experiment.id, num_events=num_events, operations=[operation]))
+        return answer.state
 
     with pytest.raises(MasterError, match="has had 1 events, not 2"):
         post(2, operation="shutdown")
@@ -171,8 +172,8 @@ def test_an_answer_that_cannot_be_carried_out_is_refused(home: Home, code: Path,
     experiment = client.create_experiment(CONFIG, code)
 
     with pytest.raises(MasterError):
-        call(home.root, "post", experiment_id=experiment.id, num_events=1, operations=[operation])
-    call(home.root, "post", experiment_id=experiment.id, num_events=1, operations=[{"operation": "shutdown"}])
+        call(home.root, Post(experiment_id=experiment.id, num_events=1, operations=[operation]))
+    call(home.root, Post(experiment_id=experiment.id, num_events=1, operations=[{"operation": "shutdown"}]))
 
     assert experiment.wait(0.05) is ExperimentState.COMPLETED
 

@@ -13,6 +13,7 @@ from server.visitor import Visitor
 from tracking.journals import new_trial
 
 from core_sdk.experiments.calling import await_end_of_master, call
+from core_sdk.experiments.protocol import Down
 from core_sdk.experiments.submission import submit
 from core_sdk.steering import trials
 from core_sdk.tracking import Home
@@ -150,14 +151,14 @@ def test_an_action_starts_the_master_that_it_needs(home: Home) -> None:
     """An action starts the master that it needs, and passes on the master's refusal."""
     config = f"name: one\nentrypoint: [{sys.executable}, -c, pass]\nsearcher: {{name: single, metric: loss}}\n"
     submitted = submit(Home.create(home.root), config, source="config.yaml", is_paused=True).experiment_id
-    call(home.root, "down")
+    call(home.root, Down())
     await_end_of_master(home.root)
     visitor = Visitor(home)
 
     answers = [visitor.act(f"/experiments/{submitted}/actions/{action}") for action in ("cancel", "activate")]
 
     visitor.close()
-    call(home.root, "down")
+    call(home.root, Down())
     await_end_of_master(home.root)
     assert answers[0].json == {"message": f"experiment {submitted}: CANCELED"}
     assert (answers[1].status, answers[1].problem) == (503, "master")

@@ -31,19 +31,19 @@ class QueueRow:
 @app.command("list")
 def list_queue(as_json: AsJson = False) -> None:
     """List the experiments that have not ended, in the order in which they get slots."""
-    experiments = (read_status() or {"experiments": []})["experiments"]
+    status = read_status()
     home = make_home()
     rows = [
         QueueRow(
-            found["experiment_id"],
-            _name(home, found["experiment_id"]),
-            found["state"],
-            found["priority"],
-            len(found["running"]),
-            found["waiting"],
-            found["suspended"],
+            found.experiment_id,
+            _name(home, found.experiment_id),
+            found.state,
+            found.priority,
+            len(found.running),
+            found.waiting,
+            found.suspended,
         )
-        for found in sorted(experiments, key=lambda found: (found["priority"], found["experiment_id"]))
+        for found in sorted(status.experiments if status else (), key=lambda one: (one.priority, one.experiment_id))
     ]
     columns: list[Column[QueueRow]] = [
         Column("Experiment", lambda row: row.experiment_id, is_number=True),

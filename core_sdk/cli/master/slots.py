@@ -14,10 +14,9 @@ app = command_group()
 @app.command("list")
 def list_slots(as_json: AsJson = False) -> None:
     """List the slots of this machine and of the Ray clusters that experiments use, and the trials on them."""
-    from core_sdk.master.machine import Machine
+    from core_sdk.master.machine import status_without_master
 
-    found = read_status() or {"experiments": [], "clusters": [], **Machine.here().description}
-    rows = occupied_slots(found)
+    rows = occupied_slots(read_status() or status_without_master())
     has_nodes = any(row.node for row in rows)
     columns: list[Column[OccupiedSlot]] = [
         *([Column[OccupiedSlot]("Node", lambda row: row.node or "here")] if has_nodes else []),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from core_sdk.cli._home import go_on
 from core_sdk.cli._messages import say
 from core_sdk.environment import Environment
 from core_sdk.errors import MasterSilentError
 from core_sdk.experiments.calling import call_running
+from core_sdk.experiments.protocol import GetStatus, HomeStatus
 from core_sdk.tracking import Home
 
 
-def read_status() -> dict[str, Any] | None:
+def read_status() -> HomeStatus | None:
     """Returns the master's status; None if none runs. One that was killed, and is needed, is started again first.
 
     If the master does not answer, this says so, and returns what the journals tell.
@@ -20,7 +19,7 @@ def read_status() -> dict[str, Any] | None:
     home = Environment.read().home
     go_on(home, waits=True)
     try:
-        return call_running(home, "status", is_patient=False)
+        return call_running(home, GetStatus(), is_patient=False)
     except MasterSilentError as error:
         from core_sdk.master.journaled import journaled_status
 

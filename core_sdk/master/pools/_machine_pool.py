@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 from core_sdk.agent.starting import Agent, AgentSpawner
 from core_sdk.errors import CoreSDKError
@@ -72,9 +71,6 @@ class MachinePool(ResourcePool):
             take_back(folder, begun.number)
             return None
         return _MachineExecution(folder, begun.number, begun.boot)
-
-    def describe(self) -> dict[str, Any]:
-        return self.machine.description
 
     def close(self) -> None:
         self._spawner.close()

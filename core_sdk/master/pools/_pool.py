@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.records import AttemptOutcome
@@ -123,10 +122,6 @@ class ResourcePool(ABC):
     def host_of(self, boot: str) -> str:
         """Returns the name of the cluster's node with this `Begun.boot`; empty for this machine."""
         return ""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Returns the slots as JSON values, for lists."""
 
     @abstractmethod
     def close(self) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from core_sdk.errors import MasterSilentError
 from core_sdk.experiments.calling import call_running
+from core_sdk.experiments.protocol import ExperimentStatus, GetStatus, HomeStatus
 from core_sdk.master.journaled import journaled_status
-from core_sdk.master.machine import Machine
+from core_sdk.master.machine import status_without_master
 from core_sdk.master.occupancy import OccupiedSlot, occupied_slots
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.rows import ExperimentRow
@@ -56,36 +54,36 @@ def queue(shared: SharedView) -> QueueAnswer:
     """Returns the experiments in the order in which they get slots."""
     status = _status(shared)
     rows = shared.snapshot().experiments
-    found = [_queued(one, rows.get(one["experiment_id"])) for one in (status or {"experiments": []})["experiments"]]
+    found = [_queued(one, rows.get(one.experiment_id)) for one in (status.experiments if status else ())]
     return QueueAnswer(status is not None, sorted(found, key=lambda one: (one.priority, one.experiment_id)))
 
 
-def _status(shared: SharedView) -> dict[str, Any] | None:
+def _status(shared: SharedView) -> HomeStatus | None:
     """Returns the status of the home's master, or of its journals if the master does not answer; None without one."""
     try:
-        return call_running(shared.home.root, "status", is_patient=False)
+        return call_running(shared.home.root, GetStatus(), is_patient=False)
     except MasterSilentError:
         return journaled_status(shared.home)
 
 
-def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperiment:
+def _queued(told: ExperimentStatus, row: ExperimentRow | None) -> QueuedExperiment:
     """Returns the entry of an experiment, as the master describes it. A new one has no row until the next look."""
     return QueuedExperiment(
-        experiment_id=told["experiment_id"],
+        experiment_id=told.experiment_id,
         name=row.name if row else "",
-        state=told["state"],
-        priority=told["priority"],
-        running=[trial["trial_id"] for trial in told["running"]],
-        num_waiting=told["waiting"],
-        max_slots=told["max_slots"],
+        state=told.state,
+        priority=told.priority,
+        running=[trial.trial_id for trial in told.running],
+        num_waiting=told.waiting,
+        max_slots=told.max_slots,
         progress=row.search.progress if row and row.search else None,
-        problem=told["suspended"],
+        problem=told.suspended,
     )
 
 
 def slots(shared: SharedView) -> SlotsAnswer:
     """Returns the slots of this machine, GPUs or places on the CPU, and of Ray clusters, and the trials on them."""
     status = _status(shared)
-    found = status or {"experiments": [], "clusters": [], **Machine.here().description}
-    clusters = [Cluster(one["address"], one["problem"]) for one in found["clusters"]]
+    found = status or status_without_master()
+    clusters = [Cluster(one.address, one.problem) for one in found.clusters]
     return SlotsAnswer(status is not None, occupied_slots(found), clusters)

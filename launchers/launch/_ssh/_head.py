@@ -6,7 +6,6 @@ This process, the head, takes no part in the training.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import secrets
@@ -25,6 +24,7 @@ from core_sdk.placement import MEETING_PORTS
 from core_sdk.processes import STOPS, exit_code, signal_name
 from core_sdk.processes.output import RankOutput
 from core_sdk.records import PLACED, ClusterInfo, encode_file
+from core_sdk.typed_lines import to_line
 from launch._command_line import NOT_FOUND, CommandLineError, UsageError
 from launch._framework import Launch, LaunchOptions
 from launch._result import LaunchResult, marked, overall_result
@@ -105,7 +105,7 @@ class HostJob:
     def line(self, info: ClusterInfo, devices: Sequence[int]) -> bytes:
         own = {_DEVICES_VARIABLE: ",".join(map(str, devices))} if devices else {}
         job = asdict(self) | {"variables": {**self.variables, **own}, "run_info": encode_file(info).decode()}
-        return json.dumps(job).encode() + b"\n"
+        return to_line(job)
 
 
 def host_run_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[ClusterInfo]:

@@ -9,26 +9,35 @@ begin with a mark.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import shutil
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
-
-import msgspec
+from typing import NoReturn
 
 from core_sdk.environment import taken_head
 from core_sdk.processes import Guardian
+from core_sdk.typed_lines import to_line
 from launch._result import LaunchResult
 
 _SILENCE_S = 60.0
 _GRACE_S = 10.0
 _CHUNK_BYTES = 1 << 16
 _KILLED = 137
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """The newest report of a host to the head."""
+
+    refused: str = ""
+    """The reason for which the launcher was not started; else empty."""
+    result: LaunchResult | None = None
+    """The result of the host's launch; None while it runs."""
 
 
 class HeadLink:
@@ -43,7 +52,7 @@ class HeadLink:
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
-        self._tell(started=True)
+        self._tell(HostReport())
 
     @classmethod
     def of_process(cls) -> HeadLink | None:
@@ -56,7 +65,7 @@ class HeadLink:
 
     def report(self, result: LaunchResult) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)  # a launch that was refused has not used it
-        self._tell(result=msgspec.to_builtins(result))
+        self._tell(HostReport(result=result))
 
     def _obey(self, guardian: Guardian) -> None:
         commands = self._lines()
@@ -84,8 +93,8 @@ class HeadLink:
             *lines, held = (held + chunk).split(b"\n")
             yield from lines
 
-    def _tell(self, **record: Any) -> None:
-        line = self._mark + json.dumps(record).encode() + b"\n"
+    def _tell(self, report: HostReport) -> None:
+        line = self._mark + to_line(report)
         with contextlib.suppress(OSError):  # the head is gone
             while line:
                 line = line[os.write(2, line) :]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -10,15 +9,14 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from core_sdk.environment import login_variables
 from core_sdk.processes.output import PrefixedLines, RankOutput
+from core_sdk.typed_lines import from_line
 from launch._result import MARK, LaunchResult
 from launch._ssh import _host_program
 from launch._ssh._hostfile import Host, Ssh, is_here
+from launch._ssh._link import HostReport
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 
 # ssh may wait for processes that a rank has left behind to close its output.
@@ -51,7 +49,7 @@ class RemoteLauncher:
         self._number = number
         self._output = output
         self._log = log
-        self._told: dict[str, Any] = {}
+        self._told: HostReport | None = None
         self._unsent = b""
         pipes = output.open(number, prefix="", stderr_lines=HostOutput(host.address, mark, self._take))
         program = [sys.executable, "-P", _host_program.__file__]
@@ -97,12 +95,12 @@ class RemoteLauncher:
 
     def result(self) -> LaunchResult | None:
         """Returns the launcher's result, or None while it runs."""
-        if "result" not in self._told and self._process.poll() is None:
+        if (self._told is None or self._told.result is None) and self._process.poll() is None:
             return None
         # Its last report may still be in the pipe, and the output of its ranks must precede its last messages.
         has_read_all = self._output.wait_for_end(self._number, _LAST_OUTPUT_S)
-        if "result" in self._told:
-            return msgspec.convert(self._told["result"], LaunchResult)
+        if self._told is not None and self._told.result is not None:
+            return self._told.result
         # If the head's own output has no reader, the pipe may not have been read to its end.
         return LaunchResult(_FAILURE, tuple(self._why_silent())) if has_read_all else None
 
@@ -113,16 +111,16 @@ class RemoteLauncher:
     def _why_silent(self) -> list[str]:
         code = self._process.wait()
         log = self._log.read_text(errors="replace") if self._log.exists() else ""
-        if "refused" in self._told:
-            return [f"{self.host.name}: {self._told['refused']}"]
-        if "started" in self._told:
-            self.is_lost = True
-            return why_lost(self.host, log)
-        stderr = self._output.tail(self._number).decode(errors="replace")
-        return why_not_started(self.host, self._ssh, code, log, stderr)
+        if self._told is None:
+            stderr = self._output.tail(self._number).decode(errors="replace")
+            return why_not_started(self.host, self._ssh, code, log, stderr)
+        if self._told.refused:
+            return [f"{self.host.name}: {self._told.refused}"]
+        self.is_lost = True
+        return why_lost(self.host, log)
 
-    def _take(self, record: dict[str, Any]) -> None:
-        self._told |= record
+    def _take(self, report: HostReport) -> None:
+        self._told = report
         self._ring()
 
     def _await_exit(self) -> None:
@@ -133,7 +131,7 @@ class RemoteLauncher:
 class HostOutput(PrefixedLines):
     """The stderr of a host. Takes the records out, and adds the host's name to the launcher's own messages."""
 
-    def __init__(self, host: str, mark: str, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, host: str, mark: str, tell: Callable[[HostReport], None]) -> None:
         super().__init__(b"")
         self._mark = mark.encode()
         self._record = re.compile(re.escape(self._mark) + rb"([^\n]*)\n")
@@ -154,7 +152,7 @@ class HostOutput(PrefixedLines):
         return super().finish()
 
     def _take(self, match: re.Match[bytes]) -> bytes:
-        self._tell(json.loads(match[1]))
+        self._tell(from_line(match[1], HostReport))
         return b""
 
     def _start_of_record(self, text: bytes) -> int:

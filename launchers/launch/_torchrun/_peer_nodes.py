@@ -6,14 +6,14 @@ in a collective.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from core_sdk.processes import FailedElsewhere, NodesLost
+from core_sdk.typed_lines import from_line, to_line
 
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]
@@ -77,9 +77,9 @@ class PeerNodes:
         if self._store is None:
             return [facts]
         keys = [f"facts/{node}" for node in range(len(self._hosts))]
-        self._store.set(keys[self._node], json.dumps(astuple(facts)))
+        self._store.set(keys[self._node], to_line(facts).decode())
         self._store.wait(keys, _EXCHANGE_TIMEOUT)
-        all_facts = [NodeFacts(*json.loads(self._store.get(key))) for key in keys]
+        all_facts = [from_line(self._store.get(key), NodeFacts) for key in keys]
         self._hosts = [each.host for each in all_facts]
         return all_facts
 
@@ -142,13 +142,12 @@ class PeerNodes:
 
     def _take(self, store: Store, notice: bytes) -> FailedElsewhere:
         self._leave(store)
-        code, words, is_restarting = json.loads(notice)
-        return FailedElsewhere(int(code), tuple(str(line) for line in words), bool(is_restarting))
+        return from_line(notice, FailedElsewhere)
 
     def _post(self, store: Store, failure: FailedElsewhere) -> FailedElsewhere | None:
-        notice = json.dumps([failure.code, failure.words, failure.is_restarting])
-        posted = store.compare_set(_FAILURE, "", notice)
-        if posted != notice.encode():
+        notice = to_line(failure)
+        posted = store.compare_set(_FAILURE, "", notice.decode())
+        if posted != notice:
             return self._take(store, posted)
         self._leave(store)
         deadline = time.monotonic() + (0 if failure.is_restarting else _READERS_S)

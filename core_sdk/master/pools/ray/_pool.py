@@ -10,9 +10,10 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from core_sdk.errors import AttemptNotPlacedError, CoreSDKError, RayClusterError, WorkerDiedError, WorkerFailedError
+from core_sdk.experiments.protocol import ClusterStatus, NodeStatus
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
 from core_sdk.master.pools.ray._messages import (
@@ -86,12 +87,9 @@ class ClusterPool(ResourcePool):
     def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution:
         return _ClusterExecution(self, order, begun)
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "address": self._address,
-            "problem": self.problem,
-            "nodes": [{"node": node.host, "num_slots": node.num_slots, "device": node.device} for node in self._nodes],
-        }
+    def status(self) -> ClusterStatus:
+        nodes = tuple(NodeStatus(node.host, node.num_slots, node.device) for node in self._nodes)
+        return ClusterStatus(self._address, self.problem, nodes)
 
     def close(self) -> None:
         self._is_closed.set()

@@ -1,0 +1,63 @@
+"""What an agent and the program that has started it tell each other: lines of JSON over a Unix socket."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class AgentOrder(msgspec.Struct, frozen=True, tag=True):
+    """The attempt that the agent is to start, and its first message. Descriptors come with it, in the order named."""
+
+    home: str
+    trial_id: int
+    attempt: int
+    log: str
+    mark: str
+    argv: list[str]
+    cwd: str
+    variables: dict[str, str]
+    mask: list[int]
+    """The signals that are blocked in the command."""
+    has_stdin: bool
+    """Whether the second descriptor is the command's stdin. The first one is the attempt's lock."""
+    screen: tuple[int, int] | None
+    """The rows and columns of the user's terminal, for whose output the last descriptor is; None without one."""
+    ends_with: int | None
+    """The process whose end kills the command."""
+
+
+class SendSignal(msgspec.Struct, frozen=True, tag=True):
+    number: int
+
+
+class ResizeTerminal(msgspec.Struct, frozen=True, tag=True):
+    num_rows: int
+    num_columns: int
+
+
+class TypeInput(msgspec.Struct, frozen=True, tag=True):
+    """Input for the command's terminal."""
+
+    text: bytes
+
+
+class CommandStarted(msgspec.Struct, frozen=True, tag=True):
+    pid: int
+
+
+class CommandNotStarted(msgspec.Struct, frozen=True, tag=True):
+    reason: str
+
+
+class CommandEnded(msgspec.Struct, frozen=True, tag=True):
+    """The message of an agent about the end of its command."""
+
+    code: int | None
+    """The exit status, -N for death by signal N; None if the agent was killed, and its command with it."""
+    problems: tuple[str, ...] = ()
+    """Messages about what could not be recorded."""
+
+
+AgentMessage = SendSignal | ResizeTerminal | TypeInput
+"""A message of the starter, after the order."""
+AgentAnswer = CommandStarted | CommandNotStarted | CommandEnded
