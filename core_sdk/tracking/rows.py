@@ -225,7 +225,7 @@ class AttemptRow:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a trial has reported in all attempts, without the values."""
+    """The names and numbers of a trial's reports in all attempts, without their values."""
 
     groups: list[str]
     """In the order of their first reports, the profiler's too."""

@@ -122,7 +122,7 @@ class Fetching(Dataset[Any]):
 
 
 class ShardFetching(Fetching):
-    """The same between torch's loader and the shards of a dataset.
+    """A `Fetching` for a dataset that comes in shards.
 
     Returns each batch with the lengths of the shards, unless all of them were known before. The batch is None if the
     epoch ends before the end of the global batch. It is the `DataChangedError` of a shard that has changed, which torch

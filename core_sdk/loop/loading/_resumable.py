@@ -122,12 +122,12 @@ class ResumableLoader:
 
     @property
     def sampler(self) -> ReplacedSampler:
-        """What loops ask for `set_epoch()` and `len()`. The loader itself chooses the samples of each epoch."""
+        """A sampler with `set_epoch()` and `len()`, for loops that call them. The loader itself chooses the samples."""
         return ReplacedSampler(getattr(self._loader, "sampler", None))
 
     @property
     def batch_sampler(self) -> ReplacedSampler:
-        """The same for loops that ask for the sampler of batches."""
+        """A sampler of batches with `set_epoch()` and `len()`, for loops that call them."""
         return ReplacedSampler(getattr(self._loader, "batch_sampler", None))
 
     def __len__(self) -> int:

@@ -150,7 +150,7 @@ class MatchingLines(FileCopy):
     """A file to which the lines are appended that contain one of some texts."""
 
     def __init__(self, path: str, texts: Sequence[bytes], prefix: bytes) -> None:
-        """Each line begins with `prefix` in the file. Raises `OSError`."""
+        """Opens the file, in which each line begins with `prefix`. Raises `OSError`."""
         super().__init__(path)
         self._prefix = prefix
         self._texts = texts

@@ -72,7 +72,7 @@ class ExperimentsAnswer(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What a searcher chooses a hyperparameter from: a range, or one of some values."""
+    """The values that a searcher can choose for a hyperparameter: a range, or a list."""
 
     low: float | None = None
     high: float | None = None

@@ -40,7 +40,7 @@ class RetryingBucket:
 
     @property
     def briefly(self) -> RetryingBucket:
-        """The same objects for cleaning up after a success or a failure: what fails for 5 s is left to a sweep."""
+        """The same bucket for cleaning up, with retries for 5 s only: what is left then, a sweep removes."""
         return RetryingBucket(self._bucket, self._limits, Retry(min(_CLEANING_S, self._limits.deadline_s)))
 
     def where(self, name: str) -> str:

@@ -39,7 +39,7 @@ _SELECT_ATTEMPTS = "SELECT * FROM attempt WHERE trial_id = ? ORDER BY attempt, r
 
 
 class _Look(NamedTuple):
-    """What tells, without reading it, whether a journal is as it was."""
+    """The facts about a journal's file that change whenever its content does."""
 
     size_bytes: int
     mtime_ns: int

@@ -33,7 +33,7 @@ _WRITTEN_ANEW = ("*.run.json", "trial.json", "command.json")
 
 @dataclass
 class Merged:
-    """What a merge has done. Trials are mapped from their ids there to their ids here."""
+    """The result of a merge. Trials are mapped from their ids there to their ids here."""
 
     taken: dict[int, int] = field(default_factory=dict)
     known: dict[int, int] = field(default_factory=dict)

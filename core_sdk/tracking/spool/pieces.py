@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """What the home has of a file."""
+    """The part of a file that the home has."""
 
     size_bytes: int = 0
     checksum: int = 0
