@@ -97,7 +97,9 @@ def test_an_actor_that_dies_as_a_restart_begins_is_a_failure_as_any_other(traini
         def function():
             if not is_marked("failed"):
                 report(0, {"step": "0"} if rank() == 0 else None)
-                mark("failed")
+                if rank() == 0:
+                    mark("failed")  # its checkpoint is stored, and the other rank is beyond this report
+                wait_for(lambda: is_marked("failed"))
                 raise RuntimeError("the first attempt")
             return first_step()
 
