@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import sys
 import threading
@@ -10,16 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
-from typing import Any
 
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect
 from masters import running_master
 
 from core_sdk.experiments.calling import call, socket_address
-from core_sdk.experiments.protocol import GetStatus
+from core_sdk.experiments.protocol import (
+    ClusterStatus,
+    ExperimentStatus,
+    GetStatus,
+    MasterStatus,
+    NodeStatus,
+    RunningTrial,
+)
 from core_sdk.experiments.submission import submit
 from core_sdk.tracking import Home
+from core_sdk.typed_lines import to_line
 
 _TRAIN = """\
 import time
@@ -52,13 +59,13 @@ def _two_experiments(directory: Path) -> Iterator[Site]:
 
 
 @contextmanager
-def _answering(home: Home, status: dict[str, Any]) -> Iterator[None]:
+def _answering(home: Home, status: MasterStatus) -> Iterator[None]:
     """Answers in the place of a master with this status."""
 
     class Answer(StreamRequestHandler):
         def handle(self) -> None:
             self.rfile.readline()
-            self.wfile.write(json.dumps({"ok": True, **status}).encode() + b"\n")
+            self.wfile.write(to_line(status))
 
     with socket_address(home.root) as address, ThreadingUnixStreamServer(address, Answer) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -179,18 +186,16 @@ def test_a_page_that_only_reads_has_no_menus(open_view: OpenView, tmp_path: Path
 def test_the_slots_of_a_ray_cluster_are_shown(home: Home, open_view: OpenView) -> None:
     """The slots of Ray clusters are shown by node, and a cluster that is away says so."""
     Home.create(home.root)
-    nodes = [{"node": "node-7", "num_slots": 2, "device": "GPU"}, {"node": "node-8", "num_slots": 1, "device": "CPU"}]
-    running = [{"trial_id": 31, "slots": [0], "node": "node-7"}]
-    experiment = {
-        "experiment_id": 3, "state": "ACTIVE", "priority": 42, "max_slots": None, "suspended": "", "waiting": 0,
-        "cluster": "ray:1", "running": running,
-    }  # fmt: skip
-    status = {
-        "num_slots": 1, "gpus": [], "experiments": [experiment],
-        "clusters": [
-            {"address": "ray:1", "problem": "", "nodes": nodes}, {"address": "ray:2", "problem": "away", "nodes": []}
-        ],
-    }  # fmt: skip
+    running = (RunningTrial(31, (0,), "node-7"),)
+    nodes = NodeStatus("node-7", 2, "GPU"), NodeStatus("node-8", 1, "CPU")
+    status = MasterStatus(
+        version="0",
+        pid=os.getpid(),
+        num_slots=1,
+        gpus=(),
+        experiments=(ExperimentStatus(3, "ACTIVE", 42, None, cluster="ray:1", running=running),),
+        clusters=(ClusterStatus("ray:1", nodes=nodes), ClusterStatus("ray:2", "away")),
+    )
     with _answering(home, status), serving(home) as site:
         page = open_view(site, "queue")
         cluster = page.locator("section.card", has_text="ray:1")
