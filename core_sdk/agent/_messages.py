@@ -1,4 +1,4 @@
-"""What an agent and the program that has started it tell each other: lines of JSON over a Unix socket."""
+"""The messages between an agent and the program that has started it: lines of JSON over a Unix socket."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from core_sdk.alive import is_alive, signed_by
 from core_sdk.environment import agent_variables
 from core_sdk.environment.names import HOME_VARIABLE
 from core_sdk.errors import MasterError, MasterRefusedError, MasterSilentError
-from core_sdk.experiments.protocol import GetStatus, MasterAnswer, MasterRequest, RefusedAnswer
+from core_sdk.experiments.protocol import GetStatus, MasterAnswer, MasterRequest, Outcome
 from core_sdk.typed_lines import from_line, to_line
 
 logger = logging.getLogger("core_sdk.master")
@@ -153,10 +153,13 @@ def _ask(home_root: Path, connection: socket.socket, request: MasterRequest[A], 
             raise _silent(home_root, _ANSWER_S) from None
         connection.settimeout(_SILENCE_S)
         line = _read_line(home_root, connection, is_patient=is_patient)
-    outcome = from_line(line, RefusedAnswer)
-    if not outcome.ok:
-        raise (MasterRefusedError if outcome.is_refused else MasterError)(outcome.error)
-    return cast("A", from_line(line, request.answer_type))
+    try:
+        outcome = from_line(line, Outcome)
+        if outcome.ok:
+            return cast("A", from_line(line, request.answer_type))
+    except ValueError as error:
+        raise MasterError(f"its answer is not understood ({error}): it may be of another version") from None
+    raise (MasterRefusedError if outcome.is_refused else MasterError)(outcome.error)
 
 
 def _read_line(home_root: Path, connection: socket.socket, *, is_patient: bool) -> bytes:

@@ -1,4 +1,4 @@
-"""What a master is asked, and what it answers: one line of JSON each. `calling` sends the lines.
+"""The requests to a master and its answers, each a line of JSON. `calling` and the master's server send the lines.
 
 {"protocol": 1, "version": "0.1.0", "do": "want", "experiment_id": 3, "state": "PAUSED", "by": "…"}
 {"ok": true, …}    {"ok": false, "error": "…", "is_refused": false}
@@ -27,12 +27,11 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
 class MasterAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a request that needs no other."""
 
-    ok: bool = True
 
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of each answer that says whether the request was carried out."""
 
-class RefusedAnswer(MasterAnswer, frozen=True, kw_only=True):
-    """The answer to a request that was not carried out."""
-
+    ok: bool
     error: str = ""
     is_refused: bool = False
     """Whether another attempt would be answered in the same way."""

@@ -9,10 +9,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from core_sdk._version import __version__
 from core_sdk.errors import CoreSDKError, MasterError, MasterRefusedError
 from core_sdk.experiments.calling import socket_address
-from core_sdk.experiments.protocol import PROTOCOL, AnyRequest, MasterAnswer, RefusedAnswer, Sender
+from core_sdk.experiments.protocol import PROTOCOL, AnyRequest, MasterAnswer, Outcome, Sender
 from core_sdk.typed_lines import from_line, to_line
 
 _BACKLOG = 64
@@ -66,10 +68,10 @@ class Server:
             connection.settimeout(_REQUEST_S)
             with connection.makefile("rb") as requests:
                 line = requests.readline(_MAX_REQUEST_BYTES)
-            connection.sendall(to_line(self._answer_line(line)))
+            connection.sendall(self._answer_line(line))
         self._answering.discard(threading.current_thread())
 
-    def _answer_line(self, line: bytes) -> MasterAnswer:
+    def _answer_line(self, line: bytes) -> bytes:
         try:
             sender = from_line(line, Sender)
             if sender.protocol != PROTOCOL:
@@ -77,8 +79,8 @@ class Server:
                     f"it is of version {__version__}, and does not understand version {sender.version}; "
                     "`core-sdk master down` ends it, and the next command starts the new one. Trials go on meanwhile"
                 )
-            return self._answer(from_line(line, AnyRequest))
+            return to_line({"ok": True, **msgspec.to_builtins(self._answer(from_line(line, AnyRequest)))})
         except MasterError as error:
-            return RefusedAnswer(ok=False, error=error.reason, is_refused=isinstance(error, MasterRefusedError))
-        except (CoreSDKError, ValueError, OSError) as error:
-            return RefusedAnswer(ok=False, error=str(error) or type(error).__name__)
+            return to_line(Outcome(ok=False, error=error.reason, is_refused=isinstance(error, MasterRefusedError)))
+        except (CoreSDKError, ValueError, KeyError, AttributeError, TypeError, OSError) as error:
+            return to_line(Outcome(ok=False, error=str(error) or type(error).__name__))

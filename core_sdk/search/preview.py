@@ -1,4 +1,4 @@
-"""What a search costs: how many trials it trains, and how far, before any of them runs."""
+"""The cost of a search before it runs: how many trials it trains, and how far."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
 
+import msgspec
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect
 from masters import running_master
@@ -65,7 +66,7 @@ def _answering(home: Home, status: MasterStatus) -> Iterator[None]:
     class Answer(StreamRequestHandler):
         def handle(self) -> None:
             self.rfile.readline()
-            self.wfile.write(to_line(status))
+            self.wfile.write(to_line({"ok": True, **msgspec.to_builtins(status)}))
 
     with socket_address(home.root) as address, ThreadingUnixStreamServer(address, Answer) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from processes import wait_for
 
 from core_sdk.errors import MasterError, MasterRefusedError
 from core_sdk.experiments.calling import call, is_master_running, socket_address
-from core_sdk.experiments.protocol import GetStatus
+from core_sdk.experiments.protocol import GetStatus, Post
 from core_sdk.records import AttemptBegun
 from core_sdk.tracking import Home
 
@@ -103,6 +104,50 @@ def test_a_request_that_makes_no_sense_is_answered(home: Home, request_line: byt
 
     assert not answer["ok"] and words in answer["error"]
     assert call(home.root, GetStatus()).pid == pid
+
+
+def test_operations_that_make_no_sense_are_answered(home: Home, tmp_path: Path) -> None:
+    """Operations of which the master can make nothing are refused, and the master goes on."""
+    config = '{name: own, entrypoint: "python train.py", searcher: {name: custom, metric: m, unit: epochs}}'
+    experiment_id = submit_text(home, tmp_path, config, "")
+    pid = call(home.root, GetStatus()).pid
+
+    with pytest.raises(MasterError):
+        call(home.root, Post(experiment_id=experiment_id, num_events=1, operations=[{"operation": None}]))
+
+    assert call(home.root, GetStatus()).pid == pid
+
+
+@pytest.mark.parametrize("answer", [b"nonsense", b"[]", b"{}", b'{"ok": true, "pid": "seven"}'])
+def test_an_answer_that_makes_no_sense_is_an_error_of_the_master(home: Home, answer: bytes) -> None:
+    """An answer that is not one of a master's is told as the master's error."""
+    Home.create(home.root)
+    with socket.socket(socket.AF_UNIX) as listening, ThreadPoolExecutor(1) as server:
+        with socket_address(home.root) as address:
+            listening.bind(address)
+        listening.listen()
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.makefile("rb").readline()
+                connection.sendall(answer + b"\n")
+
+        serving = server.submit(serve)
+        with pytest.raises(MasterError, match="its answer is not understood"):
+            call(home.root, GetStatus())
+        serving.result()
+
+
+def test_the_status_is_printed_as_json(home: Home) -> None:
+    """`core-sdk master status --json` prints the master's status, and nothing of the protocol."""
+    pid = call(Home.create(home.root).root, GetStatus(), options=["--slots=2"]).pid
+
+    command = [sys.executable, "-m", "core_sdk.cli", "master", "status", "--json"]
+    status = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    assert status["pid"] == pid and status["num_slots"] == 2
+    assert set(status) == {"version", "pid", "num_slots", "gpus", "clusters", "experiments"}
 
 
 @needs("many processes")

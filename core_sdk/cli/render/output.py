@@ -1,4 +1,4 @@
-"""How results are printed: tables for people, JSON and CSV for programs."""
+"""Prints results: tables for people, JSON and CSV for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 _Row = TypeVar("_Row")
 Properties = Mapping[str, object]
-"""What a person wants to know of a thing, by name; a list is shown as lines, and what is empty not at all."""
+"""The properties of a thing by name, for people. A list is shown as lines, and an empty value is left out."""
 
 AsJson = Annotated[
     bool,
@@ -66,7 +66,7 @@ def print_rows(
 
 
 def print_one(value: Any, told: Properties | str, as_json: bool) -> None:
-    """Prints all of `value` as JSON, or what a person wants to know of it, which may be one line."""
+    """Prints all of `value` as JSON, or `told`, properties or one line, for people."""
     if as_json:
         print_object(value)
     elif isinstance(told, str):

@@ -78,9 +78,9 @@ class Refusals:
     store: str
     """The store's name for messages."""
     log_in: str
-    """How to give credentials, for messages."""
+    """The way to give credentials, for messages."""
     make_bucket: str
-    """How to make the bucket `{}`, for messages."""
+    """The command that makes the bucket `{}`, for messages."""
     codes: Mapping[Kind, str]
     """The codes that mean each error, separated by spaces."""
     library: tuple[Kind, ...]
@@ -88,9 +88,9 @@ class Refusals:
     answer_of: Callable[[Any], Refusal | None]
     """Reads the store's answer from an error of the library; returns None if there was no answer."""
     unanswered: Mapping[Kind, tuple[Kind, str]]
-    """What an error of the library means if there was no answer, and its words. The first class that matches counts."""
+    """The meaning of an error of the library if there was no answer, and words. The first class that matches counts."""
     advice: Mapping[str, str]
-    """What to do about rejected credentials, for codes of which `log_in` says too little."""
+    """The remedy for rejected credentials, for codes of which `log_in` says too little."""
 
     @contextlib.contextmanager
     def translated(self, request: StoreRequest) -> Iterator[None]:
