@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
 from core_sdk.charts.chart import Chart, ChartCurve
+from core_sdk.charts.formula import Formula, compute, read_formula
 from core_sdk.charts.horizontal_axis import Series, find_axis, placed_buckets, unit
 from core_sdk.errors import NothingToDrawError, NotRecordedError
 from core_sdk.tracking import View
@@ -21,19 +22,23 @@ def trial_charts(
     *,
     group: str | None = None,
     metrics: Collection[str] = (),
+    formulas: Sequence[str] = (),
     x: str = "steps",
     max_buckets: int = PICTURE_BUCKETS,
 ) -> list[Chart]:
     """Returns a chart for each metric of the trials, or only of the `group` and the `metrics` that are named.
 
-    A metric may be named with its group or without it, or by a regular expression in slashes, as "/loss$/". `x` is
-    "steps", "time" (since the start of each trial), "epochs" or a metric. Over steps, those from which a trial was
-    resumed are marked if it is the only one. Raises `NotRecordedError` or `NothingToDrawError`.
+    A metric may be named with its group or without it, or by a regular expression in slashes, as "/loss$/". With
+    `formulas`, such as "validation.loss - training.loss", there is a chart for each of them, and for the metrics only
+    if some are named. `x` is "steps", "time" (since the start of each trial), "epochs" or a metric. Over steps, those
+    from which a trial was resumed are marked if it is the only one. Raises `FormulaError`, `NotRecordedError` or
+    `NothingToDrawError`.
     """
     series = {trial_id: [(one.group, one.name) for one in view.series(trial_id)] for trial_id in trial_ids}
     known = list(dict.fromkeys(chain.from_iterable(series.values())))
     in_group = [pair for pair in known if group in (None, pair[0])]
-    chosen = [pair for pair in in_group if not metrics or any(_is_named(pair, metric) for metric in metrics)]
+    has_all = not metrics and not formulas
+    chosen = [pair for pair in in_group if has_all or any(_is_named(pair, metric) for metric in metrics)]
     if group is not None and all(of != group for of, _ in known):
         check_group(view, trial_ids[0], group)
         raise NothingToDrawError(f"group {group!r} of trial {trial_ids[0]} has no numbers over steps to plot")
@@ -44,6 +49,8 @@ def trial_charts(
             raise NotRecordedError(f"{trials} no metric {name!r} to show", "The metrics", (found for _, found in known))
     x = find_axis(x, [".".join(pair) for pair in known])
     marks = view.outline(trial_ids[0]).resume_points if len(trial_ids) == 1 and x == "steps" else []
+    pairs = {".".join(pair): pair for pair in in_group}
+    computed = [read_formula(text, list(pairs)) for text in (formulas if known else ())]
 
     def curve(trial_id: int, of: str, name: str) -> ChartCurve:
         one = Series(trial_id, of, name)
@@ -58,10 +65,25 @@ def trial_charts(
         )
         for of, name in chosen
     ]
+    for formula in computed:
+        curves = [_formula_curve(view, trial_id, formula, pairs, x, max_buckets) for trial_id in trial_ids]
+        if not any(one.buckets for one in curves):
+            needed = [*formula.names, *([] if x in ("steps", "time") else [x])]
+            raise NothingToDrawError(f"no step has {' and '.join(needed)}, which {formula.text} needs")
+        charts.append(Chart(f"{formula.text}{over}", [one for one in curves if one.buckets], marks))
     drawn = charts if x == "steps" else [chart for chart in charts if any(one.buckets for one in chart.curves)]
     if charts and not drawn:
         raise NothingToDrawError(f"{x} was not reported with {' or '.join(name for _, name in chosen)}")
     return drawn
+
+
+def _formula_curve(
+    view: View, trial_id: int, formula: Formula, pairs: Mapping[str, tuple[str, str]], x: str, max_buckets: int
+) -> ChartCurve:
+    series = [Series(trial_id, *pairs[name]) for name in formula.names]
+    told = {one: one.buckets(view, max_buckets) for one in series}
+    fewest = min(series, key=lambda one: len(told[one]))
+    return ChartCurve(f"trial {trial_id}", placed_buckets(view, fewest, compute(formula, list(told.values())), x))
 
 
 def _is_named(pair: tuple[str, str], metric: str) -> bool:

@@ -35,6 +35,14 @@ ChartMetrics = Annotated[
         callback=_check_expressions,
     ),
 ]
+Formulas = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--formula",
+        metavar="FORMULA",
+        help="Draw this of the metrics of each trial: 'validation.loss - training.loss', 'exp(loss)'. May be repeated.",
+    ),
+]
 Where = Annotated[
     str, typer.Option(metavar="CONDITION", help="Only those that fulfil it: 'lr>0.01 and state=COMPLETED'.")
 ]

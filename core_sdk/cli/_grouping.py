@@ -80,19 +80,29 @@ def read_charts(
     *,
     group: str | None = None,
     metrics: Sequence[str] = (),
+    formulas: Sequence[str] = (),
     x: str,
 ) -> list[Chart]:
-    """Returns a chart for each metric, with a curve for each trial, or for each of their groups.
+    """Returns a chart for each metric and formula, with a curve for each trial, or for each of their groups.
 
     Raises `typer.BadParameter`, `NotRecordedError` or `NothingToDrawError`.
     """
+    from core_sdk.charts.formula import FormulaError
     from core_sdk.charts.groups import group_charts
     from core_sdk.charts.trials import trial_charts
     from core_sdk.tracking.finding.facts import read_facts
 
     chosen: dict[str, Any] = {"group": group, "metrics": metrics, "x": x}
     if grouping is None:
-        return trial_charts(view, [row.trial_id for row in rows], max_buckets=max_points, **chosen)
+        trial_ids = [row.trial_id for row in rows]
+        try:
+            return trial_charts(view, trial_ids, formulas=formulas, max_buckets=max_points, **chosen)
+        except FormulaError as error:
+            raise typer.BadParameter(str(error), param_hint="--formula") from None
+    if formulas:
+        raise typer.BadParameter(
+            "a formula has no curve of a group: give it without --group-by", param_hint="--formula"
+        )
     groups, _ = grouping.groups(home, read_facts(view, rows))
     chosen |= {"centre": grouping.centre, "band": grouping.band}
     return group_charts(view, groups, grouping.names, max_points=max_points, **chosen)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from core_sdk.cli._arguments import ChartMetrics, Output, Sort, Where
+from core_sdk.cli._arguments import ChartMetrics, Formulas, Output, Sort, Where
 from core_sdk.cli._grouping import BandOption, Best, CentreOption, GroupBy, XOption, parse_grouping, read_charts
 from core_sdk.cli._ids import MaybeTrialIds, OfExperiment
 from core_sdk.cli.render.output import AsJson
@@ -20,6 +20,7 @@ def compare(
     sort: Sort = "",
     first: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N of them.")] = None,
     metric: ChartMetrics = None,
+    formula: Formulas = None,
     x: XOption = "steps",
     group_by: GroupBy = None,
     centre: CentreOption = "mean",
@@ -30,7 +31,7 @@ def compare(
 ) -> None:
     """Show hyperparameters and last metrics of trials side by side, what differs first.
 
-    With --metric or --output also the curves, those of one metric in one chart, over steps or --x.
+    With --metric, --formula or --output also the curves, those of one metric in one chart, over steps or --x.
 
     With --group-by, a row for each group of trials: how many there are, the best one, and the mean and the standard
     deviation of each metric. The curve of a group is its mean or median. Trials are joined at the steps, or the
@@ -46,10 +47,11 @@ def compare(
     from core_sdk.cli.trial.listing import choose_trials, json_object, print_comparison
     from core_sdk.tracking.finding.facts import read_facts
 
-    if as_json and (output or (metric and not group_by)):
-        raise typer.BadParameter("--json has no curves: give it without --metric and --output")
-    if x != "steps" and not (metric or output):
-        raise typer.BadParameter("--x is for curves: give --metric or --output", param_hint="--x")
+    has_curves = metric or formula or output
+    if as_json and (output or formula or (metric and not group_by)):
+        raise typer.BadParameter("--json has no curves: give it without --metric, --formula and --output")
+    if x != "steps" and not has_curves:
+        raise typer.BadParameter("--x is for curves: give --metric, --formula or --output", param_hint="--x")
     grouping = parse_grouping(group_by, centre, band, best, in_terminal=output is None)
     if grouping is None and best is not None:
         raise typer.BadParameter("--best is for groups: give --group-by", param_hint="--best")
@@ -75,7 +77,8 @@ def compare(
             print_groups(groups, grouping.names, ranking, metric or ())
         else:
             print_comparison(found)
-        if not as_json and (metric or output):
+        if not as_json and has_curves:
             rows = [one.row for one in found]
-            charts = read_charts(home, view, rows, grouping, num_buckets(output), metrics=metric or (), x=x)
+            asked: dict[str, Any] = {"metrics": metric or (), "formulas": formula or ()}
+            charts = read_charts(home, view, rows, grouping, num_buckets(output), **asked, x=x)
             draw_charts(charts, output)

@@ -193,6 +193,33 @@ def test_curves_are_drawn_over_another_axis(home: Home, cli: Cli, tmp_path: Path
     assert "The metrics: training.loss, training.tokens" in " ".join(unknown.errors.split())
 
 
+def test_formulas_of_metrics_are_drawn(home: Home, cli: Cli, tmp_path: Path) -> None:
+    """--formula has a chart of its own; a wrong one is marked at its place, and one without common steps is named."""
+    training = new_attempt(new_trial(home))
+    for step in (1, 2, 3, 4):
+        training.report(step, loss=1 / step)
+    training.report(2, "validation", loss=0.75)
+    training.report(4, "validation", loss=1.0)
+    training.report(5, "test", loss=1.0)
+    training.end()
+    gap = "validation.loss - training.loss"
+
+    drawn = cli("trial", "plot", "1", "--formula", gap, "-o", "gap.svg")
+    compared = cli("compare", "1", "--metric", "training.loss", "--formula", f"exp({gap})", "--x", "time")
+    wrong = cli("trial", "plot", "1", "--formula", "training.loss - ")
+    grouped = cli("trial", "plot", "1", "--formula", gap, "--group-by", "lr")
+    apart = cli("trial", "plot", "1", "--formula", "training.loss / test.loss")
+
+    picture = (tmp_path / "gap.svg").read_text()
+    assert (drawn.output, f">{gap}<" in picture, "loss loss" in picture) == ("gap.svg\n", True, False)
+    assert "training loss over seconds since the start\n" in compared.output
+    assert f"exp({gap}) over seconds since the start\n" in compared.output
+    assert (wrong.status, grouped.status, apart.status) == (2, 2, 1)
+    assert "missing at the end" in wrong.errors
+    assert "no curve of a group" in " ".join(grouped.errors.split())
+    assert "no step has training.loss and test.loss" in " ".join(apart.errors.split())
+
+
 @pytest.mark.usefixtures("seeds")
 def test_what_is_compared_is_chosen_by_its_values(cli: Cli) -> None:
     """The first trials of a list, and metrics by a regular expression, or with their group."""

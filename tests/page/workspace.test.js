@@ -1,6 +1,7 @@
 /** The workspace: which trials have curves, how these look, and how charts are arranged. */
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { textsAt } from "../../core_sdk/server/page/charts/chart.js";
 import { limited, moved, traceAt, traceOf } from "../../core_sdk/server/page/charts/curves.js";
@@ -306,60 +307,39 @@ test("repeated alerts of a trial are one mark with their number, and its words s
   assert.deepEqual(textsAt(heaps, null, [0, 100]), []);
 });
 
-test("a formula has the strengths of operators that are known from school, and functions", () => {
-  const metrics = ["training.loss", "training.val/loss", "training.accuracy", "validation.loss"];
-  const valueOf = (/** @type {string} */ text) => readFormula(text, metrics).value([2, 8]);
+test("a formula has the values and the problems of the table, which the commands have too", () => {
+  const { metrics, reported, values, wrong } = JSON.parse(readFileSync(new URL("formulas.json", import.meta.url), "utf-8"));
 
-  for (const [text, value] of /** @type {[string, number][]} */ ([
-    ["1 - accuracy", -1],
-    ["accuracy + 2 * 3 ^ 2 ^ 0 - 4 / 2", 6],
-    ["-accuracy^2", -4],
-    ["(training.loss + accuracy) * 2", 20],
-    ['"val/loss" / accuracy', 0.25],
-    ["exp(log(accuracy)) + sqrt(4) + abs(-1)", 5],
-    ["max(accuracy, 1e1, min(training.loss, 3))", 10],
-  ])) {
-    assert.ok(Math.abs(valueOf(text) - value) < 1e-12, text);
+  for (const [text, expected] of values) {
+    const { names, value } = readFormula(text, metrics);
+    const found = value(names.map((name) => reported[name]));
+    assert.ok(Object.is(found, Number(expected)) || Math.abs(found - expected) < 1e-12, `${text} is ${found}`);
   }
-  assert.deepEqual(readFormula("validation.loss - training.loss", metrics).names, ["validation.loss", "training.loss"]);
+  for (const [text, place, message] of wrong) assert.deepEqual(readFormula(text, metrics).problem, { message, place }, text);
 });
 
-test("a wrong formula says what is wrong, and where", () => {
-  const problemOf = (/** @type {string} */ text) => readFormula(text, ["training.loss", "validation.loss"]).problem;
-
-  for (const [text, place, words] of /** @type {[string, number, RegExp][]} */ ([
-    ["1 + loss", 4, /training.loss or validation.loss/],
-    ["training.loss + nothing", 16, /no metric nothing/],
-    ["training.loss +", 15, /missing at the end/],
-    ["training.loss 2", 14, /operator is missing/],
-    ["(training.loss", 14, /\) is missing/],
-    ["* training.loss", 0, /missing before \*/],
-    ["alert(1)", 0, /no function alert/],
-    ["constructor(training.loss)", 0, /no function/],
-    ["exp(1, 2)", 0, /one value/],
-    ["training.loss; x", 13, /Neither/],
-    ["training.loss[0]", 13, /Neither/],
-    ["1 + 1", 0, /no metric in it/],
-    ["(".repeat(501), 500, /at most 500/],
-  ])) {
-    const problem = problemOf(text);
-    assert.equal(problem?.place, place, text);
-    assert.match(problem.message, words);
-  }
-});
-
-test("a formula has points where all of its metrics have one, for each attempt and rank", () => {
+test("a formula has the points of the metric with the fewest, for each attempt and rank", () => {
   const both = [
     curve("loss", { mean: [1, 2, "NaN"] }),
     curve("lr", { mean: [4, 5, 6], first_steps: [1, 2, 4], last_steps: [1, 2, 4] }),
     curve("loss", { attempt: 1 }),
   ];
-  const formula = readFormula("loss / lr", ["training.loss", "training.lr"]);
+  const steps = { first_steps: [25, 50, 101], last_steps: [25, 50, 101], mean: [4, 8, 1] };
+  const buckets = [curve("loss", { first_steps: [1, 31, 61, 91], last_steps: [30, 60, 90, 100], mean: [1, 2, 3, 4], count: [30, 30, 30, 10] })];
 
-  const [only, ...others] = computedCurves(both, formula);
+  const [only, ...others] = computedCurves(both, readFormula("loss / lr", ["training.loss", "training.lr"]));
+  const [gap] = computedCurves([...buckets, curve("lr", steps)], readFormula("lr - loss", ["training.loss", "training.lr"]));
 
   assert.deepEqual([only.name, only.last_steps, only.x, only.mean], ["loss / lr", [1, 2], [101, 102], [0.25, 0.4]]);
   assert.deepEqual(others, []);
+  assert.deepEqual(
+    [gap.last_steps, gap.mean, gap.count],
+    [
+      [25, 50],
+      [3, 6],
+      [30, 30],
+    ],
+  );
 });
 
 test("a chart is split by a value into panels in the order of values, which share their scales", () => {

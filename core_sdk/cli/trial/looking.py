@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core_sdk.cli._arguments import ChartMetrics, Metrics, Output, SmallerIsBetter, Sort, Where
+from core_sdk.cli._arguments import ChartMetrics, Formulas, Metrics, Output, SmallerIsBetter, Sort, Where
 from core_sdk.cli._grouping import BandOption, CentreOption, GroupBy, XOption, parse_grouping, read_charts
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import OfExperiment, TrialId, TrialIds
@@ -214,6 +214,7 @@ def plot_trials(
     trial_ids: TrialIds,
     group: Group = None,
     metric: ChartMetrics = None,
+    formula: Formulas = None,
     x: XOption = "steps",
     group_by: GroupBy = None,
     centre: CentreOption = "mean",
@@ -236,7 +237,8 @@ def plot_trials(
     home = open_home()
     with open_view(home) as view:
         rows = [view.trial(trial_id) for trial_id in dict.fromkeys(trial_ids)]
-        charts = read_charts(home, view, rows, grouping, num_buckets(output), group=group, metrics=metric or (), x=x)
+        asked: dict[str, Any] = {"group": group, "metrics": metric or (), "formulas": formula or ()}
+        charts = read_charts(home, view, rows, grouping, num_buckets(output), **asked, x=x)
     draw_charts(charts, output, look)
 
 

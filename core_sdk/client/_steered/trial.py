@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
@@ -224,18 +224,26 @@ class SteeredTrial(Shown):
         """
         trials.delete(self._home, self.trial_id, is_forced=force)
 
-    def plot(self, metrics: Collection[str] = (), *, group: str | None = None, x: str = "steps") -> Picture:
+    def plot(
+        self,
+        metrics: Collection[str] = (),
+        *,
+        formulas: Sequence[str] = (),
+        group: str | None = None,
+        x: str = "steps",
+    ) -> Picture:
         """Draws a chart for each metric, which a notebook shows.
 
         All metrics of all groups are drawn, unless some are named; "/loss$/" names those in which this regular
-        expression has a match. `x` is "steps", "time" (since the start of the
-        trial), "epochs" or a metric. Raises `NotRecordedError` or `NothingToDrawError`.
+        expression has a match. `formulas`, such as "validation.loss - training.loss", have a chart each, and without
+        names of metrics they are all that is drawn. `x` is "steps", "time" (since the start of the trial), "epochs" or
+        a metric. Raises `NotRecordedError`, `NothingToDrawError`, or `ValueError` for a formula that is wrong.
         """
         from core_sdk.charts.picture import Picture
         from core_sdk.charts.trials import trial_charts
 
         with open_view(self._home) as view:
-            return Picture(trial_charts(view, [self.trial_id], group=group, metrics=metrics, x=x))
+            return Picture(trial_charts(view, [self.trial_id], group=group, metrics=metrics, formulas=formulas, x=x))
 
     def reload(self) -> None:
         with open_view(self._home) as view:

@@ -146,8 +146,8 @@ function parsed(tokens, indexOf) {
 const valueAt = (/** @type {number} */ index) => (/** @type {number[]} */ values) => values[index];
 
 /**
- * The curves of a formula, of each attempt and rank: at the steps at which all of its metrics have a point. Where a point
- * stands for several reports, it is computed from their means.
+ * The curves of a formula, of each attempt and rank: the points of the metric with the fewest, where the others have a
+ * bucket that holds the step. The value is that of the means of these buckets.
  * @param {Curve[]} curves
  * @param {Formula} formula
  * @returns {Curve[]}
@@ -158,17 +158,22 @@ export function computedCurves(curves, { text, names, value }) {
     const own = names.map((name) => curves.find((curve) => nameOf(curve) === name && `${curve.attempt} ${curve.rank}` === writer));
     const given = own.filter((curve) => curve !== undefined);
     if (given.length < names.length) return [];
-    const [first] = given;
-    const stretch = (/** @type {Curve} */ curve, /** @type {number} */ index) => `${curve.first_steps[index]} ${curve.last_steps[index]}`;
-    const places = given.map((curve) => new Map(curve.last_steps.map((_, index) => [stretch(curve, index), index])));
-    const kept = first.last_steps.map((_, index) => index).filter((index) => places.every((of) => of.has(stretch(first, index))));
-    const values = kept.map((index) =>
-      value(given.map(({ mean }, which) => Number(mean[/** @type {number} */ (places[which].get(stretch(first, index)))] ?? NaN))),
-    );
-    const column = (/** @type {"first_steps" | "last_steps" | "count"} */ name) => kept.map((index) => first[name][index]);
-    const columns = { first_steps: column("first_steps"), last_steps: column("last_steps"), count: column("count") };
-    const { attempt, rank, x } = first;
-    const drawn = { x: kept.map((index) => x[index]), minimum: values, maximum: values, mean: values, last: null };
-    return values.length === 0 ? [] : [{ group: "", name: text, attempt, rank, ...columns, ...drawn }];
+    const fewest = given.reduce((one, other) => (other.x.length < one.x.length ? other : one));
+    /** @type {{index: number, of: number[]}[]} */
+    const points = [];
+    const at = given.map(() => 0);
+    fewest.last_steps.forEach((step, index) => {
+      given.forEach(({ last_steps: ends }, which) => {
+        while (at[which] < ends.length && ends[at[which]] < step) at[which] += 1;
+      });
+      if (given.every(({ first_steps: starts }, which) => starts[at[which]] <= step)) points.push({ index, of: [...at] });
+    });
+    const values = points.map(({ of }) => value(given.map(({ mean }, which) => Number(mean[of[which]] ?? NaN))));
+    const column = (/** @type {"first_steps" | "last_steps"} */ name) => points.map(({ index }) => fewest[name][index]);
+    const columns = { first_steps: column("first_steps"), last_steps: column("last_steps"), x: points.map(({ index }) => fewest.x[index]) };
+    const count = points.map(({ of }) => Math.max(...given.map((curve, which) => curve.count[of[which]])));
+    const drawn = { minimum: values, maximum: values, mean: values, last: null };
+    const { attempt, rank } = fewest;
+    return values.length === 0 ? [] : [{ group: "", name: text, attempt, rank, count, ...columns, ...drawn }];
   });
 }
