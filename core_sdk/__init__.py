@@ -14,6 +14,7 @@ from core_sdk.errors import InvalidHP
 
 if TYPE_CHECKING:
     from core_sdk import client, core, experimental, integrations, loop, media, pytorch, search, searcher, sgd, train
+    from core_sdk.core import Logger
     from core_sdk.environment import get_cluster_info
     from core_sdk.importing import import_from_path
     from core_sdk.records import ClusterInfo, TrialInfo
@@ -25,6 +26,7 @@ __all__ = [
     "LOG_FORMAT",
     "ClusterInfo",
     "InvalidHP",
+    "Logger",
     "TrialInfo",
     "__version__",
     "client",
@@ -62,6 +64,7 @@ _MODULES = frozenset(
 )
 _NAMES = {
     "ClusterInfo": "core_sdk.records",
+    "Logger": "core_sdk.core",
     "TrialInfo": "core_sdk.records",
     "get_cluster_info": "core_sdk.environment",
     "import_from_path": "core_sdk.importing",

@@ -74,7 +74,8 @@ LOOP_NAMES = [
     "Record",
 ]
 CONSTRUCTED = (
-    core.DistributedContext, loop.State, loop.ShardedDataset, loop.GroupedBatchSampler, loop.TrainUnit, loop.Seconds,
+    core.DistributedContext, core.Logger, loop.State, loop.ShardedDataset, loop.GroupedBatchSampler, loop.TrainUnit,
+    loop.Seconds,
 )  # fmt: skip
 """The classes whose objects a script makes itself."""
 

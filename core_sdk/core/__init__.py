@@ -12,6 +12,7 @@ from core_sdk.core._context import Context
 from core_sdk.core._event_files import TensorboardMode
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._init import init
+from core_sdk.core._logger import Logger
 from core_sdk.core._preempt import PreemptContext, PreemptMode
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext, SearcherMode, SearcherOperation, Unit
@@ -25,6 +26,7 @@ __all__ = [
     "DownloadMode",
     "EarlyExitReason",
     "ExperimentalCoreContext",
+    "Logger",
     "PreemptContext",
     "PreemptMode",
     "ProfilerContext",

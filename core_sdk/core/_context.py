@@ -145,6 +145,14 @@ class Context(OfOneProcess):
         self._finalizer = weakref.finalize(self, _close_forgotten, self._open, self._ending)
 
     @classmethod
+    def current(cls) -> Context | None:
+        """Returns the Context that this process has open, or None. Raises `RuntimeError` if there are several."""
+        found = [context for context in cls._all if context._finalizer.alive]
+        if len(found) > 1:
+            raise RuntimeError(f"{' and '.join(map(repr, found))} are open: say which one is meant")
+        return found[0] if found else None
+
+    @classmethod
     def close_left(cls, trial: TrialFolder) -> None:
         """Closes this process's Context of the trial, if it is open outside of a `with` block: in a notebook's cell."""
         for context in list(cls._all):

@@ -264,11 +264,16 @@ class _Given:
 
 def only_rank() -> DistributedContext:
     """Returns the context of a single rank. Raises `SeveralRanksError` if several ranks were started."""
+    if (size := num_ranks()) > 1:
+        raise SeveralRanksError(size)
+    return DistributedContext()
+
+
+def num_ranks() -> int:
+    """Returns the number of ranks of which this process is one, as far as can be told before they are joined."""
     info = run_info()
     num_slots = 1 if info is None else max(len(info.slot_ids), len(info.container_addrs))
-    if (num_ranks := max(num_ranks_started(), num_slots, _process_group_size())) > 1:
-        raise SeveralRanksError(num_ranks)
-    return DistributedContext()
+    return max(num_ranks_started(), num_slots, _process_group_size())
 
 
 def _process_group_size() -> int:

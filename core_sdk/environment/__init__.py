@@ -70,6 +70,7 @@ from core_sdk.environment._marks import Mark
 from core_sdk.environment._ranks import (
     MeetingPlace,
     RankPlace,
+    is_first_rank,
     is_horovod_launch,
     launch_directory,
     launched_chief_ip,

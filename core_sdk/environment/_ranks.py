@@ -108,6 +108,12 @@ def num_ranks_started() -> int:
     return 1
 
 
+def is_first_rank() -> bool:
+    """Whether this is rank 0 of those that a launcher has started; True without a launcher."""
+    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
+    return all(os.environ.get(name, "0") == "0" for name in names)
+
+
 def name_local_rank_of_one() -> None:
     """Sets LOCAL_RANK for a rank that no launcher has started: DeepSpeed does not work without it."""
     os.environ.setdefault("LOCAL_RANK", "0")
