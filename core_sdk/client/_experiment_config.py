@@ -40,5 +40,5 @@ def _first_trial(home: Home, experiment_id: int) -> int | None:
 
 
 def _plain(value: msgspec.Struct | None, **renamed: str) -> dict[str, Any]:
-    fields = {} if value is None else msgspec.structs.asdict(value)
+    fields = {} if value is None else msgspec.to_builtins(value)
     return {renamed.get(name, name): field for name, field in fields.items()}

@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import msgspec
 
+from core_sdk.records._values import MAX_INT
 
-class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
-    """The numbers of checkpoints to keep. The defaults are those of an experiment configuration.
+
+class KeepEvery(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Keeps the first checkpoint at or after each multiple of so many steps, or of so many hours of a trial, for ever.
 
     Use `checked` for values from outside.
+    """
+
+    steps: int | None = None
+    hours: float | None = None
+    """They are counted from the beginning of the trial's first attempt."""
+
+    @classmethod
+    def checked(cls, given: Any) -> Self:
+        """Returns the rule that a mapping states. Raises `ValueError` for anything else."""
+        if problem := cls.problem(given):
+            raise ValueError(f"keep_every {problem}")
+        return cls(**given)
+
+    @staticmethod
+    def problem(given: object) -> str:
+        """Returns what a rule must be if this is none; else an empty text."""
+        unit, number = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else ("", 0)
+        is_number = type(number) is int or (type(number) is float and unit == "hours")
+        if unit in ("steps", "hours") and is_number and 0 < number < MAX_INT:
+            return ""
+        return f"must be {{steps: N}} with a whole number, or {{hours: N}}, N above 0, and is {given!r}"
+
+    def firsts(self, stored: Iterable[tuple[str, int, float]]) -> dict[str, str]:
+        """Returns the reasons for which checkpoints of a trial are kept, by storage id.
+
+        `stored` has the storage id, `steps_completed` and the hours of each, in the order in which they were stored.
+        Which ones are kept does not depend on which others have been deleted by the rule before: the first of an
+        interval stays the first.
+        """
+        unit, width = ("steps", self.steps) if self.steps is not None else ("hours", self.hours or math.inf)
+        found: dict[int, tuple[str, str]] = {}
+        for storage_id, steps, hours in stored:
+            index = int((steps if unit == "steps" else hours) // width)
+            if index > 0:
+                found.setdefault(index, (storage_id, f"first since {round(index * width, 6):,} {unit}"))
+        return dict(found.values())
+
+
+class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
+    """The checkpoints to keep: so many of them, and those at intervals.
+
+    The defaults are those of an experiment configuration. Use `checked` for values from outside.
     """
 
     save_experiment_best: int = 0
     save_trial_best: int = 1
     save_trial_latest: int = 1
+    keep_every: KeepEvery | None = None
 
     @classmethod
     def checked(cls, config: Mapping[str, Any]) -> Self:
@@ -25,9 +71,10 @@ class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
         Raises `ValueError` or `TypeError` naming the bad key.
         """
         given = {key: config[key] for key in RETENTION_KEYS if config.get(key) is not None}
+        every = given.pop("keep_every", None)
         for key, value in given.items():
             _check_number(key, value)
-        return cls(**given)
+        return cls(**given, keep_every=None if every is None else KeepEvery.checked(every))
 
 
 class SearcherMetric(msgspec.Struct, kw_only=True, frozen=True):

@@ -6,7 +6,7 @@ The index, the history of a trial and the collection of checkpoints all see chec
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from core_sdk.records import (
     CheckpointPruned,
     CheckpointStored,
     CheckpointUnpinned,
+    KeepEvery,
     Metric,
     Record,
 )
@@ -50,8 +51,19 @@ class RecordedCheckpoint:
     pin: CheckpointPinned | None = None
     is_inherited: bool = False
     """It lies outside the home, and was not stored by this home: it may be its original's. See `tracking.storages`."""
+    hours: float = 0.0
+    """The time from the beginning of the trial until it was stored, as `read_history` tells it."""
     validation: dict[str, Metric] = field(default_factory=dict)
     """The validation metrics of the same attempt at its step, if `read_history` was called with `with_validation`."""
+
+
+def kept_for_ever(checkpoints: Iterable[RecordedCheckpoint], every: KeepEvery) -> dict[str, str]:
+    """Returns the reasons for which `every` keeps checkpoints of a trial, by storage id. Superseded ones are not kept.
+
+    `checkpoints` are in the order in which they were stored.
+    """
+    standing = [each for each in checkpoints if not each.is_superseded]
+    return every.firsts((each.record.storage_id, each.record.steps_completed, each.hours) for each in standing)
 
 
 class CheckpointFold:

@@ -89,6 +89,8 @@ class _Reading:
         self._begun: dict[str, tuple[int, CheckpointBegun]] = {}
         self._validations: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
         self._validated_by: dict[tuple[int, str], int] = {}
+        self._began: float | None = None
+        """The time at which the first attempt began."""
         self._resumed_steps: dict[int, int | None] = {}
         self._ran_in: dict[int, str] = {}
         self._is_inside: dict[str, bool] = {}
@@ -114,6 +116,7 @@ class _Reading:
             case _ if rank > 0:
                 pass  # only rank 0 tells of the attempt
             case AttemptStarted():
+                self._began = record.time if self._began is None else self._began
                 self._resumed_steps[attempt] = record.resumed_steps
                 self._ran_in[attempt] = record.home
             case CheckpointBegun():
@@ -145,6 +148,7 @@ class _Reading:
             found,
             record=msgspec.structs.replace(found.record, storage=url),
             is_inherited=self._is_inherited(url, found.attempt),
+            hours=0.0 if self._began is None else (found.record.time - self._began) / 3600,
             validation=self._validations.get((found.attempt, found.record.steps_completed), {}),
         )
 

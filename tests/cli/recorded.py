@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from client.trainings import Training
+from client.trainings import START, Training
 from saving import store_alone
 
 from core_sdk.records import CheckpointStored, CommandRecord, TrialRecord
@@ -38,7 +38,9 @@ def new_attempt(folder: TrialFolder, *, resumed_steps: int = 0, latest_checkpoin
     return Training(folder, max(folder.attempts(), default=0) + 1, resumed_steps, latest_checkpoint)
 
 
-def store(training: Training, storage_id: str, steps: int, root: Path | None = None) -> None:
+def store(
+    training: Training, storage_id: str, steps: int, root: Path | None = None, *, hours: float | None = None
+) -> None:
     """Stores a checkpoint of one file, `weights.bin`, in the home or in another directory, and records it."""
     storage = DirectoryStorage(root or training.folder.home_root / "checkpoints")
     with storage.stage(storage_id) as staging:
@@ -46,7 +48,7 @@ def store(training: Training, storage_id: str, steps: int, root: Path | None = N
         manifest = store_alone(staging, {"steps_completed": steps})
     training.append(
         CheckpointStored(
-            time=time.time(),
+            time=time.time() if hours is None else START + hours * 3600,
             storage_id=storage_id,
             storage=storage.url,
             steps_completed=steps,

@@ -116,11 +116,31 @@ def test_gc_tells_programs_what_it_decided(home: Home, folder: TrialFolder, cli:
     )
 
     told = json.loads(result.output)
-    assert told["rules"]["1"]["policy"] == {"save_experiment_best": 0, "save_trial_best": 1, "save_trial_latest": 0}
+    assert told["rules"]["1"]["policy"] == {
+        "save_experiment_best": 0,
+        "save_trial_best": 1,
+        "save_trial_latest": 0,
+        "keep_every": None,
+    }
     assert told["rules"]["1"]["metric"] == {"name": "loss", "smaller_is_better": False}
     assert {verdict["storage_id"] for verdict in told["verdicts"] if verdict["is_kept"]} == {"a"}
     assert set(told["deleted"]) == {"b", "c"}
     assert stored(home) == ["a"]
+
+
+def test_gc_keeps_checkpoints_at_intervals(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """`--keep-every` replaces the recorded interval, and refuses what is none."""
+    options = ("checkpoint", "gc", "--keep-every", "steps=20", "--save-trial-best", "0", "--dry-run")
+    shown = cli(*options)
+    as_json = cli(*options, "--json")
+    refused = cli("checkpoint", "gc", "--keep-every", "20", "--dry-run")
+
+    assert "the best 0, the first of every 20 steps and the latest 1" in shown.output
+    verdicts = json.loads(as_json.output)["verdicts"]
+    reasons = {verdict["storage_id"]: verdict["reasons"] for verdict in verdicts if verdict["is_kept"]}
+    assert reasons == {"b": ["first since 20 steps"], "c": ["latest 1 of trial 1"]}
+    assert refused.status == 2
+    assert "'20' is not steps=N" in refused.errors
 
 
 @needs("many processes")

@@ -134,7 +134,12 @@ def test_an_experiment_has_a_config(home: Home, tracker: Tracker, train: Train) 
     assert config["name"] == "digits"
     assert config["hyperparameters"] == {"lr": {"type": "const", "val": 0.1}}
     assert config["searcher"] == {"name": "single", "metric": "loss", "smaller_is_better": True}
-    assert config["checkpoint_storage"] == {"save_experiment_best": 0, "save_trial_best": 2, "save_trial_latest": 1}
+    assert config["checkpoint_storage"] == {
+        "save_experiment_best": 0,
+        "save_trial_best": 2,
+        "save_trial_latest": 1,
+        "keep_every": None,
+    }
 
 
 def test_the_progress_of_an_experiment_is_its_trials(tracker: Tracker, train: Train) -> None:

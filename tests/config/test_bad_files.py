@@ -91,6 +91,11 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
             f"checkpoint_storage.type must be one of {', '.join(STORAGE_TYPES)}, and is 'hdfs'",
         ),
         (
+            "checkpoint_storage: {keep_every: {epochs: 2}}",
+            "checkpoint_storage.keep_every must be {steps: N} with a whole number, or {hours: N}, N above 0, and is "
+            "{'epochs': 2}",
+        ),
+        (
             "checkpoint_storage: {save_trial_best: -1}",
             "checkpoint_storage.save_trial_best must be an int of at least 0, and is -1",
         ),

@@ -55,6 +55,7 @@ KEPT = {
         "type": "azure", "container": "c", "account_url": "u",
     },
     "checkpoint_storage: {save_trial_latest: 0}": {"save_trial_latest": 0},
+    "checkpoint_storage: {keep_every: {hours: 1.5}}": {"keep_every": {"hours": 1.5}},
     "checkpoint_storage: s3://bucket/prefix": "s3://bucket/prefix",
     "entrypoint: python3 train.py": "python3 train.py",
     "entrypoint: [python3, train.py]": ["python3", "train.py"],

@@ -131,6 +131,17 @@ def test_what_nobody_else_needs_is_released(home: Home) -> None:
     ]
 
 
+def test_what_the_policy_keeps_for_ever_is_not_released(home: Home) -> None:
+    """A checkpoint that `keep_every` keeps is not released, and stays when the attempt is completed."""
+    with core.init(checkpoint_storage={"keep_every": {"steps": 10}}) as context:
+        ids = [store(context, steps) for steps in (5, 12, 15, 21, 22)]
+
+        answers = [context.checkpoint.release(each) for each in ids[:4]]
+
+    assert answers == [True, False, True, False]
+    assert [each.record.steps_completed for each in read_history(home.trial(1)).checkpoints] == [12, 21, 22]
+
+
 def test_what_other_trials_need_is_noticed_although_they_were_idle_before(home: Home) -> None:
     """A release reads other trials again only if there is a new attempt, trial or deletion."""
     with core.init(job_id="other"):

@@ -65,7 +65,7 @@ arguments = TrainingArguments(
     "files", num_train_epochs=int(sys.argv[1]), save_strategy="epoch", report_to=[], use_cpu=True, disable_tqdm=True,
     learning_rate=0.25, lr_scheduler_type="constant", **eval(sys.argv[2]),
 )
-with core.init(job_id="kept") as core_context:
+with core.init(job_id="kept", checkpoint_storage=eval(sys.argv[3]) if sys.argv[3:] else None) as core_context:
     callback = CoreSDKCallback(core_context)
     trainer = Trainer(Model(), arguments, train_dataset=data, callbacks=[callback])
     trainer.train(resume_from_checkpoint=callback.latest_checkpoint())
@@ -196,6 +196,16 @@ def test_where_the_trainer_keeps_all_the_home_does(callbacks: FrameworkEnvironme
     run(callbacks, tmp_path, TRANSFORMERS, 3, {})
 
     assert copies() == ["checkpoint-2", "checkpoint-4", "checkpoint-6"] == files(tmp_path)
+
+
+def test_what_the_policy_keeps_for_ever_stays_when_its_file_goes(
+    callbacks: FrameworkEnvironment, tmp_path: Path
+) -> None:
+    """`keep_every` keeps a copy of which the Trainer has deleted its own directory."""
+    run(callbacks, tmp_path, TRANSFORMERS, 4, {"save_total_limit": 1}, {"keep_every": {"steps": 5}})
+
+    assert copies() == ["checkpoint-6", "checkpoint-8"]
+    assert files(tmp_path) == ["checkpoint-8"]
 
 
 def test_each_evaluation_is_reported_once(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:

@@ -108,6 +108,22 @@ def test_the_recorded_policy_keeps_the_best_and_the_latest(home: Home) -> None:
     assert states(home) == {"a": "DELETED", "b": "COMPLETED", "c": "DELETED", "d": "COMPLETED"}
 
 
+@pytest.mark.parametrize(("every", "kept"), [({"steps": 20}, ["b", "d", "e"]), ({"hours": 3}, ["c", "e"])])
+def test_what_is_kept_for_ever_survives_each_collection(home: Home, every: dict[str, int], kept: list[str]) -> None:
+    """Intervals are counted over all attempts, in steps or in hours from the beginning of the first."""
+    folder = new_trial(home)
+    with home.experiment(1).edit() as record:
+        record.retention = RetentionPolicy.checked({"save_trial_best": 0, "keep_every": every})
+    for attempt, storage_ids in enumerate(("ab", "cde")):
+        training = new_attempt(folder, resumed_steps=20 * attempt)
+        for number, storage_id in enumerate(storage_ids, start=1 + 2 * attempt):
+            store(training, storage_id, 10 * number, hours=number)
+        training.end()
+        collect(home, Request())
+
+    assert stored(home) == kept
+
+
 def test_without_a_policy_everything_is_kept(home: Home, folder: TrialFolder) -> None:
     """Without a policy no checkpoint is deleted."""
     done = collect(home, Request())
@@ -478,7 +494,12 @@ def test_an_experiments_policy_survives_a_reader_that_does_not_know_it(home: Hom
 
     content = msgspec.json.decode(home.experiment(1).record_path.read_bytes())
 
-    assert content["retention"] == {"save_experiment_best": 0, "save_trial_best": 1, "save_trial_latest": 3}
+    assert content["retention"] == {
+        "save_experiment_best": 0,
+        "save_trial_best": 1,
+        "save_trial_latest": 3,
+        "keep_every": None,
+    }
     assert content["name"] == "digits"
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from core_sdk.records import Metric, RetentionPolicy, SearcherMetric
+from core_sdk.records import KeepEvery, Metric, RetentionPolicy, SearcherMetric
 from core_sdk.tracking.deletion.retention import Candidate, References, in_order_of_trust, keep, protect
 
 LOSS = SearcherMetric(name="loss")
@@ -148,6 +151,83 @@ def test_without_a_metric_all_validated_checkpoints_are_kept() -> None:
     assert kept.keys() == {"b", "c", "d"}
     assert "no metric is known" in kept["b"][0]
     assert keep(candidates, policy(0, 0, 1), None).keys() == {"d"}
+
+
+@pytest.mark.parametrize(
+    ("every", "expected"),
+    [
+        ({"steps": 10}, {10, 29, 30}),
+        ({"steps": 1}, {9, 10, 19, 29, 30, 39}),
+        ({"steps": 40}, set()),
+        ({"hours": 1}, {19, 39}),
+        ({"hours": 0.5}, {10, 19, 39}),
+    ],
+)
+def test_the_first_checkpoint_of_each_interval_is_kept(every: dict[str, float], expected: set[int]) -> None:
+    """The first at or after each multiple of steps or hours is kept; those before the first multiple are not."""
+    hours = {9: 0.25, 10: 0.5, 19: 1.0, 29: 1.25, 30: 1.25, 39: 7.75}
+    candidates = [checkpoint(steps, steps_completed=steps, hours=at) for steps, at in hours.items()]
+    others = [replace(each, storage_id=f"other {each.storage_id}", trial_id=2) for each in candidates]
+    numbers = {"save_trial_best": 0, "save_trial_latest": 0}
+
+    kept = keep([*candidates, *others], RetentionPolicy.checked({**numbers, "keep_every": every}), LOSS)
+
+    assert kept.keys() == {f"{of_trial}{steps}" for of_trial in ("", "other ") for steps in expected}
+
+
+def test_a_partly_deleted_checkpoint_can_be_the_first_of_an_interval_and_a_superseded_one_cannot() -> None:
+    """A pruned checkpoint stays the first of its interval; a superseded one leaves its place to a later one."""
+    candidates = [
+        checkpoint("a", steps_completed=10, is_superseded=True),
+        checkpoint("b", steps_completed=12, is_partial=True),
+        checkpoint("c", steps_completed=14),
+    ]
+
+    kept = keep(candidates, RetentionPolicy(save_trial_latest=0, keep_every=KeepEvery(steps=10)), LOSS)
+
+    assert kept == {"b": ["first since 10 steps"]}
+
+
+@given(st.data())
+def test_it_makes_no_difference_when_collections_run(data: st.DataObject) -> None:
+    """Whatever was collected between saves and resumes, the end keeps what it would have kept without that."""
+    width = data.draw(st.integers(1, 12))
+    rule = RetentionPolicy(save_trial_best=0, save_trial_latest=1, keep_every=KeepEvery(steps=width))
+    ever: list[Candidate] = []
+    deleted: set[str] = set()
+    steps = 0
+
+    def there() -> Sequence[Candidate]:
+        return [each for each in ever if each.storage_id not in deleted]
+
+    for number in range(data.draw(st.integers(1, 25))):
+        match data.draw(st.sampled_from(["save", "save", "save", "collect", "resume"])):
+            case "save":
+                steps += data.draw(st.integers(1, 9))
+                ever.append(checkpoint(number, steps_completed=steps))
+            case "collect":
+                deleted |= {each.storage_id for each in there()} - keep(there(), rule, LOSS).keys()
+            case "resume" if standing := [each for each in there() if not each.is_superseded]:
+                steps = data.draw(st.sampled_from(standing)).steps_completed
+                ever = [
+                    replace(each, is_superseded=each.is_superseded or each.steps_completed > steps) for each in ever
+                ]
+
+    standing = [each for each in ever if not each.is_superseded]
+    firsts = {each.steps_completed // width: each.storage_id for each in reversed(standing)}
+    expected = {storage_id for index, storage_id in firsts.items() if index > 0} | {c.storage_id for c in standing[-1:]}
+    assert keep(there(), rule, LOSS).keys() == expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [5, {}, {"steps": 0}, {"steps": 1.5}, {"steps": True}, {"steps": "9"}, {"hours": -1}, {"hours": math.nan},
+     {"hours": math.inf}, {"steps": 2**63}, {"epochs": 1}, {"steps": 1, "hours": 1}],
+)  # fmt: skip
+def test_an_interval_is_a_number_of_steps_or_of_hours(wrong: object) -> None:
+    """Anything but a positive number of one unit is refused, with what to write."""
+    with pytest.raises(ValueError, match=r"keep_every must be \{steps: N\} with a whole number, or \{hours: N\}"):
+        RetentionPolicy.checked({"keep_every": wrong})
 
 
 def test_every_reason_to_keep_a_checkpoint_is_given() -> None:

@@ -52,6 +52,8 @@ def test_other_settings_that_cannot_be_are_refused() -> None:
         FailureConfig(max_failures=-2)
     with pytest.raises(ValueError, match="num_to_keep is 0"):
         CheckpointConfig(num_to_keep=0)
+    with pytest.raises(ValueError, match="keep_every must be"):
+        CheckpointConfig(keep_every={"epochs": 3})
     with pytest.raises(ValueError, match="checkpoint_score_order is 'up'"):
         CheckpointConfig(checkpoint_score_order="up")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="callbacks has a str"):
@@ -94,6 +96,8 @@ def test_the_best_checkpoints_and_the_newest_one_are_kept() -> None:
     assert to_delete(recorded(3, 1, 2, 4), CheckpointConfig(num_to_keep=2)) == ["0", "1"]
     assert to_delete(recorded(3, 1, 2, 4, pinned=0), CheckpointConfig(num_to_keep=2)) == ["1"]
     assert to_delete(recorded(3, 1, 2, 4), CheckpointConfig()) == []
+    at_intervals = CheckpointConfig(num_to_keep=1, keep_every={"steps": 3})
+    assert to_delete(recorded(*[None] * 8), at_intervals) == ["0", "1", "2", "4", "5"]
 
 
 def test_the_best_checkpoint_is_the_last_one() -> None:

@@ -16,7 +16,7 @@ from core_sdk.cli.checkpoint.selection import check_scope
 from core_sdk.cli.render.output import AsJson, confirm, print_object
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_size
-from core_sdk.records import SearcherMetric
+from core_sdk.records import KeepEvery, SearcherMetric
 from core_sdk.tracking import open_view
 
 if TYPE_CHECKING:
@@ -36,6 +36,14 @@ def gc(
     save_experiment_best: Annotated[int | None, _number("Keep the best N of each experiment.", 0)] = None,
     save_trial_best: Annotated[int | None, _number("Keep the best N of each trial.", 1)] = None,
     save_trial_latest: Annotated[int | None, _number("Keep the latest N of each trial.", 1)] = None,
+    keep_every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UNIT=N",
+            help="Keep the first of each trial at or after each multiple of N steps or hours: steps=10000, hours=6.",
+            show_default="as recorded, else none",
+        ),
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="The validation metric that says what is best.")] = None,
     smaller_is_better: SmallerIsBetter = None,
     inherited: Annotated[
@@ -53,13 +61,13 @@ def gc(
     """Show which checkpoints a policy keeps, and why; then delete the others, and what dead processes have left.
 
     The policy is the one that the newest init() of an experiment gave in its checkpoint_storage; options replace its
-    numbers. Pinned checkpoints, versions of models, checkpoints that a trial began with or that a running trial needs,
+    keys. Pinned checkpoints, versions of models, checkpoints that a trial began with or that a running trial needs,
     and the only good checkpoint of a trial are never deleted, nor is what may belong to another home.
     """
     from core_sdk.tracking.deletion.collection import Collector, Request  # storages, which are slow to import
 
     best = {"save_experiment_best": save_experiment_best, "save_trial_best": save_trial_best}
-    numbers = best | {"save_trial_latest": save_trial_latest}
+    given = best | {"save_trial_latest": save_trial_latest, "keep_every": _interval(keep_every)}
     home = open_home()
     with open_view(home) as view:
         check_scope(view, trial, experiment)
@@ -67,7 +75,7 @@ def gc(
     request = Request(
         experiment_id=experiment,
         trial_id=trial,
-        policy={key: number for key, number in numbers.items() if number is not None},
+        policy={key: value for key, value in given.items() if value is not None},
         metric=metric,
         smaller_is_better=smaller_is_better,
         with_inherited=inherited,
@@ -79,7 +87,7 @@ def gc(
         _show(plan)
     if not plan.rules and not request.policy:
         say("no policy is recorded, so that all checkpoints are kept: give one with --save-experiment-best, "
-            "--save-trial-best or --save-trial-latest, or in the script's checkpoint_storage")  # fmt: skip
+            "--save-trial-best, --save-trial-latest or --keep-every, or in checkpoint_storage")  # fmt: skip
     deletions = None
     if not dry_run:
         if plan.condemned:
@@ -94,10 +102,30 @@ def _show(plan: CollectionPlan) -> None:
         policy = rules.policy
         typer.echo(
             f"experiment {experiment_id} keeps the best {policy.save_experiment_best}, and of each trial the best "
-            f"{policy.save_trial_best} and the latest {policy.save_trial_latest}, by {_metric(rules.metric)}"
+            f"{policy.save_trial_best}{_and_firsts(policy.keep_every)} and the latest {policy.save_trial_latest}, by "
+            f"{_metric(rules.metric)}"
         )
     if plan.verdicts:
         print_table(_columns(), plan.verdicts)
+
+
+def _interval(text: str | None) -> dict[str, int | float] | None:
+    """Returns the `keep_every` of a policy that the option states. Raises `BadParameter`."""
+    if text is None:
+        return None
+    unit, _, number = text.partition("=")
+    try:
+        every = {unit: int(number) if number.isdecimal() else float(number)}
+        KeepEvery.checked(every)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not steps=N, N a whole number above 0, or hours=N") from None
+    return every
+
+
+def _and_firsts(every: KeepEvery | None) -> str:
+    if every is None:
+        return ""
+    return f", the first of every {f'{every.steps:,} steps' if every.steps else f'{every.hours:g} hours'}"
 
 
 def _metric(metric: SearcherMetric | None) -> str:

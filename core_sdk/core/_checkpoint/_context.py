@@ -35,7 +35,13 @@ from core_sdk.storage import Selector, Storage, check_storage_id, storage_from_u
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.continuation import find_recorded
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
-from core_sdk.tracking.deletion import OtherTrials, release_checkpoint, remove_checkpoint, remove_files
+from core_sdk.tracking.deletion import (
+    OtherTrials,
+    is_kept_for_ever,
+    release_checkpoint,
+    remove_checkpoint,
+    remove_files,
+)
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import with_reserve
 from core_sdk.tracking.storages import storage_name
@@ -327,11 +333,14 @@ class CheckpointContext(OfOneProcess):
     def release(self, storage_id: str) -> bool:
         """Deletes a checkpoint that this trial no longer needs; returns False, and keeps it, if it is needed elsewhere.
 
-        A checkpoint is kept if it is pinned, if it is a version of a model, or if another trial began with it. One rank
-        calls, preferably the chief. On a node that does not see the home only pins are known.
+        A checkpoint is kept if it is pinned, if it is a version of a model, if another trial began with it, or if the
+        policy's `keep_every` keeps it. One rank calls, preferably the chief. On a node that does not see the home only
+        pins and the policy are known.
         """
         self._journal.check_open()
         self._saves.wait_for(check_storage_id(storage_id))
+        if self._folder is not None and is_kept_for_ever(self._folder, storage_id):
+            return False
         if self._folder is None or self._others is None or is_home_spooled():
             if self._is_pinned(storage_id):
                 return False

@@ -5,6 +5,7 @@ from core_sdk.tracking.deletion._by_hand import (
     delete_experiment,
     delete_files,
     delete_trial,
+    is_kept_for_ever,
     release_checkpoint,
     remove_checkpoint,
     remove_files,

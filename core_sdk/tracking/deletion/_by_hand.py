@@ -28,6 +28,7 @@ from core_sdk.records import (
     Record,
 )
 from core_sdk.storage import Storage, storage_from_url, without
+from core_sdk.tracking.checkpoints import kept_for_ever
 from core_sdk.tracking.deletion.other_trials import OtherTrials
 from core_sdk.tracking.deletion.references import read_references
 from core_sdk.tracking.deletion.retention import INHERITED, References, needs, pin_reason
@@ -65,6 +66,14 @@ def release_checkpoint(folder: TrialFolder, storage: Storage, storage_id: str, o
     with storage.deleting(storage_id), _deleting(folder, [storage_id]):
         check_reachable(storage, storage_id)
         remove_checkpoint(storage, storage_id, recording(folder))
+
+
+def is_kept_for_ever(folder: TrialFolder, storage_id: str) -> bool:
+    """Returns whether `keep_every` in the policy of the trial's experiment keeps the checkpoint."""
+    policy = Home(folder.home_directory).experiment(folder.read_record().experiment_id).read().retention
+    if policy is None or policy.keep_every is None:
+        return False
+    return storage_id in kept_for_ever(read_history(folder).checkpoints, policy.keep_every)
 
 
 def delete_files(

@@ -191,4 +191,6 @@ def _candidate(trial_id: int, checkpoint: RecordedCheckpoint) -> Candidate:
         is_pinned=checkpoint.pin is not None,
         note=checkpoint.pin.note if checkpoint.pin else "",
         is_inherited=checkpoint.is_inherited,
+        steps_completed=checkpoint.record.steps_completed,
+        hours=checkpoint.hours,
     )

@@ -36,7 +36,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -77,7 +77,7 @@ class Request:
     experiment_id: int | None = None
     trial_id: int | None = None
     """The only trial whose checkpoints may be deleted; None for all trials."""
-    policy: Mapping[str, int] = field(default_factory=dict)
+    policy: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a policy that replace the recorded ones."""
     metric: str | None = None
     smaller_is_better: bool | None = None
@@ -299,7 +299,7 @@ def rules_of(experiment: ExperimentRecord, request: Request) -> Rules | None:
     """Returns the rules, or None to keep everything, if no policy is recorded and none is requested."""
     if experiment.retention is None and not request.policy:
         return None
-    recorded = msgspec.structs.asdict(experiment.retention or RetentionPolicy())
+    recorded = msgspec.to_builtins(experiment.retention or RetentionPolicy())
     return Rules(RetentionPolicy.checked({**recorded, **request.policy}), _metric(experiment.searcher_metric, request))
 
 

@@ -1,15 +1,18 @@
 """Decides which checkpoints are kept, by pure rules.
 
 `keep` applies a policy: the union of the best N of the experiment, the best N of each trial, the latest N of each
-trial. `protect` names the checkpoints that no policy may delete. All others may be deleted, after
-`tracking.deletion.collection` has looked into the storages. These rules complete the policy:
+trial, and the first of each trial in each interval. `protect` names the checkpoints that no policy may delete. All
+others may be deleted, after `tracking.deletion.collection` has looked into the storages. These rules complete the
+policy:
 
 - "Best" needs a value of the searcher's metric at exactly the checkpoint's `steps_completed`, reported by the attempt
   that stored it: another attempt at the same step measured other weights. NaN is never best. Of equal values the newer
   checkpoint is better; between trials, that of the newer trial.
 - "Latest" is ranked within each trial, validated or not.
+- "First" is ranked by the order in which checkpoints were stored.
 - A superseded checkpoint (a later attempt resumed from an earlier step) takes part in no ranking.
-- A checkpoint with some files deleted cannot be resumed from: it does not count as latest, but can be the best.
+- A checkpoint with some files deleted cannot be resumed from: it does not count as latest, but can be the best, or
+  the first of an interval.
 - Where no metric is known, or no checkpoint of a trial has it, validated checkpoints cannot be compared: a policy that
   asks for the best keeps them all.
 """
@@ -41,6 +44,9 @@ class Candidate:
     note: str = ""
     """The reason for the pin."""
     is_inherited: bool = False
+    steps_completed: int = 0
+    hours: float = 0.0
+    """The time from the beginning of the trial until it was stored."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,11 @@ def keep(candidates: Sequence[Candidate], policy: RetentionPolicy, metric: Searc
     whole = [candidate for candidate in ranked if not candidate.is_partial]
     for trial_id, of_trial in _by_trial(reversed(whole)).items():
         _note(reasons, of_trial[: policy.save_trial_latest], f"latest {policy.save_trial_latest} of trial {trial_id}")
+    if policy.keep_every is not None:
+        for of_trial in _by_trial(ranked).values():
+            firsts = policy.keep_every.firsts((each.storage_id, each.steps_completed, each.hours) for each in of_trial)
+            for storage_id, reason in firsts.items():
+                reasons[storage_id].append(reason)
     return dict(reasons)
 
 

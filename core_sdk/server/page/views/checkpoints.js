@@ -92,10 +92,11 @@ function useRetention(/** @type {number} */ experimentId, /** @type {CheckpointR
 /** What the policy keeps, in words. */
 function policyText(/** @type {RetentionAnswer} */ { policy, metric }) {
   if (policy === null) return "No policy: every checkpoint is kept.";
-  const { save_experiment_best: best, save_trial_best: bestOfTrial, save_trial_latest: newest } = policy;
+  const { save_experiment_best: best, save_trial_best: bestOfTrial, save_trial_latest: newest, keep_every: every } = policy;
   const parts = [
     best && `the best ${best} of the experiment`,
     bestOfTrial && `the best ${bestOfTrial} of each trial`,
+    every && `the first of every ${every.steps ? `${every.steps} steps` : `${every.hours} hours`} of each trial`,
     newest && `the newest ${newest} of each trial`,
   ].filter(Boolean);
   const order = metric ? ` Best: the ${metric.smaller_is_better ? "smallest" : "largest"} ${metric.name}.` : "";
