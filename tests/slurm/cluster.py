@@ -44,6 +44,8 @@ JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 SlurmdTimeout={silence_s}
 SlurmctldTimeout=30
 KillWait=20
@@ -51,6 +53,7 @@ ReturnToService=2
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE PriorityTier=2 State=UP
 """
 
 # The controller's host is taken last, so that a node that dies need not be the controller's.
@@ -141,7 +144,9 @@ class Cluster:
             host.start(argv, env=self._environment(), cwd=self._directory, stdout=errors, stderr=errors)
 
     def _is_ready(self) -> bool:
-        code, output, _ = self.try_to_run(["sinfo", "--noheader", "--Node", "--format=%T"], cwd=self._directory)
+        code, output, _ = self.try_to_run(
+            ["sinfo", "--noheader", "--Node", "--partition=all", "--format=%T"], cwd=self._directory
+        )
         return code == 0 and output.split() == ["idle"] * len(self.hosts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ _LAUNCH = f"{sys.executable} -m launch.torch_distributed train.py ranks"
 _ON_EACH_NODE = f"exec srun --ntasks-per-node=1 {_LAUNCH}"
 _ALONE = f"exec {sys.executable} -u train.py alone"
 PAUSED = "75:0"
+_DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "schedulers.md"
 
 
 def output(place: Path, job_id: int) -> str:
@@ -59,6 +61,51 @@ def test_a_requeue_goes_on_with_the_same_trial(slurm: Cluster, home: Home, place
     assert trial.starts[1].resumed_steps in trial.checkpoints
     assert list(trial.steps) == list(range(1, len(trial.steps) + 1))
     assert (len(trial.starts), trial.outcome, home.trial_ids()) == (2, "completed", [1])
+
+
+def submit_chain(slurm: Cluster, home: Home, place: Path) -> int:
+    """Submits the first script of docs/schedulers.md, for this cluster; returns the first job's id."""
+    script = re.findall(r"```sh\n(.*?)```", _DOCUMENT.read_text(), re.DOTALL)[0]
+    for shown, here in (
+        ("--nodes=4 --ntasks-per-node=1 --gpus-per-node=8 --time=04:00:00", "--nodes=1 --ntasks-per-node=1 --time=20"),
+        ("/shared/core-sdk", str(home.root)),
+        ("python -m launch.torch_distributed train.py", _LAUNCH),
+    ):
+        assert shown in script
+        script = script.replace(shown, here)
+    (place / "chain.sh").write_text(script)
+    return int(slurm.run(["sbatch", "--parsable", "chain.sh"], cwd=place))
+
+
+def waiting_jobs(slurm: Cluster) -> list[str]:
+    return slurm.run(["squeue", "--noheader", "--name=digits", "--format=%i %T %r"]).splitlines()
+
+
+def test_a_chain_of_jobs_goes_on_after_each_preemption_that_cancels(slurm: Cluster, home: Home, place: Path) -> None:
+    """The documented chain trains on through two canceled jobs, counts nothing twice, and leaves no job behind."""
+    first = submit_chain(slurm, home, place)
+    for num_attempts in (1, 2):
+        slurm.wait_for(lambda n=num_attempts: has_stored(home, num_attempts=n), timeout_s=120)  # type: ignore[misc]
+        slurm.run(["sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--wrap=true"], cwd=place)
+    slurm.wait_for(lambda: has_stored(home, num_attempts=3), timeout_s=120)
+    finish(place)
+    slurm.wait_for(lambda: not waiting_jobs(slurm), timeout_s=120)
+
+    trial = read_trial(home)
+    assert slurm.job(first)["JobState"] == "PREEMPTED"
+    assert list(trial.steps) == list(range(1, len(trial.steps) + 1))
+    assert [start.resumed_steps in trial.checkpoints for start in trial.starts[1:]] == [True, True]
+    assert (len(trial.starts), trial.outcome, home.trial_ids()) == (3, "completed", [1])
+
+
+def test_a_chain_of_jobs_ends_with_an_error_of_the_script(slurm: Cluster, home: Home, place: Path) -> None:
+    """A script that fails would fail again, so the job that waits for it is canceled."""
+    (place / "train.py").write_text("raise ValueError('no data')")
+    first = submit_chain(slurm, home, place)
+
+    assert slurm.await_state(first, *_ENDED)["ExitCode"] == "1:0"
+    slurm.wait_for(lambda: not waiting_jobs(slurm))
+    assert [path.name for path in place.glob("slurm-*.out")] == [f"slurm-{first}.out"]
 
 
 @pytest.mark.slow
