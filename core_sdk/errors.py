@@ -9,6 +9,7 @@
     │   └── RecordDamagedError
     ├── AttemptError                  one execution of a trial's script
     │   ├── AttemptClaimedError
+    │   ├── WriterRefusedError
     │   ├── ContextInUseError (ValueError)
     │   ├── TrialRunningError
     │   ├── TrialCompletedError
@@ -211,6 +212,15 @@ class AttemptClaimedError(AttemptError):
         )
 
 
+class WriterRefusedError(AttemptError):
+    """A program cannot report about a trial under the name that it wants."""
+
+    def __init__(self, trial_id: int, writer: str, reason: str) -> None:
+        self.trial_id = trial_id
+        self.writer = writer
+        super().__init__(f"{writer!r} cannot write to trial {trial_id}: {reason}")
+
+
 class ContextInUseError(AttemptError, ValueError):
     """A Context has a trainer already. The passes and checkpoints of a second one would be mistaken for its own."""
 
@@ -247,7 +257,8 @@ class TrialCompletedError(AttemptError):
         hidden = f" and would hide {num_hidden:,} of its reports" if num_hidden else ""
         super().__init__(
             f"trial {trial_id} is completed. Resuming it runs its command again{hidden}: to do that, `core-sdk trial "
-            f"resume {trial_id} --again`. `core-sdk trial continue {trial_id}` begins a new trial from its checkpoint."
+            f"resume {trial_id} --again`. `core-sdk trial continue {trial_id}` begins a new trial from its checkpoint. "
+            f"`core-sdk run --trial {trial_id} --writer NAME -- …` starts a program that only reports about it."
         )
 
 

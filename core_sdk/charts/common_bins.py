@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from core_sdk.charts.grouped_curves import bin_width, place_bins, place_width
 from core_sdk.charts.horizontal_axis import Series, places_since_start, steps_within
+from core_sdk.records import Source
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import Bins, SeriesBucket
 
@@ -34,7 +35,7 @@ class JoinedMetric:
     max_points: int
     within: tuple[float, float] | None = None
     """The first x, and the one before which it ends; None asks for all."""
-    rank: int | None = None
+    rank: Source | None = None
 
 
 def read_common_bins(ask: Ask, trial_ids: Sequence[int], wanted: JoinedMetric) -> dict[int, Bins]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core_sdk.errors import NotRecordedError
-from core_sdk.records import Metric
+from core_sdk.records import Metric, Source
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.groups import is_named
 from core_sdk.tracking.rows import SeriesBucket
@@ -24,7 +24,7 @@ class Series:
     trial_id: int
     group: str
     name: str
-    rank: int | None = None
+    rank: Source | None = None
     superseded_of: int | None = None
     """The attempt whose superseded points are asked for; None asks for the visible points of all attempts."""
 

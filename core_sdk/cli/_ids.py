@@ -104,6 +104,9 @@ MaybeTrialIds = Annotated[list[int] | None, _argument(parse_trial, "ID…", "The
 OfTrial = Annotated[
     int | None, typer.Option(metavar="ID", parser=parse_trial, help="Only those of this trial, by number or name.")
 ]
+WrittenTrial = Annotated[
+    int | None, typer.Option("--trial", metavar="ID", parser=parse_trial, help="The trial that --writer reports about.")
+]
 Experiment = Annotated[int, _argument(parse_experiment, "EXPERIMENT", "Its number, or else its whole name.")]
 Experiments = Annotated[list[int], _argument(parse_experiment, "EXPERIMENT…", "Their numbers or names.")]
 SubmittedIds = Annotated[list[int], _argument(parse_submitted, "EXPERIMENT…", "Their numbers or names.")]

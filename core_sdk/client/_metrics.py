@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice, repeat
 from typing import Any
 
-from core_sdk.records import Metric
+from core_sdk.records import Metric, Source
 from core_sdk.tracking.rows import ReportRow
 
 FRAME_COLUMNS = ("trial_id", "attempt", "rank", "group", "steps_completed", "time")
@@ -34,8 +34,8 @@ class TrialMetrics:
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False
     """A later attempt went on from a checkpoint before this report, or a later report repeats these metrics."""
-    rank: int = 0
-    """The rank that reported; in the profiler's groups it identifies the node."""
+    rank: Source = 0
+    """The rank that reported, or the name of the writer; in the profiler's groups it identifies the node."""
 
     @property
     def total_batches(self) -> int | None:

@@ -22,8 +22,7 @@ class Announcements:
     def begin(self) -> None:
         """Says which trial it is, where its records are, and how to see them."""
         attempt, record = self._attempt, self._attempt.record
-        name = record.name or generated_name(record.trial_id, record.created)
-        which = f"trial {record.trial_id} ({name})"
+        which = _which(attempt)
         if attempt.number > 1:
             which += f", attempt {attempt.number}, from step {attempt.info.trial.steps_completed}"
         home = attempt.folder.home_root
@@ -46,6 +45,16 @@ class Announcements:
                 _say(f"trial {trial_id} is {state}{because}; {next_step}")
             else:
                 _say(f"trial {trial_id} {describe_end(folder, state, reason)}")
+
+
+def tell_of_writer(attempt: Attempt) -> None:
+    """Tells a person on stderr as whom a script that nobody supervises reports, and about which trial."""
+    _say(f"{attempt.writer!r} writes to {_which(attempt)}, recorded in {attempt.folder.home_root}")
+
+
+def _which(attempt: Attempt) -> str:
+    record = attempt.record
+    return f"trial {record.trial_id} ({record.name or generated_name(record.trial_id, record.created)})"
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""One attempt on all ranks: the chief claims it, and the others learn of it."""
+"""One home and one attempt on all ranks: the chief opens and claims them, and the others learn of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from core_sdk.descriptors import HeldDirectory
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import Environment, is_home_spooled, leave_job, use_run_info, use_trial_seed
 from core_sdk.journal import RankJournal, read_records
@@ -14,7 +15,7 @@ from core_sdk.records import AttemptStarted, ClusterInfo, TrialRecord
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.claiming import Attempt, claim_attempt, start_record
 from core_sdk.tracking.attempts.definition import Definition
-from core_sdk.tracking.attempts.restarts import note_trial_of_launch
+from core_sdk.tracking.attempts.restarts import check_home, note_trial_of_launch
 from core_sdk.tracking.attempts.run_info import is_restart
 
 
@@ -29,6 +30,25 @@ class _Claimed:
     start: AttemptStarted
     is_home_spooled: bool
     """Whether `home` is a spool on the chief's node."""
+
+
+def open_home(distributed: DistributedContext, info: ClusterInfo | None) -> Home:
+    """Makes the home on the chief if there is none, and returns it. `info` is the run info. Collective."""
+    return Home(_held(distributed.channel.broadcast_outcome(lambda: _create_home(info))))
+
+
+def _create_home(info: ClusterInfo | None) -> Path:
+    root = Environment.read().home
+    check_home(root, info)
+    return Home.create(root).root
+
+
+def _held(home_root: Path) -> Path | HeldDirectory:
+    """Returns the home's directory, which is found after it is renamed; its path on a node that does not see it."""
+    try:
+        return HeldDirectory(home_root)
+    except OSError:
+        return home_root
 
 
 def claim_together(

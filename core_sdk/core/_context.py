@@ -153,10 +153,15 @@ class Context(OfOneProcess):
         return found[0] if found else None
 
     @classmethod
-    def close_left(cls, trial: TrialFolder) -> None:
-        """Closes this process's Context of the trial, if it is open outside of a `with` block: in a notebook's cell."""
+    def close_left(cls, trial: TrialFolder, writer: str = "") -> None:
+        """Closes this process's Context of the trial, or of a writer of it, if a cell of a notebook has left it open.
+
+        It is not closed within a `with` block.
+        """
         for context in list(cls._all):
-            if context._attempt.folder.path == trial.path and not context._is_in_block and context._finalizer.alive:
+            attempt = context._attempt
+            is_meant = attempt.folder.path == trial.path and attempt.writer == writer
+            if is_meant and not context._is_in_block and context._finalizer.alive:
                 logger.info("%r was still open, and is closed", context)
                 context._finalizer()
 
@@ -213,7 +218,8 @@ class Context(OfOneProcess):
     def __repr__(self) -> str:
         trial, ranks = self.info.trial, self.distributed
         of_ranks = f", rank {ranks.rank} of {ranks.size}" if ranks.size > 1 else ""
-        return f"<Context of trial {trial.trial_id}, attempt {self._attempt.number}{of_ranks}>"
+        writer = f", writer {self._attempt.writer!r}" if self._attempt.writer else ""
+        return f"<Context of trial {trial.trial_id}, attempt {self._attempt.number}{of_ranks}{writer}>"
 
     def __getattr__(self, name: str) -> Any:
         """Raises `AttributeError`, which says where a name is that was looked for here."""
@@ -354,6 +360,8 @@ class _Ending:
         self._attempt.journal.append(
             Ended(time=time.time(), outcome=self._outcome or "completed", error=self._error_text)
         )
+        if self._attempt.writer:
+            return  # launcher and job are told of the trial's end, not of this one
         if self._outcome in ("completed", "invalid_hp"):
             tell_launcher(launch_directory(), "completed")
         if self._outcome in ("completed", "paused", "invalid_hp"):

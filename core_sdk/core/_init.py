@@ -1,18 +1,16 @@
-"""`init()`: the one place that chooses implementations."""
+"""`init()`: the one place that chooses implementations, and for writers `_writer._opening`."""
 
 from __future__ import annotations
 
 import datetime
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from core_sdk.core._announcements import Announcements
-from core_sdk.core._attempt import claim_together
+from core_sdk.core._attempt import claim_together, open_home
 from core_sdk.core._checkpoint import CheckpointContext, Grace
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context
@@ -25,19 +23,20 @@ from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._resumption import Resumption
 from core_sdk.core._searcher import SearcherContext, parse_max_length
 from core_sdk.core._train import TrainContext
+from core_sdk.core._writer import init_writer
 from core_sdk.descriptors import HeldDirectory
 from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import (
-    Environment,
     StopNoticeSettings,
+    WriterSettings,
     is_quiet,
     is_script,
-    is_usr1_stop,
     known_grace_s,
     launch_directory,
     left_job,
     num_ranks_started,
     run_info,
+    stop_signals,
     torchrun_launch,
 )
 from core_sdk.errors import ArgumentConflictError, SeveralRanksError
@@ -50,7 +49,6 @@ from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.attempts.definition import Definition
 from core_sdk.tracking.attempts.jobs import noted_trial
-from core_sdk.tracking.attempts.restarts import check_home
 from core_sdk.tracking.history import read_history
 
 T = TypeVar("T")
@@ -87,6 +85,8 @@ def init(
     deadline: float | datetime.timedelta | datetime.datetime | None = None,
     stop_notices: str | Sequence[str] | None = None,
     job_id: str | None = None,
+    trial: int | str | None = None,
+    writer: str | None = None,
 ) -> Context:
     """Claims the attempt that this process executes, and returns its `Context`, to be entered with `with`.
 
@@ -123,19 +123,52 @@ def init(
       which is a stop. Default: the variable CORE_SDK_STOP_NOTICES, else none.
     - `job_id`: names the training: each start with the same name goes on with its trial. Default: the variable
       CORE_SDK_JOB_ID, else Slurm's job, else none.
+    - `writer`: a name under which this process only reports about a trial, beside the trial's own program, whether that
+      runs, is paused or has ended. Many processes may, each under another name. It makes no attempt, and reads
+      checkpoints but stores none; `train` says what its reports count as. Pausing the trial does not stop it, signals
+      and `deadline` do. Default: the variable CORE_SDK_WRITER, else none.
+    - `trial`: the id or the name of the trial that a writer reports about. Default: the variable CORE_SDK_TRIAL, else
+      the trial whose script has started this one.
 
     A trial that is resumed keeps the `hparams`, `data`, `max_length` and `seed` of its first attempt, and its name,
     labels and notes, as somebody may have changed them since.
 
     On several ranks `init()` is collective. The chief claims the attempt; its arguments describe the trial, and its end
     is the attempt's. All ranks use its home; a rank whose node does not see that home records nothing. The modes, the
-    seed, and the storage within a node, must be the same on all ranks (`ArgumentConflictError`).
+    seed, and the storage within a node, must be the same on all ranks (`ArgumentConflictError`). Of a
+    writer's ranks only the chief records something.
 
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
-    `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; a `StorageError` saying what is
+    `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; `WriterRefusedError` if a living
+    process writes under the name, or the trial's script has not begun; a `StorageError` saying what is
     wrong with the bucket, the credentials or the permissions, or `MissingDependencyError`; `ValueError` or `TypeError`
     for arguments that cannot be kept. An error on one rank fails `init()` on all.
     """
+
+    if writer is not None or trial is not None or WriterSettings.read().name is not None:
+        own = {
+            "checkpoint_storage": checkpoint_storage,
+            "name": name,
+            "trial_name": trial_name,
+            "hparams": hparams,
+            "labels": labels,
+            "notes": notes,
+            "description": description,
+            "data": data,
+            "max_length": max_length,
+            "seed": seed,
+            "job_id": job_id,
+        }
+        return init_writer(
+            writer,
+            trial,
+            [argument for argument, value in own.items() if value is not None],
+            distributed=distributed or DistributedContext(),
+            preempt_mode=PreemptMode(preempt_mode),
+            tensorboard_mode=TensorboardMode(tensorboard_mode),
+            deadline=monotonic_deadline(deadline),
+            clouds=chosen_clouds(stop_notices, StopNoticeSettings.read()),
+        )
 
     def check() -> _Given:
         parse_max_length(max_length)
@@ -162,13 +195,13 @@ def init(
 
     distributed = distributed or only_rank()
     given = _on_all(distributed, check)
-    home = Home(_held(distributed.channel.broadcast_outcome(lambda: _create_home(given.info))))
+    home = open_home(distributed, given.info)
     if checkpoint_storage is None:
         checkpoint_storage = _configured_storage(given.info)
     storage = _on_all(distributed, lambda: _open_storage(checkpoint_storage, home, distributed))
     _check_agreement(distributed, given, storage)
-    if given.definition.job is not None and (trial := noted_trial(home, given.definition.job)) is not None:
-        Context.close_left(trial)
+    if given.definition.job is not None and (left := noted_trial(home, given.definition.job)) is not None:
+        Context.close_left(left)
     attempt = claim_together(home, given.info, given.definition, distributed)
     if distributed.is_chief:
         record_policy(attempt, checkpoint_storage)
@@ -200,7 +233,7 @@ def init(
         preempt_mode=given.preempt_mode,
         deadline=given.stop_at,
         launch_directory=launch_directory(),
-        stop_signals=(signal.SIGTERM, signal.SIGUSR1) if is_usr1_stop() else (signal.SIGTERM,),
+        stop_signals=stop_signals(),
         clouds=given.clouds,
         starter=attempt.starter,
         is_of_script=is_script(),
@@ -291,20 +324,6 @@ def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:
 def _configured_storage(info: ClusterInfo | None) -> str | Mapping[str, Any] | None:
     """Returns the experiment's configured `checkpoint_storage`; None if there is no configuration."""
     return None if info is None or info.trial_or_none is None else info.trial.config.get("checkpoint_storage")
-
-
-def _create_home(info: ClusterInfo | None) -> Path:
-    root = Environment.read().home
-    check_home(root, info)
-    return Home.create(root).root
-
-
-def _held(home_root: Path) -> Path | HeldDirectory:
-    """Returns the home's directory, which is found after it is renamed; its path on a node that does not see it."""
-    try:
-        return HeldDirectory(home_root)
-    except OSError:
-        return home_root
 
 
 def _open_storage(

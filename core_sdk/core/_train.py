@@ -76,6 +76,13 @@ class TrainContext(OfOneProcess):
     A reader that asks for no rank gets each metric from the lowest rank that has reported it. Only the chief records
     status, metadata and an early exit: on other ranks these calls check their arguments and record nothing, which a
     warning says once. A rank whose node does not see the chief's home records nothing, and warns of that too.
+
+    `checkpoint` is for a writer (`init(writer=…)`): the storage id of what it has evaluated, whose step
+    `steps_completed` must be. The report is then visible as long as that checkpoint's step is: once an attempt goes on
+    from an earlier step, both are superseded. Without `checkpoint` the step is one of the newest attempt. The first
+    report about a checkpoint reads the trial's records, and raises `CheckpointNotFoundError` if none has it, and
+    `ValueError` if its step is another; one that was superseded is warned of. A writer's steps may come in any order,
+    and any may come again: then the later report counts.
     """
 
     def __init__(
@@ -109,26 +116,32 @@ class TrainContext(OfOneProcess):
         steps_completed: int,
         metrics: dict[str, Any],
         batch_metrics: list[dict[str, Any]] | None = None,
+        *,
+        checkpoint: str | None = None,
     ) -> None:
         """Reports the training up to `steps_completed`.
 
         `batch_metrics` holds one dict per batch since the last report; the last one ends at `steps_completed`.
         """
-        self._report(TRAINING, steps_completed, metrics, batch_metrics)
+        self._report(TRAINING, steps_completed, metrics, batch_metrics, checkpoint)
 
     @says_what_is_meant(STEPS)
-    def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
+    def report_validation_metrics(
+        self, steps_completed: int, metrics: dict[str, Any], *, checkpoint: str | None = None
+    ) -> None:
         """Reports a validation after `steps_completed` steps. Searches compare trials by its metrics."""
-        self._report(VALIDATION, steps_completed, metrics)
+        self._report(VALIDATION, steps_completed, metrics, None, checkpoint)
 
     @says_what_is_meant(STEPS)
-    def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
+    def report_metrics(
+        self, group: str, steps_completed: int, metrics: dict[str, Any], *, checkpoint: str | None = None
+    ) -> None:
         """Reports metrics of a group, any non-empty text of at most 1 KB; it may be "training" or "validation".
 
         In other groups than these two, metrics may also be JSON values: None, bools, strings, and lists and
         string-keyed mappings of values, at most 100 levels deep. They are kept exactly; only numbers have curves.
         """
-        self._report(group, steps_completed, metrics)
+        self._report(group, steps_completed, metrics, None, checkpoint)
 
     def _report(
         self,
@@ -136,7 +149,10 @@ class TrainContext(OfOneProcess):
         steps_completed: int,
         metrics: dict[str, Any],
         batch_metrics: Sequence[Mapping[str, Any]] | None = None,
+        checkpoint: str | None = None,
     ) -> None:
+        if checkpoint is not None:
+            raise ValueError("checkpoint=… names what a writer has evaluated: init(trial=…, writer=…) begins one")
         if type(group) is not str:
             group = check_name("the metric group", group)
         if type(steps_completed) is not int:

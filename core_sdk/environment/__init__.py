@@ -21,6 +21,8 @@
 | `CORE_SDK_NUM_NODES` | how many pods of an indexed Job of Kubernetes train together               |
 | `CORE_SDK_TEST_MODE` | not empty and not 0: `Trainer.fit()` trains and validates one batch, saves and ends |
 | `CORE_SDK_QUIET`    | not empty and not 0: a script does not say which trial it is, and how it has ended |
+| `CORE_SDK_WRITER`   | the name under which a script reports about a trial, beside the trial's own program |
+| `CORE_SDK_TRIAL`    | the id or the name of that trial; default: the trial whose script has started this one |
 | `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
 
 The addresses of those clouds' metadata servers are in `GCE_METADATA_HOST` and `AWS_EC2_METADATA_SERVICE_ENDPOINT`. If
@@ -93,11 +95,14 @@ from core_sdk.environment._settings import (
     Environment,
     LaunchSettings,
     StopNoticeSettings,
+    WriterSettings,
     is_quiet,
     is_test_mode,
     is_usr1_stop,
     known_grace_s,
     max_media_bytes,
+    stop_signals,
     storage_deadline_s,
+    writer_variables,
 )
 from core_sdk.environment._spool import is_home_spooled, path_at_home, path_here, spool_variables, use_home

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from core_sdk.environment.names import (
     STOP_NOTICES_VARIABLE,
     STORAGE_DEADLINE_VARIABLE,
     TEST_MODE_VARIABLE,
+    TRIAL_VARIABLE,
+    WRITER_VARIABLE,
 )
 from core_sdk.errors import HomeNotWritableError
 
@@ -40,6 +43,24 @@ class Environment:
             home=_absolute(Path(home)) if home else _default_home(),
             run_info=Path(run_info) if run_info else None,
         )
+
+
+@dataclass(frozen=True)
+class WriterSettings:
+    """Which trial a script reports about, and under which name, if it is not the trial's own program."""
+
+    name: str | None
+    trial: str | None
+    """Its id or its name."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] = os.environ) -> WriterSettings:
+        return cls(variables.get(WRITER_VARIABLE) or None, variables.get(TRIAL_VARIABLE) or None)
+
+
+def writer_variables(name: str, trial: int | str) -> dict[str, str]:
+    """Returns the variables that have a script's `init()` write to a trial."""
+    return {WRITER_VARIABLE: name, TRIAL_VARIABLE: str(trial)}
 
 
 @dataclass(frozen=True)
@@ -133,6 +154,11 @@ def max_media_bytes() -> int:
 def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:
     """Whether SIGUSR1 is a stop: Slurm can send it before a job's time is over (`--signal=USR1@120`)."""
     return bool(variables.get("SLURM_JOB_ID"))
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Returns the signals that ask this process to stop."""
+    return (signal.SIGTERM, signal.SIGUSR1) if is_usr1_stop() else (signal.SIGTERM,)
 
 
 def is_quiet() -> bool:

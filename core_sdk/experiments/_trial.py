@@ -65,7 +65,7 @@ class TrialStateMachine:
         self.position = (0, 0)
         """The position up to which the searcher knows the reports: an attempt, and an offset in its journal."""
         self.other_position = (0, 0)
-        """The same position in the journal of a rank other than 0, since the attempt began."""
+        """The same position in the journal of another rank or a writer, since the attempt began."""
         self.is_told_by_chief = False
         """Whether rank 0 has reported the searcher's metric since the attempt began."""
         self.lengths: tuple[int, ...] = ()
@@ -149,7 +149,7 @@ class TrialStateMachine:
 
     def read(self, event: ValidationRead) -> bool:
         """Records a report. Returns False if the searcher was told of it before, or if the trial is to end."""
-        if event.rank > 0:
+        if event.rank != 0:
             self.other_position = event.attempt, event.offset
         else:
             self.position = event.attempt, event.offset

@@ -17,3 +17,4 @@ from core_sdk.journal._line import decode_line, encode_line
 from core_sdk.journal._rank_journal import RankJournal
 from core_sdk.journal._reader import Chunk, read_journal, read_records
 from core_sdk.journal._writer import JournalWriter
+from core_sdk.journal._writers_journal import WritersJournal

@@ -36,6 +36,8 @@ _OF_DAEMON = (
 class JournalWriter(Journal):
     """Creates the journal and appends to it; `FileExistsError` if the file is there already.
 
+    With `is_continued` it appends to what an earlier process has written, if there is anything.
+
     `append` may be called from any thread. A record that cannot be written (a full disk) is dropped, counted and
     announced at once by a warning; `close` raises `ReportsDroppedError` once for all of them. In a forked child every
     `append` raises `JournalForkedError`.
@@ -45,16 +47,18 @@ class JournalWriter(Journal):
     one that was moved, and counts as dropped what was written since the last look if that is not in the journal.
     """
 
-    def __init__(self, path: Path, *, fsync_interval_s: float = 1.0) -> None:
+    def __init__(self, path: Path, *, is_continued: bool = False, fsync_interval_s: float = 1.0) -> None:
         # Readable, so that the writer can see where half a line begins.
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_NOFOLLOW if is_continued else os.O_EXCL)
         self._file = KeptDescriptor(os.open(path, flags, 0o600))
         self._descriptor = self._file.fileno()
+        if is_continued:
+            self._cut_half_line()
         fsync_directory(path.parent)
         self._is_writing = False
         self._num_unverified = 0
         """The number of records that were written since the last look at the file."""
-        self._verified_bytes = 0
+        self._verified_bytes = os.fstat(self._descriptor).st_size
         """The size of the file at the last look."""
         self._session = os.getsid(0)
         self._has_told = False

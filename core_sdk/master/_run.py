@@ -33,6 +33,7 @@ from core_sdk.records import (
     OperationCompleted,
     Report,
     Settled,
+    Source,
     StopSent,
     TrialNumbered,
     ValidationRead,
@@ -61,6 +62,7 @@ class Run:
         self._home = home
         self._submission = submission
         self._config = submission.config
+        self._hears_writer = submission.config.searcher.writer
         self._home = home
         followed = FollowedExperiment(home, submission.experiment_id)
         for _ in followed.read():
@@ -359,7 +361,9 @@ class Run:
     def _read(self, trial: TrialStateMachine, attempt: RunningAttempt) -> None:
         stretch = read_news(attempt.folder, attempt.position)
         for news in stretch.news:
-            if isinstance(news.record, OperationCompleted if trial.lengths else Report):
+            if self._hears_writer and isinstance(news.record, Report):
+                pass  # the search hears of the writer's instead
+            elif isinstance(news.record, OperationCompleted if trial.lengths else Report):
                 self.record(self._validation(trial, news.record, news.end))
             # Of a script that trains by operations, only the completed operations count, not its other validations.
             elif isinstance(news.record, Report) and self.experiment.is_news(news.record.metrics):
@@ -367,6 +371,9 @@ class Run:
                 self.record(self._validation_read(trial, news.end, names=names))
             attempt.position = news.end
         attempt.position = stretch.end
+        if self._hears_writer:
+            for number, _ in (key for key in attempt.folder.other_journals() if key[1] == self._hears_writer):
+                self._read_other(trial, number, self._hears_writer)
         self.carry_out(self.experiment.take_due())
 
     def _hear_another_rank(self, trial: TrialStateMachine, attempt: RunningAttempt) -> None:
@@ -374,21 +381,28 @@ class Run:
 
         Called at the end of an attempt, since until then rank 0 may still report the metric.
         """
-        if trial.lengths or trial.is_told_by_chief:
+        if trial.lengths or trial.is_told_by_chief or self._hears_writer:
             return
-        journals = attempt.folder.rank_journals()
+        journals = attempt.folder.other_journals()
         for number in range(trial.last_attempt, attempt.position.attempt + 1):
-            for rank in (rank for of, rank in journals if of == number):
-                reports = read_validations(self._home.folder(attempt.folder.trial_id), number, rank)
-                read = [self._validation(trial, report, end, rank) for report, end in reports]
-                if told := [each for each in read if each.metric is not None]:
-                    for each in told:
-                        if (each.attempt, each.offset) > trial.other_position:
-                            self.record(each)
+            for rank in (source for of, source in journals if of == number and isinstance(source, int)):
+                if self._read_other(trial, number, rank):
                     break
 
+    def _read_other(self, trial: TrialStateMachine, number: int, source: Source) -> bool:
+        """Records what a rank or a writer has told of an attempt since. Returns whether it has told the metric."""
+        folder = self._home.folder(trial.trial_id or 0)
+        read = [
+            self._validation(trial, report, end, source) for report, end in read_validations(folder, number, source)
+        ]
+        told = [each for each in read if each.metric is not None]
+        for each in told:
+            if (each.attempt, each.offset) > trial.other_position:
+                self.record(each)
+        return bool(told)
+
     def _validation(
-        self, trial: TrialStateMachine, record: OperationCompleted | Report, end: StreamPosition, rank: int = 0
+        self, trial: TrialStateMachine, record: OperationCompleted | Report, end: StreamPosition, rank: Source = 0
     ) -> ValidationRead:
         if isinstance(record, OperationCompleted):
             values = {"metric": record.metric, "length": record.length, "is_operation": True}

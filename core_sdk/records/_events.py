@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 from uuid import UUID
 
-from core_sdk.records._values import Int64, Line
+from core_sdk.records._values import Int64, Line, Source
 
 Wish = Literal["ACTIVE", "PAUSED", "CANCELED", "KILLED"]
 """The states that users can ask for. For a trial they can ask for the last two."""
@@ -86,8 +86,8 @@ class ValidationRead(Line, tag="validation_read"):
     """Whether this is the end of a searcher operation."""
     names: list[str] = []
     """The names of the reported metrics, if something that the searcher needs is missing."""
-    rank: int = 0
-    """The rank that has reported it, in whose journal the offset is."""
+    rank: Source = 0
+    """The rank or the writer that has reported it, in whose journal the offset is."""
 
 
 class StopSent(Line, tag="stop_sent"):

@@ -29,6 +29,8 @@ class AttemptStarted(Line, tag="attempt"):
     """`steps_completed` of `latest_checkpoint`: earlier attempts' reports beyond it are superseded."""
     rank: int = 0
     """The rank that writes the journal. The attempt's own journal is that of rank 0."""
+    writer: str = ""
+    """The name of the writer beside the ranks that keeps the journal. `host` and `pid` are those of its process."""
     home: str = ""
     """The identity of the home in which the attempt ran. A copy of that home has another one."""
 

@@ -25,6 +25,14 @@ from core_sdk.records._media import MEDIA_TAG, Media, media_from_json, media_to_
 
 Metric = int | float
 
+Source = int | str
+"""Who keeps a journal of an attempt: a rank, or a writer beside the ranks, by its name."""
+
+WRITER_NAME = "[A-Za-z][A-Za-z0-9_-]{0,63}"
+"""The names of writers, which files are called by, as a regular expression."""
+_ALL = "all"
+"""It stands for all ranks and writers, so that no writer is called so."""
+
 MAX_NAME_BYTES = 1024
 MAX_INT = 2**63
 MAX_SEED = 2**31 - 1
@@ -269,6 +277,21 @@ def _text(value: str, where: str) -> str:
     except UnicodeEncodeError as error:
         raise TypeError(f"{where} is {value!r}, which is not valid Unicode") from error
     return str.__str__(value)  # `str(value)` of a member of an Enum is its name
+
+
+def in_order(source: Source) -> tuple[bool, Source]:
+    """Returns a key that sorts ranks by number, and behind them writers by name."""
+    return isinstance(source, str), source
+
+
+def check_writer_name(name: Any) -> str:
+    """Returns the name. Raises `ValueError` for one that a writer cannot have."""
+    if not isinstance(name, str) or not re.fullmatch(WRITER_NAME, name) or name == _ALL:
+        raise ValueError(
+            f"writer is {name!r}; it must be a name of at most 64 letters, digits, '-' and '_', that begins with a "
+            f"letter, and not {_ALL!r}"
+        )
+    return name
 
 
 def check_name(what: str, name: object) -> str:

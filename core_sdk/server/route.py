@@ -10,11 +10,16 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import msgspec
 
-from core_sdk.records import MAX_INT
+from core_sdk.records import MAX_INT, WRITER_NAME, Source
 from core_sdk.server.shared_view import SharedView
+from core_sdk.tracking.rows import source_named
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT - 1)]
 Rank = Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
+AnyRank = Annotated[str, msgspec.Meta(pattern=f"^([0-9]{{1,9}}|{WRITER_NAME})$")]
+"""A rank, the name of a writer, or "all"."""
+RankOrWriter = Annotated[str, msgspec.Meta(pattern=f"^([0-9]{{1,9}}|(?!all$){WRITER_NAME})$")]
+
 Text = Annotated[str, msgspec.Meta(max_length=1000)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=1000)]
@@ -22,6 +27,11 @@ Cursor = Annotated[int, msgspec.Meta(ge=0)]
 """The place in a long list where a page begins: 0, or `next` of the page before."""
 
 _T = TypeVar("_T")
+
+
+def source_of(text: str | None) -> Source | None:
+    """Returns the rank or the writer that a query names."""
+    return None if text is None else source_named(text)
 
 
 class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from core_sdk.records import (
     Metric,
     Record,
     Report,
+    Source,
     metrics_from_json,
 )
 from core_sdk.tracking.checkpoints import CheckpointFold, RecordedCheckpoint
@@ -66,7 +67,7 @@ def read_history(folder: TrialFolder, *, with_validation: bool = False) -> Trial
     reading = _Reading(Home(folder.home_root), with_validation)
     for attempt in folder.attempts():
         reading.read(folder.journal_path(attempt), attempt)
-    for attempt, rank in folder.rank_journals() if with_validation else ():
+    for attempt, rank in folder.other_journals() if with_validation else ():
         reading.read(folder.journal_path(attempt, rank), attempt, rank)
     reading.read(folder.changes_path, attempt=0)
     return reading.history()
@@ -88,7 +89,7 @@ class _Reading:
         self._fold = CheckpointFold()
         self._begun: dict[str, tuple[int, CheckpointBegun]] = {}
         self._validations: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
-        self._validated_by: dict[tuple[int, str], int] = {}
+        self._validated_by: dict[tuple[int, str], Source] = {}
         self._began: float | None = None
         """The time at which the first attempt began."""
         self._resumed_steps: dict[int, int | None] = {}
@@ -96,8 +97,8 @@ class _Reading:
         self._is_inside: dict[str, bool] = {}
         self._problem: str | None = None
 
-    def read(self, path: Path, attempt: int, rank: int = 0) -> None:
-        """Reads one journal. The journals of an attempt must be read in the order of their ranks."""
+    def read(self, path: Path, attempt: int, rank: Source = 0) -> None:
+        """Reads one journal. The journals of an attempt must be read in the order of their ranks, writers last."""
         for found in find_records(path, self._wanted):
             try:
                 if isinstance(found, ValueError):
@@ -106,14 +107,14 @@ class _Reading:
             except ValueError as error:
                 self._problem = f"a line of {path.name} {error}"
 
-    def _take(self, record: Record, attempt: int, rank: int) -> None:
+    def _take(self, record: Record, attempt: int, rank: Source) -> None:
         match record:
             case Report():
                 if self._with_validation and record.group == _VALIDATION:
                     self._take_validation(record, attempt, rank)
             case Dropped():
                 self._problem = f"{record.count} records of attempt {attempt} could not be written"
-            case _ if rank > 0:
+            case _ if rank != 0:
                 pass  # only rank 0 tells of the attempt
             case AttemptStarted():
                 self._began = record.time if self._began is None else self._began
@@ -124,7 +125,7 @@ class _Reading:
             case _:
                 self._fold.take(record, attempt)
 
-    def _take_validation(self, report: Report, attempt: int, rank: int) -> None:
+    def _take_validation(self, report: Report, attempt: int, rank: Source) -> None:
         """Keeps the values of each metric from the lowest rank that has reported it in this attempt."""
         for name, value in metrics_from_json(report.metrics).items():
             if self._validated_by.setdefault((attempt, name), rank) == rank:

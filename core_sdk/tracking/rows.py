@@ -17,6 +17,7 @@ from core_sdk.records import (
     OperationCompleted,
     Report,
     SearchRecord,
+    Source,
     StopAcknowledged,
     from_json,
     metrics_from_json,
@@ -57,6 +58,20 @@ class RankRow:
 
 
 @dataclass(frozen=True)
+class WriterRow:
+    """A program that reports beside the trial's own, as its newest process has left it."""
+
+    name: str
+    host: str
+    state: TrialState
+    reason: str
+    """As in `TrialRow`."""
+    started: float
+    last_time: float
+    """The time of its last record."""
+
+
+@dataclass(frozen=True)
 class TrialRow:
     trial_id: int
     experiment_id: int
@@ -91,6 +106,8 @@ class TrialRow:
     notes: str = ""
     """Markdown."""
     seed: int = 0
+    writers: tuple[WriterRow, ...] = ()
+    """The writers beside the ranks, by name."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +146,11 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):  # ten times as fast to 
     """Numbers and `MediaFile`s; in generic groups also JSON values."""
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False
-    rank: int = 0
-    """The rank that reported; the profiler's figures are those of its node."""
+    rank: Source = 0
+    """The rank that reported, or the name of the writer; the profiler's figures are those of its node."""
 
     @classmethod
-    def recorded(cls, trial_id: int, attempt: int, rank: int, report: Report) -> Self:
+    def recorded(cls, trial_id: int, attempt: int, rank: Source, report: Report) -> Self:
         """Returns the row of a record. Raises `ValueError` for values that no report can hold."""
         batches = report.batch_metrics
         return cls(
@@ -154,7 +171,7 @@ class MediaRow:
 
     trial_id: int
     attempt: int
-    rank: int
+    rank: Source
     group: str
     name: str
     """The metric's, with the place in its lists and mappings: "samples", "samples[0]", "samples.cat"."""
@@ -175,7 +192,7 @@ class ReportPage:
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """A position in the reports of one rank of a trial, in the order in which they were made."""
+    """A position in the reports of one rank or writer of a trial, in the order in which they were made."""
 
     attempt: int = 1
     offset: int = 0
@@ -219,8 +236,8 @@ class AttemptRow:
     is_running: bool
     log_size_bytes: int | None
     """None if its output was not kept."""
-    ranks: tuple[int, ...] = (0,)
-    """The ranks that keep a journal."""
+    ranks: tuple[Source, ...] = (0,)
+    """The ranks and the writers that keep a journal of it."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +246,9 @@ class Outline:
 
     groups: list[str]
     """In the order of their first reports, the profiler's too."""
-    ranks: Mapping[tuple[str, str], list[int]]
-    """The ranks that have reported each metric, by its group and its name."""
-    reporting_ranks: list[int]
+    ranks: Mapping[tuple[str, str], list[Source]]
+    """The ranks, and behind them the writers, that have reported each metric, by its group and its name."""
+    reporting_ranks: list[Source]
     resume_points: list[int]
     """The steps from which later attempts went on."""
 
@@ -258,14 +275,21 @@ class SeriesRow:
 class ProfileSeriesRow:
     """A figure that the profiler records of a node, over the attempts."""
 
-    rank: int
-    """The rank that recorded it."""
+    rank: Source
+    """The rank or the writer that recorded it."""
     group: str
     name: str
 
 
-Ranks = int | Literal["all"] | None
-"""The ranks whose reports are asked for. None: for each metric and attempt, the lowest rank that has reported it."""
+Ranks = Source | None
+"""The rank or the writer whose reports are asked for; "all" asks for those of all. None: for each metric and attempt,
+the lowest rank that has reported it, or else the first writer by name."""
+
+
+def source_named(text: str) -> Source:
+    """Returns the rank or the writer that a text names."""
+    return int(text) if text.isdecimal() else text
+
 
 Summary = dict[str, dict[str, dict[str, Metric | None]]]
 """Group -> metric -> count, last, min, max, mean."""

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from core_sdk.files import fingerprint
 from core_sdk.journal import Chunk, read_journal
-from core_sdk.records import EarlyExit, OperationCompleted, Report, StopAcknowledged
+from core_sdk.records import EarlyExit, OperationCompleted, Report, Source, StopAcknowledged
 from core_sdk.tracking.home import TrialFolder
 from core_sdk.tracking.rows import News, NewsStretch, ReportRow, ReportStretch, StreamPosition
 
 _STRETCH_BYTES = 1 << 20
 
 
-def read_reports(folder: TrialFolder, start: StreamPosition, rank: int = 0) -> ReportStretch:
-    """Returns reports that a rank has made since `start`, in the order of the calls; empty if nothing is new."""
+def read_reports(folder: TrialFolder, start: StreamPosition, rank: Source = 0) -> ReportStretch:
+    """Returns reports of a rank or a writer since `start`, in the order of the calls; empty if nothing is new."""
     for attempt in folder.attempts():
         journal = folder.journal_path(attempt, rank)
         if attempt < start.attempt or not journal.exists():
@@ -45,13 +45,13 @@ def read_news(folder: TrialFolder, start: StreamPosition) -> NewsStretch:
         position = StreamPosition(position.attempt + 1)
 
 
-def read_validations(folder: TrialFolder, attempt: int, rank: int) -> list[tuple[Report, StreamPosition]]:
-    """Returns the validation reports of a rank in an attempt, each with the position that follows it."""
+def read_validations(folder: TrialFolder, attempt: int, rank: Source) -> list[tuple[Report, StreamPosition]]:
+    """Returns the validation reports of a rank or a writer in an attempt, each with the position that follows it."""
     news, _ = _read_news(folder, StreamPosition(attempt), rank)
     return [(each.record, each.end) for each in news if isinstance(each.record, Report)]
 
 
-def _rows(trial_id: int, attempt: int, rank: int, chunk: Chunk) -> tuple[ReportRow, ...]:
+def _rows(trial_id: int, attempt: int, rank: Source, chunk: Chunk) -> tuple[ReportRow, ...]:
     rows = []
     for record in chunk.records:
         if isinstance(record, Report):
@@ -60,7 +60,7 @@ def _rows(trial_id: int, attempt: int, rank: int, chunk: Chunk) -> tuple[ReportR
     return tuple(rows)
 
 
-def _read_news(folder: TrialFolder, start: StreamPosition, rank: int = 0) -> tuple[list[News], StreamPosition]:
+def _read_news(folder: TrialFolder, start: StreamPosition, rank: Source = 0) -> tuple[list[News], StreamPosition]:
     """Reads from `start` to the end of the journal that a rank keeps of the attempt."""
     journal = folder.journal_path(start.attempt, rank)
     news, offset = list[News](), _offset_in(journal, start)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
-from core_sdk.records import Metric
+from core_sdk.records import Metric, Source
 from core_sdk.tracking.rows import (
     AlertRow,
     Bins,
@@ -94,8 +94,8 @@ class View(Protocol):
     def outline(self, trial_id: int) -> Outline:
         """Returns what the trial has reported, without the values."""
 
-    def series(self, trial_id: int, *, rank: int | None = None) -> list[SeriesRow]:
-        """Returns the metrics that a rank has reported. `Ranks` says what None means, here and in all methods."""
+    def series(self, trial_id: int, *, rank: Source | None = None) -> list[SeriesRow]:
+        """Returns the metrics of a rank or a writer. `Ranks` says what None means, here and in all methods."""
 
     def profile_series(self, trial_id: int) -> list[ProfileSeriesRow]:
         """Returns the profiler's figures that were recorded of the trial's nodes."""
@@ -109,7 +109,7 @@ class View(Protocol):
         *,
         within: tuple[int, int] | None = None,
         superseded_of: int | None = None,
-        rank: int | None = None,
+        rank: Source | None = None,
         is_profile: bool = False,
     ) -> list[SeriesBucket]:
         """Returns at most `num_buckets` buckets, equally wide in steps, in order; buckets without points are left out.
@@ -120,7 +120,7 @@ class View(Protocol):
         """
 
     def step_range(
-        self, trial_ids: Collection[int], group: str, name: str, *, rank: int | None = None
+        self, trial_ids: Collection[int], group: str, name: str, *, rank: Source | None = None
     ) -> tuple[int, int] | None:
         """Returns the first and the last visible step of a metric in these trials, or None if none has it."""
 
@@ -132,7 +132,7 @@ class View(Protocol):
         width: int,
         *,
         within: tuple[int, int] | None = None,
-        rank: int | None = None,
+        rank: Source | None = None,
     ) -> Bins:
         """Returns the visible points of a metric in bins of `width` steps. `within` is that of `buckets`."""
 
@@ -144,13 +144,13 @@ class View(Protocol):
         buckets: Sequence[SeriesBucket],
         *,
         superseded_of: int | None = None,
-        rank: int | None = None,
+        rank: Source | None = None,
     ) -> list[float]:
         """Returns the time at which the newest point of each of these buckets was reported."""
 
     def summary(self, trial_id: int) -> Summary: ...
 
-    def figures(self, trial_ids: Collection[int] | None = None, *, rank: int | None = None) -> FiguresByTrial:
+    def figures(self, trial_ids: Collection[int] | None = None, *, rank: Source | None = None) -> FiguresByTrial:
         """Returns the figures of every visible metric of these trials, or of all, without reading all points."""
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:

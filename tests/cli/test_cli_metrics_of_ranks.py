@@ -32,7 +32,7 @@ def test_the_lowest_rank_is_shown_and_the_others_are_mentioned(folder: TrialFold
 
     assert "5.5" not in ended.output
     assert "accuracy" in ended.output
-    assert "ranks 0, 1 have reported; of each metric the lowest is shown" in ended.errors
+    assert "rank 0, rank 1 have reported; of each metric the first of them is shown" in ended.errors
     assert as_json.errors == "", "each row names its rank"
     assert [(row["rank"], row["metrics"]) for row in json.loads(as_json.output)] == [
         (0, {"loss": 0.5}),
@@ -56,7 +56,7 @@ def test_one_rank_or_all_can_be_asked_for(folder: TrialFolder, cli: Cli) -> None
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--rank", "7"], "rank 7 of trial 1 has reported nothing. Ranks with reports: 0, 1."),
+        (["--rank", "7"], "rank 7 of trial 1 has reported nothing. Reports are those of: 0, 1."),
         (["--rank", "0", "--group", "validation"], "rank 0 of trial 1 has reported nothing in group 'validation'."),
         (["--rank", "0", "--metric", "accuracy"], "accuracy"),
         (["--rank", "one"], "'one' is no rank"),

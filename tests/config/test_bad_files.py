@@ -152,7 +152,7 @@ def test_a_bad_value_is_named(text: str, problem: str) -> None:
         ("{name: [single], metric: loss}", ".name is a list, which does not exist; did you mean single?"),
         ("{name: single, metric: ''}", ".metric must be a string that is not empty, and is ''"),
         ("{name: single, metric: loss, max_trials: 3}", ".max_trials is unknown here; there are metric, "
-         "smaller_is_better, source_trial_id, source_checkpoint_uuid, max_length"),
+         "smaller_is_better, writer, source_trial_id, source_checkpoint_uuid, max_length"),
         ("{name: random, metric: loss}", ".max_trials is missing: the number of trials"),
         ("{name: random, metric: loss, max_trials: 3, max_length: {epochs: 0}}",
          ".max_length.epochs must be an int of at least 1, and is 0"),

@@ -53,7 +53,7 @@ def test_the_last_override_has_precedence() -> None:
         ("debug=3", "debug must be true or false, and is 3"),
         ("entrypoint.x=3", "entrypoint.x cannot be set, because entrypoint is not a map"),
         ("name=[a", "this is not YAML: did not find expected ',' or ']'"),
-        ("searcher.max_trials=3", "searcher.max_trials is unknown here; there are metric, smaller_is_better, "
+        ("searcher.max_trials=3", "searcher.max_trials is unknown here; there are metric, smaller_is_better, writer, "
          "source_trial_id, source_checkpoint_uuid, max_length"),
         ("resources={slots_per_tril: 3}", "resources.slots_per_tril is unknown here; did you mean slots_per_trial?"),
     ],

@@ -48,6 +48,7 @@ from parts import needs
 from processes import Script, wait_for
 from saving import checkpoint_ids, store_alone
 from terminals import Person
+from tracking.journals import append, lines, started
 from train.ray_training import RayTraining
 from workers.engines import UnwatchedRay
 
@@ -67,6 +68,7 @@ from core_sdk.errors import (
     StorageError,
     StorageUnreachableError,
     UnsafePathError,
+    WriterRefusedError,
 )
 from core_sdk.experiments._actions import AskToStop, Finish
 from core_sdk.experiments.calling import call, is_master_running
@@ -1865,6 +1867,45 @@ def test_60_only_the_same_folder_deletes_outside_and_starts_trainings(home: Home
     assert adopt(restored)
     trials.delete(restored, 1)
     assert checkpoint_ids(DirectoryStorage(tmp_path / "shared")) == []
+
+
+def test_74_a_report_of_a_writer_counts_as_long_as_the_step_of_its_checkpoint(two_checkpoints: Home) -> None:
+    """Reports about checkpoints are superseded with them, and the trial stays as it was, though the writer fails."""
+    folder = two_checkpoints.folder(1)
+    with open_view(two_checkpoints) as view:
+        before = view.trial(1)
+    with pytest.raises(ZeroDivisionError), core.init(trial=1, writer="evaluator") as context:
+        for steps, checkpoint in enumerate(("older", "newer"), start=1):
+            context.train.report_validation_metrics(steps, {"accuracy": -0.0}, checkpoint=checkpoint)
+        _ = 1 / 0
+    with open_view(two_checkpoints) as view:
+        evaluated, trial = list(view.reports(1, rank="evaluator")), view.trial(1)
+    append(folder, 2, lines(started(folder, attempt=2, resumed_steps=1)))
+    with open_view(two_checkpoints) as view:
+        left = list(view.reports(1, rank="evaluator"))
+
+    assert [(row.steps_completed, str(row.metrics["accuracy"])) for row in evaluated] == [(1, "-0.0"), (2, "-0.0")]
+    assert left == evaluated[:1]
+    assert (trial.state, trial.num_attempts, trial.reason) == (before.state, before.num_attempts, before.reason)
+    assert [(row.state, row.reason) for row in trial.writers] == [("ERROR", "ZeroDivisionError: division by zero")]
+
+
+def test_75_one_living_process_writes_under_a_name(two_checkpoints: Home, start_script: StartScript) -> None:
+    """A second process is refused with who has the name, and has it once the first is dead."""
+    script = start_script("""
+        import signal
+        from core_sdk import core
+        with core.init(trial=1, writer="evaluator"):
+            print("writing")
+            signal.pause()
+        """)
+    script.read_until("writing")
+
+    with pytest.raises(WriterRefusedError, match=f"process {script.process.pid} on"):
+        core.init(trial=1, writer="evaluator")
+    script.process.kill()
+    script.process.wait()
+    core.init(trial=1, writer="evaluator").close()
 
 
 def test_71_a_merge_takes_each_trial_once_though_it_is_killed(two_checkpoints: Home, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_every_rank_calls_and_the_chief_tells_of_the_attempt(ranks: Ranks, home:
     trial = the_trial()
     assert codes(ended) == [0, 0], ended
     assert (trial.state.name, trial.status, trial.metadata) == ("COMPLETED", "of 0", {"rank": 0})
-    assert home.trial(1).rank_journals() == []
+    assert home.trial(1).other_journals() == []
     assert ended[1].errors.count("said once") == 1
     assert "WARNING rank 1 told what is not recorded" in ended[1].errors
     assert "said once" not in ended[0].errors
@@ -313,7 +313,7 @@ def test_all_ranks_use_the_chiefs_home(ranks: Ranks, home: Home, tmp_path: Path)
 
     assert codes(ended) == [0, 0], ended
     assert not elsewhere.exists()
-    assert home.trial(1).rank_journals() == [(1, 1)]
+    assert home.trial(1).other_journals() == [(1, 1)]
     (checkpoint,) = the_trial().list_checkpoints()
     assert sorted(checkpoint.resources) == ["metadata.json", "part-0", "part-1"]
 

@@ -16,7 +16,7 @@ from processes import wait_for
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call, is_master_running
 from core_sdk.experiments.protocol import ChangeSettings, GetStatus, Want
-from core_sdk.records import AttemptBegun, AttemptOver, StopSent, ValidationRead, Wish
+from core_sdk.records import AttemptBegun, AttemptOver, Source, StopSent, ValidationRead, Wish
 from core_sdk.tracking import Home, open_view
 
 pytestmark = needs("many processes")
@@ -254,7 +254,7 @@ with core.DistributedContext.from_torch_distributed() as distributed, core.init(
 """
 
 
-def heard(home: Home, experiment_id: int) -> list[tuple[int, object]]:
+def heard(home: Home, experiment_id: int) -> list[tuple[Source, object]]:
     events = events_of(home, experiment_id)
     return [(event.rank, event.metric) for event in events if isinstance(event, ValidationRead)]
 
@@ -272,6 +272,39 @@ def test_the_search_hears_rank_0_or_the_lowest_rank_that_reports_its_metric(
     assert heard(home, experiment_id) == [(rank, rank + 1 / epoch) for epoch in range(1, 5)]
     with open_view(home) as view:
         assert view.best_validations(experiment_id, "loss", smaller_is_better=True) == {1: rank + 1 / 4}
+
+
+OF_WRITER = """
+entrypoint: [python, train.py]
+searcher: {name: single, metric: accuracy, writer: evaluator}
+"""
+
+EVALUATED = """
+import subprocess, sys
+from core_sdk import core
+
+EVALUATE = '''
+from core_sdk import core
+with core.init(writer="evaluator") as context:
+    for step in (1, 2):
+        context.train.report_metrics("other", step, {"accuracy": 0.0})
+        context.train.report_validation_metrics(step, {"accuracy": step / 2})
+'''
+with core.init() as context:
+    for step in (1, 2):
+        context.train.report_validation_metrics(step, {"accuracy": 7.0})
+    subprocess.run([sys.executable, "-c", EVALUATE], check=True)
+"""
+
+
+def test_the_search_hears_the_writer_that_its_configuration_names(home: Home, tmp_path: Path) -> None:
+    """A search that names a writer hears its validations, each once, and not those of the trial's own script."""
+    experiment_id = submit_text(home, tmp_path, OF_WRITER, EVALUATED)
+
+    search = await_end(home, experiment_id)
+
+    assert search.state == "COMPLETED"
+    assert heard(home, experiment_id) == [("evaluator", 0.5), ("evaluator", 1.0)]
 
 
 @pytest.mark.parametrize("number", [4, 5])

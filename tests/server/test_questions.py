@@ -166,7 +166,7 @@ def test_each_rank_has_curves_of_its_own(visitor: Visitor, home: Home) -> None:
     assert [(one["name"], one["rank"]) for one in of_all] == [("loss", 0), ("loss", 1), ("accuracy", 1)]
     assert [len(one["x"]) for one in by_time] == [1, 1]
     assert visitor.get(target_of(question, rank="-1")).problem == "bad_parameter"
-    assert visitor.get(target_of(question, rank="some")).problem == "bad_parameter"
+    assert visitor.get(target_of(question, rank="a b")).problem == "bad_parameter"
     assert visitor.get(target_of(question, rank=str(1 << 63))).problem == "bad_parameter"
 
 

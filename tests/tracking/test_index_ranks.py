@@ -174,7 +174,7 @@ def test_only_the_chiefs_journal_makes_an_attempt(home: Home, name: str) -> None
     (folder.path / name).write_bytes(b"")
 
     assert folder.attempts() == [1, 3]
-    assert folder.rank_journals() in ([], [(1, 2)], [(9, 1)])
+    assert folder.other_journals() in ([], [(1, 2)], [(9, 1)])
     with Index(home) as index:
         index.refresh()
         assert index.trial(1).num_attempts == 2

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
 
 import typer
 
 from core_sdk.cli._arguments import Detach, NewLabels, Notes, Seed, TrialName
 from core_sdk.cli._command_after_dashes import CommandAfterDashes
+from core_sdk.cli._ids import WrittenTrial
 
 
 def register(app: typer.Typer) -> None:
@@ -41,16 +44,30 @@ def run(
         ),
     ] = None,
     detach: Detach = False,
+    trial: WrittenTrial = None,
+    writer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Start no trial: the script's init() reports about --trial under this name, beside its own program.",
+        ),
+    ] = None,
 ) -> None:
     """Start a training script as a new trial, and keep its output.
 
     core-sdk run --name digits -- python train.py --lr 0.1
+    core-sdk run --trial 12 --writer evaluator -- python evaluate.py
 
     The output is kept for `core-sdk trial logs` and shown on stdout: the script's stdout and stderr together, in their
     order. If stdout is a terminal, the script sees a terminal too. Ctrl-C and SIGTERM are handed on to the script: one
     that asks should_preempt() saves and stops, and a second Ctrl-C ends it. If the terminal is closed, or core-sdk
     itself is killed, the script goes on, and its output and its end are still recorded.
+
+    With --writer the command takes the place of core-sdk: its output and its exit status are its own.
     """
+    if trial is not None or writer is not None:
+        given = (name, trial_name, notes or None, label, hparam, seed, slots, detach or None)
+        _write(command, trial, writer, is_alone=all(each is None for each in given))
     from core_sdk.agent.starting import Agent
 
     agent = Agent()  # it imports what it needs while we do
@@ -70,3 +87,21 @@ def run(
             is_detached=detach,
         )
     )
+
+
+def _write(command: Sequence[str], trial: int | None, writer: str | None, *, is_alone: bool) -> NoReturn:
+    """Starts the command in the place of this process, as a writer of the trial."""
+    from core_sdk.environment import writer_variables
+    from core_sdk.records import check_writer_name
+    from core_sdk.tracking.attempts.command import resolve
+
+    if trial is None or writer is None:
+        raise typer.BadParameter("a writer needs both: --trial ID --writer NAME")
+    if not is_alone:
+        raise typer.BadParameter("a writer does not describe the trial: give only --trial and --writer")
+    try:
+        variables = writer_variables(check_writer_name(writer), trial)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    argv = resolve(command)
+    os.execve(argv[0], argv, os.environ | variables)

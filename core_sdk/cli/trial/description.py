@@ -10,7 +10,7 @@ from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
 from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.rows import AlertRow, RankRow, Summary, TrialRow
+from core_sdk.tracking.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
 
 _NUM_ALERTS = 10
 
@@ -54,6 +54,7 @@ def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str
         "Status": trial.status,
         "Progress": _percentage(trial.progress),
         "Ranks": ", ".join(map(_rank, trial.ranks)),
+        "Writers": ", ".join(map(_writer, trial.writers)),
         "Steps": str(trial.steps_completed),
         "Attempts": str(trial.num_attempts),
         "Seed": str(trial.seed),
@@ -86,6 +87,11 @@ def _environment(row: EnvironmentRecord) -> dict[str, str]:
 def _rank(row: RankRow) -> str:
     progress = f" {_percentage(row.progress)}" if row.progress is not None else ""
     return f"{row.rank} ({row.host}){progress}"
+
+
+def _writer(row: WriterRow) -> str:
+    because = f": {row.reason}" if row.reason else ""
+    return f"{row.name} ({row.host}, {row.state}{because})"
 
 
 def _alert(row: AlertRow) -> str:

@@ -23,7 +23,7 @@ from core_sdk.cli.trial.logs import print_logs
 from core_sdk.records import MEDIA_KINDS
 from core_sdk.tracking import open_view
 from core_sdk.tracking.logs.levels import LEVELS
-from core_sdk.tracking.rows import Ranks
+from core_sdk.tracking.rows import Ranks, source_named
 
 if TYPE_CHECKING:
     from core_sdk.charts.svg import Look
@@ -156,7 +156,7 @@ def metrics(
             found = reports.reports_of(view, trial_id, group, metric or (), rank=ranks, with_superseded=superseded)
             reports.print_reports(found, form, with_superseded=superseded, num_last=last or _NUM_LAST)
             if ranks is None and form is Format.TABLE:
-                reports.tell_of_other_ranks(view.outline(trial_id).reporting_ranks)
+                reports.tell_of_other_ranks(view.outline(trial_id))
             return None
     stretches = reports.follow_reports(home, trial_id, group, metric or (), ranks)
     reports.print_followed(stretches, form, num_last=last or _NUM_LAST)
@@ -164,13 +164,7 @@ def metrics(
 
 
 def _parse_ranks(text: str | None) -> Ranks:
-    if text is None:
-        return None
-    if text == "all":
-        return "all"
-    if not text.isdecimal():
-        raise typer.BadParameter(f"{text!r} is no rank: give a number, counted from 0, or all", param_hint="--rank")
-    return int(text)
+    return None if text is None else source_named(text)
 
 
 def media_of(

@@ -17,10 +17,10 @@ from core_sdk.cli.render.output import Format, print_csv, print_elements
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_time, printable
 from core_sdk.errors import CoreSDKError, NotRecordedError
-from core_sdk.records import MediaFile, format_number, strict_json, strict_json_numbers
+from core_sdk.records import MediaFile, Source, format_number, in_order, strict_json, strict_json_numbers
 from core_sdk.tracking import Home, View
 from core_sdk.tracking.attempts.running import attempt_rows
-from core_sdk.tracking.rows import Ranks, ReportRow, StreamPosition
+from core_sdk.tracking.rows import Outline, Ranks, ReportRow, StreamPosition
 from core_sdk.tracking.streams import read_reports
 
 _ORIGIN = ["trial_id", "attempt", "rank", "group"]
@@ -48,11 +48,11 @@ def reports_of(
     if first is None:
         if group is not None:
             check_group(view, trial_id, group)
-        if isinstance(rank, int):
+        if rank not in (None, "all"):
             of_group = "" if group is None else f" in group {group!r}"
             names = ", ".join(map(str, view.outline(trial_id).reporting_ranks)) or "none"
             raise CoreSDKError(
-                f"rank {rank} of trial {trial_id} has reported nothing{of_group}. Ranks with reports: {names}."
+                f"{_who(rank)} of trial {trial_id} has reported nothing{of_group}. Reports are those of: {names}."
             )
         return iter(())
     for name in metrics:
@@ -81,7 +81,7 @@ def follow_reports(
 
     Without a `rank`, each metric comes from the lowest rank that has reported it so far.
     """
-    positions: defaultdict[int, StreamPosition] = defaultdict(StreamPosition)
+    positions: defaultdict[Source, StreamPosition] = defaultdict(StreamPosition)
     lowest = _LowestRanks()
     is_last = False
     while not is_last:
@@ -89,7 +89,7 @@ def follow_reports(
         attempts = attempt_rows(home.trial(trial_id))
         is_last = not any(attempt.is_running for attempt in attempts)
         found: list[ReportRow] = []
-        for each in sorted({each for attempt in attempts for each in attempt.ranks}):
+        for each in sorted({each for attempt in attempts for each in attempt.ranks}, key=in_order):
             while rank in (None, "all", each):
                 stretch = read_reports(home.trial(trial_id), positions[each], each)
                 if stretch.end == positions[each]:
@@ -107,7 +107,7 @@ class _LowestRanks:
     """The lowest rank that has reported each metric of each attempt so far."""
 
     def __init__(self) -> None:
-        self._ranks: dict[tuple[int, str, str], int] = {}
+        self._ranks: dict[tuple[int, str, str], Source] = {}
 
     def only_shown(self, report: ReportRow) -> ReportRow | None:
         """Returns the report with the metrics that no lower rank has reported; None if it has none of these."""
@@ -118,7 +118,7 @@ class _LowestRanks:
 
     def _is_lowest(self, report: ReportRow, name: str) -> bool:
         key = report.attempt, report.group, name
-        self._ranks[key] = min(self._ranks.get(key, report.rank), report.rank)
+        self._ranks[key] = min(self._ranks.get(key, report.rank), report.rank, key=in_order)
         return self._ranks[key] == report.rank
 
 
@@ -139,15 +139,20 @@ def print_followed(stretches: Iterable[Sequence[ReportRow]], form: Format, *, nu
 
 def _line(report: ReportRow) -> str:
     metrics = "  ".join(f"{name}={_text(value)}" for name, value in report.metrics.items())
-    rank = f"rank {report.rank}  " if report.rank else ""
+    rank = f"{_who(report.rank)}  " if report.rank else ""
     return f"{report.steps_completed:>8}  {report.group}  {rank}{metrics}"
 
 
-def tell_of_other_ranks(ranks: Collection[int]) -> None:
-    """Says that several ranks have reported, and that only the lowest one is shown for each metric."""
-    if len(ranks) > 1:
-        names = ", ".join(map(str, ranks))
-        say(f"ranks {names} have reported; of each metric the lowest is shown. --rank all shows every rank's reports")
+def _who(source: Source | None) -> str:
+    return f"writer {source}" if isinstance(source, str) else f"rank {source}"
+
+
+def tell_of_other_ranks(outline: Outline) -> None:
+    """Says which ranks and writers have reported the same metrics, of whom only the first is shown."""
+    ranks = sorted({each for of in outline.ranks.values() if len(of) > 1 for each in of}, key=in_order)
+    if ranks:
+        names = ", ".join(map(_who, ranks))
+        say(f"{names} have reported; of each metric the first of them is shown. --rank all shows all reports")
 
 
 def print_reports(reports: Iterable[ReportRow], form: Format, *, with_superseded: bool, num_last: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._media import ReportedMedia
@@ -15,10 +15,11 @@ from core_sdk.records import Metric
 from core_sdk.steering import trials
 from core_sdk.steering.checks import checked_text
 from core_sdk.tracking import Home, open_view
-from core_sdk.tracking.rows import TrialRow
+from core_sdk.tracking.rows import Ranks, TrialRow
 
 if TYPE_CHECKING:
     from core_sdk.charts.picture import Picture
+    from core_sdk.core import Context
 
 _BY = "client"
 
@@ -72,6 +73,17 @@ class SteeredTrial(Shown):
         self.num_dropped = row.num_dropped
         self.archived = row.is_archived
         self.ranks = row.ranks
+        self.writers = row.writers
+
+    def writer(self, name: str) -> Context:
+        """Returns the Context of a writer, which reports about the trial beside its own program. Enter it with `with`.
+
+        It is that of `core.init(trial=…, writer=name)`, which says what it may do.
+        """
+        from core_sdk.core._writer import open_writer
+        from core_sdk.distributed import DistributedContext
+
+        return open_writer(self._home, self.trial_id, name, DistributedContext())
 
     @property
     def summary_metrics(self) -> dict[str, dict[str, dict[str, Metric | None]]]:
@@ -80,13 +92,13 @@ class SteeredTrial(Shown):
             return view.summary(self.trial_id)
 
     def iter_metrics(
-        self, group: str | None = None, *, rank: int | Literal["all"] | None = None, superseded: bool = False
+        self, group: str | None = None, *, rank: Ranks = None, superseded: bool = False
     ) -> Iterator[TrialMetrics]:
         """Yields the reports of `group`, or of all groups but the profiler's, by `steps_completed`, rank and time.
 
-        They are those of `rank`, or with "all" those of all ranks. By default each metric is that of rank 0, or of the
-        lowest rank that has reported it in the attempt. What later reports have superseded is left out, unless
-        `superseded` is True.
+        They are those of `rank`, a number or the name of a writer, or with "all" those of all. By default each metric
+        is that of rank 0, or of the lowest rank that has reported it in the attempt, or of the first writer. What later
+        reports have superseded is left out, unless `superseded` is True.
         """
         with open_view(self._home) as view:
             for row in view.reports(self.trial_id, group, rank=rank, superseded=superseded):
@@ -107,7 +119,7 @@ class SteeredTrial(Shown):
         group: str | None = None,
         *,
         kind: str | None = None,
-        rank: int | Literal["all"] | None = None,
+        rank: Ranks = None,
         superseded: bool = False,
     ) -> Iterator[ReportedMedia]:
         """Yields the images, audios and other media of the reports, by `steps_completed`, rank and time.
@@ -123,9 +135,7 @@ class SteeredTrial(Shown):
             if group in (None, row.group) and kind in (None, row.file.kind):
                 yield ReportedMedia(self._home, row)
 
-    def metrics_frame(
-        self, group: str | None = None, *, rank: int | Literal["all"] | None = None
-    ) -> dict[str, list[Any]]:
+    def metrics_frame(self, group: str | None = None, *, rank: Ranks = None) -> dict[str, list[Any]]:
         """Returns the reports of `iter_metrics` as columns: `pandas.DataFrame(trial.metrics_frame())`.
 
         The columns are trial_id, attempt, rank, group, steps_completed and time (aware, in UTC), then one per metric.

@@ -12,9 +12,9 @@ from core_sdk.charts.horizontal_axis import Series
 from core_sdk.config.hyperparameters import Categorical, Double, Int, Log
 from core_sdk.experiments.picture import SearchPicture
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.records import Metric
+from core_sdk.records import Metric, Source, in_order
 from core_sdk.server.errors import RequestError
-from core_sdk.server.route import Cursor, Id, Query, Rank, Text, page_of
+from core_sdk.server.route import Cursor, Id, Query, RankOrWriter, Text, page_of, source_of
 from core_sdk.server.routes.importance import Importance, importances
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import View
@@ -104,7 +104,7 @@ class CurvesQuery(Query, frozen=True):
     """The number of the best trials to give, and no others."""
     x: Literal["steps", "time"] = "steps"
     buckets: Annotated[int, msgspec.Meta(ge=2, le=1000)] = 200
-    rank: Rank | None = None
+    rank: RankOrWriter | None = None
     """The rank whose reports are given, of the same trials. By default the metric is that of the lowest rank that has
     reported it."""
 
@@ -128,7 +128,7 @@ class CurvesAnswer(msgspec.Struct, frozen=True):
     """The best trial first."""
     num_trials: int
     """The number of trials that have the metric."""
-    reporting_ranks: list[int]
+    reporting_ranks: list[Source]
     """The ranks that have reported metrics in any of the best trials."""
 
 
@@ -269,10 +269,10 @@ def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesA
 
     def read(view: View) -> CurvesAnswer:
         drawn = []
-        ranks: set[int] = set()
+        ranks: set[Source] = set()
         for row in rows[: query.top]:
             ranks.update(view.outline(row.trial_id).reporting_ranks)
-            series = Series(row.trial_id, group, name, query.rank)
+            series = Series(row.trial_id, group, name, source_of(query.rank))
             buckets = series.buckets(view, query.buckets)
             if not buckets:
                 continue
@@ -280,7 +280,7 @@ def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesA
                 TrialCurve(
                     row.trial_id,
                     row.state,
-                    view.bucket_times(row.trial_id, group, name, buckets, rank=query.rank)
+                    view.bucket_times(row.trial_id, group, name, buckets, rank=source_of(query.rank))
                     if query.x == "time"
                     else [bucket.last_steps for bucket in buckets],
                     [bucket.count for bucket in buckets],
@@ -290,7 +290,7 @@ def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesA
                     series.last(view, buckets),
                 )
             )
-        return CurvesAnswer(f"{group}.{name}", drawn, len(found), sorted(ranks))
+        return CurvesAnswer(f"{group}.{name}", drawn, len(found), sorted(ranks, key=in_order))
 
     return shared.ask(read)
 

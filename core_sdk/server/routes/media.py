@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from starlette.responses import Response
 
 from core_sdk.errors import UnsafePathError
-from core_sdk.records import EXTENSIONS
+from core_sdk.records import EXTENSIONS, Source
 from core_sdk.server.errors import RequestError
-from core_sdk.server.route import Id, Query, Rank
+from core_sdk.server.route import AnyRank, Id, Query, source_of
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import MediaRow
@@ -35,14 +35,14 @@ FileName = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 class MediaQuery(Query, frozen=True):
     superseded: bool = False
     """Whether to give also what was superseded."""
-    rank: Rank | Literal["all"] | None = None
+    rank: AnyRank | None = None
     """The rank whose media are given. By default they are those of the lowest rank that reports any in the group."""
 
 
 class MediaItem(msgspec.Struct, frozen=True):
     steps_completed: int
     attempt: int
-    rank: int
+    rank: Source
     is_superseded: bool
     file_name: str
     kind: str
@@ -81,7 +81,7 @@ def media(shared: SharedView, trial_id: Id, query: MediaQuery) -> MediaAnswer:
 
     def read(view: View) -> MediaAnswer:
         view.trial(trial_id)
-        return _answer(view.media(trial_id, rank=query.rank, superseded=query.superseded))
+        return _answer(view.media(trial_id, rank=source_of(query.rank), superseded=query.superseded))
 
     version = shared.media.look(trial_id)  # it may take long, so it holds up no other question
     return shared.ask_of_trial(trial_id, ("media", query, version), read)

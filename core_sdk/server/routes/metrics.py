@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from core_sdk.charts.horizontal_axis import Series, places, steps_within
-from core_sdk.records import MAX_INT, Metric
-from core_sdk.server.route import Id, Names, Query, Rank, Text
+from core_sdk.records import MAX_INT, Metric, Source
+from core_sdk.server.route import AnyRank, Id, Names, Query, Text, source_of
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import AlertRow, SeriesBucket
@@ -41,7 +41,7 @@ class MetricsQuery(Query, frozen=True):
     buckets: NumBuckets = 1000
     superseded: bool = False
     """Whether to give what was superseded, too, in curves of its own."""
-    rank: Rank | Literal["all"] | None = None
+    rank: AnyRank | None = None
     """The rank whose reports are given. `all` gives each rank's, in curves of their own. By default each metric is that
     of the lowest rank that reports it."""
 
@@ -70,8 +70,8 @@ class Curve(msgspec.Struct, frozen=True):
     mean: Sequence[Metric | None]
     attempt: int | None = None
     """The attempt, of a curve that is superseded."""
-    rank: int | None = None
-    """The rank that has reported it, if ranks were asked for; of the profiler's figures, the rank whose node it is."""
+    rank: Source | None = None
+    """The rank or the writer that has reported it, if it was asked for; of the profiler's figures, that of the node."""
     last: Metric | None = None
     """The value that was reported last; null if it is NaN, and for the profiler's figures."""
 
@@ -127,7 +127,10 @@ def _whole(shared: SharedView, trial_id: int, query: MetricsQuery) -> MetricsAns
             for group, name in known
             if query.group in ("", group) and (not wanted or name in wanted or f"{group}.{name}" in wanted)
         ]
-        ranks: Sequence[int | None] = [query.rank] if query.rank != "all" else view.outline(trial_id).reporting_ranks
+        chosen_rank = source_of(query.rank)
+        ranks: Sequence[Source | None] = [chosen_rank]
+        if chosen_rank == "all":
+            ranks = view.outline(trial_id).reporting_ranks
         shown = chosen[: max(1, _MAX_SERIES // max(1, len(ranks)))]
 
         def curves_of(attempt: int | None = None) -> list[Curve]:
@@ -190,7 +193,7 @@ def _columns(
     x: Sequence[float | None],
     *,
     attempt: int | None = None,
-    rank: int | None = None,
+    rank: Source | None = None,
 ) -> Curve:
     return Curve(
         group,

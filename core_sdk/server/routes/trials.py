@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from core_sdk.errors import RecordDamagedError
+from core_sdk.records import Source
 from core_sdk.server.route import Cursor, Id, Names, Query, Text, page_of
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.attempts.running import attempt_rows
@@ -33,8 +34,8 @@ class SeriesName(msgspec.Struct, frozen=True):
     name: str
     last: int | float | str
     """The value at the highest step."""
-    ranks: list[int]
-    """The ranks that have reported it."""
+    ranks: list[Source]
+    """The ranks and the writers that have reported it."""
 
 
 class TrialAnswer(msgspec.Struct, frozen=True):
@@ -52,8 +53,8 @@ class TrialAnswer(msgspec.Struct, frozen=True):
     """The steps from which later attempts went on."""
     alerts: list[AlertRow]
     """The newest ones, at most a thousand."""
-    reporting_ranks: list[int]
-    """The ranks that have reported metrics."""
+    reporting_ranks: list[Source]
+    """The ranks, and behind them the writers, that have reported metrics."""
     command: list[str] | None
     working_directory: str | None
     problem: str

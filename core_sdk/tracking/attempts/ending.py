@@ -67,11 +67,11 @@ def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
 
 
 def _read_losses(folder: TrialFolder, attempt: int) -> tuple[int, str]:
-    """Returns how many records the attempt's ranks could not write, and why."""
+    """Returns how many records the attempt's ranks and its writers could not write, and why."""
     num_dropped, reason = 0, ""
-    ranks = (0, *(rank for number, rank in folder.rank_journals() if number == attempt))
-    for rank in ranks:
-        for found in find_records(folder.journal_path(attempt, rank), ['"dropped"']):
+    sources = (0, *(source for number, source in folder.other_journals() if number == attempt))
+    for source in sources:
+        for found in find_records(folder.journal_path(attempt, source), ['"dropped"']):
             if isinstance(found, Dropped):
                 num_dropped, reason = num_dropped + found.count, found.reason
     return num_dropped, reason

@@ -17,7 +17,7 @@ _POLL_S = 0.05
 def attempt_rows(folder: TrialFolder) -> list[AttemptRow]:
     """Returns the trial's attempts in order."""
     running = folder.running_attempts()
-    others = folder.rank_journals()
+    others = folder.other_journals()
     return [
         AttemptRow(
             trial_id=folder.trial_id,

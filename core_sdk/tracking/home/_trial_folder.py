@@ -17,6 +17,7 @@ from core_sdk.files import opened_regular, write_together, write_whole
 from core_sdk.journal import encode_line
 from core_sdk.records import (
     MEDIA_DIRECTORY,
+    WRITER_NAME,
     ClusterInfo,
     CommandRecord,
     EnvironmentRecord,
@@ -24,15 +25,17 @@ from core_sdk.records import (
     OperationsClosed,
     OperationWanted,
     Record,
+    Source,
     StopRequest,
     TrialRecord,
     encode_file,
     from_json,
+    in_order,
 )
 from core_sdk.tracking.home._files import read_file, write_file
 
 _OF_ATTEMPT = re.compile(r"([1-9][0-9]{0,8})\.(?:journal|run\.json)")
-_OF_RANK = re.compile(r"([1-9][0-9]{0,8})\.rank([1-9][0-9]{0,8})\.journal")
+_OF_OTHER = re.compile(rf"([1-9][0-9]{{0,8}})\.(?:rank([1-9][0-9]{{0,8}})|writer\.({WRITER_NAME}))\.journal")
 
 
 class TrialFolder:
@@ -96,14 +99,23 @@ class TrialFolder:
         found = (_OF_ATTEMPT.fullmatch(entry.name) for entry in os.scandir(self.path))
         return sorted({int(match[1]) for match in found if match})
 
-    def rank_journals(self) -> list[tuple[int, int]]:
-        """Returns the attempt and the rank of each journal that a rank other than 0 keeps, in order."""
-        found = (_OF_RANK.fullmatch(entry.name) for entry in os.scandir(self.path))
-        return sorted((int(match[1]), int(match[2])) for match in found if match)
+    def newest_begun(self) -> int:
+        """Returns the newest attempt whose script has begun; 0 if none has."""
+        return next((n for n in reversed(self.attempts()) if self.journal_path(n).exists()), 0)
 
-    def journal_path(self, attempt: int, rank: int = 0) -> Path:
-        """Returns the path of a rank's journal. A rank other than 0 makes the file when it first records something."""
-        return self.path / journal_name(attempt, rank)
+    def other_journals(self) -> list[tuple[int, Source]]:
+        """Returns the attempt and the keeper of each journal beside those of rank 0: ranks first, then writers."""
+        found = (_OF_OTHER.fullmatch(entry.name) for entry in os.scandir(self.path))
+        keys = ((int(match[1]), match[3] or int(match[2])) for match in found if match)
+        return sorted(keys, key=lambda key: (key[0], in_order(key[1])))
+
+    def journal_path(self, attempt: int, source: Source = 0) -> Path:
+        """Returns the path of a journal. Others than rank 0 make the file when they first record something."""
+        return self.path / journal_name(attempt, source)
+
+    def writer_path(self, name: str) -> Path:
+        """Returns the path of the file that the process of a writer holds locked while it writes."""
+        return self.path / f"writer.{name}.lock"
 
     def tensorboard_source_path(self, rank: int = 0) -> Path:
         """Returns the directory for event files that a rank's script writes itself, and selects some of to show."""
@@ -247,14 +259,16 @@ class TrialFolder:
         _append_line(self.operations_path, encode_line(record))
 
 
-def journal_name(attempt: int, rank: int = 0) -> str:
-    """Returns the name, in the trial's folder, of the journal that a rank keeps of an attempt.
+def journal_name(attempt: int, source: Source = 0) -> str:
+    """Returns the name, in the trial's folder, of the journal that a rank or a writer keeps of an attempt.
 
     Attempt 0 stands for changes that are made to the trial from outside.
     """
     if attempt == 0:
         return "changes.journal"
-    return f"{attempt}.rank{rank}.journal" if rank else f"{attempt}.journal"
+    if isinstance(source, str):
+        return f"{attempt}.writer.{source}.journal"
+    return f"{attempt}.rank{source}.journal" if source else f"{attempt}.journal"
 
 
 def _append_line(path: Path, line: bytes) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from core_sdk.records import Metric
+from core_sdk.records import Metric, Source, in_order
 from core_sdk.tracking.index._blocks import numbers_in, unpack_steps, unpack_times, unpack_values
 from core_sdk.tracking.index._schema import (
     BLOCKS,
@@ -45,7 +45,7 @@ _SHOWN_METRICS_OF_TRIALS = f"""trial JOIN attempt USING (trial_id)
 _OF_TRIAL = f"attempt.trial_id = ? AND {IS_METRIC}"
 
 
-def read_series(connection: sqlite3.Connection, trial_id: int, rank: int | None) -> list[SeriesRow]:
+def read_series(connection: sqlite3.Connection, trial_id: int, rank: Source | None) -> list[SeriesRow]:
     ranked = of_rank(rank)
     query = f"""SELECT series.group_name, series.name, sum(block.count), min(block.first_steps), max(block.last_steps)
         FROM {BLOCKS} WHERE {_OF_TRIAL} AND {ranked.sql} AND {IS_VISIBLE}
@@ -57,17 +57,17 @@ def read_outline(connection: sqlite3.Connection, trial_id: int) -> Outline:
     query = f"""SELECT series.group_name, series.name, rank, is_profile FROM {_SERIES} WHERE attempt.trial_id = ?
         GROUP BY series.group_name, series.name, rank, is_profile ORDER BY min(series.id)"""
     groups: dict[str, None] = {}
-    ranks: dict[tuple[str, str], list[int]] = defaultdict(list)
+    ranks: dict[tuple[str, str], list[Source]] = defaultdict(list)
     for group, name, rank, is_profile in connection.execute(query, (trial_id,)):
         groups[group] = None
         if not is_profile:
-            insort(ranks[group, name], rank)
+            insort(ranks[group, name], rank, key=in_order)
     query = """SELECT DISTINCT resumed_steps FROM attempt
         WHERE trial_id = ? AND rank = 0 AND attempt > 1 AND resumed_steps > 0 ORDER BY resumed_steps"""
     return Outline(
         groups=list(groups),
         ranks=ranks,
-        reporting_ranks=sorted(set(chain.from_iterable(ranks.values()))),
+        reporting_ranks=sorted(set(chain.from_iterable(ranks.values())), key=in_order),
         resume_points=[steps for (steps,) in connection.execute(query, (trial_id,))],
     )
 
@@ -89,8 +89,8 @@ class BucketsOf:
     """The first and the last step; for the profiler's figures, milliseconds since the Unix epoch."""
     superseded_of: int | None = None
     """The attempt whose superseded points are asked for; None asks for the visible points of all attempts."""
-    rank: int | None = None
-    """The rank that reported the points; None asks for the series that are shown by default."""
+    rank: Source | None = None
+    """The rank or the writer that reported the points; None asks for the series that are shown by default."""
     is_profile: bool = False
     only_finite: bool = False
     """Whether infinities are left out of the figures, as NaN always are."""
@@ -194,7 +194,7 @@ def _stretch(connection: sqlite3.Connection, of: BucketsOf) -> tuple[int, int] |
 
 
 def read_step_range(
-    connection: sqlite3.Connection, trial_ids: Collection[int], group: str, name: str, rank: int | None
+    connection: sqlite3.Connection, trial_ids: Collection[int], group: str, name: str, rank: Source | None
 ) -> tuple[int, int] | None:
     of_trials, ranked = among("attempt.trial_id", trial_ids), of_rank(rank)
     query = f"""SELECT min({FIRST_STEPS}), max({LAST_VISIBLE_STEPS}) FROM {_SERIES}
@@ -266,7 +266,7 @@ def read_validation_metric_names(connection: sqlite3.Connection, experiment_id: 
 
 
 def read_figures(
-    connection: sqlite3.Connection, trial_ids: Collection[int] | None = None, rank: int | None = None
+    connection: sqlite3.Connection, trial_ids: Collection[int] | None = None, rank: Source | None = None
 ) -> FiguresByTrial:
     """Returns the figures of every series with a visible point, of these trials or of all trials."""
     where, ranked = among("attempt.trial_id", trial_ids), of_rank(rank)

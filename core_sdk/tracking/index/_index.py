@@ -18,7 +18,7 @@ from core_sdk.errors import (
     HomeNotWritableError,
     TrialNotFoundError,
 )
-from core_sdk.records import MAX_INT, Metric
+from core_sdk.records import MAX_INT, Metric, Source
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.index import _checkpoints, _curves, _refresh, _reports, _trials
 from core_sdk.tracking.index._database import (
@@ -177,7 +177,7 @@ class Index(View):
     def outline(self, trial_id: int) -> Outline:
         return self._ask(_curves.read_outline, trial_id)
 
-    def series(self, trial_id: int, *, rank: int | None = None) -> list[SeriesRow]:
+    def series(self, trial_id: int, *, rank: Source | None = None) -> list[SeriesRow]:
         return self._ask(_curves.read_series, trial_id, rank)
 
     def profile_series(self, trial_id: int) -> list[ProfileSeriesRow]:
@@ -192,14 +192,14 @@ class Index(View):
         *,
         within: tuple[int, int] | None = None,
         superseded_of: int | None = None,
-        rank: int | None = None,
+        rank: Source | None = None,
         is_profile: bool = False,
     ) -> list[SeriesBucket]:
         of = _curves.BucketsOf(trial_id, group, name, within, superseded_of, rank, is_profile)
         return self._ask(_curves.read_buckets, of, num_buckets)
 
     def step_range(
-        self, trial_ids: Collection[int], group: str, name: str, *, rank: int | None = None
+        self, trial_ids: Collection[int], group: str, name: str, *, rank: Source | None = None
     ) -> tuple[int, int] | None:
         return self._ask(_curves.read_step_range, trial_ids, group, name, rank)
 
@@ -211,7 +211,7 @@ class Index(View):
         width: int,
         *,
         within: tuple[int, int] | None = None,
-        rank: int | None = None,
+        rank: Source | None = None,
     ) -> Bins:
         of = _curves.BucketsOf(trial_id, group, name, within, rank=rank, only_finite=True)
         return self._ask(_curves.read_bins, of, width)
@@ -224,7 +224,7 @@ class Index(View):
         buckets: Sequence[SeriesBucket],
         *,
         superseded_of: int | None = None,
-        rank: int | None = None,
+        rank: Source | None = None,
     ) -> list[float]:
         of = _curves.BucketsOf(trial_id, group, name, superseded_of=superseded_of, rank=rank)
         return self._ask(_curves.read_bucket_times, of, buckets)
@@ -232,7 +232,7 @@ class Index(View):
     def summary(self, trial_id: int) -> Summary:
         return self._ask(_curves.read_summary, trial_id)
 
-    def figures(self, trial_ids: Collection[int] | None = None, *, rank: int | None = None) -> FiguresByTrial:
+    def figures(self, trial_ids: Collection[int] | None = None, *, rank: Source | None = None) -> FiguresByTrial:
         return self._ask(_curves.read_figures, trial_ids, rank)
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:

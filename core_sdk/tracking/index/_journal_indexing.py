@@ -28,6 +28,7 @@ from core_sdk.records import (
     Record,
     Report,
     Settled,
+    Source,
     StatusSet,
     StopAcknowledged,
     TrialArchivedSet,
@@ -65,12 +66,14 @@ _COURSE = (
 )
 _END = ("stop_source", "ended", "outcome", "error", "exit_time", "exit_code", "exit_problem")
 _COUNTS = ("end_offset", "fingerprint", "mtime_ns", "num_reports", "num_bad_lines", "num_dropped")
+_NOT_ENDED: AttemptRow = dict.fromkeys(("stop_source", "ended", "outcome", "error"))
 _NOTHING_READ: AttemptRow = dict.fromkeys((*_COURSE, "environment", *_END)) | dict.fromkeys(_COUNTS, 0)
 _UPDATE_ATTEMPT = f"UPDATE attempt SET {', '.join(f'{name} = :{name}' for name in _NOTHING_READ)} WHERE id = :id"
 
-# Only the chief's journal tells how the attempt goes; other records of other ranks are ignored.
+# Only the chief's journal tells how the attempt goes; other records of other ranks and of writers are ignored.
 _OF_CHECKPOINTS = get_args(CheckpointRecord)
 _OF_EVERY_RANK = (AttemptStarted, Report, Profile, ProgressReported, Dropped)
+_OF_WRITERS = (AttemptStarted, Report, Profile, Alert, StopAcknowledged, Dropped, Ended)
 
 _FLOATS = {float}
 
@@ -84,7 +87,7 @@ _Alike = defaultdict[tuple[bool, str, tuple[str, ...]], _Reports]
 """Reports by what they have in common: whether they are the profiler's, their group and the names of their metrics."""
 
 
-def insert_attempt(connection: sqlite3.Connection, trial_id: int, number: int, rank: int) -> AttemptRow:
+def insert_attempt(connection: sqlite3.Connection, trial_id: int, number: int, rank: Source) -> AttemptRow:
     row = trial_id, number, rank
     inserted = connection.execute("INSERT INTO attempt (trial_id, attempt, rank) VALUES (?, ?, ?)", row)
     return {"id": inserted.lastrowid, "trial_id": trial_id, "attempt": number, "rank": rank, **_NOTHING_READ}
@@ -131,8 +134,9 @@ class JournalIndexer:
         if chunk.records:
             self._row["last_time"] = chunk.records[-1].time
         records = chunk.records
-        if self._row["rank"]:
-            records = [record for record in records if isinstance(record, _OF_EVERY_RANK)]
+        if rank := self._row["rank"]:
+            kept = _OF_WRITERS if isinstance(rank, str) else _OF_EVERY_RANK
+            records = [record for record in records if isinstance(record, kept)]
         problems = self._add_points(records) + self._add_others(records)
         num_bad_lines = len(chunk.bad_lines) + len(problems)
         self._row["end_offset"] = chunk.end_offset
@@ -226,6 +230,7 @@ class JournalIndexer:
             case AttemptStarted():
                 row["host"] = record.host
                 row["started"] = record.time
+                row |= _NOT_ENDED  # a writer may come back
                 row["resumed_steps"] = None if row["rank"] else record.resumed_steps
             case ProgressReported():
                 row["progress"] = record.progress

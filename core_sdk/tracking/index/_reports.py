@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from core_sdk.records import MEDIA_TAG, Metric, media_in
+from core_sdk.records import MEDIA_TAG, Metric, Source, in_order, media_in
 from core_sdk.tracking.index._blocks import (
     MAX_POINTS,
     read_points,
@@ -25,7 +25,7 @@ from core_sdk.tracking.index._values import from_beside
 from core_sdk.tracking.rows import MediaRow, Ranks, ReportPage, ReportRow
 from core_sdk.tracking.superseding import EVERYTHING
 
-_Origin = tuple[int, int, str, bool]
+_Origin = tuple[int, Source, str, bool]
 """Attempt, rank, group, is it a profile."""
 
 _PAGE_POINTS = 50_000
@@ -91,7 +91,7 @@ def read_media(connection: sqlite3.Connection, of: ReportsOf) -> list[MediaRow]:
     tag = f'"{MEDIA_TAG}"'
     found = [
         (
-            (step, attempt, rank, order),
+            (step, attempt, in_order(rank), order),
             MediaRow(of.trial_id, attempt, rank, group, name, step, time, file, bool(hidden)),
         )
         for attempt, rank, group, hidden, count, last_order, steps, times, orders, texts in connection.execute(
@@ -161,7 +161,8 @@ def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) 
         )
         if len(by_origin) == 1:
             return list(rows)
-        key = zip(steps, repeat(attempt_number), repeat(rank), orders, repeat((group, is_profile)), is_superseded)
+        origin = repeat((attempt_number, in_order(rank)))
+        key = zip(steps, origin, orders, repeat((group, is_profile)), is_superseded)
         parts.append(zip(key, rows, strict=False))
     return [row for _, row in sorted(chain.from_iterable(parts), key=itemgetter(0))]
 

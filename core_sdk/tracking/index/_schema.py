@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from core_sdk.records import MAX_INT
+from core_sdk.records import MAX_INT, Source
 
-REVISION = 18
+REVISION = 19
 """Raise it whenever a table changes, or what stands in it: an index of another revision is built again."""
 
 SCHEMA = """
@@ -52,7 +52,7 @@ CREATE TABLE attempt (
     -- 0 is the trial's changes.journal.
     attempt INTEGER NOT NULL,
     -- Only rank 0 tells how the attempt went; other ranks tell their progress, their reports and the figures of their
-    -- nodes.
+    -- nodes. Of a writer beside the ranks it is the name, which is greater than any number.
     rank INTEGER NOT NULL,
     host TEXT,
     started REAL,
@@ -103,7 +103,8 @@ CREATE TABLE series (
     group_name TEXT NOT NULL,
     -- Empty for the series of what reports hold beside metrics: its values are JSON, or NULL.
     name TEXT NOT NULL,
-    -- Whether it is seen by those who ask for no rank: among a metric's series of an attempt, that of the lowest rank.
+    -- Whether it is seen by those who ask for no rank: among a metric's series of an attempt, that of the lowest rank,
+    -- or of the first writer by name.
     is_shown INTEGER NOT NULL,
     visible_until INTEGER NOT NULL,
     -- Whether its points are those that were reported again later; then none of them is visible.
@@ -176,14 +177,14 @@ class Where(NamedTuple):
     values: tuple[object, ...] = ()
 
 
-def of_rank(rank: int | None) -> Where:
-    """Returns a condition for the series of a rank; None stands for the series that are shown by default.
+def of_rank(rank: Source | None) -> Where:
+    """Returns a condition for the series of a rank or writer; None stands for those that are shown by default.
 
     There is no rank of more than 63 bits, and SQLite takes no such number.
     """
     if rank is None:
         return Where("series.is_shown")
-    return Where("attempt.rank = ?", (rank,)) if rank < MAX_INT else Where("FALSE")
+    return Where("FALSE") if isinstance(rank, int) and rank >= MAX_INT else Where("attempt.rank = ?", (rank,))
 
 
 def among(column: str, ids: Collection[int] | None) -> Where:

@@ -14,7 +14,7 @@ import msgspec
 
 from core_sdk.errors import RecordDamagedError
 from core_sdk.files import NotRegularError, fingerprint
-from core_sdk.records import ExitRecord, TrialRecord
+from core_sdk.records import ExitRecord, Source, TrialRecord
 from core_sdk.tracking.home import Home, TrialFolder, journal_name
 from core_sdk.tracking.index._blocks import split_block
 from core_sdk.tracking.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
@@ -29,11 +29,11 @@ logger = logging.getLogger("core_sdk.tracking")
 # A directory may change again within one tick of its file system's clock, so a recent time proves nothing.
 _YOUNG_NS = 2_000_000_000
 
-_JournalKey = tuple[int, int]
-"""Attempt and rank. Attempt 0 stands for the changes that were made to the trial from outside."""
+_JournalKey = tuple[int, Source]
+"""Attempt, and rank or writer. Attempt 0 stands for the changes that were made to the trial from outside."""
 
-_MetricKey = tuple[int, str, str]
-"""Rank, group and name."""
+_MetricKey = tuple[Source, str, str]
+"""Rank or writer, group and name."""
 
 _SELECT_ATTEMPTS = "SELECT * FROM attempt WHERE trial_id = ? ORDER BY attempt, rank"
 
@@ -129,10 +129,10 @@ def _write(connection: sqlite3.Connection, trial_id: int, record: TrialRecord, n
 
 
 def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:
-    # Another rank's journal counts only beside the chief's journal of the same attempt.
-    keys = [(0, 0)] if folder.changes_path.exists() else []
+    # The journal of another rank or of a writer counts only beside the chief's journal of the same attempt.
+    keys: list[_JournalKey] = [(0, 0)] if folder.changes_path.exists() else []
     keys += [(number, 0) for number in numbers]
-    return keys + [key for key in folder.rank_journals() if key[0] in numbers]
+    return keys + [key for key in folder.other_journals() if key[0] in numbers]
 
 
 def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: IndexTransaction) -> None:
@@ -196,7 +196,7 @@ def _read_environment(folder: TrialFolder, number: int) -> dict[str, Any]:
 
 
 def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
-    """Sets which series of ranks other than 0 are shown: those that no lower rank of the attempt has.
+    """Sets which series of ranks other than 0, and of writers, are shown: those that no lower rank of the attempt has.
 
     A series of the parts beside metrics is shown only if no lower rank has reported in its group.
     """
@@ -213,7 +213,10 @@ def _show_lowest_ranks(connection: sqlite3.Connection, trial_id: int) -> None:
 
 
 def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:
-    """Hides what later attempts have superseded. All ranks of an attempt resume from the same checkpoint."""
+    """Hides what later attempts have superseded. All ranks of an attempt resume from the same checkpoint.
+
+    A writer's reports are those of the attempt of which they tell.
+    """
     rows = connection.execute(_SELECT_ATTEMPTS, (trial_id,)).fetchall()
     kept = kept_until({row["attempt"]: row["resumed_steps"] for row in rows if row["attempt"] and not row["rank"]})
     for number, last_steps in kept.items():

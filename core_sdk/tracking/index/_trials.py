@@ -9,15 +9,19 @@ from typing import Any
 
 import msgspec
 
+from core_sdk.alive import is_alive
 from core_sdk.records import EnvironmentRecord, SearchRecord, Settled, from_json, generated_name
-from core_sdk.tracking.home import Home
+from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.index._checkpoints import latest_checkpoints
 from core_sdk.tracking.index._schema import Where
-from core_sdk.tracking.rows import AlertRow, ExperimentRow, Marks, RankRow, TrialRow, TrialState
+from core_sdk.tracking.rows import AlertRow, ExperimentRow, Marks, RankRow, TrialRow, TrialState, WriterRow
 from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state, with_losses
 
 AttemptKey = tuple[int, int]
 """Trial id and attempt."""
+
+
+_TOLD = ("outcome", "error", "stop_source", "exit_code", "exit_problem")
 
 
 def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptKey]:
@@ -51,7 +55,7 @@ def read_trials(
         LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
     attempts, latest = _attempts(connection, where), latest_checkpoints(connection, home, where)
     return [
-        _trial_row(row, attempts[row["trial_id"]], is_running, latest.get(row["trial_id"]))
+        _trial_row(row, home.folder(row["trial_id"]), attempts[row["trial_id"]], is_running, latest)
         for row in connection.execute(query, where.values)
     ]
 
@@ -97,18 +101,18 @@ def _attempts(connection: sqlite3.Connection, where: Where) -> defaultdict[int, 
     return attempts
 
 
-def _by_rank(attempts: Sequence[sqlite3.Row]) -> tuple[list[sqlite3.Row], list[sqlite3.Row]]:
-    """Returns the rows of the chief, and those of the other ranks."""
-    return [row for row in attempts if row["rank"] == 0], [row for row in attempts if row["rank"] != 0]
+def _of_chief(attempts: Sequence[sqlite3.Row]) -> list[sqlite3.Row]:
+    return [row for row in attempts if row["rank"] == 0]
 
 
 def _trial_row(
     row: sqlite3.Row,
+    folder: TrialFolder,
     attempts: Sequence[sqlite3.Row],
     is_running: Mapping[AttemptKey, bool],
-    latest_checkpoint: str | None,
+    latest: Mapping[int, str],
 ) -> TrialRow:
-    chief, others = _by_rank(attempts)
+    chief = _of_chief(attempts)
     state, reason = _state(row["trial_id"], attempts, is_running)
     num_dropped = sum(found["num_dropped"] for found in attempts)
     metadata, environment = _newest(chief, "metadata"), _newest(chief, "environment")
@@ -128,11 +132,12 @@ def _trial_row(
         progress=_newest(chief, "progress"),
         status=_newest(chief, "status") or "",
         metadata=None if metadata is None else from_json(msgspec.json.decode(metadata)),
-        latest_checkpoint=latest_checkpoint,
+        latest_checkpoint=latest.get(row["trial_id"]),
         continued_from=row["continued_from"],
         num_dropped=num_dropped,
         num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
-        ranks=_ranks(chief, others),
+        ranks=_ranks(attempts),
+        writers=_writers(folder, attempts),
         labels=_labels(row, chief),
         is_archived=_is_archived(chief),
         name=name or generated_name(row["trial_id"], row["created"]),
@@ -142,10 +147,27 @@ def _trial_row(
     )
 
 
-def _ranks(chief: Sequence[sqlite3.Row], others: Sequence[sqlite3.Row]) -> tuple[RankRow, ...]:
-    others = [row for row in others if row["attempt"] == chief[0]["attempt"]]
-    rows = [chief[0], *others] if others else []
+def _ranks(attempts: Sequence[sqlite3.Row]) -> tuple[RankRow, ...]:
+    ranks = [row for row in attempts if isinstance(row["rank"], int) and row["attempt"] == attempts[0]["attempt"]]
+    rows = ranks if len(ranks) > 1 else []
     return tuple(RankRow(row["rank"], row["host"] or "", row["progress"]) for row in rows)
+
+
+def _writers(folder: TrialFolder, attempts: Sequence[sqlite3.Row]) -> tuple[WriterRow, ...]:
+    """Returns the writers of a trial, each as the process has left it that began last."""
+    newest: dict[str, sqlite3.Row] = {}
+    for row in attempts:
+        if isinstance(name := row["rank"], str) and (row["started"] or 0) >= (
+            newest[name]["started"] or 0 if name in newest else 0
+        ):
+            newest[name] = row
+    return tuple(_writer_row(folder, name, newest[name]) for name in sorted(newest))
+
+
+def _writer_row(folder: TrialFolder, name: str, row: sqlite3.Row) -> WriterRow:
+    end = AttemptEnd(**{column: row[column] for column in _TOLD}, num_dropped=row["num_dropped"])
+    state, reason = trial_state(end, row["outcome"] is None and is_alive(folder.writer_path(name)), None)
+    return WriterRow(name, row["host"] or "", state, reason, row["started"] or 0.0, row["last_time"] or 0.0)
 
 
 def _labels(row: sqlite3.Row, chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
@@ -179,13 +201,12 @@ def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> Experimen
 def _state(
     trial_id: int, of_ranks: Sequence[sqlite3.Row], is_running: Mapping[AttemptKey, bool]
 ) -> tuple[TrialState, str]:
-    attempts, _ = _by_rank(of_ranks)
+    attempts = _of_chief(of_ranks)
     if not attempts or attempts[0]["attempt"] == 0:
         return "ERROR", "no attempt has begun"
-    told = ("outcome", "error", "stop_source", "exit_code", "exit_problem")
     newest = attempts[0]["attempt"]
     num_dropped = sum(row["num_dropped"] for row in of_ranks if row["attempt"] == newest)
-    end = AttemptEnd(**{column: attempts[0][column] for column in told}, num_dropped=num_dropped)
+    end = AttemptEnd(**{column: attempts[0][column] for column in _TOLD}, num_dropped=num_dropped)
     settled = None if attempts[-1]["settled"] is None else msgspec.json.decode(attempts[-1]["settled"], type=Settled)
     is_outdated = settled is not None and settled.attempt < newest
     return trial_state(end, is_running.get((trial_id, newest), True), None if is_outdated else settled)

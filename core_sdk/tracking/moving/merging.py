@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from core_sdk.alive import file_lock
+from core_sdk.alive import file_lock, is_alive
 from core_sdk.errors import CheckpointNotFoundError, CoreSDKError, RecordDamagedError, TrialNotFoundError
 from core_sdk.files import fsync_directory, fsync_tree, write_atomically
 from core_sdk.journal import decode_line, encode_line
@@ -158,10 +158,30 @@ class _Merge:
                 lines[index] = encode_line(renumbered).rstrip(b"\n")
         return b"\n".join(lines)
 
+    def _take_writers(self, there: TrialFolder, here: TrialFolder) -> None:
+        """Takes what writers have reported there, after it was copied, about a trial that is here already."""
+        begun = here.attempts()
+        for attempt, name in there.other_journals():
+            if isinstance(name, int) or attempt not in begun:
+                continue
+            source, target = there.journal_path(attempt, name), here.journal_path(attempt, name)
+            if is_alive(there.writer_path(name)):
+                self._merged.left.append(f"writer {name} of trial {there.trial_id}: it is writing there")
+            elif not target.exists():
+                aside = self._aside / target.name
+                shutil.copyfile(source, aside, follow_symlinks=False)
+                aside.rename(target)
+            elif target.stat().st_size != source.stat().st_size:
+                self._merged.left.append(
+                    f"writer {name} of trial {there.trial_id}: it has reported about trial {here.trial_id} here, too. "
+                    "Give writers of two homes different names"
+                )
+
     def _take_trial(self, there: TrialFolder) -> None:
         record = there.read_record()
         if (known := self._here.get(_key(record))) is not None:
             self._merged.known[there.trial_id] = known
+            self._take_writers(there, self._home.folder(known))
             if missing := sorted({*there.attempts()} - {*self._home.folder(known).attempts()}):
                 self._merged.left.append(
                     f"trial {there.trial_id}: attempt {missing[-1]} began after it was taken as trial {known}, which "

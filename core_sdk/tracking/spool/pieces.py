@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from core_sdk.files import fingerprint
+from core_sdk.records import WRITER_NAME
 
 PIECE_BYTES = 4 << 20
 
 # The files of a trial that are only appended to, and those that are replaced as a whole.
-_GROWING = re.compile(r"([1-9][0-9]*)\.(?:(?:rank[1-9][0-9]*\.)?journal|callbacks|log)|tensorboard/[^/]+(?:/[^/]+)*")
+_GROWING = re.compile(
+    rf"([1-9][0-9]*)\.(?:(?:rank[1-9][0-9]*\.|writer\.{WRITER_NAME}\.)?journal|callbacks|log)|tensorboard/[^/]+(?:/[^/]+)*"
+)
 _WHOLE = re.compile(r"([1-9][0-9]*)\.(?:environment|exit|run\.json)|trial\.json")
 
 

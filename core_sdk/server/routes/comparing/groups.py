@@ -12,7 +12,7 @@ from core_sdk.charts.common_bins import JoinedMetric
 from core_sdk.charts.grouped_curves import Band, Centre, GroupedCurve, Join, refined
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
-from core_sdk.server.route import Id, Names, Query, Rank, Text
+from core_sdk.server.route import Id, Names, Query, RankOrWriter, Text, source_of
 from core_sdk.server.routes.metrics import Axis, Place
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.finding.facts import Facts, problem_with
@@ -52,7 +52,7 @@ class GroupsQuery(Query, frozen=True):
     """The choice of a group's best trial: min.METRIC or max.METRIC; by default by the searcher's metric."""
     points: Annotated[int, msgspec.Meta(ge=2, le=2000)] = 400
     """The largest number of points of each curve."""
-    rank: Rank | None = None
+    rank: RankOrWriter | None = None
     """The rank whose reports are given, as in `/trials/{trial_id}/metrics`."""
 
 
@@ -147,7 +147,7 @@ def _chart(shared: SharedView, query: GroupsQuery, grouped: Sequence[TrialGroup]
     if pair is None:
         raise RequestError(400, "unknown_name", f"no trial has a metric {metric!r}")
     trial_ids = [trial_id for group in grouped for trial_id in group.trial_ids]
-    wanted = JoinedMetric(*pair, query.x, query.points, rank=query.rank)
+    wanted = JoinedMetric(*pair, query.x, query.points, rank=source_of(query.rank))
     bins = shared.common_bins(trial_ids, wanted)
     curves = []
     for index, group in enumerate(grouped):

@@ -25,7 +25,7 @@ export function TrialCharts({ found }) {
   const [rank] = useRank();
   const { trial_id: id, created: started, steps_completed: steps } = trial;
   const subjects = useMemo(() => [{ key: String(id), name: "", label: "", ids: [id], values: { started, steps } }], [id, started, steps]);
-  const metrics = series.filter((one) => rank === "" || rank === "all" || one.ranks.includes(Number(rank))).map(nameOf);
+  const metrics = series.filter((one) => rank === "" || rank === "all" || one.ranks.map(String).includes(rank)).map(nameOf);
   if (series.length === 0) {
     return html`<${Empty} title="Nothing was reported yet.">What the trial reports appears here while it runs.<//>`;
   }

@@ -2,6 +2,7 @@
 
 import { formatNumber, formatSize } from "../../parts/text.js";
 import { own } from "../../parts/own.js";
+import { sourceName } from "../rank-choice.js";
 /** @import { Curve, Metric } from "api" */
 /** @import { Series } from "../../charts/curves.js" */
 
@@ -44,7 +45,7 @@ export function figuresOf(curves) {
     const figure = own(FIGURES, name) ?? { title: `${curve.group} ${name}`, format: formatNumber };
     /** @type {MachineChart} */
     const chart = charts.get(figure.title) ?? { ...figure, curves: [] };
-    const label = [rest.join("."), hasNodes && `rank ${curve.rank}`].filter(Boolean).join(", ") || figure.title;
+    const label = [rest.join("."), hasNodes && sourceName(curve.rank)].filter(Boolean).join(", ") || figure.title;
     chart.curves.push({ label, series: withGaps(curve) });
     charts.set(figure.title, chart);
   }

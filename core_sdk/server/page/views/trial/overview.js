@@ -7,7 +7,7 @@ import { act } from "../../state/api.js";
 import { linkTo } from "../../state/place.js";
 import { Card, flattened } from "../facts.js";
 import { Notes } from "../notes.js";
-/** @import { AlertRow, RankRow, TrialAnswer } from "api" */
+/** @import { AlertRow, RankRow, TrialAnswer, WriterRow } from "api" */
 
 /** @param {{found: TrialAnswer, onDone: () => void}} props */
 export function Overview({ found: { trial, series, num_found: numFound, next, alerts, command, working_directory: directory }, onDone }) {
@@ -53,6 +53,7 @@ export function Overview({ found: { trial, series, num_found: numFound, next, al
       }
       ${trial.metadata && html`<${Card} title="Metadata" facts=${flattened(trial.metadata)} />`}
       ${trial.ranks.length > 0 && html`<${Ranks} ranks=${trial.ranks} />`}
+      ${trial.writers.length > 0 && html`<${Writers} writers=${trial.writers} />`}
       ${alerts.length > 0 && html`<${Alerts} alerts=${alerts} />`}
     </div>
     <${Notes} notes=${trial.notes} save=${(/** @type {string} */ notes) => act(["trials", trial.trial_id, "actions", "change"], { notes })} onSaved=${onDone} />
@@ -74,6 +75,19 @@ const Alerts = ({ alerts }) => html`
             </tr>
           `,
         )}
+      </tbody>
+    </table>
+  </section>
+`;
+
+/** @param {{writers: WriterRow[]}} props The programs that report beside the trial's own. */
+const Writers = ({ writers }) => html`
+  <section class="card">
+    <h2>Writers</h2>
+    <table class="plain-table">
+      <thead><tr><th>Writer</th><th>Host</th><th>State</th></tr></thead>
+      <tbody>
+        ${writers.map(({ name, host, state, reason }) => html`<tr><td>${name}</td><td>${host}</td><td>${reason ? `${state}: ${reason}` : state}</td></tr>`)}
       </tbody>
     </table>
   </section>

@@ -12,6 +12,7 @@ import { useSetting } from "../../state/place.js";
 import { restartMarks } from "../marks.js";
 import { nameOf } from "../series.js";
 import { figuresOf } from "./figures.js";
+import { sourceName } from "../rank-choice.js";
 /** @import { Curve, SystemAnswer, TrialAnswer, TrialRow } from "api" */
 /** @import { ChartSettings } from "../../charts/settings.js" */
 /** @import { Change } from "../../state/events.js" */
@@ -30,7 +31,9 @@ export function System({ found: { trial, series } }) {
     follows,
     about: `system ${trial.trial_id}`,
   });
-  const nodes = [...new Set((answer.value?.curves ?? []).flatMap(({ rank }) => rank ?? []))].sort((one, other) => one - other);
+  const nodes = [...new Set((answer.value?.curves ?? []).flatMap(({ rank }) => rank ?? []))].sort((one, other) =>
+    String(one).localeCompare(String(other), undefined, { numeric: true }),
+  );
   const tools = html`
     ${names.length > 0 && html`<${Select} label="Beside" values=${[["none", "no metric"], ...names.map((name) => [name, name])]} value=${metric} onChange=${setMetric} />`}
     ${nodes.length > 1 && html`<${Select} label="Node" values=${[["", "all"], ...nodes.map((rank) => [String(rank), nodeName(trial, rank)])]} value=${node} onChange=${setNode} />`}
@@ -102,7 +105,7 @@ function Metric({ trial, name, settings, whole }) {
   `;
 }
 
-const nodeName = (/** @type {TrialRow} */ { ranks }, /** @type {number} */ rank) => {
+const nodeName = (/** @type {TrialRow} */ { ranks }, /** @type {number | string} */ rank) => {
   const host = ranks.find((one) => one.rank === rank)?.host;
-  return host ? `${host} (rank ${rank})` : `rank ${rank}`;
+  return host ? `${host} (${sourceName(rank)})` : sourceName(rank);
 };

@@ -10,7 +10,7 @@ import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { useFinals, useGroupNames, useGroupSettings } from "../groups/choice.js";
 import { labelsOf, noteOf } from "../groups/words.js";
-import { titleWithRank, useRank } from "../rank-choice.js";
+import { sourceName, titleWithRank, useRank } from "../rank-choice.js";
 import { useBaselineCurves } from "./baseline.js";
 import { FacetedChart, useFacet } from "./facets.js";
 import { FinalsChart } from "./finals.js";
@@ -127,7 +127,7 @@ function GroupedCurves({ subjects, looks, metrics, frame }) {
       frame=${frame}
       curves=${curves}
       note=${notes.filter(Boolean).join(" ")}
-      title=${rank ? `${frame.title}, rank ${rank}` : frame.title}
+      title=${rank ? `${frame.title}, ${sourceName(rank)}` : frame.title}
     />
   `;
   // No trial of the groups has the metric.

@@ -4,6 +4,7 @@ import { dashWithin, NUM_COLOURS, seriesColour } from "../../charts/palette.js";
 import { alertMarks, restartMarks } from "../marks.js";
 import { nameOf } from "../series.js";
 import { computedCurves } from "./formula.js";
+import { sourceName } from "../rank-choice.js";
 /** @import { AlertRow, Curve, MetricsAnswer } from "api" */
 /** @import { Formula } from "./formula.js" */
 /** @import { Look, Subject } from "./subjects.js" */
@@ -26,7 +27,7 @@ export function curvesOf({ key, label, values }, answer, { look, metrics: of, fo
   const curveOf = (/** @type {Curve} */ series, /** @type {boolean} */ isFaint) => {
     const index = metrics.indexOf(nameOf(series));
     const number = index + metrics.length * ranks.indexOf(series.rank);
-    const words = [label, isOfMany && nameOf(series), hasAllRanks && `rank ${series.rank}`, isFaint && `attempt ${series.attempt}`];
+    const words = [label, isOfMany && nameOf(series), hasAllRanks && sourceName(series.rank), isFaint && `attempt ${series.attempt}`];
     return {
       key: look ? key : undefined,
       label: words.filter(Boolean).join(", ") || nameOf(series),

@@ -176,7 +176,7 @@ export function WorkspaceTools({ workspace: { subjects }, columns }) {
       ]} value=${by} onChange=${setBy} />
       <${Select} label="Split by" values=${[["", "nothing"], ...[...(isGrouped ? [] : ["label"]), ...colours].map((name) => [name, name])]} value=${facet} onChange=${setFacet} />
       ${!isGrouped && html`<${Select} label="Curves" values=${TOPS.map((number) => [number, `first ${number}`])} value=${top} onChange=${setTop} />`}
-      <${RankChoice} ranks=${[...new Set(ranks.flat())].sort((one, other) => one - other)} hasAll=${!isGrouped} />
+      <${RankChoice} ranks=${[...new Set(ranks.flat())].sort((one, other) => String(one).localeCompare(String(other), undefined, { numeric: true }))} hasAll=${!isGrouped} />
       <${GroupFields} metrics=${metrics} bestBy=${columns.best_by ?? null} />
       <${BaselineChoice} />
       <${OrderChoice} metrics=${metrics} />

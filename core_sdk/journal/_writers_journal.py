@@ -1,0 +1,114 @@
+"""The journal of a writer: a program that reports about a trial beside the trial's own ranks."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from core_sdk.alive import AliveLock
+from core_sdk.errors import JournalClosedError, JournalForkedError
+from core_sdk.journal._journal import Journal
+from core_sdk.journal._late_writer import LateWriter
+from core_sdk.records import Alert, AttemptStarted, Dropped, Ended, Profile, Record, Report, StopAcknowledged
+
+logger = logging.getLogger("core_sdk.journal")
+
+_KEPT = (Alert, Dropped, Profile, Report, StopAcknowledged)
+
+
+class WritersJournal(Journal):
+    """Keeps reports, profiles, alerts and the writer's end, in a file for each attempt of which the writer tells.
+
+    A later process of the same writer appends to the same files. What only the trial's own program may tell is left
+    out, which a warning says once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        alive: AliveLock | None,
+        locate: Callable[[int], Path],
+        start: Callable[[int], AttemptStarted],
+        attempt: int,
+    ) -> None:
+        """`alive` is held by this process as long as it writes; without it nothing is kept, as on ranks other than 0.
+
+        `locate` and `start` give the file of an attempt, and its next record. `attempt` is the one to begin with.
+        """
+        super().__init__(locate(attempt))
+        self.attempt = attempt
+        """The attempt of which the next report tells. The lock must be held to change it."""
+        self._name = name
+        self._alive = alive
+        self._locate = locate
+        self._start = start
+        self._process = os.getpid()
+        self._is_closed = False
+        self._has_warned = False
+        self._writers: dict[int, LateWriter] = {}
+        if alive is not None:
+            self._writer()  # so that the writer is seen before it reports anything
+
+    def append_under_lock(self, record: Record) -> None:
+        self.check_open()
+        if self._alive is None:
+            return
+        if isinstance(record, Ended):
+            for writer in self._writers.values():
+                writer.append(record)
+        elif isinstance(record, _KEPT):
+            self._writer().append(record)
+        elif not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "writer %r told what is not recorded: status, progress, metadata and an early exit are those of the "
+                "trial's own program (said once)",
+                self._name,
+            )
+
+    def append_or_raise(self, record: Record) -> None:
+        """Appends a record as `append` does, and may drop it: nothing depends on the records of a writer."""
+        self.append(record)
+
+    def keep_file(self, name: str, content: bytes) -> str:
+        self.check_open()
+        if self._alive is None:
+            return ""
+        with self.lock:
+            return self._writer().keep_file(name, content)
+
+    def check_open(self) -> None:
+        if self._is_closed:
+            raise JournalClosedError(self.path)
+        if os.getpid() != self._process:
+            raise JournalForkedError(self.path)
+
+    def close(self) -> None:
+        if self._is_closed or os.getpid() != self._process:
+            return
+        self._is_closed = True
+        problems = []
+        for writer in self._writers.values():
+            try:
+                writer.close()
+            except Exception as error:  # noqa: BLE001 - the others are closed all the same
+                problems.append(error)
+        if self._alive is not None:
+            self._alive.release()
+        if problems:
+            raise problems[0]
+
+    def _writer(self) -> LateWriter:
+        if (known := self._writers.get(self.attempt)) is not None:
+            return known
+        attempt = self.attempt
+        writer = LateWriter(
+            lambda: self._locate(attempt), self._start(attempt), f"writer {self._name!r}", is_continued=True
+        )
+        self._writers[attempt] = writer
+        if (opened := writer.writer_or_none()) is not None:
+            opened.alive = self._alive
+        self.path = writer.path
+        return writer
