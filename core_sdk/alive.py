@@ -78,7 +78,7 @@ class AliveLock:
 
     def is_at(self, path: Path) -> bool:
         """Returns whether this is still the lock of that path. Somebody may have removed its file."""
-        return _is_file_at(path, self._file.fileno())
+        return self._file.is_at(path)
 
     def fileno(self) -> int:
         return self._file.fileno()

@@ -33,7 +33,7 @@ from core_sdk.descriptors import HeldDirectory
 from core_sdk.experiments.reviving import revive_master
 from core_sdk.processes import Guardian, RankProcesses, await_guardians, end_marked
 from core_sdk.processes.output import Outlet
-from core_sdk.tracking.attempts.ending import record_end
+from core_sdk.tracking.attempts.ending import end_attempt
 from core_sdk.tracking.home import TrialFolder
 from core_sdk.typed_lines import from_line, to_line
 
@@ -66,10 +66,10 @@ def serve(connection: int) -> None:
     if is_wanted:
         lines = _lines(starter)
         order = from_line(next(lines), AgentOrder)
-        _Attempt(starter, order, descriptors).run(from_line(line, AgentMessage) for line in lines)
+        _AttemptCommand(starter, order, descriptors).run(from_line(line, AgentMessage) for line in lines)
 
 
-class _Attempt:
+class _AttemptCommand:
     """The command of one attempt, and all that belongs to it."""
 
     def __init__(self, starter: socket.socket, order: AgentOrder, descriptors: list[int]) -> None:
@@ -119,8 +119,7 @@ class _Attempt:
         ranks.release()
         with self._reaping:
             code = process.wait()
-        problems = record_end(self._folder, code) if self._is_in_charge() else []
-        self._lock.release()
+        problems = end_attempt(self._folder, self._order.attempt, self._lock, code)
         self._close_screen()
         self._tell(CommandEnded(code, tuple(problems)))
         guardian.dismiss()
@@ -140,7 +139,7 @@ class _Attempt:
                 order.argv,
                 cwd=order.cwd,
                 env=order.variables,
-                stdin=sink if self._stdin is None else self._stdin,
+                stdin=self._stdin if self._stdin is not None else sink if self._terminal else subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
                 start_new_session=True,
@@ -151,13 +150,6 @@ class _Attempt:
             if self._stdin is not None:
                 os.close(self._stdin)
         return process, source
-
-    def _is_in_charge(self) -> bool:
-        """Returns False once this host was taken for dead: the trial then continues elsewhere, in another attempt."""
-        try:
-            return self._lock.is_at(self._folder.supervised_path(self._order.attempt))
-        except FileNotFoundError:  # the home was removed, which `record_end` says
-            return True
 
     def _prepare(self) -> None:
         """Prepares the command's process, in which it runs before the command is executed."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from core_sdk.agent.starting import Agent
 from core_sdk.errors import CommandError
@@ -21,8 +19,7 @@ def start_in_background(agent: Agent, decide: Callable[[], AttemptStart]) -> Att
     try:
         start = decide()
         try:
-            with Path(os.devnull).open() as nothing:
-                agent.start(start, stdin=nothing.fileno())
+            agent.start(start)
         except CommandError:
             start.withdraw()
             raise

@@ -17,7 +17,7 @@ from core_sdk.exiting import ProgramExit
 from core_sdk.placement import named_job
 from core_sdk.records import ClusterInfo, ExitRecord, check_name
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.attempts.ending import record_end
+from core_sdk.tracking.attempts.ending import end_attempt
 from core_sdk.tracking.attempts.jobs import note_trial_of_job, trial_of_job
 from core_sdk.tracking.attempts.restarts import has_begun, next_info
 from core_sdk.tracking.attempts.run_info import names_trial
@@ -109,9 +109,8 @@ class DrivenTrial:
         if code:
             self.folder.write_exit(self.attempt, ExitRecord(time=time.time(), code=code, reason=reason))
         if self._lock is not None:
-            for problem in record_end(self.folder, code):
+            for problem in end_attempt(self.folder, self.attempt, self._lock, code):
                 logger.warning("%s", problem)
-            self._lock.release()
 
     def end_stopped(self) -> None:
         """Records that the attempt has stopped as asked. A job's program then exits with the status for that."""

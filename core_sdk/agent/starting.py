@@ -69,9 +69,16 @@ class Agent:
         self._answers = self._socket.makefile("rb")
 
     def start(
-        self, start: AttemptStart, *, stdin: int | None, screen: Screen | None = None, ends_with: int | None = None
+        self,
+        start: AttemptStart,
+        *,
+        stdin: int | None = None,
+        screen: Screen | None = None,
+        ends_with: int | None = None,
     ) -> None:
         """Starts the command. With a `screen` it gets its own terminal, which is also its stdin if `stdin` is None.
+
+        Without a `screen` and a `stdin` it has nothing to read.
 
         When the process `ends_with` ends, the command is killed with all that it has started, and nothing is recorded.
 

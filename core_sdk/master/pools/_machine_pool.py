@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -164,8 +163,7 @@ class _MachineExecution(Execution):
 
     def _run(self, start: AttemptStart, agent: Agent, tell: Callable[[], None]) -> None:
         try:
-            with Path(os.devnull).open("rb") as nothing:
-                agent.start(start, stdin=nothing.fileno())
+            agent.start(start)
         except CoreSDKError as error:
             self.problem = str(error)
             start.lock.release()

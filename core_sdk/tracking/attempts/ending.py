@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import time
 
+from core_sdk.alive import AliveLock
 from core_sdk.errors import CoreSDKError, RecordDamagedError
 from core_sdk.journal import find_records, read_journal
 from core_sdk.records import Dropped, Ended, ExitRecord, Settled, StopAcknowledged
@@ -16,6 +17,21 @@ from core_sdk.tracking.states import AttemptEnd, error_told, trial_state
 
 # `Ended` is a journal's last record, and its error text is bounded.
 _TAIL_BYTES = 1 << 17
+
+
+def end_attempt(folder: TrialFolder, attempt: int, lock: AliveLock, code: int) -> list[str]:
+    """Records the exit status and releases the lock, as every process does that has executed an attempt.
+
+    Records nothing once this host was taken for dead: the trial then continues elsewhere, in another attempt. Returns
+    what could not be recorded, in words.
+    """
+    try:
+        is_in_charge = lock.is_at(folder.supervised_path(attempt))
+    except FileNotFoundError:  # the home was removed, which `record_end` says
+        is_in_charge = True
+    problems = record_end(folder, code) if is_in_charge else []
+    lock.release()
+    return problems
 
 
 def record_end(folder: TrialFolder, code: int) -> list[str]:

@@ -117,9 +117,8 @@ class AttemptActor:
     def _start_agent(self, agent: Agent, start: AttemptStart) -> None:
         self._has_started = True
         try:
-            with Path(os.devnull).open("rb") as nothing:
-                # The agent ends with the node, so that an attempt of a dead node cannot be running.
-                agent.start(start, stdin=nothing.fileno(), ends_with=os.getppid())
+            # The agent ends with the node, so that an attempt of a dead node cannot be running.
+            agent.start(start, ends_with=os.getppid())
         except CoreSDKError as error:
             start.lock.release()
             self._problem = str(error)
