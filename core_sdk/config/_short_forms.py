@@ -22,7 +22,7 @@ from core_sdk.config.experiment import (
 from core_sdk.config.hyperparameters import Const, Hyperparameter, HyperparameterSpace, Log
 from core_sdk.config.lengths import Length, Period, Unit
 from core_sdk.config.searchers import AsyncHalvingSearcher, Searcher, SingleSearcher
-from core_sdk.records import RETENTION_KEYS, KeepEvery
+from core_sdk.records import RETENTION_KEYS, STORAGE_KEYS, KeepEvery
 
 HYPERPARAMETERS: dict[str, type[Section]] = {kind.__struct_config__.tag: kind for kind in get_args(Hyperparameter)}
 SEARCHERS = {kind.__struct_config__.tag: kind for kind in get_args(Searcher)} | {"asha": AsyncHalvingSearcher}
@@ -30,7 +30,6 @@ OLD_SEARCHERS = dict.fromkeys(("adaptive", "adaptive_simple"), "adaptive_asha") 
     "sync_halving": "asha",
     "pbt": "custom",
 }
-STORAGE_TYPES = ("directory", "shared_fs", "s3", "gcs", "azure")
 
 
 def _searcher(reader: Reader, value: Any, path: Path) -> Any:
@@ -121,8 +120,8 @@ def _storage(reader: Reader, value: Any, path: Path) -> Any:
     ]
     if value.get("keep_every") is not None and (problem := KeepEvery.problem(value["keep_every"])):
         return reader.invalid((*path, "keep_every"), problem)
-    if value.get("type") not in (None, *STORAGE_TYPES):
-        return reader.invalid((*path, "type"), f"must be one of {', '.join(STORAGE_TYPES)}, and is {value['type']!r}")
+    if value.get("type") not in (None, *STORAGE_KEYS):
+        return reader.invalid((*path, "type"), f"must be one of {', '.join(STORAGE_KEYS)}, and is {value['type']!r}")
     return INVALID if INVALID in numbers else {key: item for key, item in value.items() if item is not None}
 
 

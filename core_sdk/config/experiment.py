@@ -149,7 +149,7 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
         "records_per_epoch": "the trainer counts the records itself",
         "bind_mounts": _NO_CONTAINER,
         "data_layer": _NO_EFFECT,
-        "tensorboard_storage": "event files lie beside the checkpoints",
+        "tensorboard_storage": "event files lie in the home",
         "retention_policy": "output is kept until the trial is deleted",
     }
     refused = {

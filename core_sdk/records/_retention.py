@@ -1,4 +1,4 @@
-"""The policy for keeping checkpoints: keys of an experiment configuration's `checkpoint_storage`."""
+"""The keys of an experiment configuration's `checkpoint_storage`, and its policy for keeping checkpoints."""
 
 from __future__ import annotations
 
@@ -92,6 +92,15 @@ class SearcherMetric(msgspec.Struct, kw_only=True, frozen=True):
 
 
 RETENTION_KEYS = RetentionPolicy.__struct_fields__
+# The keys for each type. `temp_dir` is where files for a bucket are staged. Two keys of shared_fs say how a container
+# mounts the directory; there is no container here.
+STORAGE_KEYS = {
+    "shared_fs": {"host_path", "storage_path", "container_path", "propagation"},
+    "directory": {"container_path"},
+    "gcs": {"bucket", "prefix", "temp_dir"},
+    "s3": {"bucket", "prefix", "access_key", "secret_key", "endpoint_url", "temp_dir"},
+    "azure": {"container", "connection_string", "account_url", "credential", "temp_dir"},
+}
 
 
 def _check_number(key: str, value: object) -> None:

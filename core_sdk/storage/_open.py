@@ -11,22 +11,13 @@ from urllib.parse import parse_qs, unquote_to_bytes, urlsplit
 
 from core_sdk.environment import path_here, storage_deadline_s
 from core_sdk.errors import UnknownStorageError
-from core_sdk.records import RETENTION_KEYS, RetentionPolicy
+from core_sdk.records import RETENTION_KEYS, STORAGE_KEYS, RetentionPolicy
 from core_sdk.storage._storage import Storage
 from core_sdk.storage.directory._storage import DirectoryStorage
 
 if TYPE_CHECKING:
     from core_sdk.storage.bucket._bucket import Bucket
 
-# The keys that a configuration may have for each type. `temp_dir` is where files for a bucket are staged. Two keys of
-# shared_fs say how a container mounts the directory; there is no container here.
-_KEYS = {
-    "shared_fs": {"host_path", "storage_path", "container_path", "propagation"},
-    "directory": {"container_path"},
-    "gcs": {"bucket", "prefix", "temp_dir"},
-    "s3": {"bucket", "prefix", "access_key", "secret_key", "endpoint_url", "temp_dir"},
-    "azure": {"container", "connection_string", "account_url", "credential", "temp_dir"},
-}
 _TYPES = {"gs": "gcs", "s3": "s3", "azure": "azure"}
 _QUERY_KEYS = {"gs": set[str](), "s3": {"endpoint_url"}, "azure": {"account_url"}}
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
@@ -130,13 +121,15 @@ def _shown(url: str) -> str:
 
 def _named_by_config(config: Mapping[str, Any]) -> Path | NamedBucket:
     kind = config.get("type")
-    if kind not in tuple(_KEYS):
-        raise ValueError(f"checkpoint_storage has type {kind!r}; it must be one of {', '.join(map(repr, _KEYS))}")
+    if kind not in tuple(STORAGE_KEYS):
+        raise ValueError(
+            f"checkpoint_storage has type {kind!r}; it must be one of {', '.join(map(repr, STORAGE_KEYS))}"
+        )
     given = {key: value for key, value in config.items() if key not in (*RETENTION_KEYS, "type") and value is not None}
-    if unknown := sorted(map(str, given.keys() - _KEYS[kind])):
+    if unknown := sorted(map(str, given.keys() - STORAGE_KEYS[kind])):
         raise ValueError(
             f"checkpoint_storage of type {kind!r} has {', '.join(unknown)}, which this version cannot honour; it knows "
-            f"{', '.join(sorted(_KEYS[kind]))}"
+            f"{', '.join(sorted(STORAGE_KEYS[kind]))}"
         )
     for key, value in given.items():
         if not isinstance(value, str):

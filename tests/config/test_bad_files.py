@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_sdk.config import ExperimentConfig, from_mapping
-from core_sdk.config._short_forms import SEARCHERS, STORAGE_TYPES
+from core_sdk.config._short_forms import SEARCHERS
 from core_sdk.config.hyperparameters import Const
 from core_sdk.errors import ConfigProblem, InvalidConfigError
+from core_sdk.records import STORAGE_KEYS
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
@@ -88,7 +89,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ("checkpoint_storage: ''", "checkpoint_storage must be a string that is not empty, and is ''"),
         (
             "checkpoint_storage: {type: hdfs}",
-            f"checkpoint_storage.type must be one of {', '.join(STORAGE_TYPES)}, and is 'hdfs'",
+            f"checkpoint_storage.type must be one of {', '.join(STORAGE_KEYS)}, and is 'hdfs'",
         ),
         (
             "checkpoint_storage: {keep_every: {epochs: 2}}",
