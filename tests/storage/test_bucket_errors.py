@@ -16,7 +16,7 @@ from buckets import faults, work
 from buckets.opening import bucket_at
 from buckets.proxy import Fault
 from buckets.servers import BucketServer
-from buckets.stand import Stand, start_stand
+from buckets.stand import CLOCK, Stand, start_stand
 from buckets.work import Scene
 from parts import needs
 from saving import checkpoint_ids
@@ -260,6 +260,19 @@ def test_a_lease_that_is_none_of_ours_disturbs_no_sweep(gcs: Stand, tmp_path: Pa
 
     assert checkpoint_ids(gcs.direct) == [scene.storage_id]
     gcs.direct.verify(scene.storage_id)
+
+
+def test_what_0_1_0_has_left_behind_is_swept(gcs: Stand) -> None:
+    """A lease of 0.1.0 whose owner is dead is swept, with the files of its checkpoint."""
+    gcs.bucket.put(
+        f".claims/{ID}", b'{"storage_id": "%s", "machine": "m", "lock": "/l", "host": "h", "pid": 1}' % ID.encode()
+    )
+    gcs.bucket.put(f"{ID}/weights.bin", b"half")
+
+    swept = gcs.sweeper.sweep()
+
+    assert [one.rstrip("/").endswith(ID) for one in swept] == [True]
+    assert gcs.object_names() == [CLOCK]
 
 
 @pytest.mark.parametrize("damage", ["altered", "shorter", "gone"])

@@ -27,6 +27,8 @@ from core_sdk.storage.bucket._retrying_bucket import OversizedError, RetryingBuc
 logger = logging.getLogger("core_sdk.storage")
 
 LEASES = ".leases/"
+# The leases of 0.1.0, which count and are swept, too.
+_EARLIER_LEASES = ".claims/"
 _CLOCK = f"{LEASES}clock"
 _MAX_BYTES = 65_536
 
@@ -133,7 +135,8 @@ def abandoned_leases(objects: RetryingBucket, lease_s: float) -> list[tuple[Stor
 
 def _leases(objects: RetryingBucket, lease_s: float) -> list[tuple[StoredObject, LeaseRecord, bool]]:
     """Returns all leases, and whether each is abandoned."""
-    leases = [(lease, record) for lease in objects.all_under(LEASES) if (record := _read(objects, lease)) is not None]
+    found = (lease for folder in (LEASES, _EARLIER_LEASES) for lease in objects.all_under(folder))
+    leases = [(lease, record) for lease in found if (record := _read(objects, lease)) is not None]
     now = store_time(objects) if any(_is_elsewhere(record) for _, record in leases) else 0.0
     return [(lease, record, _is_abandoned(lease, record, lease_s, now)) for lease, record in leases]
 
