@@ -173,8 +173,8 @@ class Master:
             self._inbox.put(partial(do, future))
             try:
                 return future.result()
-            except _PoolNotKnown as early:
-                early.pool.wait_until_known()
+            except _NotYet as early:
+                early.wait()
 
     # Requests
 
@@ -224,7 +224,7 @@ class Master:
 
     def _check_slots(self, run: Run) -> None:
         if not run.pool.is_known:
-            raise _PoolNotKnown(run.pool)
+            raise _NotYet(run.pool.wait_until_known)
         num_wanted, num_slots = run.slots_per_trial, max(run.pool.sizes(), default=0)
         if run.pool.problem or num_wanted > num_slots:
             experiment_id = run.experiment.experiment_id
@@ -262,6 +262,8 @@ class Master:
         experiment_id, trial_id = request.experiment_id, request.trial_id
         run = self._unended(experiment_id)
         trial = run.experiment.trial(trial_id)
+        if trial is None and run.is_beginning(trial_id):
+            raise _NotYet(partial(time.sleep, _LOOK_S))
         if trial is None:
             raise MasterError(f"experiment {experiment_id} has no trial {trial_id}")
         if trial.is_over:
@@ -464,11 +466,11 @@ class Master:
             self._set_aside(experiment_id, problem)
 
 
-class _PoolNotKnown(Exception):
-    """A request cannot be answered before the slots of the pool are known."""
+class _NotYet(Exception):
+    """A request cannot be answered yet. `wait` blocks until it may be asked again."""
 
-    def __init__(self, pool: ResourcePool) -> None:
-        self.pool = pool
+    def __init__(self, wait: Callable[[], None]) -> None:
+        self.wait = wait
 
 
 def _path_of(error: RecordDamagedError | CodeDamagedError) -> Path:

@@ -163,6 +163,10 @@ class Run:
         )
         return claim.slot_ids
 
+    def is_beginning(self, trial_id: int) -> bool:
+        """Returns whether the trial is about to begin. `look` then records its number."""
+        return any(claim.folder.trial_id == trial_id and not claim.is_abandoned for claim in self._claims.values())
+
     def withdraw(self, request_id: UUID) -> None:
         """Takes back the claim of the trial's next attempt."""
         self._claims[request_id].abandon()
