@@ -12,11 +12,11 @@ from core_sdk.tracking import Home, open_view
 MOST_TRIALS = 20
 
 
-def experiment_charts(home: Home, experiment_id: int, max_buckets: int = PICTURE_BUCKETS) -> list[Chart]:
+def experiment_charts(home: Home, experiment_id: int) -> list[Chart]:
     """Returns the chart of the search if the experiment was submitted, else charts of its newest trials' metrics."""
     is_submitted = home.experiment(experiment_id).read().is_submitted
     with open_view(home) as view:
         if is_submitted:
-            return [search_chart(read_picture(Follower(home, experiment_id)), view, max_buckets)]
+            return [search_chart(read_picture(Follower(home, experiment_id)), view, PICTURE_BUCKETS)]
         trial_ids = [row.trial_id for row in view.trials(experiment_id)][-MOST_TRIALS:]
-        return trial_charts(view, trial_ids, max_buckets=max_buckets)
+        return trial_charts(view, trial_ids)

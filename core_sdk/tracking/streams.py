@@ -37,7 +37,7 @@ def read_news(folder: TrialFolder, start: StreamPosition) -> NewsStretch:
     while True:
         # This is checked before reading: once there is a next attempt, the journal of this one no longer grows.
         has_next = folder.journal_path(position.attempt + 1).exists()
-        if (_size_bytes(folder.journal_path(position.attempt)) or position.offset) != position.offset:
+        if (size_bytes(folder.journal_path(position.attempt)) or position.offset) != position.offset:
             found, position = _read_news(folder, position)
             news += found
         if not has_next:
@@ -83,7 +83,8 @@ def _offset_in(journal: Path, position: StreamPosition) -> int:
     return position.offset if is_known else 0
 
 
-def _size_bytes(path: Path) -> int | None:
+def size_bytes(path: Path) -> int | None:
+    """Returns the size of a file; None if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

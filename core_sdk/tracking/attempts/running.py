@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from pathlib import Path
 
 from core_sdk.alive import AliveLock, is_alive
 from core_sdk.errors import TrialRunningError
 from core_sdk.tracking.home import TrialFolder
 from core_sdk.tracking.rows import AttemptRow
+from core_sdk.tracking.streams import size_bytes
 
 _POLL_S = 0.05
 
@@ -23,7 +23,7 @@ def attempt_rows(folder: TrialFolder) -> list[AttemptRow]:
             trial_id=folder.trial_id,
             attempt=attempt,
             is_running=attempt in running,
-            log_size_bytes=_size_bytes(folder.log_path(attempt)),
+            log_size_bytes=size_bytes(folder.log_path(attempt)),
             ranks=(0, *(rank for number, rank in others if number == attempt)),
         )
         for attempt in folder.attempts()
@@ -74,10 +74,3 @@ def take_for_dead(folder: TrialFolder) -> None:
 def _is_only_announced(folder: TrialFolder, attempt: int) -> bool:
     traces = (folder.log_path(attempt), folder.journal_path(attempt), folder.exit_path(attempt))
     return folder.run_info_path(attempt).exists() and not any(trace.exists() for trace in traces)
-
-
-def _size_bytes(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return None

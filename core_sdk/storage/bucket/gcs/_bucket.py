@@ -13,7 +13,7 @@ import requests
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import Bucket, PartedUpload, Sink, StoredObject, TransientError, hand_on
 from core_sdk.storage.bucket._refusals import FOREIGN_ANSWER
-from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
+from core_sdk.storage.bucket.gcs._client import TIMEOUT_S, GcsClient, Pieces, base64_of
 from core_sdk.storage.bucket.gcs._refusals import GOOGLE
 from core_sdk.storage.bucket.gcs._upload import GcsPartedUpload, abort_uploads
 
@@ -26,14 +26,11 @@ class GcsBucket(Bucket):
     Credentials are found as Google's tools find them. With STORAGE_EMULATOR_HOST no credentials are used.
     """
 
-    def __init__(self, bucket: str, prefix: str, *, timeout_s: float = 60) -> None:
-        """Makes a client. `timeout_s` is how long the store may be silent.
-
-        Raises `CredentialsMissingError`, `UnknownStorageError`.
-        """
+    def __init__(self, bucket: str, prefix: str) -> None:
+        """Makes a client. Raises `CredentialsMissingError`, `UnknownStorageError`."""
         prefix = prefix.strip("/")
         self.url = f"gs://{bucket}/{prefix}".rstrip("/")
-        self._client = GcsClient(self.url, bucket, prefix, timeout_s)
+        self._client = GcsClient(self.url, bucket, prefix)
 
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
         crc32c = base64_of(f"{google_crc32c.value(content):08x}")
@@ -74,7 +71,7 @@ class GcsBucket(Bucket):
             self._client.bucket,
             prefix=self._client.key(under),
             fields="items(name,size,updated,generation,crc32c),nextPageToken",
-            timeout=self._client.timeout_s,
+            timeout=TIMEOUT_S,
             retry=None,
         )
         with GOOGLE.translated(self._client.request(under, "storage.objects.list")):
@@ -92,7 +89,7 @@ class GcsBucket(Bucket):
         with GOOGLE.translated(request):
             # A large object may take several calls, each of which copies some of it.
             while True:
-                token, _, _ = blob.rewrite(origin, token=token, timeout=self._client.timeout_s, retry=None)
+                token, _, _ = blob.rewrite(origin, token=token, timeout=TIMEOUT_S, retry=None)
                 if token is None:
                     return self._client.stored_object(blob)
 

@@ -22,6 +22,8 @@ from core_sdk.storage.bucket._refusals import FOREIGN_ANSWER, StoreRequest
 from core_sdk.storage.bucket._secrets import hide_in_logs
 from core_sdk.storage.bucket.gcs._refusals import GOOGLE, check
 
+# How long the store may be silent.
+TIMEOUT_S = 60.0
 # At least one socket for each thread of a transfer; sockets beyond this number would be closed after each request.
 _NUM_SOCKETS = 32
 _SOCKET_BLOCK_BYTES = 1 << 20
@@ -50,10 +52,9 @@ class Pieces:
 class GcsClient:
     """The connections to a bucket. Object names are relative to the prefix. Safe in threads."""
 
-    def __init__(self, url: str, bucket: str, prefix: str, timeout_s: float) -> None:
+    def __init__(self, url: str, bucket: str, prefix: str) -> None:
         self.url = url
         self.bucket = bucket
-        self.timeout_s = timeout_s
         self._base = f"{prefix}/" if prefix else ""
         with GOOGLE.translated(StoreRequest(url, "storage.objects.list")):
             # A project is needed only to create buckets.
@@ -121,7 +122,7 @@ class GcsClient:
                 url,
                 data=body,
                 headers=dict(headers or {}),
-                timeout=self.timeout_s,
+                timeout=TIMEOUT_S,
                 allow_redirects=False,
                 stream=stream,
             )
@@ -136,7 +137,7 @@ class GcsClient:
         """Returns what the store says about an object. Raises `ObjectMissingError`."""
         blob = self.blob(name)
         with GOOGLE.translated(self.request(name, "storage.objects.get", needs_object=True)):
-            blob.reload(timeout=self.timeout_s, retry=None)
+            blob.reload(timeout=TIMEOUT_S, retry=None)
         return self.stored_object(blob)
 
     def delete(self, name: str, version: str | None = None) -> None:
@@ -144,7 +145,7 @@ class GcsClient:
         blob = self.blob(name, version)
         request = self.request(name, "storage.objects.delete", needs_object=True)
         with contextlib.suppress(ObjectMissingError), GOOGLE.translated(request):
-            blob.delete(if_generation_match=version, timeout=self.timeout_s, retry=None)
+            blob.delete(if_generation_match=version, timeout=TIMEOUT_S, retry=None)
 
     def stored_object(self, blob: Any) -> StoredObject:
         if blob.size is None or blob.generation is None or blob.updated is None:
