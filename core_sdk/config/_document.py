@@ -123,14 +123,14 @@ def _assigned(parser: _YamlParser, name: str, text: str) -> Any:
     return [value] if name in _LISTS and not isinstance(value, list) and value is not None else value
 
 
-class _Loader(_SafeLoader):
+class _YamlLoader(_SafeLoader):
     """Composes nodes whose scalars are resolved by the rules of YAML 1.2."""
 
     yaml_implicit_resolvers = {}
 
 
 for _tag, _pattern, _first in SCALARS:
-    _Loader.add_implicit_resolver(_tag, _pattern, _first)
+    _YamlLoader.add_implicit_resolver(_tag, _pattern, _first)
 
 
 class _TooLarge(Exception):
@@ -145,14 +145,14 @@ def _check_bounds(text: str) -> None:
     if len(text) > MAX_CHARACTERS:
         raise _TooLarge(f"it is longer than {MAX_CHARACTERS:,} characters")
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=_YamlLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise _TooLarge(_TOO_DEEP)
 
 
 def _compose(text: str) -> yaml.Node | None:
-    loader = _Loader(text)
+    loader = _YamlLoader(text)
     try:
         return loader.get_single_node()
     finally:

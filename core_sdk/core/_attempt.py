@@ -20,7 +20,7 @@ from core_sdk.tracking.attempts.run_info import is_restart
 
 
 @dataclass(frozen=True)
-class _Claimed:
+class _ClaimedAttempt:
     """The description of the attempt that the chief sends to the other ranks."""
 
     home: Path
@@ -57,11 +57,13 @@ def claim_together(
     """Claims the attempt on the chief, and returns it as each rank holds it. Collective."""
     attempts: list[Attempt] = []
 
-    def claim() -> _Claimed:
+    def claim() -> _ClaimedAttempt:
         distributed.channel.check()
         attempt = claim_attempt(home, info, definition, distributed.size)
         attempts.append(attempt)
-        return _Claimed(home.root, attempt.number, attempt.info, attempt.record, attempt.start, is_home_spooled())
+        return _ClaimedAttempt(
+            home.root, attempt.number, attempt.info, attempt.record, attempt.start, is_home_spooled()
+        )
 
     try:
         claimed = distributed.channel.broadcast_outcome(claim)
@@ -80,7 +82,7 @@ def claim_together(
     return attempt
 
 
-def _of_other_rank(home: Home, claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:
+def _of_other_rank(home: Home, claimed: _ClaimedAttempt, own_info: ClusterInfo | None, rank: int) -> Attempt:
     folder = home.folder(claimed.record.trial_id)
     is_home_shared = _begins_with(folder.journal_path(claimed.number), claimed.start)
     own_folder = None if is_home_shared else _own_folder(claimed)
@@ -106,7 +108,7 @@ def _begins_with(journal: Path, start: AttemptStarted) -> bool:
         return False
 
 
-def _own_folder(claimed: _Claimed) -> TrialFolder | None:
+def _own_folder(claimed: _ClaimedAttempt) -> TrialFolder | None:
     """Returns the trial's folder on this node where rank 0 or this rank records in a spool; None if there is none.
 
     The records of both get into the same home in the end.

@@ -11,7 +11,7 @@ from core_sdk.records import check_name
 logger = logging.getLogger("core_sdk.train")
 
 
-class _Group:
+class _NewestSteps:
     """The newest step of each metric that a group has reported.
 
     Nearly every report has the names of the one before it, so the newest step of these is a single number.
@@ -39,7 +39,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _NewestSteps] = {}
         self._has_warned = False
 
     def enter(self, group_name: str, steps_completed: int, names: Iterable[str]) -> None:
@@ -52,7 +52,7 @@ class Ledger:
             self._compare(group_name, steps_completed, names)
 
     def _compare(self, group_name: str, step: int, names: tuple[str, ...]) -> None:
-        group = self._groups.get(group_name) or _Group()
+        group = self._groups.get(group_name) or _NewestSteps()
         newest = group.newest_steps()
         for name in names:
             if name not in newest:

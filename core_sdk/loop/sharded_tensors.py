@@ -40,16 +40,16 @@ class _Part(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...]
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _StoredTensor(msgspec.Struct, frozen=True):
     place: Place
     dtype: str
     size: tuple[int, ...]
     parts: tuple[_Part, ...]
 
 
-class _Index(msgspec.Struct, frozen=True):
+class _TensorIndex(msgspec.Struct, frozen=True):
     version: int
-    tensors: tuple[_Entry, ...]
+    tensors: tuple[_StoredTensor, ...]
 
 
 class Parts(NamedTuple):
@@ -75,7 +75,7 @@ class ShardPlanner:
     def __init__(self) -> None:
         self._structure: object = None
         """The structure of the tensors for which the plan was made."""
-        self._entries: list[_Entry] = []
+        self._entries: list[_StoredTensor] = []
         self._encoded_index = b""
 
     def take_out(self, state: Any, channel: Channel) -> tuple[Any, Parts]:
@@ -96,7 +96,7 @@ class ShardPlanner:
         if not all(channel.allgather(structure == self._structure)):
             held = [_held(place, tensor, channel.rank) for place, tensor in tensors.items()]
             self._structure, self._entries = structure, planned(channel.allgather(held))
-            self._encoded_index = msgspec.json.encode(_Index(INDEX_VERSION, tuple(self._entries)))
+            self._encoded_index = msgspec.json.encode(_TensorIndex(INDEX_VERSION, tuple(self._entries)))
         own = {
             (_name(entry.place), part.offsets): tensors[entry.place].to_local().detach()
             for entry in self._entries
@@ -106,12 +106,12 @@ class ShardPlanner:
         return rest, Parts(channel.rank, own, self._encoded_index if channel.rank == 0 else None)
 
 
-def planned(held: Sequence[Sequence[_Entry]]) -> list[_Entry]:
+def planned(held: Sequence[Sequence[_StoredTensor]]) -> list[_StoredTensor]:
     """Returns all tensors with each part once, given those of each rank with the part that it holds.
 
     Of the ranks that hold a part, the one with the fewest numbers so far writes it.
     """
-    entries: dict[Place, _Entry] = {}
+    entries: dict[Place, _StoredTensor] = {}
     holders: defaultdict[tuple[Place, tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
     for entry in itertools.chain.from_iterable(held):
         entries.setdefault(entry.place, entry)
@@ -126,11 +126,11 @@ def planned(held: Sequence[Sequence[_Entry]]) -> list[_Entry]:
     return [msgspec.structs.replace(entry, parts=tuple(parts[place])) for place, entry in entries.items()]
 
 
-def _held(place: Place, tensor: DTensor, rank: int) -> _Entry:
+def _held(place: Place, tensor: DTensor, rank: int) -> _StoredTensor:
     """Returns a tensor with the part that this rank holds, unless that is empty."""
     offsets, sizes = _extent(tensor)
     parts = (_Part(rank, offsets, sizes),) if math.prod(sizes) else ()
-    return _Entry(place, str(tensor.dtype).removeprefix("torch."), tuple(tensor.size()), parts)
+    return _StoredTensor(place, str(tensor.dtype).removeprefix("torch."), tuple(tensor.size()), parts)
 
 
 def _extent(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -182,7 +182,7 @@ def _tensor_at(present: Any, place: Place, size: torch.Size) -> torch.Tensor | N
 def _read(directory: Path, present: Any, within: Place) -> dict[Place, torch.Tensor]:
     if not (directory / INDEX_NAME).exists():
         return {}
-    index = msgspec.json.decode((directory / INDEX_NAME).read_bytes(), type=_Index)
+    index = msgspec.json.decode((directory / INDEX_NAME).read_bytes(), type=_TensorIndex)
     if index.version > INDEX_VERSION:
         raise CheckpointTooNewError(directory.name, index.version, INDEX_VERSION)
     # Mapped into memory, since a rank may need only some of another one's parts.
@@ -196,7 +196,7 @@ def _read(directory: Path, present: Any, within: Place) -> dict[Place, torch.Ten
     return tensors
 
 
-def _empty(entry: _Entry, present: Any) -> torch.Tensor:
+def _empty(entry: _StoredTensor, present: Any) -> torch.Tensor:
     size, dtype = torch.Size(entry.size), _dtype(entry.dtype)
     target = _tensor_at(present, entry.place, size)
     if isinstance(target, DTensor):
@@ -204,7 +204,7 @@ def _empty(entry: _Entry, present: Any) -> torch.Tensor:
     return torch.empty(size, dtype=dtype)
 
 
-def _fill(tensor: torch.Tensor, entry: _Entry, read: Callable[[int], Any]) -> None:
+def _fill(tensor: torch.Tensor, entry: _StoredTensor, read: Callable[[int], Any]) -> None:
     """Copies from all parts what belongs into this rank's part of a tensor. `read` returns a rank's parts."""
     extents = [*zip(*_extent(tensor), strict=True)]
     own = tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -43,7 +43,7 @@ class AskedTrial(msgspec.Struct):
     """Whether the search has given up the trial; the next `tell` then ends it."""
 
 
-class _State(msgspec.Struct):
+class _AskTellState(msgspec.Struct):
     search: Any = None
     trials: dict[UUID, AskedTrial] = {}
     """The trials that have not ended."""
@@ -79,11 +79,11 @@ class AskTell:
         self._waiting: list[UUID] = []
         """The trials that `ask` will return, in this order."""
         if state is None:
-            self._state = _State()
+            self._state = _AskTellState()
             self._search = Search(*arguments)
             self._say(SearchStarted())
         else:
-            self._state = msgspec.convert(state, _State)
+            self._state = msgspec.convert(state, _AskTellState)
             self._search = Search.restore(*arguments, self._state.search)
             self._waiting = [request_id for request_id, trial in self._state.trials.items() if not trial.is_paused]
 

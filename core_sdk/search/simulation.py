@@ -87,7 +87,7 @@ def simulate(
 
 
 @dataclass(slots=True)
-class _Process:
+class _OpenTrial:
     """The state of a trial that has not ended."""
 
     trial: SimulatedTrial
@@ -108,7 +108,7 @@ class _Simulator:
         self._num_free = math.inf if num_slots is None else num_slots
         self._now = 0
         self._events: deque[Event] = deque([SearchStarted()])
-        self._open: dict[UUID, _Process] = {}
+        self._open: dict[UUID, _OpenTrial] = {}
         self._queue: deque[UUID] = deque()
         self._reports: list[tuple[int, int, UUID]] = []
         """A heap of the reports to come: the time, the report's number, the trial."""
@@ -148,7 +148,7 @@ class _Simulator:
         self._result.max_running = max(self._result.max_running, self._num_running)
         self._train(request_id, process)
 
-    def _train(self, request_id: UUID, process: _Process) -> None:
+    def _train(self, request_id: UUID, process: _OpenTrial) -> None:
         """Plans the trial's next report, or ends the trial if there is none."""
         length = process.trial.length
         targets = self._validations if process.ordered is None else [process.ordered]
@@ -159,7 +159,7 @@ class _Simulator:
         process.report, process.since = self._num_reports, self._now
         heapq.heappush(self._reports, (self._now + targets[index] - length, process.report, request_id))
 
-    def _report(self, request_id: UUID, process: _Process) -> None:
+    def _report(self, request_id: UUID, process: _OpenTrial) -> None:
         trial = process.trial
         self._train_until_now(process)
         try:
@@ -174,7 +174,7 @@ class _Simulator:
     def _act(self, operation: Operation) -> None:
         match operation:
             case Create(request_id):
-                self._open[request_id] = _Process(SimulatedTrial(operation))
+                self._open[request_id] = _OpenTrial(SimulatedTrial(operation))
                 self._result.trials.append(self._open[request_id].trial)
                 self._events.append(TrialCreated(request_id))
                 self._enqueue(request_id)
@@ -205,13 +205,13 @@ class _Simulator:
         self._free_slot(process)
         self._events.append(TrialClosed(request_id))
 
-    def _free_slot(self, process: _Process) -> None:
+    def _free_slot(self, process: _OpenTrial) -> None:
         if process.is_running:
             self._train_until_now(process)
             process.is_running = False
             self._num_free += 1
             self._num_running -= 1
 
-    def _train_until_now(self, process: _Process) -> None:
+    def _train_until_now(self, process: _OpenTrial) -> None:
         process.trial.length += self._now - process.since
         process.since = self._now

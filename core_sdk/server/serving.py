@@ -119,10 +119,10 @@ def make_server(shared: SharedView, address: Address) -> uvicorn.Server:
         http=protocol_of_a_server(),
         loop="asyncio",
     )
-    return _Server(config, app)
+    return _PageServer(config, app)
 
 
-class _Server(uvicorn.Server):
+class _PageServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: App) -> None:
         super().__init__(config)
         self._app = app

@@ -84,7 +84,7 @@ class TrainingOperator:
 
     def train_epoch(self, iterator: Iterator[Any], info: dict[str, Any]) -> Mapping[str, Any]:
         """Trains one pass over the data, by `train_batch()`, and returns means of its metrics."""
-        means = _Means()
+        means = _BatchMeans()
         step = info["scheduler_step"]
         for index, batch in enumerate(iterator):
             batch_info = {"batch_idx": index, "global_step": self.global_step, **info}
@@ -103,7 +103,7 @@ class TrainingOperator:
 
     def validate(self, val_iterator: Iterator[Any], info: dict[str, Any]) -> Mapping[str, Any]:
         """Validates on all data, by `validate_batch()`, and returns means of its metrics."""
-        means = _Means()
+        means = _BatchMeans()
         for index, batch in enumerate(val_iterator):
             means.add(self.validate_batch(batch, {"batch_idx": index, **info}))
         return means.metrics()
@@ -137,7 +137,7 @@ class TrainingOperator:
         self.criterion = runner.criterion
 
 
-class _Means:
+class _BatchMeans:
     """The means over samples, and the last values, of what the batches return."""
 
     def __init__(self) -> None:

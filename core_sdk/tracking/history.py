@@ -64,7 +64,7 @@ class TrialHistory:
 
 
 def read_history(folder: TrialFolder, *, with_validation: bool = False) -> TrialHistory:
-    reading = _Reading(Home(folder.home_root), with_validation)
+    reading = _JournalReading(Home(folder.home_root), with_validation)
     for attempt in folder.attempts():
         reading.read(folder.journal_path(attempt), attempt)
     for attempt, rank in folder.other_journals() if with_validation else ():
@@ -79,7 +79,7 @@ def check_listed(folder: TrialFolder, storage_id: str) -> None:
         raise CheckpointNotFoundError(storage_id, f"trial {folder.trial_id}: it was deleted")
 
 
-class _Reading:
+class _JournalReading:
     """The records of one trial's journals that were read so far."""
 
     def __init__(self, home: Home, with_validation: bool) -> None:

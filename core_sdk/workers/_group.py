@@ -47,7 +47,7 @@ class WorkerGroup:
         self._engine = engine or LocalEngine()
         self._is_closed = False
         try:
-            self._start = _Start(self._engine, _checked_size(num_workers))
+            self._start = _StartedWorkers(self._engine, _checked_size(num_workers))
         except BaseException as error:
             if engine is None or not isinstance(error, WorkerDiedError):
                 self._engine.close()
@@ -149,7 +149,7 @@ class WorkerGroup:
             raise WorkersEndedError("restart them", "are closed; make a new WorkerGroup")
         size = self.size if num_workers is None else _checked_size(num_workers)
         self._start.end("were started again", 0)
-        self._start = _Start(self._engine, size)
+        self._start = _StartedWorkers(self._engine, size)
 
     def close(self, grace_s: float = _GRACE_S) -> None:
         """Ends all workers. Those that still run a call get a SIGTERM, and are killed after `grace_s`."""
@@ -166,7 +166,7 @@ class WorkerGroup:
         self.close()
 
 
-class _Start:
+class _StartedWorkers:
     """The workers of one start, and a thread for each that gives it its calls, one after another."""
 
     def __init__(self, engine: Engine, num_workers: int) -> None:

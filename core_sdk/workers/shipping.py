@@ -55,7 +55,7 @@ class Shipping:
         home = Home(self._folder.home_root.absolute())
         identity = home.identity()
         for place in self._group.places:
-            call = _Beside(self._group, place.rank)
+            call = _WorkerNodeCalls(self._group, place.rank)
             if place.local_rank == 0 and not call(node.sees_home, home.root, identity):
                 shipment = Shipment(call, self._folder, self._attempt)
                 shipment.fit_out()
@@ -149,7 +149,7 @@ class _Node:
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _WorkerNodeCalls:
     """Calls functions on the node of a worker, beside it."""
 
     group: WorkerGroup

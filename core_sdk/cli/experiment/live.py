@@ -57,9 +57,9 @@ def show(follower: Follower, *, as_json: bool = False, interrupt: Callable[[Foll
     After Ctrl-C the exit status is what `interrupt` returns.
     """
     console = Console()
-    shown: AbstractContextManager[_Shown] = _Lines(follower)
+    shown: AbstractContextManager[_EventDisplay] = _Lines(follower)
     if as_json:
-        shown = _End(follower)
+        shown = _JsonAtEnd(follower)
     elif console.is_terminal:
         shown = _LiveTable(follower, console)
     try:
@@ -86,11 +86,11 @@ def _say_what_failed(follower: Follower) -> None:
                 say(f"`core-sdk trial logs {folder.trial_id}` shows all of it")
 
 
-class _Shown(Protocol):
+class _EventDisplay(Protocol):
     def update(self, events: Sequence[Event]) -> None: ...
 
 
-class _End(AbstractContextManager["_End"]):
+class _JsonAtEnd(AbstractContextManager["_JsonAtEnd"]):
     """Prints the experiment as JSON at the end of the block."""
 
     def __init__(self, follower: Follower) -> None:

@@ -64,7 +64,7 @@ class Fetching(Dataset[Any]):
         state = rng.CPUState()
         try:
             if self._drawn is None:
-                watch = _Watch()
+                watch = _GeneratorWatch()
                 batch = self._batch(draw, [watch.seed])
                 self._drawn = watch.drawn()
                 return batch
@@ -165,7 +165,7 @@ class ShardFetching(Fetching):
         return fetched[0] if self._form == "one sample" else fetched
 
 
-class _Watch:
+class _GeneratorWatch:
     """Seeds all generators, and finds out which of them are used after that."""
 
     def __init__(self) -> None:

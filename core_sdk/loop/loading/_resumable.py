@@ -78,7 +78,7 @@ class ResumableLoader:
             _choose_source, loader, ranks, last_batch, exact, shares_batch
         )
         self._source = self._make_source(seed)
-        self._progress = _Progress(seed, self._source.start)
+        self._progress = _DataProgress(seed, self._source.start)
         self._running: Generator[tuple[Draw, Any], None, None] | None = None
 
     @property
@@ -152,7 +152,7 @@ class ResumableLoader:
         if self._progress.draw is not None and self.is_epoch_over:
             self._end_epoch(self._progress)
 
-    def _end_epoch(self, progress: _Progress) -> None:
+    def _end_epoch(self, progress: _DataProgress) -> None:
         progress.start, progress.draw = self._source.next_epoch(progress.position), None
         progress.is_at_beginning = True
 
@@ -197,7 +197,7 @@ class ResumableLoader:
             self._source = self._make_source(state["seed"])
         position = Position(state["epoch"], state["offset"])
         self._source.load(state, position)
-        self._progress = _Progress(
+        self._progress = _DataProgress(
             state["seed"], position, state["batches"], state["samples"], is_at_beginning=position.offset == 0
         )
 
@@ -230,7 +230,7 @@ class ReplacedSampler:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _DataProgress:
     """The position of a training in its data."""
 
     seed: int
@@ -248,7 +248,7 @@ class _Progress:
         return self.start if self.draw is None else Position(self.draw.epoch, self.draw.offset)
 
 
-def _stream(source: Source, progress: _Progress) -> Generator[tuple[Draw, Any], None, None]:
+def _stream(source: Source, progress: _DataProgress) -> Generator[tuple[Draw, Any], None, None]:
     """Yields batches and records the progress.
 
     Does not refer to the loader: without a reference cycle, the workers end as soon as the loader is dropped.

@@ -45,7 +45,7 @@ class ShardReader:
         """The shards of the epoch, in order."""
         self._starts = [0]
         """The positions at which they begin, as far as these are known, and the end of the last one."""
-        self._open: dict[int, _Shard] = {}
+        self._open: dict[int, _OpenShard] = {}
         """The shards that are being read, by their numbers in the order."""
         self._block = 0
         self._places: Sequence[int] | None = None
@@ -125,7 +125,7 @@ class ShardReader:
             raise EpochEndError
         return block * self._block_size + self._places[place]
 
-    def _opened(self, number: int, seed: Seed) -> _Shard:
+    def _opened(self, number: int, seed: Seed) -> _OpenShard:
         """Returns an open shard. Before it opens one, closes those that end before the current block."""
         if number not in self._open:
             first = bisect_right(self._starts, self._block * self._block_size) - 1
@@ -133,7 +133,7 @@ class ShardReader:
             self._open[number] = self._open_shard(self._order[number], seed)
         return self._open[number]
 
-    def _open_shard(self, shard: int, seed: Seed) -> _Shard:
+    def _open_shard(self, shard: int, seed: Seed) -> _OpenShard:
         base = rng.key(self._seed, "shard", self._epoch or 0, shard)
 
         def read() -> Any:
@@ -154,7 +154,7 @@ class ShardReader:
         return DataChangedError(f"the length of shard {self._dataset.shards[shard]!r}", self.lengths[shard], found)
 
 
-class _Shard(Protocol):
+class _OpenShard(Protocol):
     """The samples of a shard that is open for reading."""
 
     @property

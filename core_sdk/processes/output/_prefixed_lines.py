@@ -13,7 +13,7 @@ MAX_HELD_BYTES = 1 << 22
 _ENDS = (b"\n", b"\r")
 
 
-class _Place(enum.Enum):
+class _LinePosition(enum.Enum):
     LINE_START = enum.auto()
     IN_LINE = enum.auto()
     AFTER_RETURN = enum.auto()
@@ -29,7 +29,7 @@ class PrefixedLines:
         self._prefix = prefix
         self._max_held_bytes = max_held_bytes
         self._held = bytearray()
-        self._place = _Place.LINE_START
+        self._place = _LinePosition.LINE_START
 
     @property
     def num_held_bytes(self) -> int:
@@ -38,7 +38,7 @@ class PrefixedLines:
     @property
     def is_open(self) -> bool:
         """Whether the line that was returned last may be continued or overwritten."""
-        return self._place in (_Place.IN_LINE, _Place.AFTER_RETURN)
+        return self._place in (_LinePosition.IN_LINE, _LinePosition.AFTER_RETURN)
 
     def feed(self, chunk: bytes) -> bytes:
         """Returns the lines that `chunk` completes."""
@@ -63,23 +63,23 @@ class PrefixedLines:
         self._held.clear()
         if self.is_open:
             text += b"\n"
-            self._place = _Place.LINE_START
+            self._place = _LinePosition.LINE_START
         return text
 
     def break_off(self) -> None:
         """Notes that another writer has ended the open line, to write one of its own."""
         if self.is_open:
-            self._place = _Place.BROKEN_OFF
+            self._place = _LinePosition.BROKEN_OFF
 
     def _prefixed(self, text: bytes) -> bytes:
         end = b""
-        if text.startswith(b"\n") and self._place in (_Place.AFTER_RETURN, _Place.BROKEN_OFF):
-            end = b"\n" if self._place is _Place.AFTER_RETURN else b""
+        if text.startswith(b"\n") and self._place in (_LinePosition.AFTER_RETURN, _LinePosition.BROKEN_OFF):
+            end = b"\n" if self._place is _LinePosition.AFTER_RETURN else b""
             text = text[1:]
-            self._place = _Place.LINE_START
+            self._place = _LinePosition.LINE_START
         if not text:
             return end
-        start = b"" if self._place is _Place.IN_LINE else self._prefix
+        start = b"" if self._place is _LinePosition.IN_LINE else self._prefix
         self._place = _place_behind(text)
         return end + start + self._with_prefix_behind_each_end(text)
 
@@ -91,7 +91,7 @@ class PrefixedLines:
         return lines.removesuffix(self._prefix) if text.endswith(_ENDS) else lines
 
 
-def _place_behind(text: bytes) -> _Place:
+def _place_behind(text: bytes) -> _LinePosition:
     if text.endswith(b"\n"):
-        return _Place.LINE_START
-    return _Place.AFTER_RETURN if text.endswith(b"\r") else _Place.IN_LINE
+        return _LinePosition.LINE_START
+    return _LinePosition.AFTER_RETURN if text.endswith(b"\r") else _LinePosition.IN_LINE

@@ -32,7 +32,7 @@ _PAGE_POINTS = 50_000
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 
 
-class _Series(NamedTuple):
+class _PageSeries(NamedTuple):
     """The points of a metric in a page, by step and order."""
 
     name: str
@@ -127,22 +127,22 @@ def _end_of_page(connection: sqlite3.Connection, of: ReportsOf, after: int) -> i
 
 def _read_series(
     connection: sqlite3.Connection, of: ReportsOf, begin: int, last: int
-) -> defaultdict[_Origin, list[_Series]]:
+) -> defaultdict[_Origin, list[_PageSeries]]:
     where = of.where()
     query = f"""SELECT attempt.attempt, attempt.rank, series.group_name, series.is_profile, series.name,
         series.visible_until, series.id FROM {_SERIES} WHERE {where.sql} ORDER BY series.id"""
-    by_origin: defaultdict[_Origin, list[_Series]] = defaultdict(list)
+    by_origin: defaultdict[_Origin, list[_PageSeries]] = defaultdict(list)
     for attempt_number, rank, group, is_profile, name, visible_until, series_id in connection.execute(
         query, where.values
     ).fetchall():
         end = last if of.with_superseded else min(last, visible_until)
         points = read_points(connection, series_id, begin + 1, end)
         if points.steps:
-            by_origin[attempt_number, rank, group, bool(is_profile)].append(_Series(name, visible_until, *points))
+            by_origin[attempt_number, rank, group, bool(is_profile)].append(_PageSeries(name, visible_until, *points))
     return by_origin
 
 
-def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) -> list[ReportRow]:
+def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_PageSeries]]) -> list[ReportRow]:
     parts: list[Iterable[tuple[Any, ReportRow]]] = []
     for (attempt_number, rank, group, is_profile), all_series in by_origin.items():
         found = _reports_together(all_series) or _reports_apart(all_series)
@@ -167,7 +167,7 @@ def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_Series]]) 
     return [row for _, row in sorted(chain.from_iterable(parts), key=itemgetter(0))]
 
 
-def _reports_together(all_series: Sequence[_Series]) -> _Reports | None:
+def _reports_together(all_series: Sequence[_PageSeries]) -> _Reports | None:
     """Returns the reports if each of them has all metrics and nothing beside them, otherwise None."""
     first = all_series[0]
     if any(one.name == "" or one[1:5] != first[1:5] for one in all_series):
@@ -179,7 +179,7 @@ def _reports_together(all_series: Sequence[_Series]) -> _Reports | None:
     return _Reports(first.steps, first.times, first.orders, is_superseded, metrics, repeat(None))
 
 
-def _reports_apart(all_series: Sequence[_Series]) -> _Reports:
+def _reports_apart(all_series: Sequence[_PageSeries]) -> _Reports:
     reports: defaultdict[tuple[int, int, float, bool], dict[str, Any]] = defaultdict(dict)
     for one in all_series:
         for steps, time, order, value in zip(one.steps, one.times, one.orders, one.values, strict=True):

@@ -38,14 +38,14 @@ _MetricKey = tuple[Source, str, str]
 _SELECT_ATTEMPTS = "SELECT * FROM attempt WHERE trial_id = ? ORDER BY attempt, rank"
 
 
-class _Look(NamedTuple):
+class _FileState(NamedTuple):
     """The facts about a journal's file that change whenever its content does."""
 
     size_bytes: int
     mtime_ns: int
 
     @classmethod
-    def at(cls, path: str) -> _Look:
+    def at(cls, path: str) -> _FileState:
         try:
             status = os.stat(path)  # noqa: PTH116  (this runs for thousands of journals, and `Path` is slow)
         except FileNotFoundError:
@@ -58,7 +58,7 @@ class KnownTrial:
     """The state of a trial's folder when it was last indexed to the end."""
 
     mtime_ns: int
-    journals: dict[_JournalKey, _Look] = field(default_factory=dict)
+    journals: dict[_JournalKey, _FileState] = field(default_factory=dict)
     """The bytes of each journal that are indexed, and the time of its last change then."""
 
 
@@ -69,7 +69,7 @@ def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | No
     known = {trial_id: KnownTrial(mtime_ns) for trial_id, mtime_ns in trials}
     query = f"SELECT trial_id, attempt, rank, end_offset, attempt.mtime_ns FROM attempt WHERE {where.sql}"
     for trial_id, attempt, rank, *look in connection.execute(query, where.values):
-        known[trial_id].journals[attempt, rank] = _Look(*look)
+        known[trial_id].journals[attempt, rank] = _FileState(*look)
     return known
 
 
@@ -84,7 +84,7 @@ def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
         # This runs for thousands of trials, and `Path` takes five times as long as the system call.
         if os.stat(directory).st_mtime_ns != known.mtime_ns:  # noqa: PTH116
             return True
-        return any(_Look.at(f"{directory}/{journal_name(*key)}") != look for key, look in known.journals.items())
+        return any(_FileState.at(f"{directory}/{journal_name(*key)}") != look for key, look in known.journals.items())
     except FileNotFoundError:
         return True
 
@@ -139,7 +139,7 @@ def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: I
     connection = batch.connection
     found = connection.execute(_SELECT_ATTEMPTS, (folder.trial_id,))
     rows: dict[_JournalKey, AttemptRow] = {(row["attempt"], row["rank"]): dict(row) for row in found}
-    looks = {key: _Look.at(str(folder.journal_path(*key))) for key in keys}
+    looks = {key: _FileState.at(str(folder.journal_path(*key))) for key in keys}
     if rows.keys() - looks.keys() or any(_is_replaced(folder, key, rows[key], looks[key]) for key in rows):
         # What an attempt had superseded that is gone must be shown again.
         forget_attempts(connection, [row["id"] for row in rows.values()])
@@ -149,7 +149,7 @@ def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: I
         _index_journal(folder, key, row, look, batch)
 
 
-def _is_replaced(folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _Look) -> bool:
+def _is_replaced(folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _FileState) -> bool:
     """Whether the part of a journal that was indexed is not what it was then: it is another file, or was cut."""
     if look == (row["end_offset"], row["mtime_ns"]):
         return False
@@ -161,7 +161,7 @@ def _is_replaced(folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _
 
 
 def _index_journal(
-    folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _Look, batch: IndexTransaction
+    folder: TrialFolder, key: _JournalKey, row: AttemptRow, look: _FileState, batch: IndexTransaction
 ) -> None:
     number, rank = key
     end, columns = (None, {}) if rank or not number else _read_exit(folder, number)

@@ -70,7 +70,7 @@ class ProgramArguments(NamedTuple):
     """`sys.argv`"""
 
 
-class _Line(NamedTuple):
+class _WorkerConnection(NamedTuple):
     """A connection to a worker, for one request at a time."""
 
     connection: Connection[bytes, bytes]
@@ -132,8 +132,8 @@ class LocalTeam(Team):
         self._output = processes.output
         self._ending = threading.Lock()
         self._is_ended = False
-        self._lines: dict[int, _Line] = {}
-        self._lines_of_threads: dict[int, _Line] = {}
+        self._lines: dict[int, _WorkerConnection] = {}
+        self._lines_of_threads: dict[int, _WorkerConnection] = {}
         self._processes: dict[int, WorkerProcess] = {}
         self._ranks = RankProcesses(processes.guardian, processes.output)
         try:
@@ -195,8 +195,10 @@ class LocalTeam(Team):
 
     def _start(self, start: Start, place: RankPlace, variables: Mapping[str, str], order: ProgramArguments) -> None:
         (own, theirs), (own_of_thread, theirs_of_thread) = socket.socketpair(), socket.socketpair()
-        line = self._lines[place.rank] = _Line(Connection(moved_up(own.detach())), threading.Lock())
-        self._lines_of_threads[place.rank] = _Line(Connection(moved_up(own_of_thread.detach())), threading.Lock())
+        line = self._lines[place.rank] = _WorkerConnection(Connection(moved_up(own.detach())), threading.Lock())
+        self._lines_of_threads[place.rank] = _WorkerConnection(
+            Connection(moved_up(own_of_thread.detach())), threading.Lock()
+        )
         pipes = self._output.open(place.rank)
         with (
             theirs,
@@ -221,7 +223,7 @@ class LocalTeam(Team):
             reason = "".join(f"\n    {line}" for line in death.last_lines)
             raise WorkersNotStartedError(len(self.places), f"worker {rank} {death.cause}{reason}") from error
 
-    def _receive(self, rank: int, line: _Line) -> bytes:
+    def _receive(self, rank: int, line: _WorkerConnection) -> bytes:
         while not line.connection.poll(_LOOK_S):
             if rank in self._ranks.deaths():
                 raise EOFError
