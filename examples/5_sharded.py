@@ -56,9 +56,11 @@ def save_state(
 ) -> None:
     """Every rank writes what it holds. The checkpoint is the union of all files, or does not exist."""
     metadata = {"steps_completed": steps_completed, "epochs_completed": epochs_completed}
-    with core_context.checkpoint.store_path(metadata, shard=True) as (path, _storage_id):
-        model_state, optimizer_state = get_state_dict(model, optimizer)
-        dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=path)  # type: ignore[attr-defined]
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    dcp.save(  # type: ignore[attr-defined]
+        {"model": model_state, "optimizer": optimizer_state},
+        storage_writer=core_context.checkpoint.dcp_writer(metadata),
+    )
 
 
 def load_state(core_context: core.Context, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, int]:
@@ -67,10 +69,12 @@ def load_state(core_context: core.Context, model: torch.nn.Module, optimizer: to
     if latest_checkpoint is None:
         return 0, 0
     metadata = core_context.checkpoint.get_metadata(latest_checkpoint)
-    with core_context.checkpoint.restore_path(latest_checkpoint) as path:
-        model_state, optimizer_state = get_state_dict(model, optimizer)
-        dcp.load({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=path)  # type: ignore[attr-defined]
-        set_state_dict(model, optimizer, model_state_dict=model_state, optim_state_dict=optimizer_state)
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    dcp.load(  # type: ignore[attr-defined]
+        {"model": model_state, "optimizer": optimizer_state},
+        storage_reader=core_context.checkpoint.dcp_reader(latest_checkpoint),
+    )
+    set_state_dict(model, optimizer, model_state_dict=model_state, optim_state_dict=optimizer_state)
     return metadata["epochs_completed"], metadata["steps_completed"]
 
 

@@ -6,14 +6,16 @@ import contextlib
 import enum
 import logging
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.core._checkpoint._metadata import checked_metadata
+from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._save import CheckpointSave, directory_named
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
@@ -45,6 +47,9 @@ from core_sdk.tracking.deletion import (
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import with_reserve
 from core_sdk.tracking.storages import storage_name
+
+if TYPE_CHECKING:
+    from core_sdk.core._checkpoint._dcp import CheckpointReader, CheckpointWriter
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -109,7 +114,9 @@ class CheckpointContext(OfOneProcess):
         self._distributed = distributed
         self._journal = journal
         self._others = None if folder is None else OtherTrials(Home(folder.home_directory), folder.trial_id)
-        self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
+        self._grace = grace or Grace.endless()
+        self._saves = Saves(self._grace, is_chief=distributed.is_chief)
+        self._writers: weakref.WeakSet[CheckpointWriter] = weakref.WeakSet()
         self._info = info
         self._resumption = resumption
         self._obeys_keep = False
@@ -183,6 +190,47 @@ class CheckpointContext(OfOneProcess):
         self._check_rank("store_path", shard)
         return self._save(metadata, shard=shard, wait=wait, write_later=write_later).open()
 
+    def dcp_writer(self, metadata: dict[str, Any] | None = None, **options: Any) -> CheckpointWriter:
+        """Returns the `storage_writer` for one call of `dcp.save()` or `dcp.async_save()`.
+
+        The checkpoint is stored, and recorded, when `dcp.save()` returns or the future of `dcp.async_save()` is done;
+        then `storage_id` of the writer is its id. Every rank that saves makes a writer, not collectively. Metadata is
+        merged as with `shard=True`, and copied at this call. `options` are those of `FileSystemWriter`, such as
+        `thread_count`.
+
+        A failure on one rank fails the save on every rank with torch's `CheckpointException`, whose `failures` has
+        the errors by rank; nothing is stored. The chief must be the first rank of the process group. Leaving the
+        Context blocks until a `dcp.async_save()` in a thread is stored; its checkpointer in a process is refused.
+        """
+        from core_sdk.core._checkpoint._dcp import CheckpointWriter  # imports torch
+
+        self._journal.check_open()
+        writer = CheckpointWriter(
+            self._storage,
+            Recorder(self._storage, self._journal, self._storage_name),
+            self._journal,
+            self._saves,
+            metadata,
+            is_chief=self._distributed.is_chief,
+            **options,
+        )
+        self._writers.add(writer)
+        return writer
+
+    def dcp_reader(self, storage_id: str) -> CheckpointReader:
+        """Returns the `storage_reader` with which `dcp.load()` reads what `dcp.save()` has stored.
+
+        Any number of ranks may load it, whatever number has saved it. Each rank verifies the files from which it reads,
+        and fetches only those from a bucket, into a temporary directory. Its errors are in `failures` of torch's
+        `CheckpointException`. Not collective; `dcp.load()` is. Loading runs code that a checkpoint's writer has put
+        into its pickles: load only what you trust.
+        """
+        from core_sdk.core._checkpoint._dcp import CheckpointReader  # imports torch
+
+        self.check_whole(storage_id)
+        self._saves.wait_for(check_storage_id(storage_id))
+        return CheckpointReader(self._storage_of(storage_id), storage_id)
+
     def _save(
         self,
         metadata: dict[str, Any] | None,
@@ -220,7 +268,9 @@ class CheckpointContext(OfOneProcess):
         with contextlib.ExitStack() as others:
             for storage in self._other_storages.values():
                 others.callback(storage.close)
-            self._saves.close()
+            others.callback(self._saves.close)
+            for writer in list(self._writers):
+                writer.await_end(self._grace)
 
     def download(
         self,

@@ -9,6 +9,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -134,7 +135,7 @@ class CheckpointSave:
             self._channel.allgather_outcome(self.saves.wait, is_patient=True)
         if len(set(waits := [offer.wait for offer in offers])) > 1:
             raise ArgumentConflictError("store_path() or upload()", "wait", waits)
-        _agreed_metadata([offer.metadata for offer in offers], {})
+        agreed_metadata([offer.metadata for offer in offers], {})
         return offers[0].storage_id
 
     def _offer(self) -> _Offer:
@@ -165,26 +166,13 @@ class CheckpointSave:
                 self.write_later(self._staging.path)
         return _SealedShard(self._staging.seal(), self._final_metadata, self._staging.address)
 
-    @contextlib.contextmanager
-    def _disk_named(self) -> Iterator[None]:
-        """Says in our words that the disk has failed the script, whatever the library that wrote has made of it."""
-        try:
-            yield
-        except Exception as error:
-            told = explained_by_disk(error, self._staging, self._storage_id, self.saves.last_size_bytes)
-            if told is None:
-                raise
-            # What has failed may hold the file open, whose space is free only when it is closed.
-            cause: BaseException | None = error
-            while cause is not None:
-                traceback.clear_frames(cause.__traceback__)
-                cause = cause.__context__
-            raise told from error
+    def _disk_named(self) -> AbstractContextManager[None]:
+        return disk_named(self._staging, self._storage_id, self.saves.last_size_bytes)
 
     def _store(self, parts: Sequence[_SealedShard]) -> None:
         # Every rank comes to the same result, or to the same error.
         shards = [part.shard for part in parts]
-        metadata = _agreed_metadata([part.metadata for part in parts], file_conflicts(shards))
+        metadata = agreed_metadata([part.metadata for part in parts], file_conflicts(shards))
         union = unite(shards)
         if self.shard and not union.files:
             raise EmptyCheckpointError(self._storage_id)
@@ -198,9 +186,27 @@ class CheckpointSave:
         self.saves.last_size_bytes = sum(entry.size_bytes for entry in union.files.values())
 
 
-def _agreed_metadata(
+@contextlib.contextmanager
+def disk_named(staging: Staging, storage_id: str, last_size_bytes: int) -> Iterator[None]:
+    """Says in our words that the disk has failed the script, whatever the library that wrote has made of it."""
+    try:
+        yield
+    except Exception as error:
+        told = explained_by_disk(error, staging, storage_id, last_size_bytes)
+        if told is None:
+            raise
+        # What has failed may hold the file open, whose space is free only when it is closed.
+        cause: BaseException | None = error
+        while cause is not None:
+            traceback.clear_frames(cause.__traceback__)
+            cause = cause.__context__
+        raise told from error
+
+
+def agreed_metadata(
     parts: Sequence[dict[str, Any] | None], conflicting_files: Mapping[str, Sequence[int]]
 ) -> dict[str, Any]:
+    """Returns the merged metadata of all ranks; raises `CheckpointConflictError` if metadata or files conflict."""
     metadata, conflicts = merge_metadata(parts)
     if conflicting_files or conflicts:
         raise CheckpointConflictError(conflicting_files, conflicts)

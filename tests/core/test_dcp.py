@@ -1,0 +1,286 @@
+"""Checkpoints that `torch.distributed.checkpoint` writes and reads through the Context."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from buckets.servers import BucketServer
+from parts import needs
+from pytorch.ranks import Ranks, warm_ranks
+from saving import checkpoint_ids
+from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+from core_sdk import core
+from core_sdk.client import Tracker
+from core_sdk.errors import CheckpointDamagedError
+from core_sdk.storage import DirectoryStorage
+
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+
+STEPS = {"steps_completed": 3}
+FAILS = "the disk of rank 1 has gone"
+
+
+@contextlib.contextmanager
+def context(storage: str) -> Iterator[core.Context]:
+    if torch.distributed.is_initialized():
+        distributed = core.DistributedContext.from_torch_distributed()
+        with core.init(distributed=distributed, checkpoint_storage=storage, name="dcp") as opened:
+            yield opened
+    else:
+        with core.init(checkpoint_storage=storage, name="dcp") as opened:
+            yield opened
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    """Runs functions of this file on several ranks, which have a process group."""
+    with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
+        yield warm
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[core.Context]:
+    with context(str(tmp_path / "storage")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> DirectoryStorage:
+    return DirectoryStorage(tmp_path / "storage")
+
+
+def left_over(storage: DirectoryStorage) -> list[Path]:
+    return list((storage.root / ".staging").glob("*"))
+
+
+def state() -> dict[str, Any]:
+    return {"weight": torch.arange(24.0).reshape(8, 3), "epoch": 7}
+
+
+def split_state(fill: float | None = None) -> dict[str, Any]:
+    """Returns the state with its tensor split over all ranks, of its own values or of `fill`."""
+    whole = state()["weight"] if fill is None else torch.full((8, 3), fill)
+    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    return {"weight": distribute_tensor(whole, mesh, [Shard(0)]), "epoch": 7 if fill is None else 0}
+
+
+def assert_loaded(loaded: dict[str, Any]) -> None:
+    weight = loaded["weight"]
+    assert torch.equal(weight.full_tensor() if isinstance(weight, DTensor) else weight, state()["weight"])
+    assert loaded["epoch"] == 7
+
+
+class FailingPlanner(DefaultSavePlanner):
+    """A planner that fails on one rank when it resolves its first tensor, and may kill the rank at any step."""
+
+    def __init__(self, rank: int, step: str = "", *, kills: bool = False) -> None:
+        super().__init__()
+        self._is_chosen = int(os.environ.get("RANK", 0)) == rank
+        self._step = step
+        self._kills = kills
+
+    def _at(self, step: str) -> None:
+        if self._is_chosen and step == self._step:
+            if self._kills:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise OSError(FAILS)
+
+    def create_global_plan(self, all_plans: Any) -> Any:
+        self._at("global plan")
+        return super().create_global_plan(all_plans)
+
+    def finish_plan(self, new_plan: Any) -> Any:
+        self._at("plan")
+        return super().finish_plan(new_plan)
+
+    def resolve_data(self, write_item: Any) -> Any:
+        self._at("data")
+        return super().resolve_data(write_item)
+
+
+def save(to: core.Context, saved: dict[str, Any], planner: DefaultSavePlanner | None = None, **options: Any) -> str:
+    writer = to.checkpoint.dcp_writer(STEPS, **options)
+    dcp.save(saved, storage_writer=writer, planner=planner)  # type: ignore[attr-defined]
+    assert writer.storage_id is not None
+    return writer.storage_id
+
+
+def load(into: core.Context, loaded: dict[str, Any], storage_id: str) -> None:
+    dcp.load(loaded, storage_reader=into.checkpoint.dcp_reader(storage_id))  # type: ignore[attr-defined]
+
+
+def save_on_all_ranks(storage: str) -> None:
+    """Saves, fails on one rank, and saves again in a thread; says how often each rank has heard of the failure."""
+    with context(storage) as opened:
+        first = save(opened, split_state(), thread_count=2)
+        with pytest.raises(CheckpointException) as failure:
+            save(opened, split_state(), FailingPlanner(1, "data"))
+        assert FAILS in str(failure.value)
+        loaded = split_state(fill=0.0)
+        load(opened, loaded, first)
+        assert_loaded(loaded)
+        writer = opened.checkpoint.dcp_writer(STEPS)
+        saved = split_state()
+        dcp.async_save(saved, storage_writer=writer)  # type: ignore[attr-defined]
+        saved["weight"].to_local().fill_(-1.0)
+    print(first, writer.storage_id)
+
+
+def load_and_save_again(storage: str, *storage_ids: str) -> None:
+    with context(storage) as opened:
+        for storage_id in storage_ids:
+            loaded = split_state(fill=0.0)
+            load(opened, loaded, storage_id)
+            assert_loaded(loaded)
+        print(save(opened, loaded))
+
+
+def save_and_be_killed(storage: str, rank: str, step: str) -> None:
+    with context(storage) as opened:
+        save(opened, split_state(), FailingPlanner(int(rank), step, kills=True))
+
+
+@needs("many processes")
+def test_any_number_of_ranks_loads_what_four_have_saved(
+    ranks: Ranks, storage: DirectoryStorage, alone: core.Context
+) -> None:
+    """Four ranks save, two load that and save it, and one loads both; a failure on one rank is told to all."""
+    of_four = {tuple(line.split()) for line in ranks.run(save_on_all_ranks, 4, storage.root)}
+    (ids,) = of_four
+    (of_two,) = {line.strip() for line in ranks.run(load_and_save_again, 2, storage.root, *ids)}
+
+    for storage_id in (*ids, of_two):
+        loaded = {"weight": torch.zeros(8, 3), "epoch": 0}
+        load(alone, loaded, storage_id)
+        assert_loaded(loaded)
+    assert sorted((*ids, of_two)) == checkpoint_ids(storage)
+    assert storage.verify(ids[0]).ranks == (0, 1, 2, 3)
+    assert left_over(storage) == []
+    recorded = {checkpoint.uuid for checkpoint in Tracker().list_checkpoints()}
+    assert recorded == {*ids, of_two}
+
+
+@needs("many processes")
+@pytest.mark.parametrize(
+    ("rank", "step"), [(0, "global plan"), (0, "data"), (1, "data"), pytest.param(1, "plan", marks=pytest.mark.slow)]
+)
+def test_a_kill_at_any_step_leaves_no_checkpoint(ranks: Ranks, storage: DirectoryStorage, rank: int, step: str) -> None:
+    """No checkpoint is there after a kill of one rank, and the next process that saves removes what was written."""
+    processes = ranks.start(save_and_be_killed, 2, storage.root, rank, step)
+
+    codes = [process.wait() for process in processes]
+
+    assert codes[rank] == -signal.SIGKILL
+    assert codes[1 - rank] > 0
+    assert checkpoint_ids(storage) == []
+    storage.sweep()
+    assert left_over(storage) == []
+
+
+def test_a_script_without_a_process_group_saves_alone(alone: core.Context, storage: DirectoryStorage) -> None:
+    """A checkpoint is stored, recorded with its metadata and verified, and its index names its id."""
+    storage_id = save(alone, state())
+
+    loaded = {"weight": torch.zeros(8, 3), "epoch": 0}
+    load(alone, loaded, storage_id)
+    assert_loaded(loaded)
+    assert alone.checkpoint.get_metadata(storage_id) == STEPS
+    assert storage.verify(storage_id).files.keys() == {".metadata", "__0_0.distcp", "metadata.json"}
+    assert left_over(storage) == []
+
+
+def test_leaving_the_context_waits_for_a_save_in_a_thread(tmp_path: Path, storage: DirectoryStorage) -> None:
+    """The last `async_save()` need not be waited for, though it waits itself until the block is about to end."""
+    about_to_end = threading.Event()
+
+    class Waiting(DefaultSavePlanner):
+        def create_local_plan(self) -> Any:
+            about_to_end.wait()
+            return super().create_local_plan()
+
+    with context(str(storage.root)) as opened:
+        torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+        try:
+            writer = opened.checkpoint.dcp_writer(STEPS)
+            dcp.async_save(state(), storage_writer=writer, planner=Waiting())  # type: ignore[attr-defined]
+            assert writer.storage_id is None
+            about_to_end.set()
+        except BaseException:
+            torch.distributed.destroy_process_group()
+            raise
+    torch.distributed.destroy_process_group()
+
+    assert checkpoint_ids(storage) == [writer.storage_id]
+
+
+def test_a_flipped_bit_is_found(alone: core.Context, storage: DirectoryStorage) -> None:
+    """Loading raises the error that names the damaged file, whichever file it is."""
+    for name in (".metadata", "__0_0.distcp"):
+        storage_id = save(alone, state())
+        path = storage.root / storage_id / name
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+
+        with pytest.raises((CheckpointException, CheckpointDamagedError), match=name):
+            load(alone, state(), storage_id)
+
+
+def test_a_failed_save_leaves_nothing(alone: core.Context, storage: DirectoryStorage) -> None:
+    """A save that fails raises its cause, and nothing of it stays; the next save succeeds."""
+    with pytest.raises(CheckpointException, match=FAILS):
+        save(alone, state(), FailingPlanner(0, "data"))
+
+    assert checkpoint_ids(storage) == []
+    assert isinstance(alone.checkpoint.failed_save, OSError)
+    save(alone, state())
+    assert left_over(storage) == []
+
+
+def test_mistakes_are_told(alone: core.Context, storage: DirectoryStorage, tmp_path: Path) -> None:
+    """A second save, an id, missing steps, a process and a checkpoint of another kind are refused in words."""
+    writer = alone.checkpoint.dcp_writer(STEPS)
+    dcp.save(state(), storage_writer=writer)  # type: ignore[attr-defined]
+    with pytest.raises(CheckpointException, match=r"has stored checkpoint .*: call dcp_writer\(\) for each save"):
+        dcp.save(state(), storage_writer=writer)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="pass no checkpoint_id"):
+        dcp.save(state(), storage_writer=alone.checkpoint.dcp_writer(STEPS), checkpoint_id="x")  # type: ignore[attr-defined]
+    with pytest.raises(CheckpointException, match="steps_completed"):
+        dcp.save(state(), storage_writer=alone.checkpoint.dcp_writer())  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"AsyncCheckpointerType\.THREAD"):
+        alone.checkpoint.dcp_writer(STEPS).__getstate__()
+    with alone.checkpoint.store_path(STEPS) as (path, plain):
+        torch.save(state(), path / "model.pt")
+    with pytest.raises((ValueError, CheckpointException), match=r"has no file \.metadata"):
+        load(alone, state(), plain)
+    assert len(checkpoint_ids(storage)) == 2
+    assert left_over(storage) == []
+
+
+@pytest.mark.parametrize("server_name", ["moto"])
+def test_a_bucket_keeps_it(start_server: Callable[[str], BucketServer], server_name: str, monkeypatch: Any) -> None:
+    """A checkpoint in a bucket is whole or absent, and a rank fetches only what it reads."""
+    server = start_server(server_name)
+    for name, value in server.variables().items():
+        monkeypatch.setenv(name, value)
+    with context(server.make_bucket()) as opened:
+        storage_id = save(opened, state())
+        with pytest.raises(CheckpointException, match=FAILS):
+            save(opened, state(), FailingPlanner(0, "data"))
+        loaded = {"weight": torch.zeros(8, 3), "epoch": 0}
+        load(opened, loaded, storage_id)
+        assert_loaded(loaded)
+        assert [checkpoint.uuid for checkpoint in Tracker().list_checkpoints()] == [storage_id]
