@@ -18,10 +18,10 @@ class SearcherConfig(Section, frozen=True, kw_only=True, tag_field="name"):
 
     metric: Annotated[str, about("the validation metric by which one trial is better than another", min_length=1)]
     smaller_is_better: Annotated[bool, about("whether smaller values of the metric are better")] = True
-    writer: Annotated[
-        str | None,
-        about("the writer whose validations count, instead of those of the trials' scripts", min_length=1),
-    ] = None
+    writer: (
+        Annotated[str, about("the writer whose validations count, not those of the trials' scripts", min_length=1)]
+        | None
+    ) = None
     source_trial_id: Annotated[int | None, about("trials start with the weights of this trial's last checkpoint")] = (
         None
     )

@@ -319,11 +319,12 @@ def test_every_metric_has_its_curve_however_many_there_are(tmp_path: Path, open_
 
 
 def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) -> None:
-    """A comparison shows the lowest rank, a chosen one or all ranks."""
+    """A comparison shows the lowest rank, a chosen one, a writer's reports, or those of all."""
     home = Home.create(tmp_path / "home")
     folder = new_trial(home, "ranks")
     record(folder, report(1, loss=0.5))
     record(folder, report(1, loss=5.0), report(1, "validation", accuracy=0.75), rank=1)
+    record(folder, report(1, "validation", accuracy=1.0), rank="evaluator")
     record(new_trial(home, "ranks"), report(1, loss=0.25))
     with serving(home) as site:
         page = open_view(site, "compare?trials=1,2")
@@ -336,9 +337,13 @@ def test_trials_are_compared_by_any_rank(tmp_path: Path, open_view: OpenView) ->
         choice.select_option("1")
         expect(titles).to_have_text(["training.loss, rank 1", "validation.accuracy, rank 1"])
         expect(values).to_have_text(["5", "0.75"])
+        choice.select_option("evaluator")
+        expect(titles).to_have_text(["training.loss", "validation.accuracy, evaluator"])
         choice.select_option("all")
-        expect(titles).to_have_text(["training.loss", "validation.accuracy, rank 1"])
-        expect(values).to_have_text([*labels("1, rank 00.5", "1, rank 15", "2, rank 00.25"), "0.75"])
+        expect(titles).to_have_text(["training.loss", "validation.accuracy"])
+        expect(values).to_have_text(
+            labels("1, rank 00.5", "1, rank 15", "2, rank 00.25", "1, rank 10.75", "1, evaluator1")
+        )
         page.goto(site.address("compare?trials=2,2"))
         expect(titles).to_have_count(1)
         open_settings(page)

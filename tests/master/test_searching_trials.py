@@ -307,7 +307,7 @@ def test_the_search_hears_the_writer_that_its_configuration_names(home: Home, tm
     assert heard(home, experiment_id) == [("evaluator", 0.5), ("evaluator", 1.0)]
 
 
-@pytest.mark.parametrize("number", [4, 5])
+@pytest.mark.parametrize("number", [4, pytest.param(5, marks=pytest.mark.slow)])
 def test_another_rank_is_heard_once_although_the_master_is_killed(home: Home, tmp_path: Path, number: int) -> None:
     """Validations of another rank are heard once, although the master is killed."""
     Home.create(home.root)

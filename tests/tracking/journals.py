@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.journal import encode_line
-from core_sdk.records import FORMAT, AttemptStarted, CheckpointStored, Record, Report, TrialRecord
+from core_sdk.records import FORMAT, AttemptStarted, CheckpointStored, Record, Report, Source, TrialRecord
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.index import Index
 from core_sdk.tracking.rows import CheckpointRow, ReportRow
@@ -30,7 +30,7 @@ def new_trial(home: Home, experiment: str = "digits", **hparams: Any) -> TrialFo
     return folder
 
 
-def started(folder: TrialFolder, attempt: int = 1, resumed_steps: int = 0, rank: int = 0) -> AttemptStarted:
+def started(folder: TrialFolder, attempt: int = 1, resumed_steps: int = 0, rank: Source = 0) -> AttemptStarted:
     return AttemptStarted(
         time=START + 1000 * attempt,
         format=FORMAT,
@@ -40,7 +40,8 @@ def started(folder: TrialFolder, attempt: int = 1, resumed_steps: int = 0, rank:
         pid=1,
         sdk_version="0",
         resumed_steps=resumed_steps,
-        rank=rank,
+        rank=rank if isinstance(rank, int) else 0,
+        writer=rank if isinstance(rank, str) else "",
     )
 
 
@@ -58,15 +59,15 @@ def lines(*records: Record) -> bytes:
     return b"".join(map(encode_line, records))
 
 
-def append(folder: TrialFolder, attempt: int, content: bytes, rank: int = 0) -> None:
+def append(folder: TrialFolder, attempt: int, content: bytes, rank: Source = 0) -> None:
     """Appends to the journal of an attempt; 0 is the trial's changes.journal."""
     path = folder.journal_path(attempt, rank) if attempt else folder.changes_path
     with path.open("ab") as journal:
         journal.write(content)
 
 
-def record(folder: TrialFolder, *records: Record, attempt: int = 1, resumed_steps: int = 0, rank: int = 0) -> None:
-    """Writes the journal of one rank for a whole attempt that is not running."""
+def record(folder: TrialFolder, *records: Record, attempt: int = 1, resumed_steps: int = 0, rank: Source = 0) -> None:
+    """Writes the journal of one rank or writer for a whole attempt that is not running."""
     append(folder, attempt, lines(started(folder, attempt, resumed_steps, rank), *records), rank)
 
 
