@@ -88,7 +88,7 @@ def passes(stop: Stop, has_saved: bool, directory: Path) -> None:
         trial,
         function,
         function_that_asks,
-        pytest.param(passes, marks=needs("many processes")),
+        pytest.param(passes, marks=[needs("many processes"), pytest.mark.slow]),
     ],
 )
 def test_a_stop_ends_every_shape_within_two_reports(

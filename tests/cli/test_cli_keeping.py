@@ -77,7 +77,14 @@ OF_A_CREATOR_TRAINER = """
 
 
 @needs("many processes")
-@pytest.mark.parametrize("source", [OF_A_CONTEXT, OF_A_TRAINER, OF_A_CREATOR_TRAINER], ids=["Context", "Trial", "sgd"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(OF_A_CONTEXT, marks=pytest.mark.slow, id="Context"),
+        pytest.param(OF_A_TRAINER, id="Trial"),
+        pytest.param(OF_A_CREATOR_TRAINER, marks=pytest.mark.slow, id="sgd"),
+    ],
+)
 def test_a_trial_is_continued_with_what_the_command_line_keeps(
     cli: Cli, write_script: WriteScript, source: str
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_paused_and_resumed_training_reports_as_if_undisturbed(shell: Shell, u
     assert shell.trial(1)["state"] == "COMPLETED"
 
 
+@pytest.mark.slow
 def test_a_killed_and_resumed_training_reports_as_if_undisturbed(shell: Shell, uninterrupted: list[Point]) -> None:
     """A killed and resumed training shows the same reports as an undisturbed one."""
     with shell.start(sys.executable, CHECKPOINTS, "--epochs", 6) as process:

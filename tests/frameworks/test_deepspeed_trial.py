@@ -85,6 +85,7 @@ def test_all_but_deepspeeds_own_files_loads_with_weights_only(deepspeed: Framewo
     assert json.loads((state.parent / "load_data.json").read_text())["trial_type"] == "DeepSpeedTrial"
 
 
+@pytest.mark.slow
 def test_a_class_trains_without_a_script(deepspeed: FrameworkEnvironment, home: Home, tmp_path: Path) -> None:
     """A DeepSpeedTrial class trains without a script, with the lengths and periods of the configuration."""
     (tmp_path / "code").mkdir()

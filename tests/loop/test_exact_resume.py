@@ -138,6 +138,7 @@ def assert_exact(seen: list[Seen], undisturbed: list[Seen]) -> None:
     assert {(each.batches, each.what) for each in seen} == expected.keys()
 
 
+@pytest.mark.slow
 @needs("many processes")
 def test_a_training_that_is_stopped_and_killed_resumes_exactly(tmp_path: Path, undisturbed: list[Seen]) -> None:
     """A training with workers that is stopped and killed resumes exactly by `trial resume`."""

@@ -70,7 +70,15 @@ def kill_master(home: Home) -> None:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("command", [("trial", "list"), ("experiment", "list"), ("queue", "list"), ("slot", "list")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("trial", "list"),
+        ("queue", "list"),
+        pytest.param(("experiment", "list"), marks=pytest.mark.slow),
+        pytest.param(("slot", "list"), marks=pytest.mark.slow),
+    ],
+)
 def test_a_command_that_looks_brings_a_killed_master_back(
     home: Home, tmp_path: Path, run_cli: Callable[..., Finished], command: tuple[str, ...]
 ) -> None:

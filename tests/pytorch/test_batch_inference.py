@@ -104,8 +104,17 @@ def process(stops_after: str, dies_after: str, batch_size: str) -> None:
 
 
 @needs("many processes")
-@pytest.mark.parametrize(("first", "then"), [(2, 2), (2, 1), (1, 3)])
-@pytest.mark.parametrize("end", ["stop", "death"])
+@pytest.mark.parametrize(
+    ("first", "then", "end"),
+    [
+        (2, 1, "death"),
+        (1, 3, "stop"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [(2, 2, "stop"), (2, 2, "death"), (2, 1, "stop"), (1, 3, "death")]
+        ),
+    ],
+)
 def test_the_work_goes_on_after_any_end_on_any_number_of_ranks(ranks: Ranks, first: int, then: int, end: str) -> None:
     """After a stop or death, on any number of ranks, each sample has exactly one output."""
     ends = (0, -1) if end == "stop" else (-1, 2)

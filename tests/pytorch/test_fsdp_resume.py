@@ -103,7 +103,7 @@ def samples(ranks: list[dict[str, Any]]) -> list[list[float]]:
 
 
 @needs("many processes")
-@pytest.mark.parametrize("kind", ["FsdpTrial", "TwoModelsTrial"])
+@pytest.mark.parametrize("kind", [pytest.param("FsdpTrial", marks=pytest.mark.slow), "TwoModelsTrial"])
 def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path, kind: str) -> None:
     """Samples, losses, random numbers, weights and the optimizers' states are equal, bit for bit.
 

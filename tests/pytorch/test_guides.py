@@ -402,7 +402,10 @@ def test_a_configuration_is_submitted(home: Home, script: str) -> None:
 @needs("many processes")
 @pytest.mark.parametrize(
     "entrypoint",
-    ["model_def:MNistTrial", "python3 -m determined.launch.torch_distributed --trial model_def:MNistTrial"],
+    [
+        pytest.param("model_def:MNistTrial", marks=pytest.mark.slow),
+        "python3 -m determined.launch.torch_distributed --trial model_def:MNistTrial",
+    ],
 )
 @pytest.mark.parametrize("num_slots", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_slots: int) -> None:
@@ -420,7 +423,9 @@ def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_
 
 
 @needs("many processes")
-@pytest.mark.parametrize("is_class", [True, False], ids=["class", "script"])
+@pytest.mark.parametrize(
+    "is_class", [pytest.param(True, id="class"), pytest.param(False, marks=pytest.mark.slow, id="script")]
+)
 def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> None:
     """`--local --test` trains one batch and leaves no experiment."""
     Path("train.py").write_text(ON_CLUSTER)

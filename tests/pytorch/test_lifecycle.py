@@ -109,6 +109,7 @@ def test_pauses_and_a_kill_leave_no_trace_in_an_experiment(home: Home, stage: St
     assert after_kill == undisturbed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("master")
 def test_a_restart_by_the_launcher_leaves_no_trace(home: Home, stage: Stage) -> None:
     """If one of two ranks is killed, the launcher's restart leads to the same reports."""

@@ -182,6 +182,7 @@ def test_a_kept_state_that_is_gone_is_named(deaths: Path, home: Home) -> None:
             one.train(max_retries=1)
 
 
+@pytest.mark.slow
 def test_retries_end(deaths: Path) -> None:
     """After the last retry, the error says which worker died of what; the next call restarts all workers."""
     with trainer(deaths) as undisturbed:

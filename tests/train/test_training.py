@@ -226,7 +226,7 @@ def test_a_fit_gives_its_places_back_when_it_ends(trainings: Programs) -> None:
     """)
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "fsdp2"])
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow), "fsdp2"])
 def test_workers_train_one_model_together(trainings: Programs, strategy: str) -> None:
     """Several workers train a model as one worker does with the whole batch, with DDP, FSDP and FSDP2."""
     trainings.run(
