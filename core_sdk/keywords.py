@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -24,20 +25,35 @@ def says_what_is_meant(words: Mapping[str, str]) -> Callable[[Callable[P, T]], C
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         parameters = inspect.signature(function).parameters
         known = frozenset(parameters)
-        shown = ", ".join(name for name in parameters if name != "self")
+        shown = [name for name in parameters if name != "self"]
         is_by_name = all(each.kind is each.KEYWORD_ONLY for each in parameters.values())
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> T:
             if kwargs and not known.issuperset(kwargs):
                 name = next(name for name in kwargs if name not in known)
-                meant = words.get(name) or next(iter(difflib.get_close_matches(name, known)), None)
-                hint = f"did you mean {meant}?" if meant else f"there are {shown}"
-                raise TypeError(f"{function.__name__}() has no argument {name!r}; {hint}")
+                raise TypeError(f"{function.__name__}() has no argument {name!r}; {_hint(name, shown, words)}")
             if is_by_name and args:
-                raise TypeError(f"{function.__name__}() takes its arguments by name: {shown}")
+                raise TypeError(f"{function.__name__}() takes its arguments by name: {', '.join(shown)}")
             return function(*args, **kwargs)
 
         return checked
 
     return decorate
+
+
+def add_what_was_meant(error: TypeError, owner: type, words: Mapping[str, str]) -> None:
+    """Adds to Python's error about an argument that a method of `owner` does not know which one was meant.
+
+    It is for methods that are called too often for `says_what_is_meant`, and changes no other error.
+    """
+    unknown = re.fullmatch(rf"{owner.__name__}\.(\w+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    if unknown is not None:
+        method, name = unknown.groups()
+        shown = [name for name in inspect.signature(getattr(owner, method)).parameters if name != "self"]
+        error.args = (f"{error}; {_hint(name, shown, words)}",)
+
+
+def _hint(name: str, known: Sequence[str], words: Mapping[str, str]) -> str:
+    meant = words.get(name) or next(iter(difflib.get_close_matches(name, known)), None)
+    return f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"

@@ -27,6 +27,7 @@ from core_sdk.distributed import DistributedContext
 from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
 from core_sdk.exiting import ProgramExit, last_error
+from core_sdk.keywords import STEPS, add_what_was_meant
 from core_sdk.pickling import OfOneProcess
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
 from core_sdk.storage import Storage
@@ -201,6 +202,8 @@ class Context(OfOneProcess):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
+        if isinstance(exc_val, TypeError):
+            add_what_was_meant(exc_val, TrainContext, STEPS)
         invalid_hp = _invalid_hp(exc_val)
         if invalid_hp is not None:
             logger.info("these hyperparameters cannot be trained: %s", invalid_hp)

@@ -19,7 +19,6 @@ from core_sdk.core._resumption import Resumption
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import HomeNotSharedError, InvalidMetricError
 from core_sdk.journal import Journal
-from core_sdk.keywords import STEPS, says_what_is_meant
 from core_sdk.pickling import OfOneProcess
 from core_sdk.records import (
     MAX_DEPTH,
@@ -110,7 +109,6 @@ class TrainContext(OfOneProcess):
         self._resumption = resumption
         self._has_warned_of_none = False
 
-    @says_what_is_meant(STEPS)
     def report_training_metrics(
         self,
         steps_completed: int,
@@ -125,14 +123,12 @@ class TrainContext(OfOneProcess):
         """
         self._report(TRAINING, steps_completed, metrics, batch_metrics, checkpoint)
 
-    @says_what_is_meant(STEPS)
     def report_validation_metrics(
         self, steps_completed: int, metrics: dict[str, Any], *, checkpoint: str | None = None
     ) -> None:
         """Reports a validation after `steps_completed` steps. Searches compare trials by its metrics."""
         self._report(VALIDATION, steps_completed, metrics, None, checkpoint)
 
-    @says_what_is_meant(STEPS)
     def report_metrics(
         self, group: str, steps_completed: int, metrics: dict[str, Any], *, checkpoint: str | None = None
     ) -> None:

@@ -169,8 +169,8 @@ PROGRAMS = [
         "the text is recorded of what JSON cannot keep: hparams['data']",
         0,
     ),
-    Program(reporting("step=1, metrics={'loss': 1.0}"), "has no argument 'step'; did you mean steps_completed?"),
-    Program(reporting("1, loss=1.0"), "has no argument 'loss'; there are steps_completed, metrics, batch_metrics"),
+    Program(reporting("step=1, metrics={'loss': 1.0}"), "argument 'step'; did you mean steps_completed?"),
+    Program(reporting("1, loss=1.0"), "keyword argument 'loss'; there are steps_completed, metrics, batch_metrics"),
     Program(reporting("{'loss': 1.0}, 1"), "steps_completed is {'loss': 1.0}, a dict; it must be an int"),
     Program(reporting("1, {1: 1.0}"), "the metric name in group 'training' must be a string, not int"),
     Program(
