@@ -7,6 +7,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -25,6 +26,12 @@ from core_sdk.tracking.streams import read_reports
 
 _ORIGIN = ["trial_id", "attempt", "rank", "group"]
 _CSV_COLUMNS = [*_ORIGIN, "steps_completed", "time", "name", "value"]
+# JSON leaves out the batches of a report, and whether it is superseded unless somebody asks for such reports.
+_NOT_IN_JSON = {"batch_metrics", "is_superseded"}
+_JSON_FIELDS = [*_ORIGIN, *(name for name in ReportRow.__struct_fields__ if name not in {*_ORIGIN, *_NOT_IN_JSON})]
+# The fields that differ in nearly every report, and those that many reports have in common.
+_VARYING = ("steps_completed", "time", "metrics")
+_common = attrgetter("is_superseded", *(name for name in _JSON_FIELDS if name not in _VARYING))
 _POLL_INTERVAL_S = 0.2
 _CHUNK_REPORTS = 1000
 _NOTHING = "No reports yet."
@@ -196,7 +203,7 @@ def _json_texts(reports: Iterable[ReportRow], with_superseded: bool) -> Iterator
         formats: dict[tuple[Any, ...], str] = {}
         for report in chunk:
             metrics = report.metrics
-            key = (report.trial_id, report.attempt, report.rank, report.group, report.is_superseded, *metrics)
+            key = (*_common(report), *metrics)
             if (form := formats.get(key)) is None:
                 form = formats[key] = _json_format(report, with_superseded)
             steps = report.steps_completed
@@ -205,15 +212,17 @@ def _json_texts(reports: Iterable[ReportRow], with_superseded: bool) -> Iterator
 
 def _json_format(report: ReportRow, with_superseded: bool) -> str:
     """Returns a format for the steps, the time and the values of any report that differs from this one only in them."""
-    origin = {name: getattr(report, name) for name in _ORIGIN}
-    start = strict_json(origin).removesuffix("}").replace("%", "%%")
     metrics = ", ".join(f"{strict_json(name)}: ".replace("%", "%%") + "%s" for name in report.metrics)
-    end = f', "is_superseded": {strict_json(report.is_superseded)}}}' if with_superseded else "}"
-    return f'{start}, "steps_completed": %s, "time": %s, "metrics": {{{metrics}}}{end}'
+    varying = {"steps_completed": "%s", "time": "%s", "metrics": f"{{{metrics}}}"}
+    members = (
+        f'"{name}": {varying[name] if name in varying else strict_json(value).replace("%", "%%")}'
+        for name, value in _json_object(report, with_superseded).items()
+    )
+    return f"{{{', '.join(members)}}}"
 
 
 def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
-    fields = {name: getattr(report, name) for name in (*_ORIGIN, "steps_completed", "time", "metrics")}
+    fields = {name: getattr(report, name) for name in _JSON_FIELDS}
     return fields | {"is_superseded": report.is_superseded} if with_superseded else fields
 
 

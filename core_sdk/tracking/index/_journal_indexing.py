@@ -40,7 +40,7 @@ from core_sdk.tracking.checkpoints import CheckpointRecord
 from core_sdk.tracking.index._blocks import SeriesPoints, in_order, insert_points
 from core_sdk.tracking.index._repeats import insert_later
 from core_sdk.tracking.index._transaction import IndexTransaction
-from core_sdk.tracking.index._values import to_beside, to_numbers
+from core_sdk.tracking.index._values import NOTHING_BESIDE, parts_beside, to_beside, to_numbers
 from core_sdk.tracking.superseding import EVERYTHING
 
 logger = logging.getLogger("core_sdk.tracking")
@@ -152,7 +152,7 @@ class JournalIndexer:
         for record in records:
             if type(record) is Report:
                 steps = record.steps_completed
-                has_more = record.batch_metrics is not None or record.json_metrics is not None
+                has_more = parts_beside(record) != NOTHING_BESIDE
             elif type(record) is Profile:
                 steps, has_more = int(record.time * 1000), False
             else:

@@ -11,7 +11,9 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from core_sdk.records import MEDIA_TAG, Metric, Source, in_order, media_in
+import msgspec
+
+from core_sdk.records import MEDIA_TAG, Source, from_json, in_order, media_in
 from core_sdk.tracking.index._blocks import (
     MAX_POINTS,
     read_points,
@@ -50,8 +52,9 @@ class _Reports(NamedTuple):
     times: Sequence[float]
     orders: Sequence[int]
     is_superseded: Sequence[bool]
-    metrics: Sequence[dict[str, Any]]
-    batches: Iterable[list[dict[str, Metric]] | None]
+    numbers: Sequence[dict[str, Any]]
+    beside: Sequence[str | None] = ()
+    """The parts of each report beside its numbers, as `to_beside` has kept them; empty if no report has any."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def read_media(connection: sqlite3.Connection, of: ReportsOf) -> list[MediaRow]:
             strict=True,
         )
         if beside is not None and tag in beside
-        for metric, value in from_beside(beside)[1].items()
+        for metric, value in from_json(from_beside(beside, time, group, step, {}).json_metrics or {}).items()
         for name, file in media_in(value, metric)
     ]
     return [row for _, row in sorted(found, key=itemgetter(0))]
@@ -146,19 +149,21 @@ def _report_rows(trial_id: int, by_origin: Mapping[_Origin, Sequence[_PageSeries
     parts: list[Iterable[tuple[Any, ReportRow]]] = []
     for (attempt_number, rank, group, is_profile), all_series in by_origin.items():
         found = _reports_together(all_series) or _reports_apart(all_series)
-        steps, times, orders, is_superseded, metrics, batches = found
-        rows = map(
+        steps, times, orders, is_superseded, numbers, beside = found
+        rows: Iterable[ReportRow] = map(
             ReportRow,
             repeat(trial_id),
             repeat(attempt_number),
             repeat(group),
             repeat(None) if is_profile else steps,
             times,
-            metrics,
-            batches,
+            numbers,
+            repeat(None),
             is_superseded,
             repeat(rank),
         )
+        if beside:
+            rows = map(_with_beside, rows, beside)
         if len(by_origin) == 1:
             return list(rows)
         origin = repeat((attempt_number, in_order(rank)))
@@ -176,7 +181,7 @@ def _reports_together(all_series: Sequence[_PageSeries]) -> _Reports | None:
     columns = (one.values for one in all_series)
     metrics = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     is_superseded = [steps > first.visible_until for steps in first.steps]
-    return _Reports(first.steps, first.times, first.orders, is_superseded, metrics, repeat(None))
+    return _Reports(first.steps, first.times, first.orders, is_superseded, metrics)
 
 
 def _reports_apart(all_series: Sequence[_PageSeries]) -> _Reports:
@@ -185,11 +190,15 @@ def _reports_apart(all_series: Sequence[_PageSeries]) -> _Reports:
         for steps, time, order, value in zip(one.steps, one.times, one.orders, one.values, strict=True):
             reports[steps, order, time, steps > one.visible_until][one.name] = value
     keys = sorted(reports)
-    metrics = [reports[key] for key in keys]
-    batches: list[list[dict[str, Metric]] | None] = [None] * len(keys)
-    for number, of_report in enumerate(metrics):
-        if (beside := of_report.pop("", None)) is not None:
-            batches[number], others = from_beside(beside)
-            of_report |= others
+    numbers = [reports[key] for key in keys]
+    beside = [of_report.pop("", None) for of_report in numbers]
     all_steps, orders, all_times, is_superseded = zip(*keys, strict=True)
-    return _Reports(all_steps, all_times, orders, is_superseded, metrics, batches)
+    return _Reports(all_steps, all_times, orders, is_superseded, numbers, beside)
+
+
+def _with_beside(row: ReportRow, beside: str | None) -> ReportRow:
+    if beside is None or row.steps_completed is None:
+        return row
+    report = from_beside(beside, row.time, row.group, row.steps_completed, row.metrics)
+    whole = ReportRow.recorded(row.trial_id, row.attempt, row.rank, report)
+    return msgspec.structs.replace(whole, is_superseded=row.is_superseded)

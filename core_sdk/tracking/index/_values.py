@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from core_sdk.records import MAX_INT, Metric, Report, from_json, metrics_from_json
+
+_FIELDS_BESIDE = [field for field in msgspec.structs.fields(Report) if not field.required]
+
+parts_beside = attrgetter(*(field.name for field in _FIELDS_BESIDE))
+"""Returns the parts of a report that are no numbers of its series: all that a report may leave out."""
+
+NOTHING_BESIDE = tuple(field.default for field in _FIELDS_BESIDE)
+"""These parts of a report that has only numbers."""
 
 
 def to_numbers(metrics: dict[str, Metric | str]) -> dict[str, Metric]:
@@ -17,14 +26,13 @@ def to_numbers(metrics: dict[str, Metric | str]) -> dict[str, Metric]:
     return numbers
 
 
-class Beside(msgspec.Struct, omit_defaults=True):
+class Beside(msgspec.Struct):
     """The parts of a report that are no numbers of its series."""
 
-    batch_metrics: list[dict[str, int | float | str]] | None = None
-    metrics: dict[str, Any] | None = None
-    """Metrics that are no numbers, as `to_json` spells them."""
-    names: list[str] | None = None
-    """The names of the report's numbers if it has batch metrics."""
+    fields: dict[str, Any]
+    """The fields of `Report`, as its line has them."""
+    names: list[str]
+    """The names of the metrics to which they belong."""
 
 
 def to_beside(report: Report) -> str | None:
@@ -35,19 +43,19 @@ def to_beside(report: Report) -> str | None:
     for batch in report.batch_metrics or ():
         metrics_from_json(batch)
     from_json(report.json_metrics)
-    names = None if report.batch_metrics is None else list(report.metrics)
-    beside = Beside(report.batch_metrics, report.json_metrics or None, names)
-    return None if beside == Beside() else msgspec.json.encode(beside).decode()
+    parts = zip(_FIELDS_BESIDE, parts_beside(report), strict=True)
+    fields = {field.name: part for field, part in parts if part != field.default}
+    if not fields:
+        return None
+    names = [*(report.json_metrics or ()), *(report.metrics if fields.keys() - {"json_metrics"} else ())]
+    return msgspec.json.encode(Beside(fields, names)).decode()
 
 
-def from_beside(text: str) -> tuple[list[dict[str, Metric]] | None, dict[str, Any]]:
-    """Returns the batch metrics, and the metrics that `to_beside` has kept."""
-    beside = msgspec.json.decode(text, type=Beside)
-    batches = None if beside.batch_metrics is None else [metrics_from_json(batch) for batch in beside.batch_metrics]
-    return batches, from_json(beside.metrics or {})
+def from_beside(text: str, time: float, group: str, steps: int, numbers: dict[str, Any]) -> Report:
+    """Returns the report of these numbers, with the parts that `to_beside` has kept."""
+    return Report(time, group, steps, numbers, **msgspec.json.decode(text, type=Beside).fields)
 
 
 def names_beside(text: str | None) -> set[str]:
     """Returns the names of the metrics to which belongs what `to_beside` has kept."""
-    beside = Beside() if text is None else msgspec.json.decode(text, type=Beside)
-    return {*(beside.metrics or ()), *(beside.names or ())}
+    return set() if text is None else set(msgspec.json.decode(text, type=Beside).names)
