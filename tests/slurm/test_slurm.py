@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -63,14 +64,16 @@ def test_a_requeue_goes_on_with_the_same_trial(slurm: Cluster, home: Home, place
     assert (len(trial.starts), trial.outcome, home.trial_ids()) == (2, "completed", [1])
 
 
-def submit_chain(slurm: Cluster, home: Home, place: Path) -> int:
+def submit_chain(slurm: Cluster, home: Home, place: Path, changes: Mapping[str, str] = {}) -> int:
     """Submits the first script of docs/schedulers.md, for this cluster; returns the first job's id."""
     script = re.findall(r"```sh\n(.*?)```", _DOCUMENT.read_text(), re.DOTALL)[0]
-    for shown, here in (
-        ("--nodes=4 --ntasks-per-node=1 --gpus-per-node=8 --time=04:00:00", "--nodes=1 --ntasks-per-node=1 --time=20"),
-        ("/shared/core-sdk", str(home.root)),
-        ("python -m launch.torch_distributed train.py", _LAUNCH),
-    ):
+    options = "--nodes=1 --ntasks-per-node=1 --time=20"
+    for shown, here in {
+        "--nodes=4 --ntasks-per-node=1 --gpus-per-node=8 --time=04:00:00": options,
+        "/shared/core-sdk": str(home.root),
+        "python -m launch.torch_distributed train.py": _LAUNCH,
+        **changes,
+    }.items():
         assert shown in script
         script = script.replace(shown, here)
     (place / "chain.sh").write_text(script)
@@ -106,6 +109,31 @@ def test_a_chain_of_jobs_ends_with_an_error_of_the_script(slurm: Cluster, home: 
     assert slurm.await_state(first, *_ENDED)["ExitCode"] == "1:0"
     slurm.wait_for(lambda: not waiting_jobs(slurm))
     assert [path.name for path in place.glob("slurm-*.out")] == [f"slurm-{first}.out"]
+
+
+@pytest.mark.slow
+def test_each_task_of_an_array_is_a_chain_over_time_limits(slurm: Cluster, home: Home, place: Path) -> None:
+    """With the changes that the page names, each task of an array goes on by itself when its time is over."""
+    of_array = {
+        'CORE_SDK_JOB_ID="$SLURM_JOB_NAME': 'CORE_SDK_JOB_ID="$SLURM_JOB_NAME-$SLURM_ARRAY_TASK_ID',
+        '--dependency=afternotok:"$SLURM_JOB_ID"': (
+            '--array="$SLURM_ARRAY_TASK_ID" --dependency=afternotok:"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"'
+        ),
+    }
+    assert all(each in _DOCUMENT.read_text() for each in of_array.values())
+    limits = {"--time=20": "--time=2 --array=1-2", "--signal=USR1@300": "--signal=USR1@20"}
+
+    submit_chain(slurm, home, place, of_array | limits)
+    slurm.wait_for(lambda: has_stored(home, num_attempts=2), timeout_s=240)
+    slurm.wait_for(lambda: len(home.trial(2).attempts()) == 2)
+    finish(place)
+    slurm.wait_for(lambda: not waiting_jobs(slurm), timeout_s=120)
+
+    for trial in (read_trial(home, trial_id) for trial_id in home.trial_ids()):
+        assert list(trial.steps) == list(range(1, len(trial.steps) + 1))
+        assert trial.starts[1].resumed_steps in trial.checkpoints
+        assert (len(trial.starts), trial.outcome) == (2, "completed")
+    assert home.trial_ids() == [1, 2]
 
 
 @pytest.mark.slow
