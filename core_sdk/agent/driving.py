@@ -106,11 +106,11 @@ class DrivenTrial:
 
     def end(self, code: int, reason: str = "") -> None:
         """Records how the attempt has ended, as the exit status of a command would say, and why, if it has failed."""
-        if code:
-            self.folder.write_exit(self.attempt, ExitRecord(time=time.time(), code=code, reason=reason))
         if self._lock is not None:
-            for problem in end_attempt(self.folder, self.attempt, self._lock, code):
+            for problem in end_attempt(self.folder, self.attempt, self._lock, code, reason):
                 logger.warning("%s", problem)
+        elif code:  # the agent records the end, and adopts the reason
+            self.folder.write_exit(self.attempt, ExitRecord(time=time.time(), code=code, reason=reason))
 
     def end_stopped(self) -> None:
         """Records that the attempt has stopped as asked. A job's program then exits with the status for that."""

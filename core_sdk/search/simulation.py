@@ -46,8 +46,6 @@ class SimulatedTrial:
     """The length to which it has trained."""
     metric: Any = None
     """The last metric that was reported."""
-    num_starts: int = 0
-    """The number of times that it got a process."""
     reason: ExitedReason | None = None
 
 
@@ -142,7 +140,6 @@ class _Simulator:
         if (process := self._open.get(request_id)) is None:
             return
         process.is_queued, process.is_running = False, True
-        process.trial.num_starts += 1
         self._num_free -= 1
         self._num_running += 1
         self._result.max_running = max(self._result.max_running, self._num_running)

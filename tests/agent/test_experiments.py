@@ -69,7 +69,7 @@ def no_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(start: AttemptStart) -> Any:
     """Runs an attempt to its end, and returns what its script prints last, as JSON."""
     agent = Agent()
-    agent.start(start, stdin=None)
+    agent.start(start)
     ended = agent.wait()
     agent.process.wait(TIMEOUT_S)
     agent.close()

@@ -14,6 +14,7 @@ import pytest
 from parts import needs
 from processes import TIMEOUT_S, is_living, kill_tree, wait_for
 
+from core_sdk.agent.driving import DrivenTrial
 from core_sdk.agent.starting import Agent
 from core_sdk.errors import AgentNotFoundError, TrialRunningError
 from core_sdk.tracking import Home, TrialFolder
@@ -43,7 +44,7 @@ def start(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     def start(source: str) -> AttemptStart:
         begun = begin(home.root, [sys.executable, "-c", source])
         agents.append(Agent())
-        agents[-1].start(begun, stdin=None)
+        agents[-1].start(begun)
         agents[-1].close()
         return begun
 
@@ -177,7 +178,7 @@ def test_what_was_taken_for_dead_does_not_count_as_running_and_records_no_end(
     monkeypatch.chdir(tmp_path)
     begun = begin(home.root, [sys.executable, "-c", WAITING])
     agent = Agent()
-    agent.start(begun, stdin=None)
+    agent.start(begun)
     _, daemon = pids(tmp_path)
 
     take_for_dead(begun.folder)
@@ -192,13 +193,29 @@ def test_what_was_taken_for_dead_does_not_count_as_running_and_records_no_end(
     assert begun.folder.read_exit(1) is None
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_a_program_drives_records_no_end_after_it_was_taken_for_dead(home: Home, code: int) -> None:
+    """A program that drives its trial records its end, but not once its host was taken for dead."""
+    dead, living = DrivenTrial.begin(), DrivenTrial.begin()
+    take_for_dead(dead.folder)
+
+    dead.end(code, "why")
+    living.end(code, "why")
+
+    ended = living.folder.read_exit(1)
+    assert dead.folder.read_exit(1) is None
+    assert ended is not None
+    assert (ended.code, ended.reason) == (code, "why")
+    assert living.folder.running_attempt() is None
+
+
 def test_an_attempt_can_end_with_another_process(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ends_with, an attempt with all its processes ends with another process, and no end is recorded."""
     monkeypatch.chdir(tmp_path)
     begun = begin(home.root, [sys.executable, "-c", WAITING])
     agent = Agent()
     with subprocess.Popen(["sleep", "600"]) as other:
-        agent.start(begun, stdin=None, ends_with=other.pid)
+        agent.start(begun, ends_with=other.pid)
         started = pids(tmp_path)
         other.kill()
 

@@ -50,7 +50,7 @@ def run(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawner: Ag
     def run(source: str, *arguments: str, agent: Agent | None = None) -> tuple[AttemptStart, Agent]:
         start = begin(home.root, [sys.executable, "-c", source, *arguments])
         agent = agent or Agent(spawner)
-        agent.start(start, stdin=None)
+        agent.start(start)
         started.append((start, agent))
         return start, agent
 
@@ -114,7 +114,7 @@ def test_a_forked_agent_says_that_a_command_cannot_be_started(
     agent = Agent(spawner)
 
     with pytest.raises(CommandNotExecutableError):
-        agent.start(start, stdin=None)
+        agent.start(start)
 
     agent.close()
     start.withdraw()

@@ -19,7 +19,7 @@ from core_sdk.tracking.states import AttemptEnd, error_told, trial_state
 _TAIL_BYTES = 1 << 17
 
 
-def end_attempt(folder: TrialFolder, attempt: int, lock: AliveLock, code: int) -> list[str]:
+def end_attempt(folder: TrialFolder, attempt: int, lock: AliveLock, code: int, reason: str = "") -> list[str]:
     """Records the exit status and releases the lock, as every process does that has executed an attempt.
 
     Records nothing once this host was taken for dead: the trial then continues elsewhere, in another attempt. Returns
@@ -29,12 +29,12 @@ def end_attempt(folder: TrialFolder, attempt: int, lock: AliveLock, code: int) -
         is_in_charge = lock.is_at(folder.supervised_path(attempt))
     except FileNotFoundError:  # the home was removed, which `record_end` says
         is_in_charge = True
-    problems = record_end(folder, code) if is_in_charge else []
+    problems = record_end(folder, code, reason) if is_in_charge else []
     lock.release()
     return problems
 
 
-def record_end(folder: TrialFolder, code: int) -> list[str]:
+def record_end(folder: TrialFolder, code: int, reason: str = "") -> list[str]:
     """Records the exit status, and gives the trial its experiment if the script has named none.
 
     Returns what could not be recorded, in words.
@@ -43,8 +43,9 @@ def record_end(folder: TrialFolder, code: int) -> list[str]:
     try:
         # A launcher that starts its ranks anew begins further attempts: the status is that of the last one.
         attempt = max(folder.attempts())
-        told = folder.read_exit(attempt)  # by a launcher
-        folder.write_exit(attempt, ExitRecord(time=time.time(), code=code, reason=told.reason if told else ""))
+        if not reason and (told := folder.read_exit(attempt)) is not None:  # by a launcher
+            reason = told.reason
+        folder.write_exit(attempt, ExitRecord(time=time.time(), code=code, reason=reason))
     except (CoreSDKError, OSError) as error:
         problems.append(f"the exit status {code} could not be recorded: {error}")
     try:
