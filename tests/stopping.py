@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +50,9 @@ class Stop:
             case "pause":
                 client.get_trial(self.trial_id).pause()
             case "SIGTERM":
-                os.kill(os.getpid(), signal.SIGTERM)
+                # From another process and to a loader's workers, too, as Slurm does.
+                workers = [str(process.pid) for process in multiprocessing.active_children()]
+                subprocess.run(["kill", "-TERM", str(os.getpid()), *workers], check=True)
             case "deadline":
                 context.preempt.ask_to_stop("deadline")  # as the thread does that waits for it
 

@@ -134,6 +134,8 @@ _FOREIGN = {"_exit", "_getframe", "_replace", "_asdict", "_fields", "_make", "_r
     "_orig_mod",
     "_version",
     "_register_atexit",  # threading
+    "_forkserver",  # multiprocessing, as the next one
+    "_preload_modules",
 }
 
 

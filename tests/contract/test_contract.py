@@ -1357,6 +1357,36 @@ def test_39_sigusr1_is_sigterm_under_slurm(home: Home, start_script: StartScript
     assert [script.wait()[0] for script in scripts] == [75, -signal.SIGUSR1]
 
 
+def test_76_workers_of_a_loader_leave_a_stop_to_their_rank(home: Home, start_script: StartScript) -> None:
+    """A SIGTERM to all processes stops a training whose loader has workers in good order; killed, it leaves none."""
+    source = """
+        from torch.utils.data import DataLoader
+        from core_sdk import core
+        with core.init() as context:
+            stops = context.preempt.should_preempt()
+            while not stops:
+                for batch in DataLoader(range(100), num_workers=2):
+                    if batch == 0: print("on")
+                    if stops := context.preempt.should_preempt(): break
+        """
+    stopped, killed = (start_script(source, name=f"{name}.py") for name in ("stopped", "killed"))
+    workers = {}
+    for script, end in ((stopped, signal.SIGTERM), (killed, signal.SIGKILL)):
+        script.read_until("on")
+        rank = psutil.Process(script.process.pid)
+        workers[script] = rank.children()
+        for process in rank.children():
+            process.terminate()
+        rank.send_signal(end)
+
+    assert [script.wait()[0] for script in (stopped, killed)] == [0, -signal.SIGKILL]
+    assert {client.get_trial(number).state.name for number in (1, 2)} == {"PAUSED", "ERROR"}
+    for script in (stopped, killed):
+        assert len(workers[script]) == 2
+        psutil.wait_procs(workers[script], timeout=30)
+        assert not any(worker.is_running() for worker in workers[script])
+
+
 def test_40_a_notice_stops_those_who_ask_for_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cloud's stop notice stops only those who ask for notices, and a hanging metadata server delays nothing."""
     with GoogleStub("hangs") as server:

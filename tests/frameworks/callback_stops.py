@@ -10,6 +10,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import torch
 from stopping import ASKED_AT, MOST_STEPS, Stop, check_all
+from torch.utils.data import DataLoader, TensorDataset
 
 from core_sdk import core, train
 
@@ -59,7 +60,7 @@ def _lightning_trainer(callbacks: list[Any], **options: Any) -> Any:
 
 
 def _lightning_model(stop: Stop, context: core.Context) -> Any:
-    from lightning.pytorch.demos.boring_classes import BoringModel
+    from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 
     class Model(BoringModel):  # type: ignore[misc]
         def training_step(self, batch: Any, batch_idx: int) -> Any:
@@ -67,6 +68,9 @@ def _lightning_model(stop: Stop, context: core.Context) -> Any:
             output = super().training_step(batch, batch_idx)
             self.log("loss", output["loss"])
             return output
+
+        def train_dataloader(self) -> Any:
+            return DataLoader(RandomDataset(32, 64), num_workers=2)
 
     return Model()
 
@@ -95,6 +99,7 @@ def transformers(stop: Stop, has_saved: bool) -> None:
             use_cpu=True,
             report_to=[],
             disable_tqdm=True,
+            dataloader_num_workers=2,
             **saves,
         )
         Trainer(Model(), arguments, train_dataset=DATA, callbacks=[CoreSDKCallback(context)]).train()
@@ -108,7 +113,8 @@ def accelerate(stop: Stop, has_saved: bool) -> None:
     with core.init() as context:
         accelerator = Accelerator(cpu=True, log_with=CoreSDKTracker(context))
         accelerator.init_trackers("stops")
-        for step in range(1, MOST_STEPS):
+        loader = accelerator.prepare(DataLoader(TensorDataset(torch.zeros(MOST_STEPS)), num_workers=2))
+        for step, _ in enumerate(loader, start=1):
             stop.step(context)
             accelerator.log({"loss": 1.0}, step=step)
             should_stop = context.preempt.should_preempt()

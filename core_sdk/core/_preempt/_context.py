@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 from core_sdk.core._preempt._agreement import StopAgreement
 from core_sdk.core._preempt._clouds import Cloud
 from core_sdk.core._preempt._interrupts import INTERRUPT, InterruptHook
+from core_sdk.core._preempt._loader_workers import protect_loader_workers
 from core_sdk.core._preempt._main_thread import MainThread, is_main_thread
 from core_sdk.core._preempt._signal_hook import BlockedSignal, SignalHook, is_blocked
 from core_sdk.distributed import DistributedContext
@@ -93,6 +94,7 @@ class PreemptContext(OfOneProcess):
         self.stop_known_at: float | None = None
         """When this rank first heard of the stop, by `time.monotonic()`."""
         self._is_started = False
+        self._stop_signals = stop_signals
         self._uncaught_signals = list(stop_signals)
         self._has_warned_of_uncaught = False
         self._main_thread: MainThread | None = None
@@ -119,6 +121,7 @@ class PreemptContext(OfOneProcess):
             raise RuntimeError("PreemptContext was started before")
         self._is_started = True
         self._main_thread = MainThread()
+        protect_loader_workers(self._stop_signals)
         if self._is_of_script and self._program_stop is not None and self._program_stop[0] == os.getpid():
             self._agreement.want(self._program_stop[1])
         self.catch_interrupts()
@@ -230,6 +233,7 @@ class PreemptContext(OfOneProcess):
         return True
 
     def _catch_stops(self) -> None:
+        protect_loader_workers(self._stop_signals)  # torch may have been imported since `start()`
         self._interrupts.heed()
         self._catch_signals(lambda: True)
         if self._mode is PreemptMode.ChiefOnly:
