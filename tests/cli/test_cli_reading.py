@@ -22,7 +22,9 @@ from processes import wait_for
 
 from core_sdk import core
 from core_sdk._version import __version__
+from core_sdk.cli.trial.description import describe_trial
 from core_sdk.records import Report
+from core_sdk.steering import trials
 from core_sdk.tracking import Home
 
 HOSTILE = "=1+1 \x1b[31m[bold]/\u202e\nnext"
@@ -210,6 +212,23 @@ def test_a_description_is_one_object(cli: Cli) -> None:
     assert trial["summary"]["training"]["loss"]["last"] == 0.25
     assert (checkpoint["trial_id"], checkpoint["steps_completed"], checkpoint["state"]) == (1, 3, "COMPLETED")
     assert (experiment["experiment_id"], experiment["num_trials"]) == (1, 1)
+
+
+def test_a_very_wide_trial_is_described_in_short(home: Home) -> None:
+    """Of many hyperparameters, labels and metrics the first 100 are shown, with the number of the others."""
+    folder = new_trial(home, hparams={"model": {f"h{number}": number for number in range(250)}})
+    training = new_attempt(folder)
+    training.report(1, "training", **{f"m{number}": number for number in range(300)})
+    training.end()
+    trials.label(home, 1, add=[f"label {number:03d}" for number in range(120)])
+
+    value, told = describe_trial(home, 1)
+
+    assert str(told["Hyperparameters"]).endswith('"h99": 99}} and 150 more: --json has all')
+    assert str(told["Labels"]).endswith("label 099 and 20 more: --json has all")
+    assert told["Metrics"] == "the first 100 and 200 more: --json has all"
+    assert ("training m99" in told, "training m100" in told) == (True, False)
+    assert (len(value["hparams"]["model"]), len(value["labels"]), len(value["summary"]["training"])) == (250, 120, 300)
 
 
 @needs("many processes")

@@ -12,6 +12,7 @@ from server.visitor import Visitor, target_of
 from tracking.journals import START, append, lines, new_trial, record, report, started
 
 from core_sdk.records import Alert, Ended, SearcherMetric, TrialLabelsChanged
+from core_sdk.server.routes.bounds import differing_values
 from core_sdk.tracking import Home, TrialFolder
 
 
@@ -336,6 +337,13 @@ def test_an_experiment_is_told_with_its_curves_and_what_mattered(visitor: Visito
     assert visitor.question(path)["states"] == {"ERROR": 40}
 
 
+def test_trials_of_a_search_have_the_hyperparameters_in_which_they_differ() -> None:
+    """Constants are left out, and so is what is beyond the largest number, which is told."""
+    values, num_differing = differing_values([{"a": 1, "lr": 0.1, "b": 1}, {"lr": 0.2, "b": 1, "c": [1]}], 2)
+
+    assert (values, num_differing) == ([{"a": 1, "lr": 0.1}, {"lr": 0.2}], 3)
+
+
 def test_the_list_of_experiments_has_what_came_out(visitor: Visitor, home: Home) -> None:
     """The list of experiments has the best value and the duration of each."""
     for losses in ([0.5, 0.25, 0.75], [0.375]):
@@ -454,8 +462,8 @@ def shown(content: list[Any]) -> str:
 
 
 def test_a_very_wide_trial_is_answered_in_pages(visitor: Visitor, home: Home) -> None:
-    """The metrics of a trial come in pages and are searched, and of its labels a bounded number is given."""
-    folder = new_trial(home, "wide", lr=0.1)
+    """The metrics of a trial come in pages and are searched; of its labels and hyperparameters the first are given."""
+    folder = new_trial(home, "wide", lr=0.1, model={"layers": {str(number): number for number in range(1500)}})
     metrics: dict[str, Any] = {f"m{number:04d}": float(number) for number in range(2500)}
     record(folder, report(1, **metrics))
     append(folder, 0, lines(TrialLabelsChanged(time=START, added=[f"label {number:04d}" for number in range(1200)])))
@@ -466,10 +474,14 @@ def test_a_very_wide_trial_is_answered_in_pages(visitor: Visitor, home: Home) ->
     found = visitor.question(target, search="M12", names="training.m2400", limit=3)
     (compared,) = visitor.question("/comparison", trials=trials, limit=1)["trials"]
     table = visitor.question("/runs", trials=trials, columns=["label"])
+    configuration = visitor.question(f"{target}/configuration")
 
     assert (len(first["series"]), first["num_found"], first["next"]) == (1000, 2500, 1000)
     assert (len(last["series"]), last["series"][-1]["last"], last["next"]) == (500, 2499.0, None)
     assert [one["name"] for one in found["series"]] == ["m1200", "m1201", "m1202", "m2400"]
     assert (found["num_found"], len(compared["series"]), compared["num_found"]) == (100, 1, 2500)
-    assert len(first["trial"]["labels"]) == 1000
+    assert (len(first["trial"]["labels"]), first["num_labels"]) == (1000, 1200)
+    assert first["trial"]["hparams"] == {"lr": 0.1, "model": {"layers": {str(number): number for number in range(999)}}}
+    assert (first["num_hparams"], compared["num_hparams"], first["num_metadata"]) == (1501, 1501, 0)
+    assert (configuration["hparams"], configuration["num_hparams"]) == (first["trial"]["hparams"], 1501)
     assert len(table["rows"][0][0]) == 100

@@ -23,7 +23,7 @@ from core_sdk.cli.render.output import (
     print_rows,
 )
 from core_sdk.cli.render.tables import Column
-from core_sdk.cli.render.text import format_time, printable
+from core_sdk.cli.render.text import format_time, listed, printable
 from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials, with_searched
 from core_sdk.records import SearcherMetric, fields_of
@@ -182,7 +182,7 @@ def _properties(row: ExperimentRow) -> Properties:
         "Trials": str(row.num_trials),
         "Warnings": search.warnings if search else "",
         "Parent": str(row.parent or ""),
-        "Labels": ", ".join(row.labels),
+        "Labels": listed(row.labels),
         "Description": row.description,
         "Created": format_time(row.created),
     }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 
+MOST_LISTED = 100
+"""The largest number of labels, hyperparameters or metrics that a description of one thing names."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -12,6 +15,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def listed(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:MOST_LISTED]) + more_than(len(texts))
+
+
+def more_than(total: int) -> str:
+    """Returns the words that say how many of `total` things are not listed; empty if all are."""
+    return f" and {total - MOST_LISTED:,} more: --json has all" if total > MOST_LISTED else ""
 
 
 def format_time(seconds: float | None) -> str:

@@ -6,10 +6,11 @@ import shlex
 from typing import Any
 
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.text import format_size, format_time
+from core_sdk.cli.render.text import MOST_LISTED, format_size, format_time, listed, more_than
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
 from core_sdk.tracking import Home, open_view
+from core_sdk.tracking.finding.facts import first_values
 from core_sdk.tracking.rows import AlertRow, RankRow, Summary, TrialRow, WriterRow
 
 _NUM_ALERTS = 10
@@ -48,7 +49,7 @@ def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str
         "Trial": str(trial.trial_id),
         "Name": trial.name,
         "Experiment": f"{trial.experiment_name} ({trial.experiment_id})",
-        "Labels": ", ".join(trial.labels),
+        "Labels": listed(trial.labels),
         "State": trial.state,
         "Reason": trial.reason,
         "Status": trial.status,
@@ -103,15 +104,17 @@ def _percentage(progress: float | None) -> str:
 
 
 def _free_form(value: dict[str, Any] | None) -> str:
-    return strict_json(value) if value else ""
+    kept, total = first_values(value or {}, MOST_LISTED)
+    return f"{strict_json(kept)}{more_than(total)}" if kept else ""
 
 
 def _figures(summary: Summary) -> dict[str, str]:
-    return {
+    pairs = [(group, name) for group, metrics in summary.items() for name in metrics]
+    more = {"Metrics": f"the first {MOST_LISTED}{more_than(len(pairs))}"} if len(pairs) > MOST_LISTED else {}
+    return more | {
         # A series that holds nothing but NaN has neither minimum nor mean.
         f"{group} {name}": ", ".join(
-            f"{what} {format_number(value)}" for what, value in figures.items() if value is not None
+            f"{what} {format_number(value)}" for what, value in summary[group][name].items() if value is not None
         )
-        for group, metrics in summary.items()
-        for name, figures in metrics.items()
+        for group, name in pairs[:MOST_LISTED]
     }

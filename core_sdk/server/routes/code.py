@@ -17,6 +17,7 @@ from core_sdk.errors import CodeDamagedError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.server.errors import RequestError
 from core_sdk.server.route import Id, Query, Text
+from core_sdk.server.routes.bounds import bounded_values, num_values
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import Home
 
@@ -32,7 +33,8 @@ class ConfigurationAnswer(msgspec.Struct, frozen=True):
     original: str
     """The configuration as its author wrote it, comments included, where it has no secrets; else empty."""
     hparams: dict[str, Any] | None = None
-    """The hyperparameters of the trial that was asked about."""
+    """The first 1,000 hyperparameters of the trial that was asked about."""
+    num_hparams: int = 0
 
 
 class CodeFile(msgspec.Struct, frozen=True):
@@ -92,7 +94,8 @@ def configuration(shared: SharedView, experiment_id: Id) -> ConfigurationAnswer:
 def trial_configuration(shared: SharedView, trial_id: Id) -> ConfigurationAnswer:
     """Returns the configuration of a trial's experiment, and the trial's hyperparameters."""
     row = shared.ask(lambda view: view.trial(trial_id))
-    return msgspec.structs.replace(configuration(shared, row.experiment_id), hparams=row.hparams)
+    of_trial = {"hparams": bounded_values(row.hparams), "num_hparams": num_values(row.hparams)}
+    return msgspec.structs.replace(configuration(shared, row.experiment_id), **of_trial)
 
 
 def code(shared: SharedView, experiment_id: Id) -> CodeAnswer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,9 +13,10 @@ from core_sdk.charts.horizontal_axis import Series
 from core_sdk.config.hyperparameters import Categorical, Double, Int, Log
 from core_sdk.experiments.picture import SearchPicture
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.records import Metric, Source, in_order
+from core_sdk.records import Metric, Source, fields_of, in_order
 from core_sdk.server.errors import RequestError
 from core_sdk.server.route import Cursor, Id, Query, RankOrWriter, Text, page_of, source_of
+from core_sdk.server.routes.bounds import MOST_LABELS, MOST_LABELS_IN_LIST, bounded_experiment, differing_values
 from core_sdk.server.routes.importance import Importance, importances
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking import View
@@ -22,6 +24,8 @@ from core_sdk.tracking.finding.facts import Facts, flat_hparams
 from core_sdk.tracking.finding.where import ConditionError, parse_condition
 from core_sdk.tracking.rows import ExperimentRow
 
+_MOST_HPARAMS = 100
+_MOST_CHOICES = 1000
 _NAMES = (
     "id",
     "name",
@@ -65,6 +69,7 @@ class ExperimentFigures(msgspec.Struct, frozen=True):
 
 class ExperimentsAnswer(msgspec.Struct, frozen=True):
     experiments: list[ExperimentRow]
+    """Of many labels, the first 100 are given."""
     figures: list[ExperimentFigures]
     """Those of the experiments, in the same order."""
     num_found: int
@@ -83,6 +88,8 @@ class Choice(msgspec.Struct, frozen=True):
 
 class ExperimentAnswer(msgspec.Struct, frozen=True):
     experiment: ExperimentRow
+    """Its first 1,000 labels are given."""
+    num_labels: int
     notes: str
     """Markdown, as somebody wrote it: to be sanitised."""
     is_submitted: bool
@@ -94,7 +101,15 @@ class ExperimentAnswer(msgspec.Struct, frozen=True):
     states: dict[str, int]
     """The number of trials in each state."""
     choices: dict[str, Choice]
-    """What is searched, by the dotted names of hyperparameters."""
+    """What is searched, by the dotted names of hyperparameters, at most 1,000."""
+
+
+@dataclass(frozen=True)
+class SearchAnswer(SearchPicture):
+    """A search, whose trials have the hyperparameters in which they differ, by dotted name: the first 100."""
+
+    num_differing: int
+    """The number of hyperparameters in which the trials differ."""
 
 
 class CurvesQuery(Query, frozen=True):
@@ -142,6 +157,9 @@ class ImportanceAnswer(msgspec.Struct, frozen=True):
     num_trials: int
     """The number of trials that have the metric."""
     importances: list[Importance]
+    """The 100 most important hyperparameters."""
+    num_importances: int
+    """The number of hyperparameters in which the trials differ."""
 
 
 def experiments(shared: SharedView, query: ExperimentsQuery) -> ExperimentsAnswer:
@@ -160,7 +178,8 @@ def experiments(shared: SharedView, query: ExperimentsQuery) -> ExperimentsAnswe
     ]
     found = _in_order(found, query.sort)
     page, cursor = page_of(found, query.cursor, query.limit)
-    return ExperimentsAnswer(page, _figures(shared, page), len(found), cursor)
+    shown = [bounded_experiment(row, MOST_LABELS_IN_LIST) for row in page]
+    return ExperimentsAnswer(shown, _figures(shared, page), len(found), cursor)
 
 
 def _figures(shared: SharedView, rows: Sequence[ExperimentRow]) -> list[ExperimentFigures]:
@@ -214,7 +233,8 @@ def experiment(shared: SharedView, experiment_id: Id) -> ExperimentAnswer:
     metric = record.searcher_metric
     best = None if metric is None else _best(shared, experiment_id, metric.name, metric.smaller_is_better)
     return ExperimentAnswer(
-        experiment=row,
+        experiment=bounded_experiment(row, MOST_LABELS),
+        num_labels=len(row.labels),
         notes=record.notes,
         is_submitted=record.is_submitted,
         metric=metric.name if metric else None,
@@ -227,8 +247,10 @@ def experiment(shared: SharedView, experiment_id: Id) -> ExperimentAnswer:
 
 def _choices(shared: SharedView, experiment_id: int) -> dict[str, Choice]:
     space = SubmittedExperiment(shared.home, experiment_id).config.hyperparameters
-    choices = {}
+    choices: dict[str, Choice] = {}
     for path, leaf in space.leaves():
+        if len(choices) == _MOST_CHOICES:
+            break
         match leaf:
             case Categorical(vals):
                 # As the hyperparameters of trials are shown.
@@ -247,12 +269,15 @@ def _best(shared: SharedView, experiment_id: int, metric: str, smaller_is_better
     return None if trial_id is None else BestTrial(trial_id, values[trial_id])
 
 
-def search(shared: SharedView, experiment_id: Id) -> SearchPicture:
+def search(shared: SharedView, experiment_id: Id) -> SearchAnswer:
     """Returns the rungs and brackets of a submitted experiment, and what became of each trial."""
     if not shared.home.experiment(experiment_id).read().is_submitted:
         message = f"experiment {experiment_id} was not submitted, and has no search"
         raise RequestError(404, "no_search", message, "Its trials have curves all the same.")
-    return shared.search_picture(experiment_id)
+    picture = shared.search_picture(experiment_id)
+    differing, total = differing_values([flat_hparams(one.hparams) for one in picture.trials], _MOST_HPARAMS)
+    trials = [replace(one, hparams=values) for one, values in zip(picture.trials, differing, strict=True)]
+    return SearchAnswer(**fields_of(picture) | {"trials": trials}, num_differing=total)
 
 
 def curves(shared: SharedView, experiment_id: Id, query: CurvesQuery) -> CurvesAnswer:
@@ -331,7 +356,7 @@ def importance(shared: SharedView, experiment_id: Id, query: ImportanceQuery) ->
     metric = f"{extreme}{group}.{name}"
     values = [(one.hparams, one.metric(metric)) for one in _with_metric(shared, experiment_id, group, name)]
     told = importances([(hparams, value) for hparams, value in values if value is not None])
-    return ImportanceAnswer(metric.strip("."), len(values), told)
+    return ImportanceAnswer(metric.strip("."), len(values), told[:_MOST_HPARAMS], len(told))
 
 
 def _with_metric(shared: SharedView, experiment_id: int, group: str, name: str) -> list[Facts]:

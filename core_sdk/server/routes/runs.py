@@ -11,6 +11,7 @@ import msgspec
 
 from core_sdk.server.errors import RequestError
 from core_sdk.server.route import Cursor, Id, Names, Query, Text, page_of
+from core_sdk.server.routes.bounds import MOST_LABELS, MOST_LABELS_IN_LIST
 from core_sdk.server.shared_view import SharedView, Snapshot
 from core_sdk.tracking.finding.facts import Facts, problem_with, titles, without_figure
 from core_sdk.tracking.finding.groups import recorded_ranking
@@ -20,8 +21,6 @@ from core_sdk.tracking.finding.where import ConditionError, parse_condition
 Cell = bool | int | float | str | None | list[Any]
 Kind = Literal["field", "hyperparameter", "metric"]
 TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(max_length=1000)]
-_MOST_LABELS = 1000
-_MOST_IN_CELL = 100
 
 _FIELDS = {
     "id": "number",
@@ -143,7 +142,7 @@ def columns(shared: SharedView, query: ColumnsQuery) -> ColumnsAnswer:
             *(ColumnAnswer(name, "field", kind, len(found)) for name, kind in _FIELDS.items()),
             *sorted(page, key=lambda column: column.kind),
         ],
-        labels=sorted(label for label, _ in labels.most_common(_MOST_LABELS)),
+        labels=sorted(label for label, _ in labels.most_common(MOST_LABELS)),
         num_found=len(fitting),
         next=cursor,
         best_by=ranking.name if ranking else None,
@@ -233,7 +232,7 @@ def runs(shared: SharedView, query: RunsQuery) -> RunsAnswer:
 
 
 def _cell(value: Any) -> Cell:
-    return list(value[:_MOST_IN_CELL]) if isinstance(value, list | tuple) else value
+    return list(value[:MOST_LABELS_IN_LIST]) if isinstance(value, list | tuple) else value
 
 
 def _problem_with(name: str, found: Sequence[Facts], everything: Sequence[Facts]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -10,12 +9,12 @@ import msgspec
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import Source
 from core_sdk.server.route import Cursor, Id, Names, Query, Text, page_of
+from core_sdk.server.routes.bounds import bounded_trial, num_values
 from core_sdk.server.shared_view import SharedView
 from core_sdk.tracking.attempts.running import attempt_rows
 from core_sdk.tracking.rows import AlertRow, AttemptRow, TrialRow
 
 _MAX_ALERTS = 1000
-_MAX_LABELS = 1000
 
 
 class TrialQuery(Query, frozen=True):
@@ -40,7 +39,11 @@ class SeriesName(msgspec.Struct, frozen=True):
 
 class TrialAnswer(msgspec.Struct, frozen=True):
     trial: TrialRow
-    """Its first 1,000 labels are given."""
+    """Its first 1,000 labels, and the first 1,000 values of its hyperparameters and metadata, are given."""
+    num_labels: int
+    num_hparams: int
+    """The number of values in its hyperparameters, nested ones too."""
+    num_metadata: int
     series: list[SeriesName]
     """The metrics that have numbers over steps: a page of those that were found."""
     num_found: int
@@ -88,7 +91,10 @@ def trial(shared: SharedView, trial_id: Id, query: TrialQuery) -> TrialAnswer:
     except RecordDamagedError as error:
         command, problem = None, str(error)
     return TrialAnswer(
-        trial=replace(row, labels=row.labels[:_MAX_LABELS]),
+        trial=bounded_trial(row),
+        num_labels=len(row.labels),
+        num_hparams=num_values(row.hparams),
+        num_metadata=num_values(row.metadata or {}),
         series=[SeriesName(group, name, figures[group][name].last, outline.ranks[group, name]) for group, name in page],
         num_found=len(fitting),
         next=cursor,

@@ -174,6 +174,23 @@ def _leaves(value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[t
             yield (*path, name), item
 
 
+def first_values(values: Mapping[str, Any], most: int) -> tuple[dict[str, Any], int]:
+    """Returns nested mappings with the first `most` of their values, and the number of all."""
+    kept: dict[str, Any] = {}
+    count = 0
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            inner, num_inner = first_values(value, max(0, most - count))
+            if inner:
+                kept[name] = inner
+            count += num_inner
+        else:
+            if count < most:
+                kept[name] = value
+            count += 1
+    return kept, count
+
+
 def titles(found: Sequence[Facts], *, with_groups: bool = False) -> dict[str, str]:
     """Returns how the hyperparameters and metrics of the trials are shown, by qualified name.
 

@@ -16,6 +16,10 @@ export function formatValue(/** @type {unknown} */ value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
+/** How many are shown of all: "1,000 of 100,000". */
+export const firstOf = (/** @type {number} */ shown, /** @type {number} */ all) =>
+  `${shown.toLocaleString("en-US")} of ${all.toLocaleString("en-US")}`;
+
 /** A size in bytes, in powers of 1024. */
 export function formatSize(/** @type {number} */ bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -19,7 +19,7 @@ import { withText } from "../parts/field.js";
 
 const MAX_LISTED = 500;
 
-/** @typedef {{kind: "trial" | "experiment", id: number, experimentId: number, hparams: Record<string, unknown> | null}} Subject */
+/** @typedef {{kind: "trial" | "experiment", id: number, experimentId: number, hparams: Record<string, unknown> | null, numHparams?: number}} Subject */
 
 /** @param {{subject: Subject}} props */
 export function Code({ subject }) {
@@ -63,7 +63,8 @@ function BesideAnother({ subject, otherId, shown }) {
     <${Answered} answer=${answer} what=${`${subject.kind} ${otherId}`}>
       ${(/** @type {TrialAnswer | ExperimentAnswer} */ found) => {
         const trial = "trial" in found ? found.trial : null;
-        const other = { kind: subject.kind, id: otherId, experimentId: trial?.experiment_id ?? otherId, hparams: trial?.hparams ?? null };
+        const numHparams = "trial" in found ? found.num_hparams : 0;
+        const other = { kind: subject.kind, id: otherId, experimentId: trial?.experiment_id ?? otherId, hparams: trial?.hparams ?? null, numHparams };
         return shown === "code"
           ? html`<${FilesOfTwo} left=${other} right=${subject} />`
           : html`<${ConfigurationsOfTwo} left=${other} right=${subject} />`;
@@ -73,11 +74,11 @@ function BesideAnother({ subject, otherId, shown }) {
 }
 
 /** @param {{subject: Subject}} props */
-function Configuration({ subject: { experimentId, hparams } }) {
+function Configuration({ subject: { experimentId, hparams, numHparams } }) {
   const answer = useAnswer(address(["experiments", experimentId, "configuration"]), once);
   const [form, setForm] = useSetting("form", "completed");
   return html`
-    ${hparams && html`<${Card} title="Hyperparameters of the trial" facts=${flattened(hparams)} none="It has none." />`}
+    ${hparams && html`<${Card} title="Hyperparameters of the trial" total=${numHparams} facts=${flattened(hparams)} none="It has none." />`}
     <${Answered} answer=${answer} what="the configuration">
       ${(/** @type {ConfigurationAnswer} */ { yaml, original }) =>
         !yaml
@@ -134,6 +135,7 @@ function ConfigurationsOfTwo({ left, right }) {
 /** Hyperparameters side by side, first those that differ. @param {{left: Subject, right: Subject}} props */
 function HyperparametersOfTwo({ left, right }) {
   const [ofLeft, ofRight] = [left, right].map(({ hparams }) => new Map(flattened(hparams ?? {})));
+  const isPartial = (left.numHparams ?? 0) > ofLeft.size || (right.numHparams ?? 0) > ofRight.size;
   const names = [...new Set([...ofLeft.keys(), ...ofRight.keys()])];
   const differs = (/** @type {string} */ name) => ofLeft.get(name) !== ofRight.get(name);
   const ordered = [...names.filter(differs), ...names.filter((name) => !differs(name))];
@@ -141,6 +143,7 @@ function HyperparametersOfTwo({ left, right }) {
   return html`
     <section class="card">
       <h2>Hyperparameters <span class="soft">${counted(names.filter(differs).length, "difference")}</span></h2>
+      ${isPartial && html`<${Remark}>Only the first 1,000 hyperparameters of each trial are compared.<//>`}
       <div class="scroll-x" tabindex="0" role="region" aria-label="Hyperparameters of both">
         <table class="plain-table">
           <thead><tr><th>Name</th><th>${nameOf(left)}</th><th>${nameOf(right)}</th></tr></thead>

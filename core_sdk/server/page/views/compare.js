@@ -7,7 +7,7 @@ import { own } from "../parts/own.js";
 import { Answered, Empty, Remark, Title } from "../parts/states.js";
 import { csvText, saveFile } from "../parts/saving.js";
 import { Tabs } from "../parts/tabs.js";
-import { counted, formatValue } from "../parts/text.js";
+import { counted, firstOf, formatValue } from "../parts/text.js";
 import { address } from "../state/api.js";
 import { once, useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
@@ -86,7 +86,7 @@ function Values({ found }) {
   };
   return html`
     <section class="card">
-      ${found.some(({ next }) => next !== null) && html`<${Remark}>There are rows of the first 1,000 metrics of each trial.<//>`}
+      ${found.some(isPartial) && html`<${Remark}>There are rows of the first 1,000 metrics and of the first 1,000 hyperparameters of each trial.<//>`}
       <div class="row"><p class="soft">Rows in which the trials differ come first and are marked.</p><span class="spread"></span><button class="small" onClick=${save}>Save as CSV</button></div>
       <div class="scroll-x" tabindex="0" role="region" aria-label="Values">
         <table class="plain-table">
@@ -122,8 +122,10 @@ function Configurations({ found }) {
   `;
 }
 
-const textOf = (/** @type {ConfigurationAnswer} */ { yaml, hparams }) =>
-  `# Hyperparameters of the trial\n${flattened(hparams ?? {})
-    .map(([name, value]) => `${name}: ${value}`)
-    .join("\n")}\n\n${yaml}`;
+const isPartial = (/** @type {TrialAnswer} */ { next, trial, num_hparams: num }) => next !== null || num > flattened(trial.hparams).length;
+const textOf = (/** @type {ConfigurationAnswer} */ { yaml, hparams, num_hparams: num }) => {
+  const lines = flattened(hparams ?? {}).map(([name, value]) => `${name}: ${value}`);
+  const head = `# Hyperparameters of the trial${num > lines.length ? `, the first ${firstOf(lines.length, num)}` : ""}`;
+  return `${[head, ...lines].join("\n")}\n\n${yaml}`;
+};
 const labelOf = (/** @type {TrialRow} */ trial) => `${trial.trial_id} ${trial.experiment_name}`;

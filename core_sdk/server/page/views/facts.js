@@ -1,15 +1,15 @@
 /** Facts about a thing: names with values. */
 
 import { html } from "../preact.js";
-import { formatValue } from "../parts/text.js";
+import { firstOf, formatValue } from "../parts/text.js";
 /** @import { ComponentChildren } from "preact" */
 
-/** Names with values, of which those without one are left out. @param {{title: string, facts: [string, ComponentChildren][], none?: string}} props */
-export function Card({ title, facts, none = "" }) {
+/** Names with values, of which those without one are left out. @param {{title: string, facts: [string, ComponentChildren][], none?: string, total?: number}} props `total` is the number of all, if `facts` are the first of them. */
+export function Card({ title, facts, none = "", total = 0 }) {
   const known = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return html`
     <section class="card">
-      <h2>${title}</h2>
+      <h2>${title} ${total > facts.length && html`<span class="soft">the first ${firstOf(facts.length, total)}</span>`}</h2>
       ${known.length === 0 ? html`<p class="soft">${none}</p>` : html`<dl class="facts">${known.map(([name, value]) => html`<dt>${name}</dt><dd class="tabular">${value}</dd>`)}</dl>`}
     </section>
   `;

@@ -4,7 +4,7 @@ import { html } from "../../preact.js";
 import { Answered, Title } from "../../parts/states.js";
 import { StateBadge } from "../../parts/state-badge.js";
 import { Tabs } from "../../parts/tabs.js";
-import { counted, formatAge, formatNumber, formatTime } from "../../parts/text.js";
+import { counted, firstOf, formatAge, formatNumber, formatTime } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo } from "../../state/place.js";
@@ -66,7 +66,7 @@ function Found({ found, tab, follows, onDone }) {
 }
 
 /** @param {{found: ExperimentAnswer, onDone: () => void}} props */
-function Head({ found: { experiment, best, metric }, onDone }) {
+function Head({ found: { experiment, best, metric, num_labels: numLabels }, onDone }) {
   const { search } = experiment;
   return html`
     <header class="subject">
@@ -76,6 +76,7 @@ function Head({ found: { experiment, best, metric }, onDone }) {
         <${StateBadge} state=${experiment.state} reason=${search?.reason} />
         ${search?.progress != null && experiment.state === "ACTIVE" && html`<${Progress} part=${search.progress} />`}
         ${experiment.labels.map((label) => html`<span class="chip" title=${label}>${label}</span>`)}
+        ${numLabels > experiment.labels.length && html`<span class="soft">the first ${firstOf(experiment.labels.length, numLabels)} labels</span>`}
       </div>
       <div class="subject-actions"><${ActionButtons} kind="experiments" rows=${[experiment]} onDone=${onDone} /></div>
       <div class="subject-facts soft">

@@ -9,7 +9,7 @@ import { Scatter } from "../../charts/search/scatter.js";
 import { Choice, Select } from "../../parts/choice.js";
 import { own } from "../../parts/own.js";
 import { Answered, Empty, Failure, Remark } from "../../parts/states.js";
-import { formatNumber, formatValue } from "../../parts/text.js";
+import { firstOf, formatNumber, formatValue } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { once, useAnswer } from "../../state/answers.js";
 import { useSetting } from "../../state/place.js";
@@ -140,7 +140,7 @@ function Importance({ experimentId, metric, follows }) {
   const answer = useAnswer(address(["experiments", experimentId, "importance"], { metric }), { follows });
   return html`
     <${Answered} answer=${answer} what="importance">
-      ${(/** @type {ImportanceAnswer} */ { importances, num_trials: numTrials }) =>
+      ${(/** @type {ImportanceAnswer} */ { importances, num_importances: num, num_trials: numTrials }) =>
         importances.length === 0
           ? html`<${Empty} title="There are too few trials to tell.">It takes four or more with the metric, and hyperparameters that differ.<//>`
           : html`
@@ -152,7 +152,7 @@ function Importance({ experimentId, metric, follows }) {
                     ${importances.map((one) => html`<tr><td>${one.name}</td><td><span class="bar wide"><i style=${{ width: `${100 * one.share}%` }}></i></span></td><td class="number">${Math.round(100 * one.share)} %</td><td class="number">${one.correlation === null ? html`<span class="soft">–</span>` : formatNumber(one.correlation, 2)}</td><td class="number">${one.num_values}</td></tr>`)}
                   </tbody>
                 </table>
-                <p class="soft">Of ${numTrials} trials, by the ranks of their values. What only matters together with another hyperparameter does not show here.</p>
+                <p class="soft">${num > importances.length && `The first ${firstOf(importances.length, num)} hyperparameters. `}Of ${numTrials} trials, by the ranks of their values. What only matters together with another hyperparameter does not show here.</p>
               </section>
             `}
     <//>

@@ -5,12 +5,11 @@ import { Chart } from "../../charts/chart.js";
 import { useChartSettings } from "../../charts/settings.js";
 import { own } from "../../parts/own.js";
 import { Answered, Empty, Remark } from "../../parts/states.js";
-import { formatNumber } from "../../parts/text.js";
+import { firstOf, formatNumber, formatValue } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo } from "../../state/place.js";
-import { flattened } from "../facts.js";
-/** @import { SearchPicture, SearchedTrial } from "api" */
+/** @import { SearchAnswer, SearchedTrial } from "api" */
 /** @import { Change } from "../../state/events.js" */
 
 /** The colour of what became of a trial. @type {Record<string, string>} */
@@ -21,12 +20,12 @@ export function Search({ experimentId, follows }) {
   const answer = useAnswer(address(["experiments", experimentId, "search"]), { follows });
   return html`
     <div class="pane">
-      <${Answered} answer=${answer} what="the search">${(/** @type {SearchPicture} */ picture) => html`<${Picture} picture=${picture} />`}<//>
+      <${Answered} answer=${answer} what="the search">${(/** @type {SearchAnswer} */ picture) => html`<${Picture} picture=${picture} />`}<//>
     </div>
   `;
 }
 
-/** @param {{picture: SearchPicture}} props */
+/** @param {{picture: SearchAnswer}} props */
 function Picture({ picture }) {
   const { metric, unit, rungs, brackets, trials, best_trial: best, warnings } = picture;
   const settings = useChartSettings();
@@ -42,7 +41,7 @@ function Picture({ picture }) {
     </ul>
     ${curves.length > 0 && html`<${Chart} title=${`${metric} by ${unit}`} curves=${curves} marks=${marks} height=${320} showsValues=${false} ...${settings} axis="steps" />`}
     <div class="cards flat spaced">${brackets.map((bracket, index) => html`<${Bracket} key=${index} index=${index} rungs=${bracket} trials=${trials.filter((one) => one.bracket === index)} unit=${unit} />`)}</div>
-    <section class="card spaced"><h2>Trials</h2><${Fates} trials=${trials} best=${best} metric=${metric} smallerIsBetter=${picture.smaller_is_better} /></section>
+    <section class="card spaced"><h2>Trials</h2><${Fates} picture=${picture} /></section>
   `;
 }
 
@@ -66,16 +65,13 @@ function Bracket({ index, rungs, trials, unit }) {
   `;
 }
 
-/** @param {{trials: SearchedTrial[], best: number | null, metric: string, smallerIsBetter: boolean}} props */
-function Fates({ trials, best, metric, smallerIsBetter }) {
+/** Each trial with the hyperparameters in which they differ: constants would leave no room for these. @param {{picture: SearchAnswer}} props */
+function Fates({ picture: { trials, best_trial: best, metric, smaller_is_better: smallerIsBetter, num_differing: numDiffering } }) {
   const value = (/** @type {SearchedTrial} */ { best: of }) => (typeof of === "number" ? of * (smallerIsBetter ? 1 : -1) : Infinity);
   const ordered = [...trials].sort((one, other) => value(one) - value(other));
-  const flat = new Map(ordered.map(({ trial_id: id, hparams }) => [id, Object.fromEntries(flattened(hparams))]));
-  const textOf = (/** @type {SearchedTrial} */ { trial_id: id }, /** @type {string} */ name) => own(flat.get(id) ?? {}, name) ?? "";
-  const all = [...new Set([...flat.values()].flatMap((hparams) => Object.keys(hparams)))];
-  // What was searched: constants would leave no room for it.
-  const names = all.filter((name) => new Set(ordered.map((trial) => textOf(trial, name))).size > 1);
+  const names = [...new Set(ordered.flatMap(({ hparams }) => Object.keys(hparams)))];
   return html`
+    ${numDiffering > names.length && html`<${Remark}>The first ${firstOf(names.length, numDiffering)} hyperparameters in which the trials differ are shown.<//>`}
     <div class="scroll-x" tabindex="0" role="region" aria-label="Trials of the search">
       <table class="plain-table">
         <thead><tr><th class="number">Trial</th><th class="number">best ${metric}</th>${names.map((name) => html`<th>${name}</th>`)}<th>Became</th><th class="number">Bracket</th><th class="number">Length</th></tr></thead>
@@ -85,7 +81,7 @@ function Fates({ trials, best, metric, smallerIsBetter }) {
               <tr class=${trial.trial_id === best ? "differs" : ""}>
                 <td class="number"><a href=${linkTo(["trials", trial.trial_id])}>${trial.trial_id}</a></td>
                 <td class="number">${formatNumber(trial.best)}</td>
-                ${names.map((name) => html`<td class="tabular">${textOf(trial, name)}</td>`)}
+                ${names.map((name) => html`<td class="tabular">${formatValue(own(trial.hparams, name))}</td>`)}
                 <td><i class="swatch" style=${{ background: `var(${COLOURS[trial.fate]})` }}></i> ${trial.fate}${trial.reason && html` <span class="soft">${trial.reason}</span>`}</td>
                 <td class="number">${trial.bracket + 1}</td>
                 <td class="number">${formatNumber(trial.points.at(-1)?.[0])}</td>

@@ -2,7 +2,7 @@
 
 import { html } from "../../preact.js";
 import { StateBadge } from "../../parts/state-badge.js";
-import { counted, formatNumber, formatSize, formatTime } from "../../parts/text.js";
+import { formatNumber, formatSize, formatTime } from "../../parts/text.js";
 import { act } from "../../state/api.js";
 import { linkTo } from "../../state/place.js";
 import { Card, flattened } from "../facts.js";
@@ -10,13 +10,14 @@ import { Notes } from "../notes.js";
 /** @import { AlertRow, RankRow, TrialAnswer, WriterRow } from "api" */
 
 /** @param {{found: TrialAnswer, onDone: () => void}} props */
-export function Overview({ found: { trial, series, num_found: numFound, next, alerts, command, working_directory: directory }, onDone }) {
+export function Overview({ found, onDone }) {
+  const { trial, series, num_found: numFound, alerts, command, working_directory: directory } = found;
   const { environment } = trial;
   return html`
     <div class="pane">
     <div class="packed">
-      <${Card} title=${next === null ? "Last values" : `Last values of the first ${counted(series.length, "metric")} of ${numFound.toLocaleString("en-US")}`} facts=${series.map(({ group, name, last }) => [`${group}.${name}`, formatNumber(last, 6)])} none="Nothing was reported." />
-      <${Card} title="Hyperparameters" facts=${flattened(trial.hparams)} none="It has none." />
+      <${Card} title="Last values" total=${numFound} facts=${series.map(({ group, name, last }) => [`${group}.${name}`, formatNumber(last, 6)])} none="Nothing was reported." />
+      <${Card} title="Hyperparameters" total=${found.num_hparams} facts=${flattened(trial.hparams)} none="It has none." />
       <${Card}
         title="Run"
         facts=${[
@@ -51,7 +52,7 @@ export function Overview({ found: { trial, series, num_found: numFound, next, al
         />
       `
       }
-      ${trial.metadata && html`<${Card} title="Metadata" facts=${flattened(trial.metadata)} />`}
+      ${trial.metadata && html`<${Card} title="Metadata" total=${found.num_metadata} facts=${flattened(trial.metadata)} />`}
       ${trial.ranks.length > 0 && html`<${Ranks} ranks=${trial.ranks} />`}
       ${trial.writers.length > 0 && html`<${Writers} writers=${trial.writers} />`}
       ${alerts.length > 0 && html`<${Alerts} alerts=${alerts} />`}

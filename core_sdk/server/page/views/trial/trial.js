@@ -4,7 +4,7 @@ import { html } from "../../preact.js";
 import { Answered, Remark, Title } from "../../parts/states.js";
 import { StateBadge } from "../../parts/state-badge.js";
 import { Tabs } from "../../parts/tabs.js";
-import { counted, formatAge, formatDuration, formatTime } from "../../parts/text.js";
+import { counted, firstOf, formatAge, formatDuration, formatTime } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo } from "../../state/place.js";
@@ -17,7 +17,7 @@ import { Logs } from "./logs.js";
 import { Overview } from "./overview.js";
 import { Progress } from "../../parts/progress.js";
 import { System } from "./system.js";
-/** @import { TrialAnswer, TrialRow } from "api" */
+/** @import { TrialAnswer } from "api" */
 /** @import { Change } from "../../state/events.js" */
 
 const TABS = [
@@ -40,7 +40,7 @@ export function Trial({ id, tab }) {
       ${answer.value === undefined && html`<${Title} text=${`Trial ${id}`} />`}
       <${Answered} answer=${answer} what=${`trial ${id}`}>
         ${(/** @type {TrialAnswer} */ found) => html`
-          <${Head} trial=${found.trial} onDone=${answer.reload} />
+          <${Head} found=${found} onDone=${answer.reload} />
           <${Tabs} label="Parts of the trial" tabs=${tabs} current=${current} />
           <${Problems} found=${found} />
           <div class="tab">
@@ -50,7 +50,7 @@ export function Trial({ id, tab }) {
             ${current === "system" && html`<${System} found=${found} />`}
             ${current === "logs" && html`<${Logs} trial=${found.trial} />`}
             ${current === "checkpoints" && html`<${Checkpoints} query=${{ trial: Number(id) }} experimentId=${found.trial.experiment_id} follows=${(/** @type {Change} */ { trials }) => trials.includes(Number(id))} />`}
-            ${current === "code" && html`<${Code} subject=${{ kind: "trial", id: Number(id), experimentId: found.trial.experiment_id, hparams: found.trial.hparams }} />`}
+            ${current === "code" && html`<${Code} subject=${{ kind: "trial", id: Number(id), experimentId: found.trial.experiment_id, hparams: found.trial.hparams, numHparams: found.num_hparams }} />`}
           </div>
         `}
       <//>
@@ -58,8 +58,8 @@ export function Trial({ id, tab }) {
   `;
 }
 
-/** @param {{trial: TrialRow, onDone: () => void}} props */
-function Head({ trial, onDone }) {
+/** @param {{found: TrialAnswer, onDone: () => void}} props */
+function Head({ found: { trial, num_labels: numLabels }, onDone }) {
   const end = trial.ended ?? (trial.state === "ACTIVE" ? Date.now() / 1000 : null);
   return html`
     <header class="subject">
@@ -72,6 +72,7 @@ function Head({ trial, onDone }) {
         ${trial.state === "ACTIVE" && trial.progress != null && html`<${Progress} part=${trial.progress} />`}
         ${trial.is_archived && html`<span class="chip">archived</span>`}
         ${trial.labels.map((label) => html`<span class="chip" title=${label}>${label}</span>`)}
+        ${numLabels > trial.labels.length && html`<span class="soft">the first ${firstOf(trial.labels.length, numLabels)} labels</span>`}
       </div>
       <div class="subject-actions"><${ActionButtons} kind="trials" rows=${[trial]} onDone=${onDone} /></div>
       <div class="subject-facts soft">
