@@ -39,6 +39,7 @@
     │   ├── GraceExceededError        (a save in the background, cut off by a stop)
     │   ├── NotEnoughSpaceError
     │   ├── StateMismatchError        (a checkpoint of another model, say)
+    │   ├── TensorsNotReadableError
     │   ├── KeepNotObeyedError
     │   └── StorageError              the place where checkpoints lie cannot be used
     │       ├── UnknownStorageError (ValueError)
@@ -537,6 +538,14 @@ class StateMismatchError(CheckpointError):
             f"the checkpoint does not fit {what} of the script: {'; '.join(differences[:_MAX_DIFFERENCES])}{more}. "
             f"{advice}."
         )
+
+
+class TensorsNotReadableError(CheckpointError):
+    """A checkpoint is intact, but its tensors cannot be listed or exported as they were asked for."""
+
+    def __init__(self, storage_id: str, reason: str) -> None:
+        self.storage_id = storage_id
+        super().__init__(f"checkpoint {storage_id}: {reason}.")
 
 
 class KeepNotObeyedError(CheckpointError):

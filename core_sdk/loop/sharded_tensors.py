@@ -182,9 +182,7 @@ def _tensor_at(present: Any, place: Place, size: torch.Size) -> torch.Tensor | N
 def _read(directory: Path, present: Any, within: Place) -> dict[Place, torch.Tensor]:
     if not (directory / INDEX_NAME).exists():
         return {}
-    index = msgspec.json.decode((directory / INDEX_NAME).read_bytes(), type=_TensorIndex)
-    if index.version > INDEX_VERSION:
-        raise CheckpointTooNewError(directory.name, index.version, INDEX_VERSION)
+    index = _read_index(directory)
     # Mapped into memory, since a rank may need only some of another one's parts.
     read = functools.cache(
         lambda rank: torch.load(directory / _file_name(rank), map_location="cpu", mmap=True, weights_only=True)
@@ -194,6 +192,18 @@ def _read(directory: Path, present: Any, within: Place) -> dict[Place, torch.Ten
         if entry.place in tensors:
             _fill(tensors[entry.place], entry, read)
     return tensors
+
+
+def whole_tensors(directory: Path) -> dict[Place, tuple[torch.dtype, tuple[int, ...]]]:
+    """Returns the type and size of each tensor that ranks have stored in parts, without reading it."""
+    return {entry.place: (_dtype(entry.dtype), entry.size) for entry in _read_index(directory).tensors}
+
+
+def _read_index(directory: Path) -> _TensorIndex:
+    index = msgspec.json.decode((directory / INDEX_NAME).read_bytes(), type=_TensorIndex)
+    if index.version > INDEX_VERSION:
+        raise CheckpointTooNewError(directory.name, index.version, INDEX_VERSION)
+    return index
 
 
 def _empty(entry: _StoredTensor, present: Any) -> torch.Tensor:

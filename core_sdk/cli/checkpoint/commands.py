@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_home
 from core_sdk.cli._ids import OfExperiment, OfTrial, StorageId, StorageIds
 from core_sdk.cli.checkpoint import gc, verify
+from core_sdk.cli.checkpoint.export import export
 from core_sdk.cli.checkpoint.selection import checkpoint_row, read_rows
 from core_sdk.cli.render.output import AsCsv, AsJson, Properties, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
@@ -28,6 +30,7 @@ app = command_group()
 
 app.command()(gc.gc)
 app.command()(verify.verify)
+app.command()(export)
 
 _COLUMNS = [
     Column[CheckpointRow]("ID", lambda row: row.storage_id),
@@ -118,10 +121,23 @@ def _searcher_metric(home: Home, experiment_id: int) -> str | None:
 
 
 @app.command()
-def describe(storage_id: StorageId, as_json: AsJson = False) -> None:
+def describe(
+    storage_id: StorageId,
+    tensors: Annotated[
+        bool, typer.Option("--tensors", help="List its tensors with their types and shapes, without loading them.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show what is known of a checkpoint."""
     row = checkpoint_row(storage_id)
-    print_one(row, _properties(row), as_json)
+    if not tensors:
+        print_one(row, _properties(row), as_json)
+        return
+    from core_sdk.client import Tracker  # slow to import
+
+    found = Tracker().get_checkpoint(storage_id).tensors()
+    listed = [f"{one.name}: {one.dtype} {list(one.shape)}, in {one.file}" for one in found]
+    print_one({**dataclasses.asdict(row), "tensors": found}, {**_properties(row), "Tensors": listed}, as_json)
 
 
 @app.command()

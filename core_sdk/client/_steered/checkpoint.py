@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._notebook import Shown
@@ -17,6 +17,9 @@ from core_sdk.client._unavailable import unavailable
 from core_sdk.steering import checkpoints
 from core_sdk.tracking import Home, open_view
 from core_sdk.tracking.rows import CheckpointRow
+
+if TYPE_CHECKING:
+    from core_sdk.tensors import Exported, StoredTensor
 
 
 class DownloadMode(enum.Enum):
@@ -81,6 +84,56 @@ class SteeredCheckpoint(Shown):
         with contextlib.closing(storage_from_url(self.storage)) as storage:
             storage.download(self.uuid, directory)
         return str(directory)
+
+    def tensors(self) -> list[StoredTensor]:
+        """Returns the name, dtype and shape of each tensor, in the order of the files.
+
+        They are not loaded. From a bucket the files of `torch.save()` are fetched first. Raises
+        `TensorsNotReadableError` for a file that `torch.load(weights_only=True)` refuses.
+        """
+        from core_sdk.storage import storage_from_url
+        from core_sdk.tensors import describe  # imports torch
+
+        with contextlib.closing(storage_from_url(self.storage)) as storage:
+            return describe(storage, self.uuid)
+
+    def export(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        file: str | None = None,
+        part: str = "",
+        dtype: Literal["fp32", "fp16", "bf16"] | None = None,
+        max_shard_bytes: int | None = None,
+        index: bool = False,
+        tensors_only: bool = False,
+    ) -> Exported:
+        """Writes the tensors into safetensors files in the new directory `path`, by default `exports/<uuid>`.
+
+        `part`, such as "model", chooses the tensors whose names begin with it and a dot, and removes that from the
+        names. `dtype` converts floating-point numbers. `max_shard_bytes` divides the tensors over several files, and
+        `index` writes their index also for a single one. Of tied tensors the first is written. The directory appears
+        when it is complete.
+
+        Raises `FileExistsError` if `path` exists; `TensorsNotReadableError` for values that are no tensors, unless
+        `tensors_only` leaves them out, and if several files hold tensors and `file` names none of them;
+        `MissingDependencyError` without safetensors; and the errors of `verify`.
+        """
+        from core_sdk.storage import storage_from_url
+        from core_sdk.tensors import export  # imports torch
+
+        with contextlib.closing(storage_from_url(self.storage)) as storage:
+            return export(
+                storage,
+                self.uuid,
+                Path("exports", self.uuid) if path is None else Path(path),
+                file=file,
+                part=part,
+                dtype=dtype,
+                max_shard_bytes=max_shard_bytes,
+                with_index=index,
+                tensors_only=tensors_only,
+            )
 
     def verify(self) -> None:
         """Reads every stored file. Raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the bad file.
