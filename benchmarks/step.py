@@ -60,9 +60,8 @@ def main() -> None:
     without = statistics.median(ours - save - theirs for theirs, ours, save in zip(bare, full, saves, strict=True))
     print(f"a bare step                       {step_ms:8.3f} ms")
     print(f"a report, a stop asked, a batch   {without / BLOCK_STEPS * 1e6:+8.1f} µs a step")
-    print(
-        f"a save of {model.weight.numel():>9,} parameters    {statistics.median(saves) * 1e3:8.2f} ms blocked, once in {BLOCK_STEPS} steps"
-    )
+    saved = f"a save of {model.weight.numel():,} parameters"
+    print(f"{saved:<33} {statistics.median(saves) * 1e3:8.2f} ms blocked, once in {BLOCK_STEPS} steps")
     print(f"all together                      {percent:+8.2f} %   (target <= {TARGET_PERCENT} %)")
 
 

@@ -160,11 +160,16 @@ class Context(OfOneProcess):
         It is not closed within a `with` block.
         """
         for context in list(cls._all):
-            attempt = context._attempt
-            is_meant = attempt.folder.path == trial.path and attempt.writer == writer
-            if is_meant and not context._is_in_block and context._finalizer.alive:
+            if context._attempt.writer == writer and context._is_left_open(trial):
                 logger.info("%r was still open, and is closed", context)
                 context._finalizer()
+
+    def _is_left_open(self, trial: TrialFolder) -> bool:
+        try:
+            is_of_trial = self._attempt.folder.path == trial.path
+        except FileNotFoundError:  # its home is gone
+            return False
+        return is_of_trial and not self._is_in_block and self._finalizer.alive
 
     def start(self) -> None:
         """Begins to listen for stops. Raises `RuntimeError` the second time."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
+from pathlib import Path
 from typing import Any
 
+import pytest
 from kernels import run
 from parts import needs
 
+from core_sdk import core
+from core_sdk.errors import ReportsDroppedError
 from core_sdk.tracking import Home
 from core_sdk.tracking.index import Index
 
@@ -66,3 +72,18 @@ def test_a_cell_that_is_run_again_goes_on_with_its_job(kernel: Any, home: Home) 
 
     assert time.monotonic() - begun < 60  # a job waits two minutes for another process
     assert states(home) == [("ACTIVE", 3)]
+
+
+def test_a_cell_whose_home_is_gone_does_not_keep_others_from_their_trials(tmp_path: Path) -> None:
+    """A Context that is left open in a home that somebody has removed stays as it is."""
+    os.environ["CORE_SDK_QUIET"] = "1"
+    left = core.init(job_id="cell")
+    shutil.rmtree(tmp_path / "home")
+    os.environ["CORE_SDK_HOME"] = str(tmp_path / "another")
+
+    for _ in range(2):
+        with core.init(job_id="cell") as context:
+            context.train.report_training_metrics(1, {"loss": 1.0})
+
+    with pytest.warns(RuntimeWarning, match="removed or replaced"), pytest.raises(ReportsDroppedError):
+        left.close()
