@@ -81,14 +81,14 @@ class Case:
 QUICK = [
     Case(place="starting", num_workers=1, method="spawn", number=signal.SIGUSR1),
     Case(place="first batch", num_workers=1, method="forkserver", workers="persistent"),
-    Case("launcher", 2, "resumable", place="fetching"),
+    Case("launcher", 2, "stateful", place="fetching"),
 ]
 
 
 def all_cases() -> list[Case]:
     """A hundred of all trainings that are possible, the same each time."""
     launches = ("plain", "core-sdk run", "launcher")
-    shapes = ("ordinary", "resumable", "trial", "function")
+    shapes = ("ordinary", "stateful", "resumable", "trial", "function")
     numbers = (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1)
     product = itertools.product(
         launches, (1, 2, 4), shapes, PLACES, (0, 1, 2, 4, 8), METHODS, ("new", "persistent"), numbers

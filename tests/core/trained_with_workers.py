@@ -58,6 +58,17 @@ def ordinary() -> None:
         _loop(context, DataLoader(Samples(), shuffle=True, **loading()), DataLoader(Samples(), **loading()))
 
 
+def stateful() -> None:
+    from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
+
+    from core_sdk import core
+
+    with core.init(distributed=_group()) as context:
+        loader = StatefulDataLoader(Samples(), **loading())
+        loader.state_dict()  # starts the workers
+        _loop(context, loader, DataLoader(Samples(), **loading()))
+
+
 def resumable() -> None:
     from core_sdk import core, loop
 
