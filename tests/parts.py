@@ -179,6 +179,7 @@ _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "datasets": _module("datasets"),
     "deepspeed": _deepspeed,
     "firefox": _firefox,
+    "grain": _module("grain"),
     "horovod": _horovod,
     "hosts": _hosts,
     "kernel": _module("ipykernel"),

@@ -229,9 +229,14 @@ def _check_object(name: str, target: Any) -> None:
         raise TypeError(f"State({name}=…) is a DataLoader, which keeps no position: register loop.resumable(loader)")
     methods = (getattr(target, method, None) for method in ("state_dict", "load_state_dict"))
     if not isinstance(target, dict) and not all(map(callable, methods)):
+        is_iterator = hasattr(target, "__next__")  # such as Grain's
+        remedy = (
+            "register loop.resumable() of the dataset or loader that it iterates over"
+            if is_iterator
+            else f"keep values in a dict, such as State({name}={{'value': …}})"
+        )
         raise TypeError(
-            f"State({name}=…) is a {type(target).__qualname__}, without state_dict() and load_state_dict(): keep "
-            f"values in a dict, such as State({name}={{'value': …}})"
+            f"State({name}=…) is a {type(target).__qualname__}, without state_dict() and load_state_dict(): {remedy}"
         )
 
 

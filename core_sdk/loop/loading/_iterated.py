@@ -82,18 +82,19 @@ class IteratedSource(Source):
         return Position(position.epoch + 1, 0)
 
     def state(self, position: Position) -> dict[str, Any]:
-        return {"data": self._kept, "is_epoch_over": self.is_epoch_over(position)}
+        return {"data": self._kept, "is_epoch_over": self.is_epoch_over(position), "num_workers": self._num_workers()}
 
     def load(self, state: dict[str, Any], position: Position) -> None:
-        if self._keeper is not None and state["num_ranks"] != self._ranks.size:
-            raise NotExactError(
-                f"the data were divided among {state['num_ranks']} ranks, each with a state of its own, and there are "
-                f"{self._ranks.size} now",
-                f"resume on {state['num_ranks']} ranks",
-                waiver=None,
-            )
+        if self._keeper is not None:
+            if not getattr(self._loader, "fits_any_ranks", False):
+                _check_parts("ranks", state["num_ranks"], self._ranks.size, "resume on {} ranks")
+            own = self._num_workers()
+            _check_parts("loader workers", state.get("num_workers", own), own, "give the loader num_workers={}")
         self._kept = state["data"]
         self._over = position if state["is_epoch_over"] else None
+
+    def _num_workers(self) -> int:
+        return getattr(self._loader, "num_workers", 0)
 
     def _iterate(self, position: Position) -> Iterator[Any]:
         if callable(set_epoch := getattr(getattr(self._loader, "dataset", None), "set_epoch", None)):
@@ -123,3 +124,13 @@ class IteratedSource(Source):
             self._over = Position(epoch, offset + 1) if following is _END else None
             yield draw, batch
             batch, offset = following, offset + 1
+
+
+def _check_parts(who: str, before: int, now: int, remedy: str) -> None:
+    """Raises `NotExactError` if others divide the data now than when the state was taken."""
+    if before != now:
+        raise NotExactError(
+            f"the data were divided among {before} {who}, each with a state of its own, and there are {now} now",
+            remedy.format(before),
+            waiver=None,
+        )

@@ -15,6 +15,7 @@ from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import RankPlace, trial_seed
 from core_sdk.errors import NotExactError
 from core_sdk.loop.loading._fetching import Fetching
+from core_sdk.loop.loading._grain import GrainLoader, is_of_grain
 from core_sdk.loop.loading._iterated import IteratedSource
 from core_sdk.loop.loading._nodes import is_nodes_loader, prepare_nodes
 from core_sdk.loop.loading._planned import PlannedSource
@@ -39,6 +40,8 @@ def resumable(
     is the trial's by default, and 0 outside a trial. The batch size counts the samples of one rank; each batch is
     divided among the ranks of `distributed`, by default those of torch.distributed. Give a loader of all the data. With
     `shares_batch` the batch size counts the samples of all ranks, so that any number of ranks has the same batches.
+
+    It also takes other loaders with `state_dict()` and `load_state_dict()`, and datasets and loaders of Google's Grain.
 
     `last_batch` says what happens if fewer samples than a batch are left at an epoch's end: "drop" them, "keep" them as
     a smaller batch, or "carry" them over to the next epoch. The default follows the loader's `drop_last`.
@@ -279,6 +282,9 @@ def _choose_source(
     if last_batch is not None or shares_batch:
         what = "shares_batch=True" if last_batch is None else f"last_batch={last_batch!r}"
         raise ValueError(f"{what} needs a dataset in shards, or one with __getitem__() and __len__()")
+    if is_of_grain(loader):
+        grain = GrainLoader(loader)
+        return IteratedSource(grain, grain, seed, ranks)
     if is_stateful(loader):
         if is_nodes_loader(loader):
             prepare_nodes(loader, exact=exact)
