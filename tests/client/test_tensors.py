@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from cli.commands import WarmCli
 from torch.distributed import checkpoint as dcp
 
 from core_sdk import core, loop
@@ -163,3 +164,22 @@ def test_mistakes_are_told(context: core.Context, tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="exists already"):
         several.export(tmp_path / "out", file="b.pt")
     assert "counts.steps" in checkpoint.export(tmp_path / "all", tensors_only=True).left_out
+
+
+def test_a_command_lists_and_exports(context: core.Context, tmp_path: Path, warm_cli: WarmCli) -> None:
+    """`describe --tensors` lists them, and `export` prints the directory and names what is tied."""
+    pytest.importorskip("safetensors")
+    storage_id = store(context, model=Tied().state_dict())
+
+    described = warm_cli.run(tmp_path, "checkpoint", "describe", storage_id, "--tensors", "--json")
+    exported = warm_cli.run(
+        tmp_path, "checkpoint", "export", storage_id, "--dtype", "bf16", "--shards", "5GB", "--index"
+    )
+    mistaken = warm_cli.run(tmp_path, "checkpoint", "export", storage_id, "--shards", "5 gigs")
+
+    assert [one["name"] for one in json.loads(described.output)["tensors"]] == NAMES
+    assert (exported.status, exported.output.strip()) == (0, f"exports/{storage_id}"), exported.errors
+    assert "head.weight is embed.weight" in exported.errors
+    names = {path.name for path in (tmp_path / "exports" / storage_id).iterdir()}
+    assert names == {"model.safetensors", "model.safetensors.index.json"}
+    assert (mistaken.status, "no size such as 5GB" in mistaken.errors) == (2, True), mistaken.errors

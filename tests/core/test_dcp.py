@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import signal
 import threading
@@ -267,6 +268,10 @@ def test_mistakes_are_told(alone: core.Context, storage: DirectoryStorage, tmp_p
     with pytest.raises((ValueError, CheckpointException), match=r"has no file \.metadata"):
         load(alone, state(), plain)
     assert len(checkpoint_ids(storage)) == 2
+    if "enable_plan_caching" in inspect.signature(DefaultSavePlanner).parameters:
+        save(alone, state(), DefaultSavePlanner(enable_plan_caching=True))
+        with pytest.raises(CheckpointException, match="plan of an earlier save"):
+            save(alone, state(), DefaultSavePlanner(enable_plan_caching=True))
     assert left_over(storage) == []
 
 

@@ -15,8 +15,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from core_sdk import core
+from core_sdk.client import Tracker
 from core_sdk.loop import State
 from core_sdk.loop.sharded_tensors import planned
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tensors._reading import opened
 
 
 def train(job: str, num_steps: str, result: str, splits: str = "True") -> None:
@@ -82,6 +85,11 @@ def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path)
     assert {part.name for part in parts} == {"state.pt", "sharded_tensors.0.pt", "sharded_tensors.1.pt"}
     for part in parts:
         torch.load(part, weights_only=True)
+    newest = Tracker().list_checkpoints()[0]
+    shapes = {tensor.name: tensor.shape for tensor in newest.tensors()}
+    assert (shapes["model.0.weight"], shapes["optimizer.state.0.exp_avg"]) == ((5, 3), (5, 3))
+    with opened(DirectoryStorage(parts[0].parents[1]), newest.uuid) as (source,):
+        assert source.load(["model.0.weight"])["model.0.weight"].shape == (5, 3)
 
 
 @needs("many processes")

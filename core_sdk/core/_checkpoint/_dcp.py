@@ -41,6 +41,13 @@ _LOOK_INTERVAL_S = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
+class _Proposal:
+    """What each rank sends to the coordinator with its plan."""
+
+    metadata: dict[str, Any] | None
+
+
+@dataclasses.dataclass(frozen=True)
 class _Begun:
     """What the coordinator sends to each rank with its plan."""
 
@@ -127,11 +134,14 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
             super().set_up_storage_writer(is_coordinator, *args, **kwargs)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        return dataclasses.replace(plan, storage_data=self._script_metadata)
+        return dataclasses.replace(plan, storage_data=_Proposal(self._script_metadata))
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         with self._failure_noted():
-            self._agreed_metadata = agreed_metadata([plan.storage_data for plan in plans], {})
+            proposals = [plan.storage_data for plan in plans if isinstance(plan.storage_data, _Proposal)]
+            if len(proposals) < len(plans):
+                raise _of_an_earlier_save()
+            self._agreed_metadata = agreed_metadata([each.metadata for each in proposals], {})
             plans = super().prepare_global_plan([dataclasses.replace(plan, storage_data=None) for plan in plans])
             storage_id = str(uuid.uuid4())
             self._union = union = self._storage.stage(storage_id, is_shared=True)
@@ -150,6 +160,8 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
         own_plan = dataclasses.replace(plan, storage_data=begun.file_data)
         write = super().write_data
         with self._failure_noted():
+            if self._is_coordinator and begun.address != self._union.address:
+                raise _of_an_earlier_save()
             results, shard = self._contribute(lambda: write(own_plan, planner).wait(), begun.address)
         if not self._is_coordinator:
             self._thread = None
@@ -223,6 +235,13 @@ class CheckpointWriter(OfOneProcess, FileSystemWriter):
             "dcp_writer() stores in the process of its Context, which alone records checkpoints: call dcp.async_save() "
             "with AsyncCheckpointerType.THREAD, or save to the directory of store_path() by checkpoint_id"
         )
+
+
+def _of_an_earlier_save() -> ValueError:
+    return ValueError(
+        "the planner has brought the plan of an earlier save, which would be stored under its id: leave out "
+        "DefaultSavePlanner(enable_plan_caching=True), or save to the directory of store_path() by checkpoint_id"
+    )
 
 
 class CheckpointReader(OfOneProcess, FileSystemReader):

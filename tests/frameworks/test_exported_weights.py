@@ -1,0 +1,38 @@
+"""Transformers reads the weights that a checkpoint's export has written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from frameworks.environments import FrameworkEnvironment
+
+_SCRIPT = """
+import torch
+from torch.distributed import checkpoint as dcp
+from transformers import GPT2Config, GPT2LMHeadModel
+from core_sdk import core, loop
+from core_sdk.client import Tracker
+
+config = GPT2Config(n_layer=1, n_head=1, n_embd=8, vocab_size=32, n_positions=8, bos_token_id=0, eos_token_id=0)
+model = GPT2LMHeadModel(config)
+with core.init(name="weights", checkpoint_storage="storage") as context:
+    by_state = loop.State(model=model).save(context, steps_completed=1)
+    writer = context.checkpoint.dcp_writer({"steps_completed": 2})
+    dcp.save({"model": model.state_dict()}, storage_writer=writer)
+for number, (storage_id, shard_bytes) in enumerate([(by_state, None), (by_state, 3000), (writer.storage_id, None)]):
+    exported = Tracker().get_checkpoint(storage_id).export(f"out{number}", part="model", max_shard_bytes=shard_bytes)
+    config.save_pretrained(exported.path)
+    loaded, told = GPT2LMHeadModel.from_pretrained(exported.path, output_loading_info=True)
+    assert not told["missing_keys"] and not told["unexpected_keys"], told
+    assert loaded.lm_head.weight is loaded.transformer.wte.weight
+    assert all(torch.equal(own, loaded.state_dict()[name]) for name, own in model.state_dict().items())
+"""
+
+
+def test_transformers_reads_an_export(callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
+    """A model of `State` and of dcp comes back by `from_pretrained()`, whole and in shards, with its tied weights."""
+    (tmp_path / "train.py").write_text(_SCRIPT)
+
+    ended = callbacks.run("train.py", cwd=tmp_path, timeout_s=120)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
