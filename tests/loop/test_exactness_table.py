@@ -97,7 +97,9 @@ def grain_loader(place: Place) -> Any:
     part = grain.sharding.ShardOptions(place.rank, place.num_ranks)
     sampler = grain.samplers.IndexSampler(SIZE, part, shuffle=True, num_epochs=1, seed=1)
     batches = grain.transforms.Batch(GLOBAL_BATCH // place.num_ranks)
-    return grain.DataLoader(data_source=range(SIZE), sampler=sampler, operations=[batches])
+    return grain.DataLoader(
+        data_source=range(SIZE), sampler=sampler, operations=[batches], worker_count=place.num_workers
+    )
 
 
 def grain_elastic(place: Place) -> Any:
@@ -297,3 +299,17 @@ def test_an_iterator_of_grain_is_refused_with_what_to_register() -> None:
     """State says what to register in the place of Grain's iterator, which has other names for its state."""
     with pytest.raises(TypeError, match=r"Iterator, without .*register loop\.resumable\(\) of the dataset or loader"):
         loop.State(data=iter(grain_range()))
+
+
+@needs("grain")
+def test_another_number_of_grains_workers_is_named(tmp_path: Path) -> None:
+    """A state that Grain refuses, as that of another number of workers, gets a note that says what must be alike."""
+    place = Place(tmp_path)
+    resumed = place.resumable(grain_loader(replace(place, num_workers=1)))
+    before = place.resumable(grain_loader(place))
+    train(before, 1)
+    resumed.load_state_dict(before.state_dict())
+
+    with pytest.raises(ValueError, match="Worker count in checkpoint") as raised:
+        train(resumed)
+    assert "number of workers of the checkpoint" in raised.value.__notes__[0]

@@ -24,7 +24,11 @@ class GrainLoader:
 
     def __iter__(self) -> Any:
         self._iterator = iter(self._data)
-        self._iterator.set_state(self._start)
+        try:
+            self._iterator.set_state(self._start)
+        except Exception as error:
+            error.add_note("Grain resumes with the dataset, transformations and number of workers of the checkpoint.")
+            raise
         self._start = self._first
         return self._iterator
 
